@@ -3,6 +3,8 @@
 package backoff
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -23,6 +25,8 @@ type ladder struct {
 	max    time.Duration // cap on every wait; 0 means none, negative is a fault and means none too
 	rungs  []rung        // the first steps, ready to draw from
 	last   uint32        // the rung that stands for all steps from it on; MaxUint32: there is none
+
+	invalid error // the result of Validate, computed once because every retry asks for it
 }
 
 // rung is the range from which a step draws: n waits from lo on, n at least 1.
@@ -54,7 +58,15 @@ func newLadder(g growth, j jitter, max time.Duration) Ladder {
 			break
 		}
 	}
+	p.invalid = p.validate()
 	return Ladder{p}
+}
+
+func (p *ladder) validate() error {
+	if p.max < 0 {
+		return fmt.Errorf("max %v is negative; 0 means no cap", p.max)
+	}
+	return errors.Join(p.growth.validate(p.cap()), p.jitter.validate())
 }
 
 func (p *ladder) cap() time.Duration {

@@ -3,7 +3,6 @@
 package backoff
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -137,10 +136,7 @@ func (l Ladder) Validate() error {
 	if l.p == nil {
 		return nil
 	}
-	if l.p.max < 0 {
-		return fmt.Errorf("max %v is negative; 0 means no cap", l.p.max)
-	}
-	return errors.Join(l.p.growth.validate(l.p.cap()), l.p.jitter.validate())
+	return l.p.invalid
 }
 
 // String is the policy as Parse reads it.

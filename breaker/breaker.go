@@ -124,16 +124,26 @@ type permanent interface {
 }
 
 // Do calls f unless the breaker is open, in which case it returns an [*OpenError]. A panic counts
-// as a failure and is passed on.
+// as a failure and is passed on. An error of f counts as context.Canceled if ctx has been canceled.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
 	if err != nil {
 		return err
 	}
 	err = errPanic
-	defer func() { call.Done(err) }()
+	defer func() { call.Done(canceled(ctx, err)) }()
 	err = f(ctx)
 	return err
+}
+
+// canceled returns err, marked as context.Canceled if ctx has been canceled. Otherwise an error
+// that holds nothing but the cause of the cancellation would count as a failure.
+func canceled(ctx context.Context, err error) error {
+	if err == nil || err == errPanic || !errors.Is(ctx.Err(), context.Canceled) ||
+		errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", context.Canceled, err)
 }
 
 var errPanic = errors.New("the call panicked")
@@ -273,7 +283,9 @@ func (b *Budget) Allow(ctx context.Context) error {
 }
 
 // Report ends the attempt that was let through with ctx; of several, the oldest.
-func (b *Budget) Report(ctx context.Context, err error) { b.end(ctx).Done(err) }
+func (b *Budget) Report(ctx context.Context, err error) {
+	b.end(ctx).Done(canceled(ctx, err))
+}
 
 // end removes the oldest running attempt with ctx. It returns the zero Call if there is none.
 func (b *Budget) end(ctx context.Context) Call {

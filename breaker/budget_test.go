@@ -43,3 +43,28 @@ func TestBudgetSharedContext(t *testing.T) {
 		t.Errorf("after %d failures it is %v, want open", calls, got)
 	}
 }
+
+// TestCauseOfACancellation: the cause for which a caller gave up says nothing about the server.
+func TestCauseOfACancellation(t *testing.T) {
+	b, err := breaker.New(breaker.Options{Failures: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	giveUp := func(call func(context.Context, func(context.Context) error) error) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		_ = call(ctx, func(ctx context.Context) error {
+			cancel(errors.New("user left"))
+			return context.Cause(ctx)
+		})
+	}
+	budget := b.Budget()
+	for range 10 {
+		giveUp(b.Do)
+		giveUp(func(ctx context.Context, op func(context.Context) error) error {
+			return retry.Do(ctx, op, retry.Options{Budget: budget})
+		})
+	}
+	if got := b.State(); got != breaker.Closed {
+		t.Errorf("after canceled calls it is %v, want closed", got)
+	}
+}

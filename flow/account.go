@@ -23,11 +23,11 @@ type sieve struct {
 	newest ledger.Position // of the last row; zero: there was none
 	out    ledger.Position // the end of the last batch that was handed out
 	ties   int             // rows let through that stand at newest
-	passed bool            // what was settled lies behind the last row let through
+	passed bool            // the settled range is after the last delivered row
 	gap    bool            // it lies between that one and the one before it
 }
 
-// take says whether the next row, which stands at at, is to be delivered.
+// take reports whether the next row, at position at, must be delivered.
 func (s *sieve) take(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
@@ -68,7 +68,7 @@ func (s *sieve) tie() error {
 	return nil
 }
 
-// account is what a Book knows of its batches. The Book's mutex guards it.
+// account tracks the batches of a Book. The Book's mutex guards it.
 type account[R any] struct {
 	at     func(R) ledger.Position
 	ledger *ledger.Ledger
@@ -93,7 +93,8 @@ type pieces struct {
 	ends  []ledger.Position
 	left  []int // rows at each that have not settled
 	total int   // of them
-	bytes int64 // of what has settled where another row of the same position has not: it is in no mark yet
+	// settled, but another row of the same position is not, so no mark includes them yet
+	bytes int64
 }
 
 // begin puts a batch into the ledger, in read order. newest is where the row stands that was read
@@ -105,8 +106,8 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
 	limit, ahead := a.ledger.Limit()
 	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
-		// No row is left of a stretch that was not settled before the restart: there is nothing to wait
-		// for.
+		// No row is left in a range that was not settled before the restart: there is nothing to
+		// wait for.
 		none := ledger.Range{From: a.ledger.Next(), To: limit}
 		if err := a.ledger.Open(none); err != nil {
 			return end, err
@@ -175,7 +176,7 @@ func (a *account[R]) settlePiece(e *entry[R], it Item[[]R]) error {
 	return nil
 }
 
-// strange says that pieces are not what they were made of.
+// strange reports pieces that do not match their batch.
 func strange(at ledger.Position) error {
 	return fmt.Errorf("a row at %v has settled that is in no batch, or had settled before; "+
 		"the pieces of a Split or of Bisect must be exactly the rows of the batch", at)
@@ -194,7 +195,7 @@ func (a *account[R]) cut(e *entry[R]) *pieces {
 	return p
 }
 
-// settleRow settles a position when the last of its rows has, and says whether it did.
+// settleRow settles a position when the last of its rows has settled, and reports whether it has.
 func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
 	p := e.pieces
 	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)
@@ -240,8 +241,8 @@ func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above 
 	return watermark, above, bytes, true
 }
 
-// due says whether what has settled should be saved now, lest it keep what comes next from being
-// sent.
+// due reports whether the settled rows should be saved now. Otherwise the replay bound could keep
+// the next batch from being sent.
 func (a *account[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

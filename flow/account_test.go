@@ -60,7 +60,7 @@ func TestAccountForgets(t *testing.T) {
 	}
 }
 
-// TestAccountPiecesBeforeGap: a batch reaches to what was settled before the restart, also when it
+// TestAccountPiecesBeforeGap: a batch extends to the range settled before the restart, also when it
 // settles in pieces.
 func TestAccountPiecesBeforeGap(t *testing.T) {
 	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
@@ -81,8 +81,8 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	}
 }
 
-// TestAccountStrangePieces: pieces that are not what they were made of are told of, and settle
-// nothing that is still to come.
+// TestAccountStrangePieces: pieces that do not match their batch are reported, and settle no later
+// row.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
 	for _, pieces := range [][]Item[[]int64]{
@@ -102,7 +102,7 @@ func TestAccountStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookStrangePieces: such a worker ends the run, and what it said is in no mark.
+// TestBookStrangePieces: a worker with wrong pieces ends the run, and no mark includes them.
 func TestBookStrangePieces(t *testing.T) {
 	m := &memory{}
 	var b *Book[int64]
@@ -118,7 +118,7 @@ func TestBookStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookPiece: pieces cost what their rows cost.
+// TestBookPiece: the cost of a piece is the cost of its rows.
 func TestBookPiece(t *testing.T) {
 	o := one(&memory{}, gladly)
 	if it := mustBook(t, o).Piece([]int64{3, 4}); it.Cost != 2 || it.Bytes != 2 || len(it.Value) != 2 {

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// outcomeOf reads the outcome out of what Deliver returned.
+// outcomeOf returns the outcome for an error of Deliver.
 func outcomeOf[T any](err error) control.Outcome {
 	if err == nil {
 		return control.Delivered
@@ -26,7 +26,7 @@ func outcomeOf[T any](err error) control.Outcome {
 	return control.Retryable // of no type, a Died, or a Split that accounts for nothing
 }
 
-// died says whether the worker died of the whole value.
+// died reports whether the worker died of the whole value.
 func died[T any](err error) bool {
 	if _, ok := typed[T](err).(*Died); ok {
 		return true

@@ -20,7 +20,7 @@ func (c *count) Next(context.Context) (Item[int], error) {
 	return Item[int]{Value: c.n, Cost: 1, Bytes: 1}, nil
 }
 
-// nothing is a worker that has it for good at once.
+// nothing is a worker that delivers immediately.
 type nothing struct{}
 
 func (nothing) Deliver(context.Context, Attempt[int]) (Report, error) { return Report{}, nil }
@@ -73,12 +73,13 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 	}
 }
 
-// TestAllocationsAnItem measures what one more item costs: the context of its attempt (the context
-// and its cancel), and nothing else.
+// TestAllocationsAnItem measures the allocations of one more item: the context of its attempt (the
+// context and its cancel), and no others.
 func TestAllocationsAnItem(t *testing.T) {
 	const few, many = 500, 3_000
 	run := func(n int) float64 {
-		c := control.Config{Window: window.Fixed{Size: 1}} // so that as much is in flight whether few or many are sent
+		// the number in flight is the same for few and many items
+		c := control.Config{Window: window.Fixed{Size: 1}}
 		return testing.AllocsPerRun(1, func() { sendCount(t, n, mustMachine(t, c)) })
 	}
 	if got := (run(many) - run(few)) / (many - few); got > 2.05 {

@@ -84,9 +84,9 @@ type Book[R any] struct {
 	fail  context.CancelCauseFunc
 	sieve sieve // of the goroutine that reads, as is rows
 	rows  packer[R]
-	marks []ledger.Range // memory of who saves, one at a time
+	marks []ledger.Range // buffer of the goroutine that saves, one at a time
 
-	mu      sync.Mutex // guards what follows; nothing but At is called under it
+	mu      sync.Mutex // guards the fields below; only At is called under it
 	account account[R]
 	started bool
 }
@@ -163,8 +163,8 @@ func (o *BookOptions[R]) complete() (err error) {
 // Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It
 // may be called once.
 //
-// next returns the rows in the order of their positions, at the latest from the watermark of
-// [Book.Mark] on. Run skips rows that were settled before the restart, so next may begin earlier
+// next returns the rows in the order of their positions. It must begin at or before the watermark
+// of [Book.Mark]. Run skips rows that were settled before the restart, so next may begin earlier
 // and ignore the ranges. It is called by one goroutine at a time, when there is room, and must
 // return ctx's error soon after ctx is done. If Pack.Linger is set, next is called again after
 // that, so it must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at
@@ -172,7 +172,7 @@ func (o *BookOptions[R]) complete() (err error) {
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
 // an error of next, the batches in flight are finished first. If a Save fails, Run returns its
-// error, and the rows settled since the last Save are repeated by the next run; a Checkpoint with
+// error, and the rows settled since the last Save are repeated by the next run. A Checkpoint with
 // temporary failures should retry itself (package retry). A panic in an option that runs on the
 // loop is not caught, and nothing is saved after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
@@ -198,7 +198,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		err = b.broken() // by what settled last, and the sender had nothing more to stop for
+		// caused by the last settled rows, when the sender had no other reason to stop
+		err = b.broken()
 	}
 	if kept := end(); kept != nil { // it has ended the sender, and nothing is saved after it
 		return fmt.Errorf("flow: book: %w", kept)

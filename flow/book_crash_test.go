@@ -51,15 +51,15 @@ func TestBookCrashesAtEverySettle(t *testing.T) {
 	}
 }
 
-// wreck is what a crash left, and what was true at that moment.
+// wreck is the file system after a crash, and the expected state at that moment.
 type wreck struct {
 	crash vfstest.Crash
 	world *bookWorld
 }
 
-// TestBookCrashesAtEveryCall: a crash after each call of the file system that may have changed
-// something, which loses what was not synced. What is left resumes, loses no row, and repeats no
-// more than the bound.
+// TestBookCrashesAtEveryCall crashes after each call of the file system that may have changed
+// something, and loses all unsynced data. The rest resumes, loses no row, and repeats no more than
+// the bound.
 func TestBookCrashesAtEveryCall(t *testing.T) {
 	resumed := 0
 	for seed := range uint64(3) {
@@ -88,7 +88,7 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 	}
 }
 
-// copy is the world as it is, but for its file system, which is what a crash has left.
+// copy copies the world, with the file system left by a crash.
 func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,8 +104,8 @@ const childKey = "PENSTOCK_BOOK_CHILD"
 
 const childRows, childReplay = 8000, 300 // more rows than all lives before the last can deliver
 
-// TestBookChild is that program: it delivers rows to its standard output, which has them for good,
-// by eight workers.
+// TestBookChild is that program: eight workers deliver rows to its standard output, which is
+// durable.
 func TestBookChild(t *testing.T) {
 	path := os.Getenv(childKey)
 	if path == "" {
@@ -173,7 +173,7 @@ func TestBookKilled(t *testing.T) {
 		for lines.Scan() {
 			var first, last int
 			if n, _ := fmt.Sscanf(lines.Text(), "rows %d %d", &first, &last); n != 2 {
-				continue // what the testing package says
+				continue // output of the testing package
 			}
 			for row := first; row <= last; row++ {
 				had[row]++

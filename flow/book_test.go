@@ -25,7 +25,7 @@ type memory struct {
 	load      error
 	save      func(context.Context, ledger.Position, []ledger.Range) error // nil: it succeeds
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	saves []time.Duration
 	start time.Time
 }
@@ -134,8 +134,9 @@ func TestBookRefuses(t *testing.T) {
 	}
 }
 
-// TestBookPassesOver: what a mark counts as settled is not sent again, wherever the reader begins
-// and whatever has vanished from the table meanwhile, and no batch reaches across it.
+// TestBookPassesOver: rows that a mark counts as settled are not sent again, and no batch crosses
+// them. That holds wherever the reader begins and whichever rows have been deleted from the table
+// meanwhile.
 func TestBookPassesOver(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
@@ -279,8 +280,8 @@ func TestBookLooksAhead(t *testing.T) {
 	}
 }
 
-// TestBookReplay: what is in flight, or settled and not saved, never exceeds the bound, and where
-// that fills up nobody waits for the time of the next save.
+// TestBookReplay: the rows in flight, or settled and not saved, never exceed the bound. When it is
+// reached, they are saved without waiting for the next scheduled save.
 func TestBookReplay(t *testing.T) {
 	for _, rows := range []int{1, 7, 10, 25, 30, 38, 39, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -297,8 +298,8 @@ func TestBookReplay(t *testing.T) {
 				return nil
 			})
 			o.Replay, o.Save, o.Pack.Rows = replay, time.Hour, rows
-			// Now and then a small one, after which a large one finds no room, and a quarter of the bound
-			// has not settled.
+			// A small batch now and then: after it a large one finds no room, and a quarter of the
+			// bound has not settled.
 			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
 			m.save = func(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
@@ -322,8 +323,8 @@ func TestBookReplay(t *testing.T) {
 	}
 }
 
-// TestBookSaves: what has settled waits for Save at most, nothing is saved when nothing is new, and
-// the end is saved at once.
+// TestBookSaves: settled rows wait at most Save, nothing is saved without new ones, and the end is
+// saved at once.
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -346,8 +347,8 @@ func TestBookSaves(t *testing.T) {
 	})
 }
 
-// TestBookEnds: however a run ends, what had settled is saved, unless saving is what failed; and
-// the reason comes back.
+// TestBookEnds: however a run ends, all settled rows are saved, unless saving itself failed, and
+// Run returns the reason.
 func TestBookEnds(t *testing.T) {
 	broken, full, stopped := errors.New("connection lost"), errors.New("disk full"), errors.New("stopped")
 	for _, c := range []struct {
@@ -399,7 +400,7 @@ func TestBookEnds(t *testing.T) {
 	}
 }
 
-// TestBookSavesNothingAfterAFailure: nobody knows what a Save that failed has left.
+// TestBookSavesNothingAfterAFailure: the saved state after a failed Save is unknown.
 func TestBookSavesNothingAfterAFailure(t *testing.T) {
 	full, saves := errors.New("disk full"), 0
 	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {

@@ -55,18 +55,19 @@ func reading(rows []entryRow, after ledger.Position) func(context.Context) (entr
 	}
 }
 
-// inMark says whether a mark counts a position as settled.
+// inMark reports whether a mark counts a position as settled.
 func inMark(p, watermark ledger.Position, above []ledger.Range) bool {
 	return p.Compare(watermark) <= 0 || slices.ContainsFunc(above, func(r ledger.Range) bool {
 		return p.Compare(r.From) > 0 && p.Compare(r.To) <= 0
 	})
 }
 
-// errCrash is what a life of a bookWorld is ended with.
+// errCrash ends one life of a bookWorld.
 var errCrash = errors.New("crash")
 
-// bookWorld is a table, workers of every mood, a file system that forgets, and lives of a program
-// that crash. It holds every Save and Load against what the workers have really had.
+// bookWorld is a table, workers with random outcomes, a file system that loses unsynced data, and a
+// program that crashes and restarts. It checks every Save and Load against the rows that the
+// workers have received.
 type bookWorld struct {
 	t      *testing.T
 	name   string // to find it again
@@ -76,7 +77,7 @@ type bookWorld struct {
 	o      BookOptions[entryRow]
 	unruly bool // workers fail, refuse, hang, throttle and split
 
-	mu        sync.Mutex  // guards what follows
+	mu        sync.Mutex  // guards the fields below
 	had       map[int]int // deliveries of a row, or its burial
 	started   map[int]bool
 	life      map[int]bool    // started in this life
@@ -92,7 +93,7 @@ func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *b
 	}
 }
 
-// watched is the world's Checkpoint: the file's, whose every Save and Load is checked.
+// watched is the world's Checkpoint: a file with checks of every Save and Load.
 type watched struct {
 	*checkpoint.File
 	w *bookWorld
@@ -121,8 +122,9 @@ func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []led
 	}
 }
 
-// mustResume checks what a new life loads: nothing that was saved is missing, nothing is there that
-// nobody had, and what the life before has begun and is not in it is within the replay bound.
+// mustResume checks the progress loaded by a new life: it includes everything that was saved and
+// nothing undelivered. The rows begun by the life before and missing from it are within the replay
+// bound.
 func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +146,7 @@ func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) 
 	w.watermark, w.above = watermark, above
 }
 
-// begun notes an attempt. What had settled before the life began is never sent again.
+// begun records an attempt. Rows settled before the life began are never sent again.
 func (w *bookWorld) begun(rows []entryRow, watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -167,7 +169,7 @@ func (w *bookWorld) have(rows []entryRow) {
 	}
 }
 
-// mood draws what a worker does with a batch.
+// mood draws the outcome of a batch at a worker.
 func (w *bookWorld) mood() (kind int, wait time.Duration, seed uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -240,7 +242,7 @@ type ending struct {
 	save   int           // this call of the file system that could change it fails
 }
 
-// live is one life of the program. It returns what Run did, or errCrash.
+// live is one life of the program. It returns the result of Run, or errCrash.
 func (w *bookWorld) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0

@@ -15,7 +15,7 @@ func (l *loop[T]) start(h *held[T], c control.Command) {
 	a := l.running.take()
 	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run, Place: c.Place}
 	if c.Expect != 0 {
-		a.Expect = l.box.start.Add(c.Expect)
+		a.Expect = l.events.start.Add(c.Expect)
 	}
 	a.item, a.lane, a.worker = h, ln, ln.Worker
 	a.abandon = l.now + l.o.Abandon
@@ -24,8 +24,8 @@ func (l *loop[T]) start(h *held[T], c control.Command) {
 	l.running.add(a)
 	if ln.Prompt {
 		a.ctx, a.cancel = l.base, func(error) {}
-		a.deliver(l.box)
-		l.turns.Add(1) // the result is in the mailbox
+		a.deliver(l.events)
+		l.claims.Add(1) // the result is in the event queue
 		return
 	}
 	a.ctx, a.cancel = context.WithCancelCause(l.base)
@@ -211,27 +211,41 @@ func (l *loop[T]) bury(h *held[T]) {
 		l.stop(fmt.Errorf("flow: an item was refused; set Options.Bury to keep such items: %w", h.refusal))
 		return
 	}
-	l.refused = append(l.refused, h)
+	l.burials.waiting = append(l.burials.waiting, h)
 	l.buryNext()
 }
 
 func (l *loop[T]) buryNext() {
-	if l.burying || len(l.refused) == 0 || l.stopping {
+	b := &l.burials
+	if b.active || len(b.waiting) == 0 || l.stopping {
 		return
 	}
-	if l.toBury == nil {
-		l.toBury = make(chan *held[T], 1)
-		l.crew.bury(l.toBury, l)
+	if b.next == nil {
+		b.next = make(chan *held[T], 1)
+		l.crew.bury(b.next, l)
 	}
-	l.burying = true
-	l.toBury <- l.refused[0]
-	l.refused[0] = nil
-	l.refused = l.refused[1:]
+	b.active = true
+	b.next <- b.take()
+}
+
+// burials are the refused items that wait for Options.Bury.
+type burials[T any] struct {
+	next    chan *held[T] // holds one; nil until the first item is refused
+	waiting []*held[T]    // bounded by the items held
+	active  bool          // Bury has an item
+}
+
+// take returns the item that has waited longest.
+func (b *burials[T]) take() *held[T] {
+	h := b.waiting[0]
+	b.waiting[0] = nil
+	b.waiting = b.waiting[1:]
+	return h
 }
 
 // buried handles the result of Options.Bury.
 func (l *loop[T]) buried(h *held[T], err error) {
-	l.burying = false
+	l.burials.active = false
 	if err != nil {
 		l.stop(fmt.Errorf("flow: bury a refused item: %w", errors.Join(err, h.refusal)))
 		return

@@ -38,11 +38,12 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	}
 }
 
-// TestDied: what kills workers is cut down to the one that does it, which is buried with the
-// reason; all else is delivered.
+// TestDied: an item that kills workers is cut down to the record that does so, which is buried with
+// the reason; all others are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
-		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3}, // the first tells that it cannot be cut
+		// the first reports that it cannot be cut
+		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"panic": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"split": {"abcdxfgh": 1, "x": 3},
 	} {
@@ -84,7 +85,8 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutAGrave: where there is no Bury, what kills is tried for ever, as every failure is.
+// TestDiedWithoutAGrave: without Bury, an item that kills workers is retried without end, like any
+// failure.
 func TestDiedWithoutAGrave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)

@@ -59,8 +59,7 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// Each returns early for what more attempts cannot mend, and leaves no goroutine behind: the bubble
-// would not end.
+// Each returns early on permanent errors, and leaves no goroutine behind: the bubble would not end.
 func TestEachEndsEarly(t *testing.T) {
 	deny := func(context.Context, string, int) error { return &Misconfigured{Err: errors.New("401")} }
 	for name, c := range map[string]struct {

@@ -17,8 +17,8 @@ import (
 // row of a table that is read by time, which is its position.
 type row struct{ time int64 }
 
-// after gives the rows behind a time, as SELECT ... WHERE time > ? ORDER BY time would: 50,000 in all, one every other
-// second.
+// after returns the rows after a time, as SELECT ... WHERE time > ? ORDER BY time would: 50,000 in
+// all, one every other second.
 func after(time int64) func(context.Context) (row, error) {
 	return func(context.Context) (row, error) {
 		if time += 2; time > 100_000 {
@@ -57,8 +57,8 @@ func spout(file string, bolt flow.WorkerFunc[[]row], settled func(flow.Item[[]ro
 	return book.Run(context.Background(), after(watermark.Num))
 }
 
-// ExampleBook delivers a table by time to twelve workers, crashes after 300 of 500 batches, and goes on from the mark
-// in its file.
+// ExampleBook delivers a table by time to twelve workers, crashes after 300 of 500 batches, and
+// resumes from the mark in its file.
 func ExampleBook() {
 	dir, err := os.MkdirTemp("", "spout")
 	if err != nil {

@@ -32,7 +32,8 @@ func (*letters) Deliver(_ context.Context, a flow.Attempt[string]) (flow.Report,
 	return flow.Report{}, nil
 }
 
-// What a worker rejects is cut until the part that it refuses is found, which is buried; all else is delivered.
+// A batch that a worker rejects is cut until the refused part is found, which is buried; all else
+// is delivered.
 func ExampleRejected() {
 	worker := &letters{batches: []string{"abcd", "ef7h", "ijkl"}}
 	var delivered, buried []string
@@ -69,7 +70,8 @@ func ExampleRejected() {
 	// buried [7: digits are not taken]
 }
 
-// A server that advertises its window: senders that know the header never have more in flight than it can serve soon.
+// A server advertises its window: senders that know the header never have more in flight than it
+// can serve soon.
 func ExampleReceiver_Handler() {
 	receiver := &flow.Receiver{Slots: 4}
 	server := httptest.NewServer(receiver.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// fifo is the least machine that follows the protocol of package control: first in, first out, the
-// first lane with room, one timeout for all. Tests use it where the cost or the bookkeeping of the
-// Sender itself is the question, not what the machine decides.
+// fifo is the smallest machine that follows the protocol of package control: first in, first out,
+// the first lane with room, one timeout for all. Tests use it to measure the cost or the
+// bookkeeping of the Sender itself, not the decisions of the machine.
 type fifo struct {
 	window  int           // of each lane
 	timeout time.Duration // 0: none

@@ -4,8 +4,9 @@ import "time"
 
 // flight is the attempts that have not answered.
 type flight[T any] struct {
-	byID        map[uint64]*attempt[T]
-	first, last *attempt[T] // those whose context has not been ended, in the order of their start, and so of their abandon
+	byID map[uint64]*attempt[T]
+	// those with a live context, in the order of their start, and so of their abandon
+	first, last *attempt[T]
 	free        []*attempt[T]
 }
 
@@ -73,7 +74,7 @@ func (f *flight[T]) give(a *attempt[T]) {
 	}
 }
 
-// alarm is the loop's one timer. It may ring early, because a later time does not set it anew.
+// alarm is the loop's one timer. It may fire early, because a later time does not reset it.
 type alarm struct {
 	timer *time.Timer
 	at    time.Duration
@@ -86,7 +87,7 @@ func newAlarm() *alarm {
 	return &alarm{timer: t}
 }
 
-// set makes the alarm ring no later than next says.
+// set makes the alarm fire no later than next.
 func (a *alarm) set(next func() (time.Duration, bool), start time.Time) {
 	at, ok := next()
 	if !ok || a.armed && a.at <= at {

@@ -175,11 +175,11 @@ type Options[T any] struct {
 	// that the Sender itself ended. ctx is derived from that of Run. This is the only place that shows
 	// the error of an attempt that will be tried again; LogTo logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
-	// Withdrawn, if not nil, reports whether an item is not to be sent any more, because somebody else
-	// will send it. It is called on the loop, for each new item and, after Sender.Withdraw, for all
-	// that have not settled. It may change from a lesser Withdrawal to a greater one. A withdrawn item
-	// settles when no attempt of it runs: as delivered if one has delivered it, else with
-	// Settlement.Withdrawn.
+	// Withdrawn, if not nil, reports whether an item must not be sent any more, because another
+	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
+	// for all that have not settled. It may change from a lesser Withdrawal to a greater one. A
+	// withdrawn item settles when no attempt of it runs: as delivered if one has delivered it, else
+	// with Settlement.Withdrawn.
 	Withdrawn func(it Item[T]) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it
 	// has been settled or replaced and no attempt of it runs, and for those left when Run ends. Its

@@ -22,15 +22,15 @@ import (
 // detector.
 type stretch struct{ lo, hi int }
 
-// world is one run of the fuzzer. Everything in it follows from the seed and from who asks, never
-// from when.
+// world is one run of the fuzzer. Everything in it follows from the seed and the caller, never from
+// the time.
 type world struct {
 	t       *testing.T
 	seed    uint64
 	records int
 	keyed   bool
-	bounded bool // by Replay: what settles must be saved
-	mortal  bool // what kills workers is buried
+	bounded bool // by Replay: settled items must be saved
+	mortal  bool // items that kill workers are buried
 
 	mu       sync.Mutex
 	pool     []*stretch
@@ -55,7 +55,7 @@ func (w *world) draw(about ...int) *rand.Rand {
 	return rand.New(rand.NewPCG(h, w.seed))
 }
 
-// bad says whether a record is refused, always and by everybody.
+// bad reports whether a record is refused, always and by every worker.
 func (w *world) bad(record int) bool { return w.draw(1, record).IntN(25) == 0 }
 
 func (w *world) anyBad(lo, hi int) bool {
@@ -219,8 +219,8 @@ func (w *world) die(lo, hi int) {
 	w.deaths[[2]int{lo, hi}]++
 }
 
-// mayBury says whether a stretch may be buried for this reason: it is bad and was refused, or is
-// one record of which three workers have died.
+// mayBury reports whether a stretch may be buried for this reason: it is bad and was refused, or it
+// is one record that has killed three workers.
 func (w *world) mayBury(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
@@ -234,7 +234,8 @@ func (w *world) mayBury(lo, hi int, refusal error) bool {
 	return true
 }
 
-// split shares a stretch out: refused what is bad, the rest done up to a point and left from there.
+// split divides a stretch: bad records are refused, and the others are delivered up to a point and
+// left after it.
 func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 	s := &Split[*stretch]{Err: errRefused}
 	done := lo + rnd.IntN(hi-lo+1)

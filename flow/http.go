@@ -20,9 +20,9 @@ const maxRetryAfter = time.Hour
 //	400, 413, 422             *Rejected: this value will never be accepted
 //	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's
 //
-// A receiver that answers 409 to a value which it has already stored needs a check of its own
-// before. HTTPOutcome does not read the body; the caller closes it, and drains it if connections
-// are to be reused.
+// If a receiver answers 409 to a value that it has already stored, check for that before.
+// HTTPOutcome does not read the body; the caller closes it, and drains it if connections are to be
+// reused.
 func HTTPOutcome(resp *http.Response) error {
 	code := resp.StatusCode
 	if code >= 200 && code < 300 {

@@ -18,7 +18,7 @@ type held[T any] struct {
 	places  []placed // of attempts that delivered it and said where the receiver stands
 }
 
-// placed is what an attempt reported: on an Ordered lane its settle may come later.
+// placed is the report of an attempt: on an Ordered lane its settle may come later.
 type placed struct {
 	id    uint64
 	place string
@@ -47,8 +47,8 @@ type store[T any] struct {
 // maxFreeItems bounds the memory kept for coming items.
 const maxFreeItems = 1024
 
-// add takes an item, the next in sequence. One whose cost or size means nothing is held all the
-// same, with the least that means something, and comes with an error.
+// add takes an item, the next in sequence. An item with an invalid cost or size is held with the
+// smallest valid one, and add returns an error as well.
 func (s *store[T]) add(it Item[T]) (*held[T], error) {
 	var h *held[T]
 	if n := len(s.free); n > 0 {
@@ -89,7 +89,7 @@ func (s *store[T]) drop(h *held[T]) {
 	clear(h.places)
 	if len(s.free) < maxFreeItems {
 		keys, places := h.keys, h.places
-		*h = held[T]{keys: keys, places: places} // what the item referred to is free
+		*h = held[T]{keys: keys, places: places} // release the item's references
 		s.free = append(s.free, h)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// takes returns a worker that has everything for good after d.
+// takes returns a worker that delivers everything after d.
 func takes[T any](d time.Duration) WorkerFunc[T] {
 	return func(ctx context.Context, _ Attempt[T]) (Report, error) { return Report{}, sleep(ctx, d) }
 }
@@ -67,14 +67,14 @@ func idle[T any]() ProducerFunc[T] {
 	}
 }
 
-// diary notes what a Sender does to items of type T, with the time since its start, and checks each
-// promise of Options that holds whatever happens: settled at most once, released exactly once and
-// not while an attempt runs.
+// diary records a Sender's handling of items of type T, with the time since its start. It checks
+// each unconditional promise of Options: settled at most once, released exactly once and not while
+// an attempt runs.
 type diary[T comparable] struct {
 	t     testing.TB
 	start time.Time
 
-	mu       sync.Mutex // guards what follows: workers write too
+	mu       sync.Mutex // guards the fields below: workers write too
 	settled  map[T]Settlement
 	at       map[T]time.Duration
 	order    []T // as settled
@@ -92,7 +92,7 @@ func newDiary[T comparable](t testing.TB) *diary[T] {
 	}
 }
 
-// lane is a lane whose attempts are noted.
+// lane returns a lane with recorded attempts.
 func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
 	return Lane[T]{Name: name, Worker: WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
 		d.mu.Lock()
@@ -111,7 +111,7 @@ func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
 	})}
 }
 
-// options returns what notes everything, without timeouts; the test adds the rest.
+// options returns options that record everything, without timeouts; the test adds the rest.
 func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
 	return Options[T]{
 		Lanes:   lanes,

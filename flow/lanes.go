@@ -23,8 +23,9 @@ type lane[T any] struct {
 	number  int32
 	up      bool // takes attempts; otherwise it only waits for the running ones
 	running int
-	fault   error    // of its last attempt, if that found it misconfigured
-	again   *Lane[T] // Ordered: becomes this when its attempts have returned, so that they keep one order
+	fault   error // of its last attempt, if that found it misconfigured
+	// Ordered: the replacement once its attempts have returned, so that they keep one order
+	again *Lane[T]
 }
 
 // attempt is one call of Deliver. The loop owns it, except that the runner does between its start
@@ -84,7 +85,7 @@ func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	go c.run(r, l)
 }
 
-// rest takes back a runner whose attempt has been handled.
+// rest takes back a runner after its attempt was handled.
 func (c *crew[T]) rest(r *runner[T], ended bool) {
 	switch {
 	case ended:
@@ -109,25 +110,25 @@ func (c *crew[T]) dismiss() {
 func (c *crew[T]) run(r *runner[T], l *loop[T]) {
 	defer c.all.Done()
 	for a := range r.work {
-		a.deliver(l.box)
-		l.attend()
+		a.deliver(l.events)
+		l.runLoop()
 	}
 }
 
 // deliver runs the attempt and reports its result, even if the worker panics or calls
 // runtime.Goexit.
-func (a *attempt[T]) deliver(box *mailbox[T]) {
+func (a *attempt[T]) deliver(events *eventQueue[T]) {
 	returned := false
 	defer func() {
 		if !returned {
 			v := recover()
 			a.exited = v == nil // runtime.Goexit: this goroutine is ending
 			a.report, a.err = Report{}, caught(fmt.Sprintf("worker %q", a.lane.Name), v)
-			defer box.ring()
+			defer events.wakeRun()
 		}
 		a.cancel(nil)
 		a.outcome = outcomeOf[T](a.err)
-		box.answer(a)
+		events.answer(a)
 	}()
 	a.report, a.err = a.worker.Deliver(a.ctx, a.Attempt)
 	returned = true
@@ -143,8 +144,8 @@ func (c *crew[T]) produce(p Producer[T], l *loop[T]) {
 	go func() {
 		defer c.all.Done()
 		for range l.ask {
-			err := produceOne(l.base, p, l.box)
-			l.attend()
+			err := produceOne(l.base, p, l.events)
+			l.runLoop()
 			if err != nil {
 				return
 			}
@@ -152,15 +153,15 @@ func (c *crew[T]) produce(p Producer[T], l *loop[T]) {
 	}()
 }
 
-func produceOne[T any](ctx context.Context, p Producer[T], box *mailbox[T]) (err error) {
+func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]) (err error) {
 	var it Item[T]
 	returned := false
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			defer box.ring() // after runtime.Goexit this goroutine does not run the loop
+			defer events.wakeRun() // after runtime.Goexit this goroutine does not run the loop
 		}
-		box.putOffer(it, err)
+		events.putOffer(it, err)
 	}()
 	it, err = p.Next(ctx)
 	returned = true
@@ -174,7 +175,7 @@ func (c *crew[T]) recall(l *loop[T], ask <-chan context.Context, i int) {
 		defer c.all.Done()
 		for ctx := range ask {
 			recallOne(ctx, l, i)
-			l.attend()
+			l.runLoop()
 		}
 	}()
 }
@@ -185,7 +186,7 @@ func recallOne[T any](ctx context.Context, l *loop[T], i int) {
 	defer func() {
 		if !ok {
 			r.err = caught("Options.Waiting", recover())
-			defer l.box.ring()
+			defer l.events.wakeRun()
 		}
 		l.items.away.put(i, r)
 	}()
@@ -199,21 +200,21 @@ func (c *crew[T]) bury(queue <-chan *held[T], l *loop[T]) {
 	go func() {
 		defer c.all.Done()
 		for h := range queue {
-			buryOne(l.base, l.o.Bury, h, l.box)
-			l.attend()
+			buryOne(l.base, l.o.Bury, h, l.events)
+			l.runLoop()
 		}
 	}()
 }
 
-func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], error) error, h *held[T], box *mailbox[T]) {
+func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], error) error, h *held[T], events *eventQueue[T]) {
 	var err error
 	returned := false
 	defer func() {
 		if !returned {
 			err = caught("Options.Bury", recover())
-			defer box.ring()
+			defer events.wakeRun()
 		}
-		box.putBuried(h, err)
+		events.putBuried(h, err)
 	}()
 	err = bury(ctx, h.Item, h.refusal)
 	returned = true

@@ -12,14 +12,14 @@ import (
 )
 
 // loop is the event loop of one Run: it feeds events to the machine and carries out its commands.
-// It decides nothing. Its fields belong to the goroutine that runs it (turning.go), except box,
+// It decides nothing. Its fields belong to the goroutine that runs it (loop_owner.go), except events,
 // base, the channels and the atomics.
 type loop[T any] struct {
-	s    *Sender[T]
-	o    *Options[T]
-	box  *mailbox[T]
-	mail mail[T]
-	crew crew[T]
+	s       *Sender[T]
+	o       *Options[T]
+	events  *eventQueue[T]
+	pending pendingEvents[T]
+	crew    crew[T]
 
 	base   context.Context // parent of the contexts of the producer, Bury, Failed and every attempt
 	cancel context.CancelCauseFunc
@@ -33,22 +33,21 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	turns  atomic.Int64  // 0 if no goroutine runs the loop; it grows with each event that the one running it has to see
-	handed chan struct{} // holds one: the goroutine of Run continues the loop
-	alarm  *alarm
-	rang   atomic.Bool // the alarm has fired since the last turn
-	over   bool        // everything is done, and the loop has ended
-	fallen *PanicError // of a callback; nil if none has panicked
+	// 0 if no goroutine runs the loop; grows with each event that the loop owner has to process
+	claims     atomic.Int64
+	handed     chan struct{} // holds one: the goroutine of Run continues the loop
+	alarm      *alarm
+	alarmFired atomic.Bool // the alarm has fired since the last round
+	over       bool        // everything is done, and the loop has ended
+	panicked   *PanicError // of a callback; nil if none has panicked
 
 	ask      chan struct{} // holds one: a request for an item
 	asked    bool
 	ahead    Item[T] // the producer's next, for which the machine has no room yet
 	hasAhead bool
-	produced bool          // the producer has ended
-	finalErr error         // result of Run
-	toBury   chan *held[T] // holds one; nil until the first item is refused
-	refused  []*held[T]    // waiting for Bury; bounded by the items held
-	burying  bool          // Bury has an item
+	produced bool  // the producer has ended
+	finalErr error // result of Run
+	burials  burials[T]
 	stopping bool
 	drained  bool // everything has settled
 
@@ -56,7 +55,7 @@ type loop[T any] struct {
 }
 
 func newLoop[T any](s *Sender[T]) *loop[T] {
-	l := &loop[T]{s: s, o: &s.o, box: s.box, ask: make(chan struct{}, 1), handed: make(chan struct{}, 1)}
+	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1), handed: make(chan struct{}, 1)}
 	l.items.bySeq = make(map[uint64]*held[T])
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
@@ -67,26 +66,30 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.dismiss() // also when a callback panics
+	defer func() {
+		l.pending.answerPing()
+		l.events.leave()
+	}()
 	l.alarm = newAlarm()
 	defer l.alarm.timer.Stop()
-	l.turns.Store(1)
+	l.claims.Store(1)
 	l.crew.produce(p, l)
 	l.items.away.begin(l)
 	done := ctx.Done()
-	for over := l.keepOn(); !over; {
+	for over := l.runToEnd(); !over; {
 		mine := false
 		select {
 		case <-l.handed:
 			mine = true
-		case <-l.box.wake:
+		case <-l.events.wake:
 		case <-l.alarm.timer.C:
-			l.rang.Store(true)
+			l.alarmFired.Store(true)
 		case <-done:
 			done = nil
 		}
-		if mine || l.turns.Add(1) == 1 {
-			l.fall()
-			over = l.keepOn()
+		if mine || l.claims.Add(1) == 1 {
+			l.rethrow()
+			over = l.runToEnd()
 		}
 	}
 	l.dismiss()
@@ -94,13 +97,13 @@ func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	return l.finalErr
 }
 
-// turn handles all events in the mailbox.
-func (l *loop[T]) turn() {
-	if l.rang.Swap(false) {
+// handleEvents handles all events in the event queue.
+func (l *loop[T]) handleEvents() {
+	if l.alarmFired.Swap(false) {
 		l.alarm.armed = false
 	}
-	l.box.take(&l.mail)
-	m := &l.mail
+	l.events.take(&l.pending)
+	m := &l.pending
 	if l.base.Err() != nil {
 		l.stop(context.Cause(l.base))
 	}
@@ -134,6 +137,7 @@ func (l *loop[T]) turn() {
 	l.expire()
 	l.pull()
 	l.items.away.pull(l)
+	m.answerPing()
 }
 
 // pull passes the producer's next item to the machine if there is room, and requests the one after
@@ -234,7 +238,8 @@ func (l *loop[T]) flush() {
 				l.carryOut(c)
 				continue
 			}
-			l.queue = slices.Insert(l.queue, next, l.items.away.take(l, c)) // before anything else happens to the item
+			// before anything else happens to the item
+			l.queue = slices.Insert(l.queue, next, l.items.away.take(l, c))
 			next++
 		}
 	}
@@ -305,7 +310,7 @@ func (l *loop[T]) ended() bool {
 			l.running.end(l.running.first, ErrSuperseded)
 		}
 	}
-	return len(l.running.byID) == 0 && !l.burying
+	return len(l.running.byID) == 0 && !l.burials.active
 }
 
 // dismiss ends all goroutines and waits for them. It may be called twice.
@@ -316,8 +321,8 @@ func (l *loop[T]) dismiss() {
 	l.dismissed = true
 	l.cancel(nil)
 	close(l.ask)
-	if l.toBury != nil {
-		close(l.toBury)
+	if l.burials.next != nil {
+		close(l.burials.next)
 	}
 	l.items.away.dismiss()
 	l.crew.dismiss()
@@ -325,9 +330,9 @@ func (l *loop[T]) dismiss() {
 
 // leave releases the items that are left.
 func (l *loop[T]) leave() {
-	l.box.take(&l.mail)
-	if l.mail.offered {
-		l.ahead, l.hasAhead = l.mail.offer, true
+	l.events.take(&l.pending)
+	if l.pending.offered {
+		l.ahead, l.hasAhead = l.pending.offer, true
 	}
 	if l.hasAhead {
 		_, _ = l.items.add(l.ahead) // an invalid item does not matter any more

@@ -121,8 +121,8 @@ func TestOrderedLane(t *testing.T) {
 	}
 }
 
-// An Ordered lane that leaves the list and comes back while its Delivers still run goes on with
-// what runs: the file is one, whoever holds its handle.
+// An Ordered lane is removed and added again while its Delivers still run. It continues with the
+// running ones, because all handles refer to the same file.
 func TestOrderedLaneFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newAppender(t, func(Attempt[int]) bool { return false })

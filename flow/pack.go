@@ -71,7 +71,7 @@ func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (P
 	return &packer[R]{o: o, read: next}, nil
 }
 
-// checked returns o with its defaults, or says which option means nothing.
+// checked returns o with its defaults, or an error that names an invalid option.
 func (o PackOptions[R]) checked() (PackOptions[R], error) {
 	switch {
 	case o.Rows < 0 || o.Rows > maxPackRows:
@@ -110,7 +110,7 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 		switch {
 		case err == nil:
 			p.next, p.waits = row, true
-		case ctx.Err() != nil: // what was begun stays begun
+		case ctx.Err() != nil: // a begun batch is kept
 			return Item[[]R]{}, context.Cause(ctx)
 		case reading.Err() != nil && errors.Is(err, reading.Err()):
 			return p.batch(), nil
@@ -125,8 +125,8 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 	return p.batch(), nil
 }
 
-// take puts the row that waits into the batch, if it belongs there, and says whether more may be
-// read for it.
+// take adds the waiting row to the batch, if it belongs there, and reports whether more rows may be
+// read for the batch.
 func (p *packer[R]) take() bool {
 	if p.waits {
 		cost, n := 1.0, len(p.begun)
@@ -151,7 +151,7 @@ func (p *packer[R]) take() bool {
 	return p.join != nil || len(p.begun) < p.o.Rows && (p.o.Cost == 0 || p.cost < p.o.Cost)
 }
 
-// batch hands out what was begun.
+// batch returns the begun batch.
 func (p *packer[R]) batch() Item[[]R] {
 	it := Item[[]R]{Value: p.begun, Cost: p.cost, Bytes: p.bytes}
 	p.begun, p.size, p.cost, p.bytes = nil, len(p.begun), 0, 0

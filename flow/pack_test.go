@@ -51,8 +51,8 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestPack: batches end by count, by cost before the row that would be too much, and where Cut says; a row of any cost is
-// allowed alone.
+// TestPack: batches end by count, before the row that would exceed the cost, and at positions
+// chosen by Cut; a row of any cost is allowed alone.
 func TestPack(t *testing.T) {
 	cost := func(n int) float64 { return float64(n) }
 	for _, c := range []struct {
@@ -103,7 +103,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackLinger: a begun batch waits so long for more, counted from its first row; the first row is waited for without end.
+// TestPackLinger: a begun batch waits at most Linger for more, counted from its first row; the
+// first row is awaited without limit.
 func TestPackLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -117,7 +118,7 @@ func TestPackLinger(t *testing.T) {
 		}{
 			{[]int{1, 2}, 5*time.Second + 100*ms},
 			{[]int{3}, 5*time.Second + 250*ms},
-			{[]int{4, 5}, 9*time.Second + 99*ms}, // the rows end with an error, which comes behind them
+			{[]int{4, 5}, 9*time.Second + 99*ms}, // the rows end with an error, which follows them
 		} {
 			it, err := p.Next(t.Context())
 			if at := time.Since(start); err != nil || !slices.Equal(it.Value, want.rows) || at != want.at {
@@ -146,8 +147,8 @@ func TestPackKeepsWhatWasBegun(t *testing.T) {
 	})
 }
 
-// TestPackAtRandom: whatever comes when, the batches hold the rows in order, each once, within the bounds, and none is handed
-// out later than Linger after its first row.
+// TestPackAtRandom: for rows at any times, the batches hold the rows in order, each once, within
+// the bounds, and none is returned later than Linger after its first row.
 func TestPackAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

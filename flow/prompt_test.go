@@ -23,8 +23,8 @@ func goroutine() string {
 	return ""
 }
 
-// A prompt worker and the callbacks of what it delivers are called by the goroutine that came with
-// the item: nobody is woken.
+// A prompt worker and the callbacks of its items are called by the goroutine that brought the item:
+// no other goroutine is woken.
 func TestPromptIsCalledInTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -57,8 +57,8 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 	})
 }
 
-// What a prompt worker returns counts as that of any other: it is tried again, another lane gets
-// it, a panic is a failure.
+// The result of a prompt worker counts as that of any other: an error is retried, another lane gets
+// the item, a panic is a failure.
 func TestPromptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -85,7 +85,7 @@ func TestPromptFails(t *testing.T) {
 	})
 }
 
-// A callback that ends its goroutine ends Run's, whoever turned.
+// A callback that ends its goroutine ends Run's, whichever goroutine runs the loop.
 func TestGoexitInCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](time.Second)})

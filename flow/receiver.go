@@ -43,16 +43,26 @@ type Receiver struct {
 // Grant is the advertisement that a worker sends with an answer.
 type Grant struct {
 	Report
+	Unit string // of the counts, as the request has named it; "" if they are in the sender's cost
 }
 
 // String returns the grant as the value of [CreditHeader].
 func (g Grant) String() string {
-	unit := ""
-	if g.Batches {
-		unit = "; unit=batches"
+	more := ""
+	if g.Cost > 0 {
+		more += "; cost=" + strconv.FormatUint(g.Cost, 10)
+	}
+	switch {
+	case g.Batches:
+		more += "; unit=batches"
+	case g.Unit != "":
+		more += "; unit=" + g.Unit
+	}
+	if g.Draining {
+		more += "; state=draining"
 	}
 	return fmt.Sprintf("epoch=%d; credit=%d; taken=%d; queue=%d; slots=%d; wait=%d; service=%d%s",
-		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds(), unit)
+		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds(), more)
 }
 
 // Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
@@ -60,51 +70,122 @@ func (g Grant) String() string {
 // served. The result of done is sent with the answer. Only the first call of each counts. network
 // is the network's round trip as measured by the sender; 0 if unknown.
 func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (serve func(), done func() Grant) {
+	a := r.Arrive(sender, cost, network)
+	return a.Serve, a.Done
+}
+
+// Arrive is Begin for receivers that learn the cost of a batch while they read it, or give it up.
+func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *Arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.begin()
+	if !(cost > 0) {
+		cost = 1
+	}
+	r.waiting += cost
+	return &Arrival{r: r, sender: hashOf(sender), cost: cost, network: network, came: time.Now()}
+}
+
+// begin starts the epoch. The caller holds mu.
+func (r *Receiver) begin() {
 	if r.start.IsZero() {
 		r.start = time.Now()
 		r.epoch = uint32(r.start.UnixMilli()/100) | 1
 		r.pool.Max = r.Max
 	}
-	if !(cost > 0) {
-		cost = 1
+}
+
+// Draining returns the grant of a receiver that is about to end: senders take its lane out.
+func (r *Receiver) Draining() Grant {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin()
+	return Grant{Report: Report{Epoch: r.epoch, Draining: true}}
+}
+
+// Arrival is a batch that a [Receiver] has been sent. Its methods are safe for concurrent use.
+type Arrival struct {
+	r       *Receiver
+	sender  uint64
+	network time.Duration
+	came    time.Time
+
+	// r.mu guards the fields below.
+	cost  float64
+	began time.Time // zero: it waits
+	over  bool
+	grant Grant
+}
+
+// Reprice replaces the cost of a batch that still waits.
+func (a *Arrival) Reprice(cost float64) {
+	r := a.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.began.IsZero() && !a.over && cost > 0 {
+		r.waiting += cost - a.cost
+		a.cost = cost
 	}
-	came := time.Now()
-	var began time.Time
-	r.waiting += cost
-	serve = func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if began.IsZero() {
-			began = time.Now()
-			r.waiting -= cost
-			r.serving++
-		}
+}
+
+// Serve records that the service of the batch begins.
+func (a *Arrival) Serve() {
+	a.r.mu.Lock()
+	defer a.r.mu.Unlock()
+	a.serve()
+}
+
+// serve is Serve for a caller that holds r.mu.
+func (a *Arrival) serve() {
+	if a.began.IsZero() && !a.over {
+		a.began = time.Now()
+		a.r.waiting -= a.cost
+		a.r.serving++
 	}
-	var grant Grant
-	var over bool
-	done = func() Grant {
-		serve()
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if over {
-			return grant
-		}
-		over = true
-		now := time.Now()
-		r.serving--
-		if r.serving == 0 && r.waiting < 1e-9 {
-			r.waiting = 0
-		}
-		ad := r.pool.Done(now.Sub(r.start), hashOf(sender), cost, r.waiting, network)
-		grant = Grant{Report{
-			Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: r.slots(),
-			QueueWait: began.Sub(came), Service: now.Sub(began),
-		}}
-		return grant
+}
+
+// Done records that the batch has been served, and returns the grant for the answer.
+func (a *Arrival) Done() Grant {
+	r := a.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.over {
+		return a.grant
 	}
-	return serve, done
+	a.serve()
+	a.end()
+	now := time.Now()
+	ad := r.pool.Done(now.Sub(r.start), a.sender, a.cost, r.waiting, a.network)
+	a.grant = Grant{Report: Report{
+		Epoch: r.epoch, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen, Slots: r.slots(),
+		QueueWait: a.began.Sub(a.came), Service: now.Sub(a.began),
+	}}
+	return a.grant
+}
+
+// Cancel records that the batch will not be served. It does nothing after Done.
+func (a *Arrival) Cancel() {
+	r := a.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a.over {
+		return
+	}
+	if a.began.IsZero() {
+		r.waiting -= a.cost
+		r.serving++ // that end takes back
+	}
+	a.end()
+}
+
+// end is for a caller that holds r.mu.
+func (a *Arrival) end() {
+	r := a.r
+	a.over = true
+	r.serving--
+	if r.serving == 0 && r.waiting < 1e-9 {
+		r.waiting = 0
+	}
 }
 
 func hashOf(s string) uint64 {
@@ -125,8 +206,8 @@ func (r *Receiver) slots() int {
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		sender, network := parseSender(req)
-		serve, done := r.Begin(sender, 1, network)
+		sender := ParseSender(req)
+		serve, done := r.Begin(sender.Name, 1, sender.Network)
 		select {
 		case slots <- struct{}{}:
 		case <-req.Context().Done():
@@ -176,33 +257,56 @@ func (g *granted) Write(b []byte) (int, error) {
 // Unwrap returns the wrapped writer, for http.ResponseController.
 func (g *granted) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
-// parseSender reads [SenderHeader]: a name, and the network's round trip as measured by the sender.
-// Without a name the sender is identified by its address.
-func parseSender(req *http.Request) (name string, network time.Duration) {
+// Origin is the content of [SenderHeader].
+type Origin struct {
+	Name    string        // of the sender; its address if it sends no name
+	Network time.Duration // the network's round trip as measured by the sender; 0 if unknown
+	Unit    string        // of Cost and of the grant, such as records; "" if it sends none
+	Cost    float64       // of this batch; 0 if it sends none
+}
+
+// maxSenderCost bounds the cost that a request may state.
+const maxSenderCost = 1 << 40
+
+// ParseSender reads [SenderHeader] of a request. Unknown and invalid members are skipped.
+func ParseSender(req *http.Request) (o Origin) {
 	for i, part := range strings.Split(req.Header.Get(SenderHeader), ";") {
 		part = strings.TrimSpace(part)
 		if i == 0 {
-			name = part
-		} else if v, ok := strings.CutPrefix(part, "network="); ok {
-			if us, err := strconv.ParseInt(v, 10, 64); err == nil && us > 0 && us < int64(time.Minute/time.Microsecond) {
-				network = time.Duration(us) * time.Microsecond
-			}
+			o.Name = part
+			continue
+		}
+		name, text, _ := strings.Cut(part, "=")
+		n, err := strconv.ParseInt(text, 10, 64)
+		switch {
+		case name == "unit":
+			o.Unit = text
+		case err != nil || n <= 0:
+		case name == "network" && n < int64(time.Minute/time.Microsecond):
+			o.Network = time.Duration(n) * time.Microsecond
+		case name == "cost" && n <= maxSenderCost:
+			o.Cost = float64(n)
 		}
 	}
-	if name == "" {
-		name, _, _ = net.SplitHostPort(req.RemoteAddr)
+	if o.Name == "" {
+		o.Name, _, _ = net.SplitHostPort(req.RemoteAddr)
 	}
-	return name, network
+	return o
 }
 
-// ParseGrant parses the value of [CreditHeader]. It reports false if the value is no grant. Unknown
-// members, and members whose value is not a number, are skipped; missing ones are 0.
+// ParseGrant parses the value of [CreditHeader]. It reports false if the value is not a grant.
+// Unknown members, and members with a value that is not a number, are skipped; missing ones are 0.
+// Units other than batches are the sender's.
 func ParseGrant(value string) (Report, bool) {
 	var r Report
 	for part := range strings.SplitSeq(value, ";") {
 		name, text, _ := strings.Cut(strings.TrimSpace(part), "=")
-		if name == "unit" {
+		switch name {
+		case "unit":
 			r.Batches = text == "batches"
+			continue
+		case "state":
+			r.Draining = text == "draining"
 			continue
 		}
 		n, err := strconv.ParseUint(text, 10, 63)
@@ -218,6 +322,8 @@ func ParseGrant(value string) (Report, bool) {
 			r.Credit = n
 		case "taken":
 			r.Taken = n
+		case "cost":
+			r.Cost = n
 		case "queue":
 			r.QueueLen = small
 		case "slots":

@@ -61,7 +61,7 @@ func FuzzParseGrant(f *testing.F) {
 	})
 }
 
-// poster delivers to an HTTP receiver and hands on what it grants.
+// poster delivers to an HTTP receiver and returns its grants.
 type poster struct {
 	client   *http.Client
 	url      string
@@ -110,7 +110,8 @@ func (c *counter) Next(context.Context) (flow.Item[string], error) {
 	return flow.Item[string]{Value: "x"}, nil
 }
 
-// deliver sends n batches to a receiver and returns what its worker saw and how many settled.
+// deliver sends n batches to a receiver. It returns the worker with its observations, and the
+// number of settled batches.
 func deliver(t *testing.T, client *http.Client, url string, n int) (*poster, int, control.Status) {
 	t.Helper()
 	p := &poster{client: client, url: url}

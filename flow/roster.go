@@ -55,7 +55,8 @@ func (l *loop[T]) relane(list []Lane[T]) {
 		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
 			ln.again = &list[i]
 		case !ln.up:
-			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits // not its name, which runners read
+			// not the name, which runners read
+			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits
 			l.raise(ln)
 		case ln.Limits != list[i].Limits:
 			ln.Limits = list[i].Limits

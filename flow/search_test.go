@@ -19,7 +19,7 @@ type place struct {
 	began  *beginning
 }
 
-// beginning is what a crash leaves.
+// beginning is the state after a crash.
 type beginning struct {
 	mark  ledger.Position
 	above []ledger.Range
@@ -63,7 +63,7 @@ func (p *place) String() string {
 	return way
 }
 
-// tally is what a search has seen.
+// tally counts the states of a search.
 type tally struct {
 	states, ended, hedged int
 	all                   bool // there are no others
@@ -120,20 +120,20 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 	return n
 }
 
-// What the search must visit to count: states, and states in which a twin had been sent.
+// Minimum coverage of the search: states, and states with a hedge in flight or past.
 const (
 	leastStates = 100_000
 	leastHedged = 5_000
 )
 
-// TestEveryState searches for a plain machine, and for one that sends twins and whose budget allows
-// one redelivery in vain every 200 ms. States are told apart by what can be seen of machine, ledger
-// and checkpoint, but for the time. With one batch and two, it visits all that there are.
+// TestEveryState searches with a plain machine, and with one that hedges and has a budget of one
+// failed retry every 200 ms. States are distinguished by the visible state of machine, ledger and
+// checkpoint, except for the time. With one batch and two, it visits all states.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most states are a machine made anew
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // most states need a new machine
 	var mu sync.Mutex
 	var sum tally
 	t.Run("batches", func(t *testing.T) {

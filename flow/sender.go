@@ -20,8 +20,8 @@ const (
 
 // Sender delivers the items of a Producer. Its methods are safe for concurrent use.
 type Sender[T any] struct {
-	o   Options[T]
-	box *mailbox[T]
+	o      Options[T]
+	events *eventQueue[T]
 
 	mu      sync.Mutex // guards the fields below; no callback runs under it
 	machine machine
@@ -40,7 +40,8 @@ type machine interface {
 
 // New checks o and starts nothing.
 func New[T any](o Options[T]) (*Sender[T], error) {
-	if o.Bury == nil { // nothing to keep dead letters: only a worker's own refusal may make one, and ends Run
+	// without a store for dead letters, only a worker's own refusal makes one, and ends Run
+	if o.Bury == nil {
 		o.Control.Poison.Deaths, o.Control.Poison.Refuse, o.Control.End = -1, false, control.End{}
 	}
 	if o.Control.Window == nil {
@@ -67,8 +68,8 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	s := &Sender[T]{o: o, box: newMailbox[T](), machine: m}
-	s.box.putLanes(slices.Clone(o.Lanes))
+	s := &Sender[T]{o: o, events: newEventQueue[T](), machine: m}
+	s.events.putLanes(slices.Clone(o.Lanes))
 	return s, nil
 }
 
@@ -106,26 +107,33 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	return newLoop(s).run(ctx, p)
 }
 
-// SetLanes replaces the lanes by name. A lane whose name stays keeps its Worker and its
+// SetLanes replaces the lanes by name. A lane with the same name keeps its Worker and its
 // measurements and gets the new Limits. A new lane is added; a missing one gets no further
-// attempts. An Ordered lane that was missing comes back when its running attempts have returned.
+// attempts. An Ordered lane that was missing returns when its running attempts have returned.
 // SetLanes returns before the change takes effect, and has no effect after Run. An error means that
 // l is invalid and nothing was changed.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
 	}
-	s.box.putLanes(slices.Clone(l))
+	s.events.putLanes(slices.Clone(l))
 	return nil
 }
 
 // Withdraw has Options.Withdrawn decide about every item that has not settled. It returns before
 // that has happened.
-func (s *Sender[T]) Withdraw() { s.box.putWithdraw() }
+func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room
 // in Config.Replay.
-func (s *Sender[T]) Saved(n int64) { s.box.putSaved(n) }
+func (s *Sender[T]) Saved(n int64) { s.events.putSaved(n) }
+
+// Ping returns a channel that is closed when the event loop has handled all events that precede the
+// call, or Run has returned. Before Run it stays open until Run starts. A channel that stays open
+// for seconds during Run means that a callback of Options does not return. Workers that hang do not
+// delay it, except those of a Prompt lane. Pings that the loop has not handled yet share one
+// channel.
+func (s *Sender[T]) Ping() <-chan struct{} { return s.events.putPing() }
 
 // Status returns a snapshot of the sender, and the names of the lanes by LaneStatus.Lane. Callbacks
 // of Options may call it.

@@ -16,9 +16,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The same of the Sender as metamorphic_test.go has of its machine, with real goroutines in a
-// bubble's time. There what happens at one instant has no fixed order, so that shares are compared
-// and not attempts.
+// The tests of metamorphic_test.go for the Sender, with real goroutines in a bubble's time. Events
+// at one instant have no fixed order there, so shares are compared instead of attempts.
 
 // paced is a worker that serves one item at a time.
 type paced struct {
@@ -82,7 +81,7 @@ func fourPaced(k time.Duration) (p []*paced) {
 	return p
 }
 
-// played is what a Sender made of a load.
+// played is the result of a load at a Sender.
 type played struct {
 	share  []float64 // of the attempts, by worker
 	window []float64 // on the average, by worker
@@ -101,7 +100,8 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, 
 			lanes[order[i]] = Lane[int]{Name: fmt.Sprint("worker ", i), Worker: w}
 		}
 		begun := time.Now()
-		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5)) // arrivals in step would keep the order in which workers first answered
+		// simultaneous arrivals would keep the order of the workers' first answers
+		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
 				return these[int]()(ctx)
@@ -145,13 +145,11 @@ var (
 	windows  = []window.Algorithm{window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{Size: 4}}
 	policies = []dispatch.Policy{
 		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}, dispatch.LeastInFlight{}, dispatch.TwoChoices{},
-		dispatch.PeakEWMA{},
 	}
 )
 
-// TestSenderWorseIsNotChosenMore: a worker whose network or service became slower, or that fails,
-// gets no larger share. Peak EWMA does not see errors, and hash sends an item again to the worker
-// that failed it.
+// TestSenderWorseIsNotChosenMore: a worker with a slower network or service, or one that fails,
+// gets no larger share. Hash sends an item again to the worker that failed it.
 func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(p *paced){
 		"network": func(p *paced) { p.network *= 3 },
@@ -163,7 +161,7 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 			c := control.Config{Window: win, Dispatch: p}
 			before := play(t, c, fourPaced(1), asListed, 400, 9*time.Millisecond)
 			for name, change := range worse {
-				if name == "errors" && (p == dispatch.Policy(dispatch.PeakEWMA{}) || p == dispatch.Policy(dispatch.Hash{})) {
+				if name == "errors" && p == dispatch.Policy(dispatch.Hash{}) {
 					continue
 				}
 				w := fourPaced(1)
@@ -212,7 +210,7 @@ type plays struct {
 func (p *plays) again(t *testing.T, c control.Config) {
 	w := fourPaced(p.k)
 	for _, x := range w {
-		x.network *= 20 // so that what is counted in seconds does not bind
+		x.network *= 20 // so that limits in seconds have no effect
 	}
 	r := play(t, c, w, asListed, 3000, p.k*3*time.Millisecond)
 	p.times, p.widths = append(p.times, float64(r.took)), append(p.widths, sum(r.window))
@@ -222,7 +220,7 @@ func (p *plays) middle() (took time.Duration, width float64) {
 	return time.Duration(middle(p.times)), middle(p.widths)
 }
 
-// like says whether the middle ones are those of q, but for the time that everything takes.
+// like reports whether the medians equal those of q, apart from the total time.
 func (p *plays) like(q *plays) bool {
 	took, width := p.middle()
 	tookQ, widthQ := q.middle()
@@ -230,13 +228,12 @@ func (p *plays) like(q *plays) bool {
 	return math.Abs(k-float64(p.k)) <= 0.3 && math.Abs(width-widthQ) <= 0.2*widthQ
 }
 
-// TestSenderScaled: what takes three times as long everywhere takes three times as long altogether,
-// and its windows are about the same. That they are the same to the last answer is for the machine
-// to show: here what answers at one instant comes in any order. So items come a little faster than
-// they can be delivered, each at an instant of its own. A start-up still ends early or late as the
-// first answers happen to come, in one play of seventy or so (queue, aimd): where two plays differ,
-// the middle ones of five count. The window of rates, which is an experiment, is left out with
-// round robin, where either end is as frequent.
+// TestSenderScaled: if every part takes three times as long, so does the whole, and its windows are
+// about the same. The test of the machine checks exact equality; here, answers at one instant come
+// in any order. So items arrive a little faster than they can be delivered, each at a different
+// instant. In about one play of seventy, a start-up ends early or late because of the order of the
+// first answers (queue, aimd): where two plays differ, the medians of five count. The experimental
+// window of rates is left out with round robin, because it ends at either limit equally often.
 func TestSenderScaled(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {

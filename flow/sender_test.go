@@ -180,8 +180,9 @@ func TestSetLanesWhileRunning(t *testing.T) {
 			lanes []Lane[int]
 		}{
 			{1 * time.Second, []Lane[int]{d.lane("a", takes[int](time.Second))}},
-			{5 * time.Second, []Lane[int]{d.lane("b", takes[int](time.Second))}},                   // a drains
-			{9 * time.Second, []Lane[int]{d.lane("a", takes[int](0)), d.lane("c", takes[int](0))}}, // a comes again, b drains
+			{5 * time.Second, []Lane[int]{d.lane("b", takes[int](time.Second))}}, // a drains
+			// a is added again, b drains
+			{9 * time.Second, []Lane[int]{d.lane("a", takes[int](0)), d.lane("c", takes[int](0))}},
 		}
 		for _, step := range steps {
 			time.AfterFunc(step.at, func() {

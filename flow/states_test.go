@@ -14,17 +14,20 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The world of the search in search_test.go: a machine and its ledger with up to six batches, three
-// workers and two attempts of each that go wrong, whatever is answered in whatever order, with a
-// checkpoint at any moment and one crash.
+// The world of the search in search_test.go: a machine and its ledger with up to six batches and
+// three workers. Two attempts of each batch may fail. Answers come in any order, with a checkpoint
+// at any moment and one crash.
 const (
 	searchWorkers = 3
-	searchWrong   = 2 // attempts of a batch that may come back undelivered or overdue, in each life of the process
+	// attempts of a batch that may return undelivered or become overdue, per life of the process
+	searchWrong = 2
 )
 
 // move is one event of the world.
 type move struct {
-	kind byte   // 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' wait for what the machine wants
+	// 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' time
+	// passes until the machine's next wake-up
+	kind byte
 	id   uint64 // attempt
 }
 
@@ -51,7 +54,8 @@ type searched struct {
 	bySeq   map[uint64]int
 	settled []bool // in this life of the process
 	wrong   []int
-	failed  []byte // a bit for each worker that failed it or left it overdue, in this life of the process
+	// a bit for each worker that failed it or left it overdue, in this life of the process
+	failed  []byte
 	taken   []bool // some worker has it, also from before the crash
 	mark    ledger.Position
 	above   []ledger.Range
@@ -59,7 +63,7 @@ type searched struct {
 	hedged  int    // twins, in this life of the process
 	starts  int    // of all attempts
 	known   bool   // it is on a way that was gone before
-	broken  string // what was violated
+	broken  string // the violated rule
 }
 
 // boot starts a process from the checkpoint.
@@ -120,7 +124,7 @@ func spanOf(b int) ledger.Range {
 	return ledger.Range{From: ledger.Position{Num: int64(b)}, To: ledger.Position{Num: int64(b) + 1}}
 }
 
-// saved says whether the checkpoint covers batch b.
+// saved reports whether the checkpoint covers batch b.
 func (s *searched) saved(b int) bool {
 	if s.mark.Num > int64(b) {
 		return true
@@ -195,8 +199,8 @@ func (s *searched) started(c control.Command, b int, known bool) {
 	s.tries = append(s.tries, x)
 }
 
-// check holds the ledger against what the workers have. On the way to a state it need not: that was
-// done when the way was new.
+// check compares the ledger with the batches that the workers have received. It is skipped on the
+// way to a known state, where it was done before.
 func (s *searched) check() {
 	if s.known {
 		return
@@ -242,7 +246,7 @@ func (s *searched) moves() []move {
 	return list
 }
 
-// awaits says whether an attempt runs that is not overdue.
+// awaits reports whether an attempt runs that is not overdue.
 func (s *searched) awaits() bool {
 	return slices.ContainsFunc(s.tries, func(x searchTry) bool { return !x.overdue })
 }

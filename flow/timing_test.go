@@ -182,7 +182,8 @@ func TestTraceReplays(t *testing.T) {
 			return Report{}, sleep(ctx, time.Duration(a.Value%5)*100*time.Millisecond)
 		})
 		o := d.options(d.lane("a", w), d.lane("b", w), d.lane("c", w))
-		o.Control = control.Config{Seed: 7, Window: window.Queue{}} // the machine's own default is another one
+		// the machine's own default is different
+		o.Control = control.Config{Seed: 7, Window: window.Queue{}}
 		var events []control.Event
 		var answers [][]control.Command
 		o.Trace = func(e *control.Event, do []control.Command) {

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// History is what an item that waits has behind it: its attempts, and the state of its retry
-// policy.
+// History is the past of a waiting item: its attempts, and the state of its retry policy.
 type History = control.History
 
 // Wait is the wait of an item for its next attempt.
@@ -34,11 +33,11 @@ type WaitStore[T any] interface {
 	// Take takes over an item that waits, and reports whether it has. The Sender then releases the
 	// item. It offers every wait of a second or more to Note first and, a moment later, to Take.
 	Take(it Item[T], w Wait) bool
-	// Next blocks until an item that was taken is due and returns it with its history. suspect chooses
-	// between the items whose History says Suspect and the others; there may be one call for each at
-	// the same time, on goroutines of their own. io.EOF means that the Sender is to end without the
-	// items that are still held. Any other error stops the Sender. When ctx is done, Next returns its
-	// error soon and has taken nothing out.
+	// Next blocks until an item that was taken is due and returns it with its history. suspect
+	// chooses between suspects (by their History) and the other items. There may be one call for
+	// each at the same time, on separate goroutines. io.EOF means that the Sender should end
+	// without the items that are still held. Any other error stops the Sender. When ctx is done,
+	// Next returns its error soon and has taken nothing out.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
 	// Held returns the number of the items that Next has not returned yet, and the sums of their Cost
 	// and Bytes.
@@ -70,8 +69,8 @@ type returned[T any] struct {
 	come    bool
 }
 
-// begin starts the goroutines that wait for the items of the store, and tells the machine what it
-// holds.
+// begin starts the goroutines that wait for the items of the store, and reports its content to the
+// machine.
 func (w *away[T]) begin(l *loop[T]) {
 	if l.o.Waiting == nil {
 		return
@@ -83,7 +82,7 @@ func (w *away[T]) begin(l *loop[T]) {
 	l.step(w.held(l, 0))
 }
 
-// held returns the event that tells the machine what the store holds.
+// held returns the event that reports the content of the store to the machine.
 func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
 	n, cost, bytes := l.o.Waiting.Held()
 	w.n = n

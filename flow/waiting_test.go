@@ -16,7 +16,7 @@ import (
 
 // shelf is a WaitStore in memory.
 type shelf struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting []shelved
 	noted   int
 	most    int // items held at once

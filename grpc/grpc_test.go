@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -161,12 +162,15 @@ func TestBreaker(t *testing.T) {
 
 // TestServerSheds: a server beyond its limit refuses with ResourceExhausted and says when to come
 // back, and a client with retries follows that.
-func TestServerSheds(t *testing.T) {
+func TestServerSheds(t *testing.T) { synctest.Test(t, testServerSheds) }
+
+func testServerSheds(t *testing.T) {
+	const roundTrip = time.Millisecond
 	first, release := make(chan struct{}), make(chan struct{})
 	s := &service{unary: func(_ context.Context, call int) error {
 		switch call {
-		case 1: // so that the limiter knows the round trip
-			time.Sleep(time.Millisecond)
+		case 1: // the limiter learns the round trip
+			time.Sleep(roundTrip)
 		case 2:
 			close(first)
 			<-release
@@ -194,8 +198,8 @@ func TestServerSheds(t *testing.T) {
 		Policy: backoff.Fixed(0), MaxElapsed: time.Minute,
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				if e.Wait <= 0 {
-					t.Errorf("the retry waits %v, want the server's hint", e.Wait)
+				if e.Wait < roundTrip || e.Wait > roundTrip*11/10 {
+					t.Errorf("the retry waits %v, want the hint of 1ms to 1.1ms", e.Wait)
 				}
 				if retries++; retries == 2 {
 					close(release)

@@ -51,6 +51,14 @@ type Options struct {
 	// Retry are the settings of retries. AttemptTimeout bounds each attempt.
 	Retry retry.Options
 
+	// Idempotent reports whether a request that is not idempotent by its method or header may be
+	// sent twice all the same. See retry.Transport.Idempotent. Such a request is not hedged.
+	Idempotent func(req *http.Request) bool
+
+	// Prepare, if not nil, is called before each attempt and may change req, for example to set a
+	// fresh token. See retry.Transport.Prepare.
+	Prepare func(req *http.Request, a retry.Attempt) error
+
 	// Breaker are the settings of the circuit breaker of each host.
 	Breaker breaker.Options
 
@@ -94,7 +102,10 @@ func New(o Options) (*http.Client, error) {
 	}
 	next = &breakerhttp.Transport{Next: next, Options: o.Breaker}
 	return &http.Client{
-		Timeout:   o.Timeout,
-		Transport: &retry.Transport{Next: next, Options: o.Retry, Fallback: o.Fallback},
+		Timeout: o.Timeout,
+		Transport: &retry.Transport{
+			Next: next, Options: o.Retry,
+			Idempotent: o.Idempotent, Prepare: o.Prepare, Fallback: o.Fallback,
+		},
 	}, nil
 }

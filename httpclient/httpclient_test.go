@@ -207,3 +207,36 @@ func TestInvalidOptions(t *testing.T) {
 		}
 	}
 }
+
+// TestIdempotentAndPrepare: the settings of the retry that are fields of its transport are reached.
+func TestIdempotentAndPrepare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tokens []string
+		client, calls := newClient(t, httpclient.Options{
+			Idempotent: func(req *http.Request) bool { return req.URL.Path == "/query" },
+			Prepare: func(req *http.Request, a retry.Attempt) error {
+				req.Header.Set("Authorization", fmt.Sprint("token ", a.Number))
+				return nil
+			},
+		}, func(req *http.Request, call int) (int, time.Duration) {
+			tokens = append(tokens, req.Header.Get("Authorization"))
+			return map[bool]int{true: 503, false: 200}[call%2 == 1], 0
+		})
+		resp, err := client.Post("http://a.test/query", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 200 || calls.Load() != 2 || tokens[1] != "token 2" {
+			t.Errorf("%s after %d calls; want 200 after two", resp.Status, calls.Load())
+		}
+		resp, err = client.Post("http://a.test/order", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != 503 || calls.Load() != 3 {
+			t.Errorf("%s after %d calls; an order must be sent once", resp.Status, calls.Load()-2)
+		}
+	})
+}

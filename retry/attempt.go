@@ -29,7 +29,6 @@ type attemptKey struct{}
 type attemptContext struct {
 	context.Context // the caller's
 	attempt         Attempt
-	suppressor      *suppressor // nil if nested retries are not suppressed
 }
 
 // Value implements context.Context.
@@ -40,7 +39,10 @@ func (c *attemptContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// suppressor suppresses the retries inside one attempt while that attempt runs.
+type suppressorKey struct{}
+
+// suppressor suppresses the retries inside one attempt while that attempt runs. They find it in the
+// attempt's context.
 type suppressor struct{ over atomic.Bool }
 
 // active reports whether s suppresses retries now.

@@ -38,9 +38,9 @@ func BenchmarkLoopSuccess(b *testing.B) {
 	ctx := b.Context()
 	b.ReportAllocs()
 	for b.Loop() {
-		loop := retry.NewLoop(ctx)
-		for a := range loop.Attempts() {
-			a.End(nil)
+		var loop retry.Loop
+		for range loop.Attempts(ctx) {
+			loop.End(nil)
 		}
 		if err := loop.Err(); err != nil {
 			b.Fatal(err)

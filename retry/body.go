@@ -11,20 +11,45 @@ import (
 	"time"
 )
 
-// limitBody returns send with a time limit that covers the response's body: the context of send
-// ends after d, or when the body has been closed or read to its end.
-func limitBody(
-	send func(context.Context) (*http.Response, error), d time.Duration,
-) func(context.Context) (*http.Response, error) {
-	return func(ctx context.Context) (*http.Response, error) {
-		ctx, cancel := context.WithTimeoutCause(ctx, d, ErrAttemptTimeout)
-		resp, err := send(ctx)
-		if err != nil || resp == nil || resp.Body == nil {
-			cancel()
-			return resp, err
+// hasBody reports whether values of type T have a body that is read after the operation.
+func hasBody[T any]() bool {
+	switch any((*T)(nil)).(type) {
+	case **http.Response, *io.ReadCloser:
+		return true
+	}
+	return false
+}
+
+// bodyOf returns where v holds its body, and nil if it has none.
+func bodyOf[T any](v *T) *io.ReadCloser {
+	switch v := any(v).(type) {
+	case **http.Response:
+		if *v != nil && (*v).Body != nil {
+			return &(*v).Body
 		}
-		resp.Body = cancelOnClose(resp.Body, cancel)
-		return resp, nil
+	case *io.ReadCloser:
+		if *v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// limitBody returns op with a time limit that covers the body of its result: the context of op ends
+// after d, or when the body has been closed or read to its end.
+func limitBody[T any](
+	op func(context.Context) (T, error), d time.Duration,
+) func(context.Context) (T, error) {
+	return func(ctx context.Context) (T, error) {
+		ctx, cancel := context.WithTimeoutCause(ctx, d, ErrAttemptTimeout)
+		v, err := op(ctx)
+		body := bodyOf(&v)
+		if err != nil || body == nil {
+			cancel()
+			return v, err
+		}
+		*body = cancelOnClose(*body, cancel)
+		return v, nil
 	}
 }
 
@@ -98,8 +123,8 @@ func newReplay(body io.ReadCloser, length, limit int64) *replay {
 // err reports why the body cannot be sent again.
 func (r *replay) err() error {
 	if r.overflow.Load() {
-		return fmt.Errorf("%w: its body exceeds %d bytes: set Request.GetBody or Transport.MaxBuffer",
-			ErrNotRepeatable, r.limit)
+		const text = "%w: its body exceeds %d bytes: set Request.GetBody or Transport.MaxBuffer"
+		return fmt.Errorf(text, ErrNotRepeatable, r.limit)
 	}
 	return nil
 }

@@ -21,9 +21,9 @@ type Budget interface {
 	// ready.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after it has ended, with the same context. A
-	// nil err is a success, and an err marked by Permanent a failure that is not retried. A
-	// context.Canceled in err, which ErrHedged is too, says that the attempt ended early because
-	// its result was no longer wanted.
+	// nil err is a success, and an err marked by Permanent a failure that is not retried. An err
+	// that is context.Canceled means that the attempt ended early because its result was no longer
+	// wanted: by its caller, or because another attempt of a Hedge succeeded.
 	Report(ctx context.Context, err error)
 }
 
@@ -37,9 +37,14 @@ var (
 // isRetry reports whether ctx is that of an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
-// unwanted reports whether err says nothing about the service because the attempt was given up by
-// its caller.
-func unwanted(err error) bool { return errors.Is(err, context.Canceled) }
+// unwanted reports whether err says nothing about the service because the caller of the attempt
+// gave up. The error may be the cause for which ctx was canceled, and nothing more.
+func unwanted(ctx context.Context, err error) bool {
+	if err == nil {
+		return false
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(ctx.Err(), context.Canceled)
+}
 
 // TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes
 // price of them. A success puts back refill tokens and, if it was a retry, its price. Time refills
@@ -49,7 +54,8 @@ func unwanted(err error) bool { return errors.Is(err, context.Canceled) }
 // If the failure being retried has a method RetryCost() int, that is the price of the retry.
 func TokenBucket(size, price, refill int) Budget {
 	size = max(size, 1)
-	return &tokenBucket{tokens: tokens{size: size, price: max(price, 1), refill: max(refill, 1), left: size}}
+	price, refill = max(price, 1), max(refill, 1)
+	return &tokenBucket{tokens: tokens{size: size, price: price, refill: refill, left: size}}
 }
 
 type tokenBucket struct {
@@ -74,7 +80,7 @@ func (b *tokenBucket) Report(ctx context.Context, err error) {
 	switch {
 	case err == nil:
 		back = b.priceOf(ctx) + b.refill
-	case unwanted(err):
+	case unwanted(ctx, err):
 		back = b.priceOf(ctx)
 	}
 	b.mu.Lock()
@@ -198,8 +204,8 @@ func (b *throttleBudget) Allow(context.Context) error {
 }
 
 // Report implements Budget.
-func (b *throttleBudget) Report(_ context.Context, err error) {
-	canceled, overloaded := unwanted(err), err != nil && isOverload(err)
+func (b *throttleBudget) Report(ctx context.Context, err error) {
+	canceled, overloaded := unwanted(ctx, err), err != nil && isOverload(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch now := time.Since(b.start); {
@@ -217,8 +223,8 @@ func isOverload(err error) bool {
 		return Classify(err) == Retry
 	}
 	switch s := e.Status; s {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
-		http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true
 	default:
 		return isOriginFailure(s)

@@ -28,7 +28,7 @@ func contextOf(t *testing.T, number int, err error) (ctx context.Context) {
 	return ctx
 }
 
-// priced is a failure whose retry has a price of its own.
+// priced is a failure with a price of its own for the retry.
 type priced int
 
 func (priced) Error() string    { return "failed" }
@@ -390,7 +390,7 @@ func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 		}()
 		func() {
 			defer func() { _ = recover() }()
-			for range retry.NewLoop(t.Context(), retry.Options{Budget: l}).Attempts() {
+			for range new(retry.Loop).Attempts(t.Context(), retry.Options{Budget: l}) {
 				panic("body")
 			}
 		}()
@@ -400,12 +400,13 @@ func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 	})
 	t.Run("loop", func(t *testing.T) {
 		l := newLedger(0)
-		loop := retry.NewLoop(t.Context(), retry.Options{Policy: backoff.Fixed(0), Budget: l})
-		for a := range loop.Attempts() {
-			if a.Number == 3 {
+		var loop retry.Loop
+		o := retry.Options{Policy: backoff.Fixed(0), Budget: l}
+		for ctx := range loop.Attempts(t.Context(), o) {
+			if retry.FromContext(ctx).Number == 3 {
 				break
 			}
-			a.End(errDown)
+			loop.End(errDown)
 		}
 		l.check(t, 3, errDown, errDown, nil)
 	})

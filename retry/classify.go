@@ -17,7 +17,7 @@ const (
 	Fail                    // stop: trying again cannot help, or may do harm
 	Failover                // try the next of Options.Targets
 	Refresh                 // call Options.Refresh, then try again
-	Progress                // retry, and count attempts, waits and MaxFailing from here: the attempt got work done
+	Progress                // the attempt got work done: retry, and count attempts and waits from here
 )
 
 // String returns the action's name in lower case.
@@ -42,24 +42,16 @@ func (a Action) String() string {
 // Classify is the default classification of failures, here for custom ones to build on. In this
 // order:
 //
-//   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is Fail.
+//   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is
+//     Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
-//   - A network failure that trying again cannot mend is Fail: an unsupported URL scheme, a malformed URL, method or
-//     header, a certificate that cannot be verified, an unknown host, too many redirects.
+//   - A network failure that trying again cannot mend is Fail: an unsupported URL scheme, a
+//     malformed URL, method or header, a body of another length than declared, a certificate that
+//     cannot be verified or that the server refuses, an unknown host, too many redirects.
 //   - Everything else is Retry.
 //
 // Causes at any depth count.
-func Classify(err error) Action {
-	switch v := inspect(err); {
-	case v.permanent:
-		return Fail
-	case v.action != Undecided:
-		return v.action
-	case permanentNetworkError(err):
-		return Fail
-	}
-	return Retry
-}
+func Classify(err error) Action { return inspect(err).classify(err) }
 
 // mark is an error with an instruction for the retry around it.
 type mark struct {
@@ -107,6 +99,19 @@ type verdict struct {
 	permanent bool
 	action    Action
 	after     time.Duration // 0 none, negative no wait
+}
+
+// classify is Classify for an error that has been inspected.
+func (v verdict) classify(err error) Action {
+	switch {
+	case v.permanent:
+		return Fail
+	case v.action != Undecided:
+		return v.action
+	case permanentNetworkError(err):
+		return Fail
+	}
+	return Retry
 }
 
 // inspect reads the verdict of err and its causes. The first hint and the first action count. Of an
@@ -158,7 +163,7 @@ func (o *Options) classify(err error) (Action, time.Duration) {
 		action = o.Classify(err)
 	}
 	if action == Undecided {
-		action = Classify(err)
+		action = v.classify(err)
 	}
 	if action == Refresh && o.Refresh == nil || action > Progress {
 		action = Fail

@@ -206,10 +206,10 @@ func TestSuppressNested(t *testing.T) {
 	})
 	t.Run("a success ends it too", func(t *testing.T) {
 		var kept context.Context
-		loop := retry.NewLoop(t.Context(), retry.Options{SuppressNested: true})
-		for a := range loop.Attempts() {
-			kept = a.Context()
-			a.End(nil)
+		var loop retry.Loop
+		for ctx := range loop.Attempts(t.Context(), retry.Options{SuppressNested: true}) {
+			kept = ctx
+			loop.End(nil)
 		}
 		calls := 0
 		_ = retry.Do(kept, func(context.Context) error { calls++; return errDown }, three)
@@ -267,7 +267,7 @@ func TestInnerVerdictReachesTheOuterRetry(t *testing.T) {
 			return retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Classify: onDown})
 		},
 		"fatal poll": func(ctx context.Context) error {
-			_, err := retry.Poll(ctx, func(context.Context) (int, retry.Verdict, error) { return 0, retry.Fatal, errDown })
+			_, err := retry.Poll(ctx, func(context.Context) (int, error) { return 0, retry.Permanent(errDown) })
 			return err
 		},
 		"invalid options": func(ctx context.Context) error {

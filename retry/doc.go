@@ -18,16 +18,19 @@
 // [Transport] retries under an http.Client, with Retry-After, bodies, timeouts that include the
 // body, and keys for requests that are not idempotent:
 //
-//	client := http.Client{Transport: &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}}
+//	transport := &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}
+//	client := http.Client{Transport: transport}
 //
 // Without it, an operation returns [HTTP](resp), which turns a failing status into an error.
 //
 // # Polling
 //
-// [Poll] asks until a long operation elsewhere has ended. The function returns a [Verdict] beside
-// the value: NotReady asks again, Success ends it, Fatal gives up.
+// [Poll] asks until a long operation elsewhere has ended. The function returns [ErrNotReady] while
+// it runs, which is no failure.
 //
-//	report, err := retry.Poll(ctx, probe, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
+//	report, err := retry.Poll(ctx, probe, retry.Options{
+//		Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour,
+//	})
 //
 // # Hedging
 //

@@ -11,7 +11,8 @@ import (
 )
 
 // The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, its error
-// and cause stand there instead.
+// and cause stand there instead. If the next wait would have outlived the context's deadline, Stop
+// is context.DeadlineExceeded for errors.Is.
 var (
 	// ErrPermanent means that the failure was marked by Permanent or classified as Fail.
 	ErrPermanent = errors.New("retry: not retryable")
@@ -19,9 +20,6 @@ var (
 	ErrExhausted = errors.New("retry: no attempts left")
 	// ErrElapsed means that the next wait would have exceeded MaxElapsed or MaxFailing.
 	ErrElapsed = errors.New("retry: time limit reached")
-	// ErrDeadline means that the next wait would have outlived the context's deadline. It is
-	// context.DeadlineExceeded too.
-	ErrDeadline error = &deadlineError{}
 	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the
 	// wait.
 	ErrHint = errors.New("retry: asked to wait too long")
@@ -33,15 +31,18 @@ var (
 	// ErrNotRepeatable means that the HTTP request cannot be sent again: it is not idempotent, or
 	// its body is gone.
 	ErrNotRepeatable = errors.New("retry: request cannot be sent again")
-	// ErrAbandoned means that the body of a Loop left or continued after a failure without a
-	// further attempt.
-	ErrAbandoned = errors.New("retry: loop left")
 	// ErrOptions means that the options are invalid. No attempt was made.
 	ErrOptions = errors.New("retry: invalid options")
 )
 
 // ErrAttemptTimeout is the cause of an attempt's context that ended by Options.AttemptTimeout.
 var ErrAttemptTimeout error = attemptTimeoutError{}
+
+// errDeadline means that the next wait would have outlived the context's deadline.
+var errDeadline error = &deadlineError{}
+
+// errAbandoned means that the body of a Loop left after a failure, or continued without End.
+var errAbandoned = errors.New("retry: loop left")
 
 type deadlineError struct{}
 
@@ -87,7 +88,8 @@ func (e *Error) Error() string {
 		return e.Stop.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%v (%s, attempt %d", e.Last, strings.TrimPrefix(e.Stop.Error(), "retry: "), e.Attempts)
+	reason := strings.TrimPrefix(e.Stop.Error(), "retry: ")
+	fmt.Fprintf(&b, "%v (%s, attempt %d", e.Last, reason, e.Attempts)
 	if d := e.Elapsed.Round(time.Millisecond); d > 0 {
 		b.WriteString(" after " + d.String())
 	}
@@ -134,13 +136,50 @@ func (e *Error) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
+// fallbackError is returned if both a retry and its fallback failed.
+type fallbackError struct{ retry, fallback error }
+
+// Error implements error.
+func (e *fallbackError) Error() string {
+	return fmt.Sprintf("%v; fallback: %v", e.retry, e.fallback)
+}
+
+// Unwrap returns both failures, the later one first.
+func (e *fallbackError) Unwrap() []error { return []error{e.fallback, e.retry} }
+
+// Timeout reports whether the fallback failed by a timeout, as in net.Error.
+func (e *fallbackError) Timeout() bool { return isTimeout(e.fallback) }
+
+// LogValue implements slog.LogValuer: a group of msg and retry.
+func (e *fallbackError) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("msg", e.fallback.Error()), slog.Any("retry", e.retry))
+}
+
+// LogValue implements slog.LogValuer with the value of the cause.
+func (m *mark) LogValue() slog.Value {
+	if m.cause == nil {
+		return slog.StringValue(m.Error())
+	}
+	return slog.AnyValue(m.cause)
+}
+
+// LogValue implements slog.LogValuer: a group of msg and stack.
+func (e *PanicError) LogValue() slog.Value {
+	return slog.GroupValue(
+		slog.String("msg", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
+}
+
 // final reports whether an outer retry cannot mend the error by trying again.
-func (e *Error) final() bool { return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions) }
+func (e *Error) final() bool {
+	return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions)
+}
 
 // stoppedBy reports whether err is from a retry that stopped for one of the reasons.
 func stoppedBy(err error, reasons ...error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(e.Stop, reason) })
+	return ok && slices.ContainsFunc(reasons, func(reason error) bool {
+		return errors.Is(e.Stop, reason)
+	})
 }
 
 // ended returns why ctx has ended: its error, and its cause if that says more. Nil while it lives.
@@ -158,14 +197,17 @@ func ended(ctx context.Context) error {
 // failures keeps the first failure and the last maxErrors-1.
 type failures struct {
 	first error
-	last  [maxErrors - 1]error
-	n     int // failures after the first
+	last  *[maxErrors - 1]error // nil before the second failure
+	n     int                   // failures after the first
 }
 
 func (f *failures) add(err error) {
 	if f.first == nil {
 		f.first = err
 		return
+	}
+	if f.last == nil {
+		f.last = new([maxErrors - 1]error)
 	}
 	f.last[f.n%len(f.last)] = err
 	f.n++

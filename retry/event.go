@@ -14,7 +14,7 @@ type EventKind uint8
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	Waiting                             // a poll is not ready, or waits to begin; the next one begins after Wait
+	Waiting                             // a poll is not ready or not begun; the next one begins after Wait
 	Succeeded                           // an attempt has succeeded, which ends the call
 	Stopped                             // the call has failed; Stop is the reason
 )
@@ -55,7 +55,8 @@ func LogTo(log *slog.Logger, name string) func(context.Context, Event) {
 		switch {
 		case e.Kind == AttemptFailed:
 			log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", slog.String("name", name),
-				slog.Int("attempt", e.Attempt.Number), slog.Duration("wait", e.Wait), slog.Any("err", e.Err))
+				slog.Int("attempt", e.Attempt.Number), slog.Duration("wait", e.Wait),
+				slog.Any("err", e.Err))
 		case e.Kind == Stopped:
 			log.LogAttrs(ctx, slog.LevelWarn, "retry stopped", slog.String("name", name),
 				slog.Int("attempts", e.Attempt.Number), slog.Duration("elapsed", e.Elapsed),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"net/http"
 	"os"
 	"time"
 
@@ -74,13 +73,13 @@ func ExampleOptions_key() {
 }
 
 // A wait that would outlive the deadline is not begun: the caller gets the error at once.
-func ExampleErrDeadline() {
+func ExampleDo_deadline() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	begun := time.Now()
 	err := retry.Do(ctx, func(context.Context) error { return errors.New("down") }, retry.Options{Policy: backoff.Fixed(time.Hour)})
-	fmt.Println(errors.Is(err, retry.ErrDeadline), errors.Is(err, context.DeadlineExceeded), time.Since(begun) < time.Minute)
-	// Output: true true true
+	fmt.Println(errors.Is(err, context.DeadlineExceeded), time.Since(begun) < time.Minute)
+	// Output: true true
 }
 
 // Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the retries inside it.
@@ -101,23 +100,6 @@ func ExampleOptions_suppressNested() {
 	// Output:
 	// 27
 	// 3
-}
-
-func ExampleRetryAfter() {
-	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	for _, h := range []http.Header{
-		{"Retry-After": {"120"}},
-		{"Retry-After": {"Sat, 21 Nov 2026 12:00:30 GMT"}},
-		{"Ratelimit": {`"burst";r=0;t=5, "daily";r=100;t=40000`}},
-		{},
-	} {
-		fmt.Println(retry.RetryAfter(h, now))
-	}
-	// Output:
-	// 2m0s true
-	// 30s true
-	// 5s true
-	// 0s false
 }
 
 func ExampleLogTo() {

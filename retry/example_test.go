@@ -61,13 +61,14 @@ func ExampleValue() {
 }
 
 func ExampleLoop() {
-	loop := retry.NewLoop(context.Background(), retry.Options{Policy: quick})
-	for a := range loop.Attempts() {
-		if a.Number < 3 {
-			a.End(errors.New("not yet"))
+	var loop retry.Loop
+	for ctx := range loop.Attempts(context.Background(), retry.Options{Policy: quick}) {
+		number := retry.FromContext(ctx).Number
+		if number < 3 {
+			loop.End(errors.New("not yet"))
 			continue
 		}
-		fmt.Println("done in attempt", a.Number)
+		fmt.Println("done in attempt", number)
 		break
 	}
 	fmt.Println(loop.Err())
@@ -78,11 +79,12 @@ func ExampleLoop() {
 
 // An asynchronous operation is polled until it has ended.
 func ExamplePoll() {
-	verdicts := []retry.Verdict{retry.NotReady, retry.Throttled, retry.ServerError, retry.Success}
 	polls := 0
-	result, err := retry.Poll(context.Background(), func(context.Context) (string, retry.Verdict, error) {
-		polls++
-		return "report.pdf", verdicts[polls-1], nil
+	result, err := retry.Poll(context.Background(), func(context.Context) (string, error) {
+		if polls++; polls < 4 {
+			return "", retry.ErrNotReady
+		}
+		return "report.pdf", nil
 	}, retry.Options{Policy: quick, MaxAttempts: 10})
 	fmt.Println(result, err, "after", polls, "polls")
 	// Output: report.pdf <nil> after 4 polls

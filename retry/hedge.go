@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -32,13 +31,13 @@ type HedgeOptions struct {
 	Wait bool
 	// KeepContext keeps the context of the winning attempt alive until ctx ends: for values that
 	// depend on it, such as *sql.Rows. By default it ends when Hedge returns, and for an
-	// *http.Response when its body has been closed or read to its end.
+	// *http.Response or io.ReadCloser when the body has been closed or read to its end.
 	KeepContext bool
 }
 
-// ErrHedged is the cause that ends the context of an attempt whose result is not needed. It is
+// errHedged is the cause that ends the context of an attempt whose result is not needed. It is
 // context.Canceled too.
-var ErrHedged error = hedgedError{}
+var errHedged error = hedgedError{}
 
 type hedgedError struct{}
 
@@ -67,7 +66,8 @@ func (e *PanicError) Unwrap() error {
 // tolerate running twice at the same time.
 //
 // Discard receives the results of attempts that succeed too late, on their own goroutines, and
-// frees them. If it is nil, the body of an *http.Response is closed, and other values are dropped.
+// frees them. If it is nil, an io.ReadCloser and the body of an *http.Response are closed, and
+// other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
 // panics with a *PanicError; if Hedge has returned, the attempt's panic passes through.
@@ -76,24 +76,22 @@ func Hedge[T any](
 ) (T, error) {
 	var zero T
 	if o.Delay < 0 || o.MaxAttempts < 0 {
-		err := fmt.Errorf("%w: Delay %v, MaxAttempts %d: want neither negative", ErrOptions, o.Delay, o.MaxAttempts)
-		return zero, &Error{Stop: err}
+		const text = "%w: Delay %v, MaxAttempts %d: want neither negative"
+		return zero, &Error{Stop: fmt.Errorf(text, ErrOptions, o.Delay, o.MaxAttempts)}
 	}
 	if o.MaxAttempts == 0 {
 		o.MaxAttempts = 2
 	}
 	if discard == nil {
-		discard = discardResponse[T]
+		discard = discardLate[T]
 	}
 	r := race[T]{
-		options: o, op: op, discard: discard, ctx: ctx, begun: time.Now(), results: make(chan result[T], o.MaxAttempts),
+		options: o, op: op, discard: discard, ctx: ctx, begun: time.Now(),
+		results: make(chan result[T], o.MaxAttempts),
 	}
 	r.attempt.Key = o.Key
-	if outer, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
-		r.suppressor = outer.suppressor
-		if o.Key == "" {
-			r.attempt.Key = outer.attempt.Key
-		}
+	if o.Key == "" {
+		r.attempt.Key = FromContext(ctx).Key
 	}
 	defer func() { r.cancelLosers() }()
 	v, stop := r.run()
@@ -110,14 +108,14 @@ func Hedge[T any](
 	if stop != nil {
 		return zero, r.error(stop)
 	}
-	r.release(v)
+	r.release(&v)
 	return v, nil
 }
 
-// discardResponse closes the body if v is an *http.Response.
-func discardResponse[T any](v T) {
-	if resp, ok := any(v).(*http.Response); ok && resp != nil {
-		discardBody(resp.Body)
+// discardLate closes the body of v, if it has one.
+func discardLate[T any](v T) {
+	if body := bodyOf(&v); body != nil {
+		discardBody(*body)
 	}
 }
 
@@ -137,22 +135,21 @@ var errGoexit = errors.New("the operation ended its goroutine")
 // race is one call of Hedge. Its fields belong to the goroutine of Hedge, apart from results and
 // decided.
 type race[T any] struct {
-	options    HedgeOptions
-	op         func(context.Context) (T, error)
-	discard    func(T)
-	ctx        context.Context // the caller's
-	attempt    Attempt         // started last
-	suppressor *suppressor     // of the attempt in which Hedge is called
-	begun      time.Time
-	cancels    []context.CancelCauseFunc // of the attempts
-	running    int
-	refusals   int
-	refused    error // by the budget: no further attempt starts
-	winner     int   // the number of the attempt that succeeded first
-	failures   failures
-	hint       time.Duration
-	results    chan result[T] // has room for all: no attempt ever blocks on it
-	decided    atomic.Bool    // the result of Hedge is known
+	options  HedgeOptions
+	op       func(context.Context) (T, error)
+	discard  func(T)
+	ctx      context.Context // the caller's
+	attempt  Attempt         // started last
+	begun    time.Time
+	cancels  []context.CancelCauseFunc // of the attempts
+	running  int
+	refusals int
+	refused  error // by the budget: no further attempt starts
+	winner   int   // the number of the attempt that succeeded first
+	failures failures
+	hint     time.Duration
+	results  chan result[T] // has room for all: no attempt ever blocks on it
+	decided  atomic.Bool    // the result of Hedge is known
 }
 
 // run starts attempts and waits for the first success.
@@ -188,7 +185,7 @@ func (r *race[T]) run() (v T, stop error) {
 			case a.err == nil:
 				r.winner = a.number
 				return a.value, nil
-			case errors.Is(a.err, ErrHedged):
+			case errors.Is(a.err, errHedged):
 				continue // the winner's result follows
 			}
 			wait, stop := r.failed(a.err)
@@ -228,16 +225,16 @@ func (r *race[T]) awaitWinner() T {
 func (r *race[T]) cancelLosers() {
 	for i, cancel := range r.cancels {
 		if i+1 != r.winner {
-			cancel(ErrHedged)
+			cancel(errHedged)
 		}
 	}
 }
 
 // release ends the context of the winner when its value does not need it any more.
-func (r *race[T]) release(v T) {
+func (r *race[T]) release(v *T) {
 	cancel := r.cancels[r.winner-1]
-	if resp, ok := any(v).(*http.Response); ok && resp != nil && resp.Body != nil {
-		resp.Body = cancelOnClose(resp.Body, func() { cancel(nil) })
+	if body := bodyOf(v); body != nil {
+		*body = cancelOnClose(*body, func() { cancel(nil) })
 		return
 	}
 	if !r.options.KeepContext {
@@ -275,7 +272,7 @@ func (r *race[T]) start() {
 	r.running++
 	ctx, cancel := context.WithCancelCause(r.ctx)
 	r.cancels = append(r.cancels, cancel)
-	go r.runAttempt(&attemptContext{Context: ctx, attempt: r.attempt, suppressor: r.suppressor})
+	go r.runAttempt(&attemptContext{Context: ctx, attempt: r.attempt})
 }
 
 // runAttempt is the goroutine of an attempt. It sends exactly one result.
@@ -307,13 +304,13 @@ func (r *race[T]) outcome(a *result[T]) error {
 	case a.panicked != nil:
 		return errPanicked
 	case a.err == nil && !r.decided.CompareAndSwap(false, true):
-		a.err = ErrHedged
+		a.err = errHedged
 		r.discard(a.value)
 		return nil
 	case a.err == nil:
 		return nil
 	case r.decided.Load():
-		return ErrHedged // it failed because its context has ended
+		return errHedged // it failed because its context has ended
 	}
 	if action, _ := r.classify(a.err); action == Fail {
 		return Permanent(a.err)
@@ -331,8 +328,8 @@ func (r *race[T]) report(ctx context.Context, outcome error) {
 // error returns the error of a call that stopped.
 func (r *race[T]) error(stop error) error {
 	e := &Error{
-		Stop: stop, Attempts: r.attempt.Number - r.refusals, Elapsed: time.Since(r.begun), After: r.hint,
-		Errs: r.failures.list(),
+		Stop: stop, Attempts: r.attempt.Number - r.refusals, Elapsed: time.Since(r.begun),
+		After: r.hint, Errs: r.failures.list(),
 	}
 	if len(e.Errs) > 0 {
 		e.Last = e.Errs[len(e.Errs)-1]

@@ -54,7 +54,8 @@ func HTTP(resp *http.Response) error {
 	if e.Text == "" {
 		e.Text = fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 	}
-	if d, ok := RetryAfter(resp.Header, time.Now()); ok {
+	h := resp.Header
+	if d, ok := readHint(h.Get("Retry-After"), h.Values("RateLimit"), time.Now()); ok {
 		e.Wait = d
 	}
 	if req := resp.Request; req != nil {
@@ -66,22 +67,13 @@ func HTTP(resp *http.Response) error {
 	return e
 }
 
-// RetryAfter returns the wait for which a server asks in the header of a response received at now:
-// by the field Retry-After (RFC 9110 section 10.2.3: seconds, or a date in any of HTTP's forms), or
-// else by the field RateLimit (draft-ietf-httpapi-ratelimit-headers: the longest t among the
-// policies whose r is 0). It returns false if neither is present and valid. A date in the past is a
-// wait of 0. A value too large for a Duration is the largest Duration, so callers must bound it;
-// retries do, by Options.MaxHint.
-func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
-	return readHint(h.Get("Retry-After"), h.Values("RateLimit"), now)
-}
-
 // statusAction returns how to handle an HTTP status. If the request was keyed, 409 means that the
 // first copy is still being processed (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
 func statusAction(status int, keyed bool) Action {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests,
-		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
+		http.StatusGatewayTimeout:
 		return Retry
 	case http.StatusMisdirectedRequest:
 		return Failover
@@ -106,7 +98,8 @@ func isOriginFailure(status int) bool { return status >= 520 && status <= 527 }
 // section 9.2.2), or the server can tell the second copy by its key.
 func idempotent(method string, h http.Header) bool {
 	switch method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
+		http.MethodPut, http.MethodDelete:
 		return true
 	}
 	return declaresKey(h, "Idempotency-Key") || declaresKey(h, "X-Idempotency-Key")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,26 +15,28 @@ import (
 
 func TestLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
+		var begun time.Time
 		var starts []time.Duration
-		loop := retry.NewLoop(t.Context(), retry.Options{Policy: fixed, Key: "k"})
-		for a := range loop.Attempts() {
-			starts = append(starts, time.Since(begun))
-			if in := retry.FromContext(a.Context()); in != a.Attempt || in.Number != len(starts) || in.Key != "k" {
-				t.Errorf("attempt %+v, its context reads %+v", a.Attempt, in)
+		var loop retry.Loop
+		attempts := loop.Attempts(t.Context(), retry.Options{Policy: fixed, Key: "k"})
+		for range 2 { // each range is a retry of its own
+			begun, starts = time.Now(), nil
+			for ctx := range attempts {
+				starts = append(starts, time.Since(begun))
+				a := retry.FromContext(ctx)
+				if a.Number != len(starts) || a.Key != "k" {
+					t.Errorf("attempt %d reads %+v from its context", len(starts), a)
+				}
+				if a.Number < 3 {
+					loop.End(errDown)
+					loop.End(nil) // the first call counts
+					continue
+				}
+				loop.End(nil)
 			}
-			if a.Number < 3 {
-				a.End(errDown)
-				a.End(nil) // the first call counts
-				continue
+			if err := loop.Err(); err != nil || !slices.Equal(starts, seconds(0, 1, 2)) {
+				t.Errorf("%v, attempts at %v", err, starts)
 			}
-			a.End(nil)
-		}
-		if err := loop.Err(); err != nil || !slices.Equal(starts, seconds(0, 1, 2)) {
-			t.Errorf("%v, attempts at %v", err, starts)
-		}
-		for range loop.Attempts() {
-			t.Error("a second range made an attempt")
 		}
 	})
 }
@@ -44,33 +47,45 @@ func TestLoopEnds(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		ctx      context.Context
-		body     func(a retry.Try) (leave bool)
+		body     func(l *retry.Loop) (leave bool)
 		attempts int
-		stop     error
+		stop     string // the end of the error; empty: success
 	}{
-		{"exhausted", t.Context(), func(a retry.Try) bool { a.End(errDown); return false }, 4, retry.ErrExhausted},
-		{"permanent", t.Context(), func(a retry.Try) bool { a.End(retry.Permanent(errDown)); return false }, 1, retry.ErrPermanent},
-		{"left without End", t.Context(), func(retry.Try) bool { return true }, 1, nil},
-		{"went on without End", t.Context(), func(retry.Try) bool { return false }, 1, retry.ErrAbandoned},
-		{"left after a failure", t.Context(), func(a retry.Try) bool { a.End(errDown); return true }, 1, retry.ErrAbandoned},
-		{"left after a success", t.Context(), func(a retry.Try) bool { a.End(nil); return true }, 1, nil},
-		{"dead context", dead, func(retry.Try) bool { t.Error("it ran"); return true }, 0, context.Canceled},
+		{"exhausted", t.Context(), func(l *retry.Loop) bool { l.End(errDown); return false }, 4,
+			"(no attempts left, attempt 4)"},
+		{"permanent", t.Context(), func(l *retry.Loop) bool {
+			l.End(retry.Permanent(errDown))
+			return false
+		}, 1, "(not retryable, attempt 1)"},
+		{"left without End", t.Context(), func(*retry.Loop) bool { return true }, 1, ""},
+		{"went on without End", t.Context(), func(*retry.Loop) bool { return false }, 1,
+			"loop left"},
+		{"left after a failure", t.Context(), func(l *retry.Loop) bool {
+			l.End(errDown)
+			return true
+		}, 1, "(loop left, attempt 1)"},
+		{"left after a success", t.Context(), func(l *retry.Loop) bool { l.End(nil); return true },
+			1, ""},
+		{"dead context", dead, func(*retry.Loop) bool { t.Error("it ran"); return true }, 0,
+			"context canceled"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			var loop retry.Loop
 			for range 3 {
 				n := 0
-				loop := retry.NewLoop(c.ctx, retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 4})
-				for a := range loop.Attempts() {
+				atMost4 := retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 4}
+				for range loop.Attempts(c.ctx, atMost4) {
 					n++
-					if c.body(a) {
+					if c.body(&loop) {
 						break
 					}
 				}
-				if n != c.attempts || !errors.Is(loop.Err(), c.stop) || c.stop == nil && loop.Err() != nil {
-					t.Errorf("%d attempts, %v; want %d and %v", n, loop.Err(), c.attempts, c.stop)
+				err := loop.Err()
+				if c.stop == "" && err != nil || c.stop != "" && (err == nil || !strings.HasSuffix(err.Error(), c.stop)) {
+					t.Errorf("%v, want %q", err, c.stop)
 				}
-				if e, ok := errors.AsType[*retry.Error](loop.Err()); ok && e.Attempts != n {
-					t.Errorf("the error counts %d attempts of %d", e.Attempts, n)
+				if e, ok := errors.AsType[*retry.Error](err); n != c.attempts || ok && e.Attempts != n {
+					t.Errorf("%d attempts, %v; want %d", n, err, c.attempts)
 				}
 			}
 		})
@@ -80,10 +95,11 @@ func TestLoopEnds(t *testing.T) {
 func TestLoopAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
-		loop := retry.NewLoop(t.Context(), retry.Options{Policy: fixed, AttemptTimeout: 2 * time.Second, MaxAttempts: 2})
-		for a := range loop.Attempts() {
-			<-a.Context().Done()
-			a.End(context.Cause(a.Context()))
+		o := retry.Options{Policy: fixed, AttemptTimeout: 2 * time.Second, MaxAttempts: 2}
+		var loop retry.Loop
+		for ctx := range loop.Attempts(t.Context(), o) {
+			<-ctx.Done()
+			loop.End(context.Cause(ctx))
 		}
 		if err := loop.Err(); !errors.Is(err, retry.ErrAttemptTimeout) || time.Since(begun) != 5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
@@ -91,18 +107,31 @@ func TestLoopAttemptTimeout(t *testing.T) {
 	})
 }
 
-// A Try that outlives its range must not reach into the next loop, which uses the same memory.
-func TestTryAfterItsRange(t *testing.T) {
-	var kept retry.Try
-	loop := retry.NewLoop(t.Context())
-	for a := range loop.Attempts() {
-		kept = a
-		a.End(nil)
+// The state of a range is reused by later loops, so a Loop must not reach into it after the range.
+func TestLoopMisuse(t *testing.T) {
+	for name, misuse := range map[string]func(*retry.Loop){
+		"End before a range": func(l *retry.Loop) { l.End(nil) },
+		"End after a range": func(l *retry.Loop) {
+			for range l.Attempts(t.Context()) {
+				l.End(nil)
+			}
+			l.End(errDown)
+		},
+		"a range within a range": func(l *retry.Loop) {
+			for ctx := range l.Attempts(t.Context()) {
+				for range l.Attempts(ctx) {
+					t.Error("it ran")
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			misuse(new(retry.Loop))
+		})
 	}
-	defer func() {
-		if recover() == nil {
-			t.Error("no panic from a Try used after its range")
-		}
-	}()
-	kept.End(errDown)
 }

@@ -10,17 +10,36 @@ import (
 	"strings"
 )
 
-// permanentTexts are the beginnings of errors of net/http that have no type of their own.
-var permanentTexts = []string{
-	"unsupported protocol scheme",
-	"net/http: invalid header field",
-	"net/http: invalid trailer field",
-	"net/http: invalid method",
-	"http: nil Request",
-	"http: no Host in request URL",
-	"http: Request.RequestURI can't be set",
-	"stopped after 10 redirects",
-}
+// Errors of net/http and crypto/tls that have no exported type of their own are known by the
+// beginnings of their texts. Those of crypto/tls are alerts: the server refuses the client's
+// certificate, version or settings.
+var (
+	permanentHTTP = []string{
+		"nil Request",
+		"no Host in request URL",
+		"Request.RequestURI can't be set",
+		"Request.ContentLength=",
+		"ContentLength=",
+	}
+	permanentNetHTTP = []string{"invalid header field", "invalid trailer field", "invalid method"}
+	permanentTLS     = []string{
+		"access denied",
+		"bad certificate",
+		"certificate required",
+		"either ServerName or InsecureSkipVerify must be specified",
+		"expired certificate",
+		"handshake failure",
+		"insufficient security level",
+		"no application protocol",
+		"no supported versions satisfy",
+		"protocol version not supported",
+		"revoked certificate",
+		"server selected unsupported protocol version",
+		"unknown certificate", // authority, too
+		"unrecognized name",
+		"unsupported certificate",
+	}
+)
 
 // permanentNetworkError reports whether err is a failure of a request that trying again cannot
 // mend. Of an inner retry only the last failure counts.
@@ -49,16 +68,30 @@ func permanentNetworkError(err error) bool {
 		case interface{ Unwrap() []error }:
 			return slices.ContainsFunc(e.Unwrap(), permanentNetworkError)
 		default:
-			return err == http.ErrSchemeMismatch || err == error(http.ErrNotSupported) || hasPermanentText(err.Error())
+			return err == http.ErrSchemeMismatch || err == error(http.ErrNotSupported) ||
+				hasPermanentText(err.Error())
 		}
 	}
 	return false
 }
 
-// hasPermanentText reports whether text is that of a permanent error of net/http without a type of
-// its own.
+// hasPermanentText reports whether text is that of a permanent error without a type of its own.
 func hasPermanentText(text string) bool {
-	return slices.ContainsFunc(permanentTexts, func(beginning string) bool {
+	if rest, ok := strings.CutPrefix(text, "net/http: "); ok {
+		return beginsWithAny(rest, permanentNetHTTP)
+	}
+	if rest, ok := strings.CutPrefix(text, "http: "); ok {
+		return beginsWithAny(rest, permanentHTTP)
+	}
+	if rest, ok := strings.CutPrefix(text, "tls: "); ok {
+		return beginsWithAny(rest, permanentTLS)
+	}
+	return strings.HasPrefix(text, "unsupported protocol scheme") ||
+		strings.HasPrefix(text, "stopped after 10 redirects")
+}
+
+func beginsWithAny(text string, beginnings []string) bool {
+	return slices.ContainsFunc(beginnings, func(beginning string) bool {
 		return strings.HasPrefix(text, beginning)
 	})
 }

@@ -91,6 +91,9 @@ func (o *Options) check() error {
 			return fmt.Errorf("%w: Policy: %w", ErrOptions, err)
 		}
 	}
+	if o.AttemptTimeout|o.MaxElapsed|o.MaxFailing|o.MaxHint >= 0 && o.Targets >= 0 {
+		return nil // none is negative
+	}
 	for _, d := range [...]struct {
 		name  string
 		value time.Duration
@@ -102,10 +105,7 @@ func (o *Options) check() error {
 			return fmt.Errorf("%w: %s is negative: %v", ErrOptions, d.name, d.value)
 		}
 	}
-	if o.Targets < 0 {
-		return fmt.Errorf("%w: Targets is negative: %d", ErrOptions, o.Targets)
-	}
-	return nil
+	return fmt.Errorf("%w: Targets is negative: %d", ErrOptions, o.Targets)
 }
 
 // policy returns the policy to use.
@@ -131,8 +131,8 @@ func (o *Options) ends() bool {
 
 // plain reports whether a call needs no preparation before its first attempt.
 func (o *Options) plain() bool {
-	return o.Budget == nil && o.OnEvent == nil && o.AttemptTimeout <= 0 && o.MaxElapsed <= 0 && o.Key == "" &&
-		!o.SuppressNested
+	return o.Budget == nil && o.OnEvent == nil && o.AttemptTimeout <= 0 && o.MaxElapsed <= 0 &&
+		o.Key == "" && !o.SuppressNested
 }
 
 // endless reports whether p never gives up by itself, asked about a step that no retry reaches.

@@ -55,12 +55,12 @@ func TestInvalidOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ran := false
 			op := func(context.Context) error { ran = true; return nil }
-			loop := retry.NewLoop(t.Context(), opts...)
-			for range loop.Attempts() {
+			var loop retry.Loop
+			for range loop.Attempts(t.Context(), opts...) {
 				ran = true
 			}
-			_, polled := retry.Poll(t.Context(), func(ctx context.Context) (int, retry.Verdict, error) {
-				return 0, retry.Success, op(ctx)
+			_, polled := retry.Poll(t.Context(), func(ctx context.Context) (int, error) {
+				return 0, op(ctx)
 			}, opts...)
 			for _, err := range []error{retry.Do(t.Context(), op, opts...), loop.Err(), polled} {
 				e, ok := errors.AsType[*retry.Error](err)

@@ -18,7 +18,7 @@ type plan struct {
 	refreshed bool          // the previous failure was answered by a refresh
 	state     backoff.State // of the policy
 	failing   bool
-	failedAt  time.Duration // when the first failure after the last success occurred, since the start
+	failedAt  time.Duration // of the first failure after the last success, since the start
 }
 
 // step is the outcome of an attempt about which to decide.
@@ -35,7 +35,7 @@ type step struct {
 
 // decide returns the wait before the next attempt, or why there is none. Cheap reasons come first;
 // nothing is drawn from the policy for a call that has stopped.
-func (p *plan) decide(o *Options, s step) (wait time.Duration, stop error) {
+func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {
 		p.failing = false
@@ -75,7 +75,7 @@ func (p *plan) decide(o *Options, s step) (wait time.Duration, stop error) {
 }
 
 // wait asks the policy and bounds the hint.
-func (p *plan) wait(o *Options, s step) (time.Duration, error) {
+func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 	before := p.state
 	wait, next, ok := o.policy().Next(before, o.Rand)
 	if !ok {

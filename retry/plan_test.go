@@ -35,7 +35,7 @@ func FuzzPlan(f *testing.F) {
 			if flags&16 != 0 && n%3 == 0 {
 				s.action = Progress
 			}
-			wait, stop := p.decide(&o, s)
+			wait, stop := p.decide(&o, &s)
 			if stop != nil {
 				return
 			}
@@ -98,7 +98,7 @@ func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
 	var waits []time.Duration
 	for range 6 {
 		p.row++
-		wait, stop := p.decide(&o, step{action: Failover})
+		wait, stop := p.decide(&o, &step{action: Failover})
 		if stop != nil {
 			t.Fatal(stop)
 		}
@@ -120,7 +120,7 @@ func TestOrderOfReasons(t *testing.T) {
 	s := step{action: Fail, contextErr: dead, suppressed: true, now: time.Hour}
 	p := plan{row: 1}
 	for _, want := range []error{ErrPermanent, ErrExhausted, dead, ErrNested, ErrExhausted, ErrElapsed} {
-		if _, got := p.decide(&o, s); got != want {
+		if _, got := p.decide(&o, &s); got != want {
 			t.Fatalf("stopped by %v, want %v", got, want)
 		}
 		switch want {

@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,65 +13,69 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-type pollResult struct {
-	verdict retry.Verdict
-	err     error
+// notReady is the probe of an operation that never ends; it counts its calls in polls.
+func notReady(polls *int) func(context.Context) (int, error) {
+	return func(context.Context) (int, error) {
+		*polls++
+		return 0, retry.ErrNotReady
+	}
 }
 
 func TestPoll(t *testing.T) {
 	detail := errors.New("detail")
-	repeat := func(n int, v retry.Verdict) (list []pollResult) {
-		for range n {
-			list = append(list, pollResult{verdict: v})
-		}
-		return list
-	}
+	reason := fmt.Errorf("%w: %w", retry.ErrNotReady, detail)
+	hint := retry.After(10*time.Second, detail)
+	ready := []error{retry.ErrNotReady, retry.ErrNotReady, retry.ErrNotReady, nil}
 	for _, c := range []struct {
 		name    string
-		results []pollResult // the last one is repeated
+		results []error // the last one is repeated
 		opts    retry.Options
 		polls   []time.Duration
 		stop    error
 		is      []error
 	}{
-		{name: "ready at once", results: []pollResult{{verdict: retry.Success}}, polls: seconds(0)},
-		{name: "ready at once, waits first", results: []pollResult{{verdict: retry.Success}}, opts: retry.Options{WaitFirst: true},
-			polls: seconds(1)},
-		{name: "ready after a while", polls: seconds(0, 1, 2, 3),
-			results: append(repeat(3, retry.NotReady), pollResult{verdict: retry.Success})},
-		{name: "never ready", results: repeat(1, retry.NotReady), opts: retry.Options{MaxAttempts: 4}, stop: retry.ErrExhausted,
-			polls: seconds(0, 1, 2, 3), is: []error{retry.ErrNotReady}},
-		{name: "never ready, with a reason", results: []pollResult{{retry.NotReady, detail}}, opts: retry.Options{MaxAttempts: 2},
-			stop: retry.ErrExhausted, polls: seconds(0, 1), is: []error{retry.ErrNotReady, detail}},
-		{name: "waits first, counts polls", results: repeat(1, retry.NotReady), stop: retry.ErrExhausted,
-			opts: retry.Options{MaxAttempts: 3, WaitFirst: true}, polls: seconds(1, 2, 3), is: []error{retry.ErrNotReady}},
-		{name: "server error is retried", results: append(repeat(2, retry.ServerError), pollResult{verdict: retry.Success}),
+		{name: "ready at once", results: []error{nil}, polls: seconds(0)},
+		{name: "ready at once, waits first", results: []error{nil},
+			opts: retry.Options{WaitFirst: true}, polls: seconds(1)},
+		{name: "ready after a while", results: ready, polls: seconds(0, 1, 2, 3)},
+		{name: "never ready", results: ready[:1], opts: retry.Options{MaxAttempts: 4},
+			stop: retry.ErrExhausted, polls: seconds(0, 1, 2, 3), is: []error{retry.ErrNotReady}},
+		{name: "never ready, with a reason", results: []error{reason},
+			opts: retry.Options{MaxAttempts: 2}, stop: retry.ErrExhausted, polls: seconds(0, 1),
+			is: []error{retry.ErrNotReady, detail}},
+		{name: "waits first, counts polls", results: ready[:1], stop: retry.ErrExhausted,
+			opts: retry.Options{MaxAttempts: 3, WaitFirst: true}, polls: seconds(1, 2, 3),
+			is: []error{retry.ErrNotReady}},
+		{name: "a failure is retried", results: []error{detail, detail, nil},
 			polls: seconds(0, 1, 2)},
-		{name: "throttled with a hint", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
-			results: []pollResult{{retry.Throttled, retry.After(10*time.Second, detail)}, {verdict: retry.Success}}},
-		{name: "throttled with a hint and no error", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
-			results: []pollResult{{retry.Throttled, retry.After(10*time.Second, nil)}, {verdict: retry.Success}}},
-		{name: "not ready with a hint and no error", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
-			results: []pollResult{{retry.NotReady, retry.After(10*time.Second, nil)}, {verdict: retry.Success}}},
-		{name: "fatal", results: []pollResult{{retry.Fatal, detail}}, stop: retry.ErrPermanent, polls: seconds(0),
-			is: []error{detail}},
-		{name: "permanent whatever the verdict", results: []pollResult{{retry.NotReady, retry.Permanent(detail)}}, stop: retry.ErrPermanent,
+		{name: "throttled with a hint", results: []error{hint, nil}, polls: seconds(0, 10),
+			opts: retry.Options{ExactHint: true}},
+		{name: "a hint and no failure", results: []error{retry.After(10*time.Second, nil), nil},
+			polls: seconds(0, 10), opts: retry.Options{ExactHint: true}},
+		{name: "not ready with a hint", polls: seconds(0, 10), opts: retry.Options{ExactHint: true},
+			results: []error{retry.After(10*time.Second, retry.ErrNotReady), nil}},
+		{name: "fatal", results: []error{retry.Permanent(detail)}, stop: retry.ErrPermanent,
 			polls: seconds(0), is: []error{detail}},
-		{name: "by error", results: []pollResult{{retry.ByError, detail}, {retry.ByError, nil}}, polls: seconds(0, 1)},
-		{name: "unknown verdict", results: repeat(1, 77), stop: retry.ErrPermanent, polls: seconds(0)},
-		{name: "failing ends by a good answer", opts: retry.Options{MaxFailing: 1500 * time.Millisecond},
-			results: []pollResult{{verdict: retry.ServerError}, {verdict: retry.NotReady}, {verdict: retry.ServerError}},
-			stop:    retry.ErrElapsed, polls: seconds(0, 1, 2, 3)},
+		{name: "not ready and permanent", results: []error{retry.Permanent(reason)},
+			stop: retry.ErrPermanent, polls: seconds(0), is: []error{detail}},
+		{name: "not ready in spite of the classifier", results: ready, polls: seconds(0, 1, 2, 3),
+			opts: retry.Options{Classify: func(error) retry.Action { return retry.Fail }}},
+		{name: "classified as final", results: []error{detail}, polls: seconds(0),
+			opts: retry.Options{Classify: func(error) retry.Action { return retry.Fail }},
+			stop: retry.ErrPermanent, is: []error{detail}},
+		{name: "not ready ends the time of failing", polls: seconds(0, 1, 2, 3),
+			opts:    retry.Options{MaxFailing: 1500 * time.Millisecond},
+			results: []error{detail, retry.ErrNotReady, detail}, stop: retry.ErrElapsed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var polls []time.Duration
 				begun := time.Now()
 				c.opts.Policy = fixed
-				v, err := retry.Poll(t.Context(), func(context.Context) (int, retry.Verdict, error) {
-					a := c.results[min(len(polls), len(c.results)-1)]
+				v, err := retry.Poll(t.Context(), func(context.Context) (int, error) {
+					err := c.results[min(len(polls), len(c.results)-1)]
 					polls = append(polls, time.Since(begun))
-					return len(polls), a.verdict, a.err
+					return len(polls), err
 				}, c.opts)
 				if !slices.Equal(polls, c.polls) {
 					t.Errorf("polls at %v, want %v", polls, c.polls)
@@ -96,12 +101,6 @@ func TestPoll(t *testing.T) {
 }
 
 func TestPollDefaults(t *testing.T) {
-	notReady := func(polls *int) func(context.Context) (struct{}, retry.Verdict, error) {
-		return func(context.Context) (struct{}, retry.Verdict, error) {
-			*polls++
-			return struct{}{}, retry.NotReady, nil
-		}
-	}
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
 		_, err := retry.Poll(t.Context(), notReady(&polls))
@@ -121,25 +120,16 @@ func TestPollDefaults(t *testing.T) {
 	})
 }
 
-// Success may come with an error, which is the caller's to judge.
-func TestPollReturnsTheErrorOfASuccess(t *testing.T) {
-	warn := errors.New("done, with warnings")
-	v, err := retry.Poll(t.Context(), func(context.Context) (string, retry.Verdict, error) { return "v", retry.Success, warn })
-	if v != "v" || err != warn {
-		t.Errorf("%q, %v; want both", v, err)
-	}
-}
-
 // The budget is asked for the first poll and for those after a failure, not for those after
-// NotReady.
+// ErrNotReady.
 func TestPollAndTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, n := newLedger(0), 0
-		_, err := retry.Poll(t.Context(), func(context.Context) (int, retry.Verdict, error) {
+		_, err := retry.Poll(t.Context(), func(context.Context) (int, error) {
 			if n++; n == 50 {
-				return 1, retry.Success, nil
+				return 1, nil
 			}
-			return 0, retry.NotReady, nil
+			return 0, retry.ErrNotReady
 		}, retry.Options{Policy: fixed, Budget: l})
 		if err != nil {
 			t.Error(err)
@@ -148,7 +138,7 @@ func TestPollAndTheBudget(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l, begun := newLedger(2), time.Now()
-		broken := func(context.Context) (int, retry.Verdict, error) { return 0, retry.ServerError, nil }
+		broken := func(context.Context) (int, error) { return 0, errDown }
 		_, err := retry.Poll(t.Context(), broken, retry.Options{Policy: fixed, Budget: l})
 		if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || time.Since(begun) != time.Second {
 			t.Errorf("%v after %v: want ErrBudget after one wait", err, time.Since(begun))
@@ -156,17 +146,20 @@ func TestPollAndTheBudget(t *testing.T) {
 	})
 }
 
-// A poll that is not ready goes on inside an attempt that suppresses retries; a server error is
-// left to the outer retry.
+// A poll that is not ready or that gets a hint goes on inside an attempt that suppresses retries.
+// Another failure is left to the outer retry.
 func TestPollWithinARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0
 		_ = retry.Do(t.Context(), func(ctx context.Context) error {
-			_, err := retry.Poll(ctx, func(context.Context) (int, retry.Verdict, error) {
-				if polls++; polls < 20 {
-					return 0, retry.NotReady, nil
+			_, err := retry.Poll(ctx, func(context.Context) (int, error) {
+				switch polls++; {
+				case polls == 10:
+					return 0, retry.After(time.Second, errDown) // too many requests
+				case polls < 20:
+					return 0, retry.ErrNotReady
 				}
-				return 0, retry.ServerError, nil
+				return 0, errDown
 			}, retry.Options{Policy: fixed, MaxAttempts: 30})
 			return err
 		}, retry.Options{Policy: fixed, MaxAttempts: 2, SuppressNested: true})

@@ -2,9 +2,7 @@ package retry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 )
 
 // defaults are the settings of calls without options.
@@ -84,18 +82,17 @@ func resume(ctx context.Context, o *Options, op func(context.Context) error, err
 
 // Value is Do for an operation that returns a value. With an error the value is the zero value.
 //
-// If the value is an *http.Response, AttemptTimeout covers its body too: the attempt's context
-// lives until the body is closed or read to its end.
-func Value[T any](ctx context.Context, op func(context.Context) (T, error), opts ...Options) (T, error) {
+// If T is *http.Response or io.ReadCloser, AttemptTimeout covers the body too: the attempt's
+// context lives until the body is closed or read to its end.
+func Value[T any](
+	ctx context.Context, op func(context.Context) (T, error), opts ...Options,
+) (T, error) {
 	var v, zero T
-	if send, ok := any(op).(func(context.Context) (*http.Response, error)); ok && len(opts) == 1 {
+	if len(opts) == 1 && opts[0].AttemptTimeout > 0 && hasBody[T]() {
 		o := opts[0]
-		if o.AttemptTimeout > 0 {
-			limited := limitBody(send, o.AttemptTimeout)
-			op = any(limited).(func(context.Context) (T, error))
-			o.AttemptTimeout = 0
-			opts = []Options{o}
-		}
+		op = limitBody(op, o.AttemptTimeout)
+		o.AttemptTimeout = 0
+		opts = []Options{o}
 	}
 	err := Do(ctx, func(ctx context.Context) (err error) {
 		v, err = op(ctx)
@@ -109,12 +106,13 @@ func Value[T any](ctx context.Context, op func(context.Context) (T, error), opts
 
 // Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with
 // the error and returns its result. It does not if ctx has ended, if the options are invalid, or if
-// an outer retry will try op again. If alternative fails too, the error joins both.
+// an outer retry will try op again. If alternative fails too, the error holds both failures, and
+// errors.As finds that of alternative first.
 //
 // To let attempts alternate between services, see Options.Targets and the action Failover.
 func Fallback[T any](
-	ctx context.Context, op func(context.Context) (T, error), alternative func(context.Context, error) (T, error),
-	opts ...Options,
+	ctx context.Context, op func(context.Context) (T, error),
+	alternative func(context.Context, error) (T, error), opts ...Options,
 ) (T, error) {
 	v, err := Value(ctx, op, opts...)
 	if err == nil || ctx.Err() != nil || stoppedBy(err, ErrNested, ErrOptions) {
@@ -123,7 +121,7 @@ func Fallback[T any](
 	v, failed := alternative(ctx, err)
 	if failed != nil {
 		var zero T
-		return zero, errors.Join(err, failed)
+		return zero, &fallbackError{err, failed}
 	}
 	return v, nil
 }

@@ -81,10 +81,10 @@ func TestDo(t *testing.T) {
 		{name: "a count beside a limit of time", failures: 99, stop: retry.ErrExhausted,
 			opts:   retry.Options{Policy: fixed, MaxElapsed: time.Hour, MaxAttempts: 2},
 			starts: seconds(0, 1), waited: time.Second},
-		{name: "deadline: the wait that would outlive it is not begun", failures: 99, stop: retry.ErrDeadline,
+		{name: "deadline: the wait that would outlive it is not begun", failures: 99, stop: context.DeadlineExceeded,
 			opts: retry.Options{Policy: fixed}, timeout: 2500 * time.Millisecond,
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
-		{name: "unlimited ends by the deadline", failures: 99, stop: retry.ErrDeadline,
+		{name: "unlimited ends by the deadline", failures: 99, stop: context.DeadlineExceeded,
 			opts: retry.Options{Policy: fixed, MaxAttempts: -1}, timeout: 20 * time.Second,
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19), waited: 19 * time.Second},
 	} {
@@ -108,7 +108,7 @@ func TestDo(t *testing.T) {
 					return
 				}
 				e, ok := errors.AsType[*retry.Error](err)
-				if !ok || e.Stop != c.stop || !errors.Is(err, errDown) || e.Attempts != len(c.starts) || e.Waited != c.waited {
+				if !ok || !errors.Is(e.Stop, c.stop) || !errors.Is(err, errDown) || e.Attempts != len(c.starts) || e.Waited != c.waited {
 					t.Fatalf("%#v, want it stopped by %q after %d attempts and %v of waiting", err, c.stop, len(c.starts), c.waited)
 				}
 				if e.Elapsed != c.waited {
@@ -200,10 +200,14 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 	})
 }
 
-// ErrDeadline has to read as a timeout for callers that know only package context.
-func TestErrDeadlineIsDeadlineExceeded(t *testing.T) {
-	if !errors.Is(retry.ErrDeadline, context.DeadlineExceeded) || errors.Is(retry.ErrDeadline, context.Canceled) {
-		t.Error("ErrDeadline must be context.DeadlineExceeded and nothing else")
+// A wait that would outlive the deadline reads as a timeout, and as the context's own.
+func TestStopBeforeTheDeadline(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Policy: backoff.Fixed(time.Hour)})
+	e, ok := errors.AsType[*retry.Error](err)
+	if !ok || !errors.Is(e.Stop, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !e.Timeout() || ctx.Err() != nil {
+		t.Errorf("%v; want DeadlineExceeded, a timeout, before the deadline", err)
 	}
 }
 
@@ -370,9 +374,9 @@ func TestAllocations(t *testing.T) {
 	check("Value, success", 0, func() { _, err := retry.Value(ctx, value); must(err) })
 	check("Value, success, options", 0, func() { _, err := retry.Value(ctx, value, three); must(err) })
 	check("Loop, success", 0, func() {
-		loop := retry.NewLoop(ctx)
-		for a := range loop.Attempts() {
-			a.End(succeed(a.Context()))
+		var loop retry.Loop
+		for ctx := range loop.Attempts(ctx) {
+			loop.End(succeed(ctx))
 		}
 		must(loop.Err())
 	})
@@ -380,9 +384,9 @@ func TestAllocations(t *testing.T) {
 	check("Do, one retry", 1, func() { must(retry.Do(ctx, second, three)) })
 	check("Do, one retry, limits and budget", 1, func() { must(retry.Do(ctx, second, limits)) })
 	check("Loop, one retry", 1, func() {
-		loop := retry.NewLoop(ctx, three)
-		for a := range loop.Attempts() {
-			a.End(second(a.Context()))
+		var loop retry.Loop
+		for ctx := range loop.Attempts(ctx, three) {
+			loop.End(second(ctx))
 		}
 		must(loop.Err())
 	})

@@ -54,7 +54,7 @@ func (s *sequence) prepare(ctx context.Context, o *Options) {
 	s.attempt = Attempt{Number: 1, Key: o.Key}
 	outer, nested := ctx.Value(attemptKey{}).(*attemptContext)
 	if nested {
-		s.outer = outer.suppressor
+		s.outer, _ = ctx.Value(suppressorKey{}).(*suppressor)
 		if o.Key == "" {
 			s.attempt.Key = outer.attempt.Key
 		}
@@ -70,12 +70,11 @@ func (s *sequence) prepare(ctx context.Context, o *Options) {
 
 // enter sets the context of the attempt that comes next.
 func (s *sequence) enter(ctx context.Context, o *Options) {
-	suppressing := s.outer
+	s.ctx = &attemptContext{Context: ctx, attempt: s.attempt}
 	if o.SuppressNested && !s.outer.active() {
 		s.suppressor = new(suppressor)
-		suppressing = s.suppressor
+		s.ctx = context.WithValue(s.ctx, suppressorKey{}, s.suppressor)
 	}
-	s.ctx = &attemptContext{Context: ctx, attempt: s.attempt, suppressor: suppressing}
 }
 
 // elapsed returns the time since the call, or since the first time it was asked for if no setting
@@ -179,11 +178,11 @@ func (s *sequence) panicked(o *Options) {
 // s.ctx.
 func (s *sequence) failed(ctx context.Context, o *Options, err error) (stop error) {
 	action, after := o.classify(err)
-	return s.next(ctx, o, step{err: err, action: action, after: after})
+	return s.next(ctx, o, &step{err: err, action: action, after: after})
 }
 
 // next decides about the outcome of an attempt, waits, and prepares the next attempt.
-func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
+func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) {
 	if st.err != nil {
 		s.failures.add(st.err)
 	}
@@ -205,7 +204,7 @@ func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
 	if stop == nil && wait > 0 {
 		s.elapsed() // starts the clock
 		if until, ok := ctx.Deadline(); ok && !time.Now().Add(wait).Before(until) {
-			stop = ErrDeadline
+			stop = errDeadline
 		}
 	}
 	if stop != nil {
@@ -220,7 +219,12 @@ func (s *sequence) next(ctx context.Context, o *Options, st step) (stop error) {
 			Kind: kind, Attempt: s.attempt, Action: st.action, Wait: wait, Elapsed: s.elapsed(), Err: st.err,
 		})
 	}
-	if stop = s.sleep(ctx, wait); stop == nil && st.action == Refresh {
+	if wait > 0 {
+		stop = s.sleep(ctx, wait)
+	} else {
+		s.yield()
+	}
+	if stop == nil && st.action == Refresh {
 		stop = s.refresh(ctx, o)
 	}
 	if stop != nil {
@@ -264,15 +268,16 @@ func (s *sequence) target(o *Options) int {
 // run.
 const yieldEvery = 16
 
-// sleep waits for d or the end of the context. It checks the context in any case because a select
-// has no order of preference.
-func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		if s.spins++; s.spins%yieldEvery == 0 {
-			runtime.Gosched()
-		}
-		return ended(ctx)
+// yield takes the place of a wait of 0. The context is checked before the next attempt.
+func (s *sequence) yield() {
+	if s.spins++; s.spins%yieldEvery == 0 {
+		runtime.Gosched()
 	}
+}
+
+// sleep waits for d, which is more than 0, or the end of the context. It checks the context in any
+// case because a select has no order of preference.
+func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	s.spins = 0
 	if s.timer == nil {
 		s.timer = time.NewTimer(d)

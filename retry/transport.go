@@ -3,7 +3,6 @@ package retry
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 )
@@ -69,8 +68,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		trip.header.Set("Idempotency-Key", o.keyFor(req.Context()))
 		trip.prepareBody()
 	default:
-		trip.once = fmt.Errorf("%w: %s is not idempotent: set an Idempotency-Key or Transport.Idempotent",
-			ErrNotRepeatable, req.Method)
+		const text = "%w: %s is not idempotent: set an Idempotency-Key or Transport.Idempotent"
+		trip.once = fmt.Errorf(text, ErrNotRepeatable, req.Method)
 	}
 	o.repeatable = trip.repeatable
 	send := trip.send
@@ -78,7 +77,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		send = limitBody(send, o.AttemptTimeout)
 		o.AttemptTimeout = 0
 	}
-	return trip.finish(Do(req.Context(), func(ctx context.Context) error { return trip.attempt(ctx, send) }, o))
+	once := func(ctx context.Context) error { return trip.attempt(ctx, send) }
+	return trip.finish(Do(req.Context(), once, o))
 }
 
 // keyFor returns the key for a request: the setting, that of the attempt around the request, or a
@@ -125,7 +125,9 @@ func (t *roundTrip) repeatable() error {
 }
 
 // attempt sends the request once and judges the response.
-func (t *roundTrip) attempt(ctx context.Context, send func(context.Context) (*http.Response, error)) error {
+func (t *roundTrip) attempt(
+	ctx context.Context, send func(context.Context) (*http.Response, error),
+) error {
 	if t.resp != nil {
 		discardBody(t.resp.Body)
 		t.resp = nil
@@ -192,7 +194,7 @@ func (t *roundTrip) finish(err error) (*http.Response, error) {
 	}
 	resp, failed := fallback(t.req, err)
 	if failed != nil {
-		return nil, errors.Join(err, failed)
+		return nil, &fallbackError{err, failed}
 	}
 	return resp, nil
 }

@@ -139,7 +139,6 @@ func TestErrorTimeout(t *testing.T) {
 		{&retry.Error{Stop: retry.ErrExhausted, Last: timeout}, true},
 		{&retry.Error{Stop: retry.ErrExhausted, Last: fmt.Errorf("get: %w", retry.ErrAttemptTimeout)}, true},
 		{&retry.Error{Stop: context.DeadlineExceeded, Last: errDown}, true},
-		{&retry.Error{Stop: retry.ErrDeadline, Last: errDown}, true},
 		{&retry.Error{Stop: retry.ErrExhausted, Last: errDown, Errs: []error{timeout, errDown}}, false},
 		{&retry.Error{Stop: context.Canceled}, false},
 	} {

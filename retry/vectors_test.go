@@ -19,21 +19,27 @@ import (
 
 func TestVectors(t *testing.T) {
 	vectors.Run(t, vectors.Retry, map[string]func(*testing.T, vectors.Case){
-		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, Fatal) },       // its server errors are final
-		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, ServerError) }, // its loop polls once more than its MAX
+		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, fatal) },          // its server errors are final
+		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, errServerFault) }, // its loop polls once more than its MAX
 		"aws.tokens":     awsTokens,
 		"cenkalti.retry": cenkaltiRetry,
 	})
 }
 
+var (
+	errServerFault = errors.New("server error")
+	fatal          = Permanent(errors.New("fatal"))
+)
+
 // polling runs the articles' polling loops: they wait before each poll, 2^n units.
-func polling(t *testing.T, c vectors.Case, more int, serverError Verdict) {
+func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 	unit := c.Params.Duration(t, "unit_ns")
-	verdicts := map[string]Verdict{
-		"SUCCESS": Success, "NOT_READY": NotReady, "THROTTLED": Throttled, "SERVER_ERROR": serverError, "FATAL": Fatal,
+	results := map[string]error{
+		"SUCCESS": nil, "NOT_READY": ErrNotReady, "THROTTLED": errors.New("too many requests"),
+		"SERVER_ERROR": serverError, "FATAL": fatal,
 	}
 	for _, d := range c.Decisions {
-		verdict, ok := verdicts[d.Input.Text(t, "status")]
+		result, ok := results[d.Input.Text(t, "status")]
 		if !ok {
 			t.Fatalf("unknown status in %v", d.Input)
 		}
@@ -41,9 +47,9 @@ func polling(t *testing.T, c vectors.Case, more int, serverError Verdict) {
 		synctest.Test(t, func(t *testing.T) {
 			var waits []time.Duration
 			last := time.Now()
-			_, err := Poll(t.Context(), func(context.Context) (int, Verdict, error) {
+			_, err := Poll(t.Context(), func(context.Context) (int, error) {
 				waits, last = append(waits, time.Since(last)), time.Now()
-				return 0, verdict, nil
+				return 0, result
 			}, Options{Policy: policy, MaxAttempts: d.Input.Int(t, "max") + more, WaitFirst: true})
 			action := "fail"
 			if err == nil {
@@ -59,7 +65,7 @@ func polling(t *testing.T, c vectors.Case, more int, serverError Verdict) {
 	}
 }
 
-// pricedError is a failure whose retry has a price of its own, or the budget's if it is 0.
+// pricedError is a failure with a price for its retry, or the budget's price if it is 0.
 type pricedError int
 
 func (pricedError) Error() string    { return "failed" }
@@ -196,7 +202,7 @@ func checkResets(t *testing.T, o *Options, failure error, ran time.Duration, liv
 	if !live {
 		s.contextErr = context.Canceled
 	}
-	_, _ = p.decide(o, s)
+	_, _ = p.decide(o, &s)
 	resets := 1
 	if p.state == (backoff.State{}) {
 		resets++

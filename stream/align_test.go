@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// place is where in its page of memory a batch's next byte will stand.
+// place returns the offset of a batch's next byte in its memory page.
 func place(b *stream.Batch) int64 {
 	next := b.Data[len(b.Data) : len(b.Data)+1]
 	return int64(uintptr(unsafe.Pointer(&next[0])) & 4095)
 }
 
-// TestAlign: what is read at an offset stands in its page of memory where it stands in its page of
-// the file, in the same arena again and again; an arena that was outgrown is not lost, and none of
-// it costs an allocation.
+// TestAlign checks that data read at an offset has the same alignment in its memory page as in its
+// page of the file, also when the arena is reused; that an outgrown arena is not lost; and that
+// none of it allocates.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}
@@ -29,7 +29,8 @@ func TestAlign(t *testing.T) {
 	for _, off := range offsets {
 		b := read(off)
 		if len(b.Data) != 0 || cap(b.Data) < size || place(b) != off&4095 {
-			t.Errorf("aligned for offset %d: %d bytes of %d, the next at %d of its page", off, len(b.Data), cap(b.Data), place(b))
+			t.Errorf("aligned for offset %d: %d bytes of %d, the next at %d of its page", off,
+				len(b.Data), cap(b.Data), place(b))
 		}
 		if got := b.Size(); got < int64(cap(b.Data))+off&4095 {
 			t.Errorf("aligned for offset %d: Size %d does not count all of the arena", off, got)
@@ -54,18 +55,20 @@ func TestAlign(t *testing.T) {
 	b := read(100)
 	b.Data = append(b.Data[:cap(b.Data)], "more than there was room for"...)
 	if b.Size() < int64(cap(b.Data))+size {
-		t.Errorf("Size %d does not count the arena that was outgrown beside the one of %d bytes", b.Size(), cap(b.Data))
+		t.Errorf("Size %d does not count the arena that was outgrown beside the one of %d bytes",
+			b.Size(), cap(b.Data))
 	}
 	grown := cap(b.Data)
 	b.Release()
 	if b = read(100); cap(b.Data)+4096 < grown || place(b) != 100 {
-		t.Errorf("an arena of %d bytes was outgrown to one of %d, which is not used again", cap(b.Data), grown)
+		t.Errorf("an arena of %d bytes was outgrown to one of %d, which is not used again",
+			cap(b.Data), grown)
 	}
 	b.Release()
 }
 
-// TestAlignPoisons: Poison reaches the bytes before those that Align begins with, and Release keeps
-// an aligned arena from one batch to the next without mixing them.
+// TestAlignPoisons checks that Poison overwrites the bytes before those that Align begins with, and
+// that Release keeps an aligned arena for the next batch without mixing their data.
 func TestAlignPoisons(t *testing.T) {
 	p := &stream.Pool{Poison: true}
 	b := p.Get(stream.BatchLimits{})

@@ -22,13 +22,14 @@ type AssignedSource interface {
 
 // AssignedReader is the [Reader] of an [AssignedSource].
 //
-//   - Read hands out a partition only between its Assign and its Revoke or Lose. Spans carry the number of the
-//     assignment. All spans of a batch belong to one assignment. Positions have no Key.
-//   - Commit stores marks in the broker. It is called by one goroutine at a time: that of the checkpoint, or the
-//     one that called Revoke. It leaves out marks whose Assignment is not current, so that it never commits a
-//     partition that another process owns. The slice is the reader's: where the broker cannot store all
-//     ranges of a mark, Commit replaces its Above by the ranges that were stored, and the others count
-//     against the replay bound.
+//   - Read hands out a partition only between its Assign and its Revoke or Lose. Spans carry the
+//     number of the assignment. All spans of a batch belong to one assignment. Positions have no
+//     Key.
+//   - Commit stores marks in the broker. It is called by one goroutine at a time: that of the
+//     checkpoint, or the caller of Revoke. It skips marks whose Assignment is not current, so that
+//     it never commits a partition that another process owns. The slice is the reader's: if the
+//     broker cannot store all ranges of a mark, Commit replaces its Above by the ranges that were
+//     stored, and the others count against the replay bound.
 //   - Close gives all partitions back. Everything that had settled was committed before it.
 type AssignedReader interface {
 	Reader
@@ -65,8 +66,8 @@ type Assignments interface {
 	Lose(partitionIDs []string)
 }
 
-// RevokeTimeout bounds how long a revocation waits for deliveries that have begun. A source whose
-// broker waits less passes a ctx that ends before.
+// RevokeTimeout bounds the wait of a revocation for deliveries in progress. A source whose broker
+// waits less passes a ctx that ends earlier.
 const RevokeTimeout = 15 * time.Second
 
 // PartitionOffer is a partition that the broker has assigned, with the position that it has
@@ -78,7 +79,7 @@ type PartitionOffer struct {
 	Above     []Range  // settled above it
 }
 
-// PositionOrigin tells who stored the position of a [PartitionOffer].
+// PositionOrigin is the origin of the position of a [PartitionOffer].
 type PositionOrigin uint8
 
 // The origins of a position.
@@ -104,26 +105,26 @@ type Assignment struct {
 	Err error
 }
 
-// PartitionLedger is an optional part of a [TransactionalSink] sink whose ledger can have several
-// owners: each partition is fenced on its own. With an [AssignedSource] the engine calls Take in
-// place of Load. A process that is cut off and still delivers cannot commit, because its epoch is
+// PartitionLedger is an optional part of a [TransactionalSink] whose ledger can have several
+// owners: each partition is fenced separately. With an [AssignedSource] the engine calls Take
+// instead of Load. A process that is cut off and still delivers cannot commit, because its epoch is
 // not the newest.
 //
-// Deliver and Store look at [Span].Assignment. They return a [FencedError] for an assignment that
-// was not taken and confirmed, or was released, or whose epoch another process has passed.
+// Deliver and Store check [Span].Assignment. They return a [FencedError] for an assignment that was
+// not taken and confirmed, was released, or whose epoch another process has passed.
 type PartitionLedger interface {
 	TransactionalSink
-	// Take begins a new epoch of each partition and then returns, in the same order, what the
-	// ledger holds of it. No transaction of an earlier epoch commits after Take has returned. It
-	// is called again for the same assignment after a FencedError, if this process still owns the
+	// Take begins a new epoch of each partition and then returns, in the same order, the progress
+	// in the ledger. No transaction of an earlier epoch commits after Take has returned. It is
+	// called again for the same assignment after a FencedError, if this process still owns the
 	// partition.
 	Take(ctx context.Context, parts []Taking) ([]Taken, error)
-	// Confirm lets deliveries of assignments begin that Take has taken last. The engine has proved
+	// Confirm allows deliveries of assignments that Take has taken last. The engine has verified
 	// meanwhile that this process owns the partitions: a process that was suspended before Take,
-	// and lost them, must not write into the epoch that it took from the true owner. It does no
-	// I/O.
+	// and lost them, must not write into the epoch that it took from the true owner. Confirm does
+	// no I/O.
 	Confirm(assignments []uint32)
-	// Release forgets assignments. It does no I/O and waits for nothing.
+	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)
 }
 
@@ -131,29 +132,29 @@ type PartitionLedger interface {
 type Taking struct {
 	Assignment uint32
 	Part       Partition
-	// Start is stored as the progress of a partition that the ledger does not hold.
+	// Start is stored as the progress of a partition that is missing in the ledger.
 	Start Mark
-	// MustExist forbids that: a missing partition is not taken. It is set if the broker's store
-	// shows progress that a ledger would have.
+	// MustExist forbids that: a missing partition is not taken. It is set if the broker stores
+	// progress that the ledger should have.
 	MustExist bool
 }
 
 // Taken is the ledger's answer about one partition.
 type Taken struct {
 	Mark  Mark
-	Found bool // the ledger held it before; false: Mark is Taking.Start
+	Found bool // the ledger had the partition before; if false, Mark is Taking.Start
 }
 
-// FencedError is the error of a delivery whose partition this process may not write any more. It
-// wraps like any error. The engine asks the broker who owns the partition, and takes it again or
-// gives it up.
+// FencedError is the error of a delivery to a partition that this process may not write any more.
+// It may be wrapped. The engine asks the broker for the owner of the partition, and takes it again
+// or gives it up.
 type FencedError struct {
 	Assignment uint32
 	Part       Partition
 	Err        error // nil, or the reason
 }
 
-// Error names the partition.
+// Error returns a message with the name of the partition.
 func (e *FencedError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("partition %q: another process has taken it over", e.Part.Name)

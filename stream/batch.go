@@ -9,39 +9,47 @@ import (
 	"time"
 )
 
-// Batch is records that travel and settle together. It has one owner while it is filled and
-// processed; from dispatch on it is read-only and counted by reference: who reads it holds it by
-// Retain.
+// Batch is a group of records that are delivered and settled together. It has one owner while it is
+// filled and processed. From dispatch on it is read-only and reference-counted: readers hold it
+// with Retain.
 type Batch struct {
-	Data    []byte   // arena: first the spans' raw bytes, whole records with their line ends; behind them what processors wrote
-	Spans   []Span   // what it covers, in order
-	Origins int      // source records in it, the unit of every counter; set by the Reader, kept by Cut and Pick
-	Added   int      // bytes in Data that the source does not have: line ends that the Reader added; set by it
-	Names   []string // of fields
-	Types   []string // what a SQL source knows of the fields' types, by index into Names; see [Batch.TypeOf]
+	// arena: the spans' raw bytes, which are whole records with their line ends, followed by bytes
+	// added by processors
+	Data  []byte
+	Spans []Span // the covered ranges, in order
+	// number of source records, the unit of every counter; set by the Reader, kept by Cut and Pick
+	Origins int
+	// bytes in Data that are not in the source: line ends added by the Reader, which sets this
+	// field
+	Added int
+	Names []string // names of fields
+	// field types declared by a SQL source, by index into Names; see [Batch.TypeOf]
+	Types   []string
 	Fields  []Field
 	Records []Record  // empty until Split
-	Payload []byte    // what the sink's Encoder made; nil in a piece
+	Payload []byte    // result of the sink's Encoder; nil in a piece
 	Time    time.Time // when it was read; set by the engine before the processors
 
-	limits  BatchLimits
-	pool    *Pool
-	parent  *Batch // a piece holds it until its own last Release
-	refs    atomic.Int32
-	lo, hi  uint32 // the raw bytes that are this batch's: Data[lo:hi]; hi 0 means all that the spans count
-	changed bool   // a record was dropped, buried, added or parsed: the raw bytes are not the whole truth
+	limits BatchLimits
+	pool   *Pool
+	parent *Batch // a piece holds it until its own last Release
+	refs   atomic.Int32
+	// this batch's raw bytes are Data[lo:hi]; hi 0 means all bytes of the spans
+	lo, hi uint32
+	// a record was dropped, buried, added or parsed: the raw bytes no longer represent the records
+	changed bool
 	reasons map[int]error
-	arena   []byte // what Align cut Data from: its memory begins there, or Data has outgrown it
-	spare   []byte // a former Payload's memory
+	arena   []byte // memory from which Align cut Data, unless Data has outgrown it
+	spare   []byte // memory of a former Payload
 }
 
-// BatchLimits say when a batch is full.
+// BatchLimits are the limits at which a batch is full.
 type BatchLimits struct {
 	Bytes   int // 0 means 256 KiB
 	Records int // 0 means 5000
 }
 
-// DefaultBatchLimits are those of a config that does not say otherwise.
+// DefaultBatchLimits are the default limits.
 var DefaultBatchLimits = BatchLimits{Bytes: 256 << 10, Records: 5000}
 
 // NewBatch returns an empty batch outside any pool, with one reference.
@@ -61,15 +69,15 @@ func (l BatchLimits) withDefaults() BatchLimits {
 	return l
 }
 
-// Limits returns what the batch is full at, for readers that cut by it.
+// Limits returns the limits of the batch, for readers that cut at them.
 func (b *Batch) Limits() BatchLimits { return b.limits }
 
-// Full says whether the bytes or records of `batch:` are reached.
+// Full reports whether a limit of `batch:` is reached.
 func (b *Batch) Full() bool {
 	return len(b.Data) >= b.limits.Bytes || b.Origins >= b.limits.Records
 }
 
-// Size is how many bytes of memory the batch holds for itself.
+// Size returns the bytes of memory that the batch itself holds.
 func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
@@ -81,7 +89,7 @@ func (b *Batch) Size() int64 {
 	return int64(data + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
 }
 
-// RawBytes is how many source bytes the batch covers.
+// RawBytes returns the number of source bytes that the batch covers.
 func (b *Batch) RawBytes() int64 {
 	lo, hi := b.rawBounds()
 	return int64(hi - lo)
@@ -97,9 +105,9 @@ func (b *Batch) rawBounds() (lo, hi uint32) {
 	return 0, hi
 }
 
-// Whole returns the batch's raw bytes, line ends included, and true when they are exactly its
-// records: nothing was dropped, buried, added or parsed. The bytes are shared: read-only, and only
-// while the batch is held.
+// Whole returns the batch's raw bytes, line ends included, and true if they are exactly its
+// records: none was dropped, buried, added or parsed. The bytes are shared, read-only, and valid
+// only while the batch is held.
 func (b *Batch) Whole() ([]byte, bool) {
 	if b.changed {
 		return nil, false
@@ -108,8 +116,8 @@ func (b *Batch) Whole() ([]byte, bool) {
 	return b.Data[lo:hi:hi], true
 }
 
-// AppendRaw appends each kept record and a line end to dst: with its own line end (CR kept) where
-// it has one.
+// AppendRaw appends each kept record to dst, with its own line end (including CR) if it has one,
+// otherwise with a new line end.
 func (b *Batch) AppendRaw(dst []byte) []byte {
 	if whole, ok := b.Whole(); ok {
 		return append(dst, whole...)
@@ -118,7 +126,8 @@ func (b *Batch) AppendRaw(dst []byte) []byte {
 		if b.Records[i].State == Kept {
 			raw := b.Raw(i)
 			dst = append(dst, raw...)
-			if len(raw) == int(b.Records[i].Len) { // no line end of its own: one that its text ends with is text
+			// without a line end of its own, a trailing one is part of the text
+			if len(raw) == int(b.Records[i].Len) {
 				dst = append(dst, '\n')
 			}
 		}
@@ -126,13 +135,13 @@ func (b *Batch) AppendRaw(dst []byte) []byte {
 	return dst
 }
 
-// Text returns the text of record i without its line end. Shared, read-only.
+// Text returns the text of record i without its line end. The bytes are shared and read-only.
 func (b *Batch) Text(i int) []byte {
 	r := &b.Records[i]
 	return b.Data[r.Off : r.Off+r.Len : r.Off+r.Len]
 }
 
-// Raw returns the text of record i with the line end that it has in the arena, if any.
+// Raw returns the text of record i with its line end in the arena, if any.
 func (b *Batch) Raw(i int) []byte {
 	r := &b.Records[i]
 	end := r.Off + r.Len
@@ -148,16 +157,16 @@ func (b *Batch) Raw(i int) []byte {
 
 var crlf = []byte("\r\n")
 
-// Value returns the text of field f of this batch. Shared, read-only.
+// Value returns the text of field f of this batch. The bytes are shared and read-only.
 func (b *Batch) Value(f Field) []byte { return b.Data[f.Off : f.Off+f.Len : f.Off+f.Len] }
 
-// Drop leaves record i out; it settles as dropped.
+// Drop drops record i, which settles as dropped.
 func (b *Batch) Drop(i int) {
 	b.Records[i].State = Dropped
 	b.changed = true
 }
 
-// Bury makes record i a dead letter, which is durable before its span may settle.
+// Bury dead-letters record i. The dead letter is durable before its span may settle.
 func (b *Batch) Bury(i int, reason error) {
 	b.Records[i].State = Dead
 	b.changed = true
@@ -170,15 +179,14 @@ func (b *Batch) Bury(i int, reason error) {
 // Reason returns why record i was buried.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed tells that records were given fields, so that their raw bytes are not the whole truth any
-// more.
+// Parsed records that records have fields, so that their raw bytes no longer represent them.
 func (b *Batch) Parsed() { b.changed = true }
 
-// Untouched says whether every record is as it was read: none dropped, buried, added or parsed.
+// Untouched reports whether all records are unchanged: none was dropped, buried, added or parsed.
 func (b *Batch) Untouched() bool { return !b.changed }
 
-// AppendKept appends to dst the indexes in Records of those that go to the sink, ascending, as Pick
-// takes them. A batch that was not split is split.
+// AppendKept appends to dst the indexes of the kept records in Records, ascending, as accepted by
+// Pick. It splits the batch if necessary.
 func (b *Batch) AppendKept(dst []int) []int {
 	b.Split()
 	for i := range b.Records {
@@ -189,7 +197,7 @@ func (b *Batch) AppendKept(dst []int) []int {
 	return dst
 }
 
-// Kept counts the records that go to the sink; before Split, the origins.
+// Kept returns the number of kept records; before Split, that of the origins.
 func (b *Batch) Kept() int {
 	if len(b.Records) == 0 || !b.changed {
 		if len(b.Records) == 0 {
@@ -206,24 +214,23 @@ func (b *Batch) Kept() int {
 	return n
 }
 
-// Encode sets Payload to what e makes of the batch, in memory that is used again. It belongs to the
-// batch's one owner.
+// Encode sets Payload to the encoding of the batch by e, in reused memory. Only the batch's single
+// owner may call it.
 func (b *Batch) Encode(e Encoder) (err error) {
 	b.Payload, err = e.Encode(b.spare[:0], b)
 	return err
 }
 
-// page is how far apart in memory and in a file two bytes are that a processor takes for neighbours
-// when it copies.
+// page is the size of a memory page, within which the alignment of a copy's source and target
+// matters.
 const page = 4096
 
-// Align gives an empty batch room for n bytes, the first of which stands in its page of memory
-// where the byte at offset off stands in its page of the file. Who is about to read much of a file
-// at off calls it: the kernel copies between the file's pages and the arena by one instruction, rep
-// movsb, which takes three to four times as long on an AMD Zen 3 where the target is 1 to 31 bytes
-// further on in its page than the source (glibc's bug 30994; measured here from file to file). It
-// assumes that large memory begins at a page, as Go's does; where it does not, nothing but time is
-// lost. A batch that is not empty stays as it is.
+// Align reserves n bytes in an empty batch, such that the first byte has the same offset in its
+// memory page as the byte at offset off has in its page of the file. Readers call it before they
+// read many bytes at off. The kernel copies from the page cache to the arena with rep movsb, which
+// on AMD Zen 3 takes three to four times as long if the target is 1 to 31 bytes further in its page
+// than the source (glibc bug 30994). Align assumes that large allocations begin at a page boundary,
+// as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
 		return
@@ -233,7 +240,7 @@ func (b *Batch) Align(off int64, n int) {
 	b.Data = b.arena[skip:skip]
 }
 
-// memory is what Data is kept in, empty, from where it begins.
+// memory returns the memory of Data from its start, with length 0.
 func (b *Batch) memory() []byte {
 	if cap(b.arena) == 0 || b.outgrown() {
 		return b.Data[:0]
@@ -241,7 +248,7 @@ func (b *Batch) memory() []byte {
 	return b.arena[:0]
 }
 
-// outgrown says that Data has been moved elsewhere since Align.
+// outgrown reports whether Data was reallocated since Align.
 func (b *Batch) outgrown() bool {
 	a, d := cap(b.arena), cap(b.Data)
 	return a > 0 && (d == 0 || &b.arena[:a][a-1] != &b.Data[:d][d-1])
@@ -254,7 +261,7 @@ func (b *Batch) Retain() {
 	}
 }
 
-// Release gives a reference back; the last one returns the arena to its pool.
+// Release gives back a reference; the last one returns the arena to its pool.
 func (b *Batch) Release() {
 	switch n := b.refs.Add(-1); {
 	case n > 0:
@@ -272,16 +279,16 @@ func (b *Batch) Release() {
 	}
 }
 
-// Pool keeps the arenas of released batches, the last used first, because it is still in the
-// processor's cache. It is safe for concurrent use.
+// Pool keeps the arenas of released batches. The last released one is reused first, because it is
+// still in the CPU cache. Pool is safe for concurrent use.
 type Pool struct {
-	// Freed, when set, is called with each batch whose last reference was given back, before its
-	// memory is reused.
+	// Freed, if not nil, is called with each batch after its last Release, before its memory is
+	// reused.
 	Freed func(b *Batch)
-	// Poison overwrites released arenas with 0xDB, so that who reads a batch after its last Release is
-	// found out. For tests.
+	// Poison overwrites released arenas with 0xDB, so that tests detect reads after the last
+	// Release.
 	Poison bool
-	// Keep is how many arenas are kept; more are left to the garbage collector. 0 means 16.
+	// Keep is the maximum number of kept arenas. Zero means 16.
 	Keep int
 
 	mu   sync.Mutex // guards free
@@ -306,9 +313,9 @@ func (p *Pool) Get(l BatchLimits) *Batch {
 	return b
 }
 
-// overgrown is how many times its limit an arena may be and still be kept, when it was not full at
-// least by half: one huge record must not hold its memory for ever, but where all are huge making
-// it anew costs more than all else.
+// overgrown is the maximum size of a kept arena as a multiple of its limit, if it was less than
+// half full. A single huge record must not hold its memory forever, but if all are huge,
+// reallocation would be too expensive.
 const overgrown = 4
 
 func (p *Pool) put(b *Batch) {
@@ -328,7 +335,8 @@ func (p *Pool) put(b *Batch) {
 		b.spare = b.Payload
 	}
 	*b = Batch{
-		Data: data, Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0], Fields: b.Fields[:0], Records: b.Records[:0],
+		Data: data, Spans: b.Spans[:0], Names: b.Names[:0], Types: b.Types[:0],
+		Fields: b.Fields[:0], Records: b.Records[:0],
 		spare: b.spare[:0], pool: p,
 	}
 	keep := cmp.Or(p.Keep, 16)

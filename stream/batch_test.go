@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fill puts whole spans of lines into b, as a file reader does.
+// fill adds whole spans of lines to b, as a file reader does.
 func fill(b *stream.Batch, files ...string) {
 	for i, text := range files {
 		part := &stream.Partition{ID: fmt.Sprintf("f%d", i), Name: fmt.Sprintf("f%d.log", i)}
@@ -113,7 +113,8 @@ func TestCutSharesOriginsAndReasons(t *testing.T) {
 	if got := right.Reason(1); got != refusal {
 		t.Errorf("the buried record's reason in the right piece is %v", got)
 	}
-	if l, r := string(left.AppendSpans(nil)), string(right.AppendSpans(nil)); l != "f0;0;4" || r != "f0;4;8" {
+	if l, r := string(left.AppendSpans(nil)), string(right.AppendSpans(nil)); l != "f0;0;4" ||
+		r != "f0;4;8" {
 		t.Errorf("spans %q and %q", l, r)
 	}
 	if left.ID() == right.ID() || left.ID() == b.ID() {
@@ -186,8 +187,8 @@ func TestPoolReusesWithoutAllocation(t *testing.T) {
 	}
 }
 
-// FuzzPieces cuts and picks at random and holds the result against the lines themselves: nothing is
-// lost, nothing is twice, the spans tile, the raw bytes are the lines'.
+// FuzzPieces cuts and picks at random and compares the result with the lines: nothing is lost or
+// repeated, the spans tile, and the raw bytes are those of the lines.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n|d|\n\ne"), uint64(1))
 	f.Add([]byte("|||x\r\ny|"), uint64(2))
@@ -255,8 +256,8 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// checkTiles holds the pieces' spans, sorted, against the whole's, and their origins and raw bytes
-// against its sums.
+// checkTiles compares the pieces' spans, sorted, with those of the whole, and their origins and raw
+// bytes with its totals.
 func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 	t.Helper()
 	if len(pieces) == 0 {
@@ -274,7 +275,8 @@ func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 		}
 	}
 	if origins != b.Origins || raw != b.RawBytes() {
-		t.Fatalf("pieces have %d origins and %d bytes, the whole %d and %d", origins, raw, b.Origins, b.RawBytes())
+		t.Fatalf("pieces have %d origins and %d bytes, the whole %d and %d", origins, raw,
+			b.Origins, b.RawBytes())
 	}
 	for _, s := range b.Spans {
 		at := s.From
@@ -307,8 +309,8 @@ func checkRaw(t *testing.T, p *stream.Batch) {
 	}
 }
 
-// Expand gives each record as many more as asked for, behind it, with ids of their own, also beside
-// records of the same origin.
+// TestExpand checks that each record gets the requested number of records behind it, with their own
+// ids, also next to records of the same origin.
 func TestExpand(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	part := &stream.Partition{ID: "p"}

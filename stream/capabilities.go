@@ -6,17 +6,24 @@ import (
 	"time"
 )
 
-// What a component may be able to do beyond its interface. The engine asks for these interfaces and
-// no others; a component that has the methods has the capability, unless it reports otherwise
-// (Encodes, Finishes, HasAssignments), because its options decide:
+// The optional capabilities of components. The engine checks for these interfaces and no others. A
+// component that implements an interface has the capability, unless a method reports otherwise
+// (Encodes, Finishes, HasAssignments) because of its options:
 //
 //	Sink    Encoder            encodes batches before they are dispatched
-//	        AppendSink         appends to something that has an end, and may sync later than it acknowledges
+//	        AppendSink         appends to an output that has an end, and may sync later than
+//	                           it acknowledges
 //	        TransactionalSink  stores positions in the transaction of the data
 //	        PartitionLedger    and fences off other processes for each partition
+//	        DeadLetterSink     stores dead letters in that transaction, too
+//	        ParkingSink        delivers records later, from a store of its own
+//	        SourceBoundSink    stores positions where the source keeps them, with the data
+//	        AuditedSink        lets its contents be counted
 //	Source  Finisher           renames or deletes partitions that are delivered
 //	        Holder             keeps deleted data until all routes have read it
-//	        AssignedSource     has partitions that a broker assigns and revokes, and stores positions there
+//	        AssignedSource     has partitions that a broker assigns and revokes, and stores
+//	                           positions there
+//	        SharedSource       can be read by one process of a cluster after another
 //	Reader  AssignedReader     knows which partitions it owns; that of an AssignedSource
 //	        Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
@@ -24,7 +31,7 @@ import (
 //	        RangeReader        reads data again that waits for a retry
 //	        SettledReader      answers its senders when their data is settled
 //	        DrainingReader     returns the data that it has taken when its route drains
-//	options Shaper, Preferred, EnvironmentUser
+//	options Shaper, Preferred, EnvironmentUser, ExclusiveUser, Noticer, ParkingOptions, Rereadable
 //	errors  Grouped
 
 // Encoder is a [Sink] that encodes batches in the processor pool, before dispatch, so that a
@@ -33,99 +40,132 @@ import (
 type Encoder interface {
 	// Encodes reports which batches Encode changes. It is called once, before Open.
 	Encodes() Encoding
-	// Encode appends to dst what Deliver will send, and returns it; the engine keeps it in
-	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. It is called by several
-	// goroutines at once.
+	// Encode appends the data that Deliver will send to dst and returns it; the engine keeps it in
+	// Batch.Payload. Nil means that Deliver sends the batch's own bytes. It is called concurrently.
 	Encode(dst []byte, b *Batch) ([]byte, error)
 }
 
-// Encoding is which batches an [Encoder] encodes.
+// Encoding selects the batches that an [Encoder] encodes.
 type Encoding uint8
 
 // The encodings.
 const (
-	EncodeNone    Encoding = iota // no batch, with these options
-	EncodeChanged                 // nil is returned for batches as they were read; without processors Deliver encodes the rare others
+	EncodeNone Encoding = iota // no batch, with these options
+	// nil is returned for unchanged batches; without processors Deliver encodes the rare changed
+	// ones
+	// others
+	EncodeChanged
 	EncodeAll
 )
 
 // AppendSink is a [Sink] with one ordered lane that appends, as to a file.
 type AppendSink interface {
-	// StartPlace returns, after Open, where the lane starts, such as the size of a file that held
-	// something. If that is not SinkOptions.Place, it is saved in the checkpoint before the first
-	// Deliver: after a kill, delivered data must not be taken for data that was there before.
+	// StartPlace returns, after Open, the place at which the lane starts, such as the size of an
+	// existing file. If it differs from SinkOptions.Place, it is saved in the checkpoint before the
+	// first Deliver: after a kill, delivered data must not be mistaken for data that existed
+	// before.
 	StartPlace() string
-	// Sync returns when everything that was delivered is durable (`fsync: interval`), by an earlier
-	// instance too, up to SinkOptions.Place. It is called before a partition is finished and at drain.
+	// Sync makes all delivered data durable (`fsync: interval`), including data of earlier
+	// instances up to SinkOptions.Place. It is called before a partition is finished and at drain.
 	Sync(ctx context.Context) error
 }
 
-// TransactionalSink is a [Sink] that stores Batch.Spans in the transaction of the data. It gets
-// batches of which no record is left, too, to store their spans.
+// TransactionalSink is a [Sink] that stores Batch.Spans in the transaction of the data. It also
+// gets batches without kept records, to store their spans.
 type TransactionalSink interface {
 	// Load fences off every earlier process, then returns the progress of all partitions. It is
 	// authoritative: a partition that it lacks starts from the beginning. If it returns nothing
 	// although the local state shows progress, the route stops.
 	Load(ctx context.Context) ([]Mark, error)
-	// LedgerName returns where the ledger is, such as the table and the rows in it, for messages. It
-	// is called after Load.
+	// LedgerName returns the location of the ledger, such as the table and the rows in it, for
+	// messages. It is called after Load.
 	LedgerName() string
-	// Store stores spans without data: their records are durable dead letters. It is called by another
-	// goroutine than Deliver, and retried with backoff.
+	// Store stores spans without data, whose records are durable dead letters. It is called by
+	// another goroutine than Deliver, and retried with backoff.
 	Store(ctx context.Context, spans []Span) error
-	// Compact may fold what lies at or below the watermarks of m. It is called by the checkpoint's
+	// Compact may fold entries at or below the watermarks of m. It is called by the checkpoint's
 	// goroutine.
 	Compact(ctx context.Context, m []Mark) error
-	// Prune deletes, in one transaction, what the ledger holds of deleted partitions, at most a few
-	// hundred. Nothing of them was delivered or stored since Load: else a late transaction would find
-	// no trace of what it repeats. It is called by the checkpoint's goroutine, and again for the same
-	// partitions after an error.
+	// Prune deletes the entries of deleted partitions, at most a few hundred, in one transaction.
+	// None of their data was delivered or stored since Load, because otherwise a late transaction
+	// could not detect its repetition. It is called by the checkpoint's goroutine, and again for
+	// the same partitions after an error.
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
-// Finisher is a [Source] that does something with partitions that are delivered.
+// DeadLetterSink is an optional part of a [TransactionalSink] that also stores dead letters, in the
+// transaction of their spans. The engine's own files have them, too.
+type DeadLetterSink interface {
+	// StoresDeadLetters reports whether the options ask for it. It is called once, before Open. If
+	// so, Deliver stores the dead records of each batch with its kept ones.
+	StoresDeadLetters() bool
+	// StoreDead is called in place of Store. It stores the dead records of b, with the reasons that
+	// [Batch.Reason] returns, and the spans. No record of b is kept.
+	StoreDead(ctx context.Context, b *Batch) error
+}
+
+// SourceBoundSink is an optional part of a [Sink] that can store positions where the source of its
+// route keeps them, in the transaction of the data: such as the offsets of a Kafka consumer group.
+type SourceBoundSink interface {
+	// BindSource returns the sink to use in place of this one behind an [AssignedSource], or nil
+	// if the options ask for no such transactions. The route is that of [OpenOptions].Route. The
+	// returned sink is a [PartitionLedger], and the engine does not call [Reader].Commit of its
+	// route. An error refuses the config. BindSource is called once, before Open, and not for a
+	// replay of dead letters.
+	BindSource(source Source, route string) (Sink, error)
+}
+
+// Finisher is a [Source] that acts on delivered partitions, for example by renaming files.
 type Finisher interface {
-	// Finishes reports whether there is anything to do, with these options. It is called once, before
-	// Open.
+	// Finishes reports whether these options require any action. It is called once, before Open.
 	Finishes() bool
-	// Finish is called when all routes have settled every record of the sealed partition p, its sinks
-	// have synced and the checkpoint is synced: now the file may be renamed or deleted. It may be
+	// Finish is called after all routes have settled every record of the sealed partition p, and
+	// its sinks and the checkpoint are synced: the file may now be renamed or deleted. It may be
 	// called again for the same p after a crash. An error is logged, and Finish is retried with
 	// backoff.
 	Finish(ctx context.Context, p Partition) error
 }
 
-// Estimator is a [Reader] that knows how much there is, for progress and time left.
+// Estimator is a [Reader] that knows the amount of remaining data, for progress and remaining time.
 type Estimator interface {
-	// Left returns how many bytes are there and not read yet. It is called between two calls of Read,
-	// by the same goroutine, a few times a second.
+	// Left returns the number of available bytes that were not read yet. It is called between two
+	// calls of Read, by the same goroutine, a few times per second.
 	Left() int64
 }
 
-// InputReader is a [Reader] that can tell whether its input changes while nothing reads it. A route
-// that was stopped because of its input starts again when the value of Input changes.
+// InputReader is a [Reader] that can detect changes of its input while it is not reading. A route
+// that was stopped because of its input is restarted when the value of Input changes.
 type InputReader interface {
 	// Input returns a number that changes with the input: files that appear, grow, change or
 	// disappear. It is called every few seconds, and not during Read.
 	Input() (uint64, error)
 }
 
-// MaxNote is how many bytes a [Mark]'s Note may have at most.
+// MaxNote is the maximum length of a [Mark]'s Note in bytes.
 const MaxNote = 256
 
-// PartitionTracker is a [Reader] that recognizes its partitions after a restart, and knows which of
-// them are deleted, so that the state grows with what exists and not with all that ever did. Its
-// methods are called by the checkpoint's goroutine, beside Read, and must not wait.
+// PartitionTracker is a [Reader] that recognizes its partitions after a restart and knows which are
+// deleted, so that the state grows with the existing partitions only. Its methods are called by the
+// checkpoint's goroutine, concurrently with Read, and must not wait.
 type PartitionTracker interface {
 	// Note returns metadata to save with m, whose Part and Watermark are set: printable text of at
-	// most MaxNote bytes, such as a hash of the bytes before the watermark; "" for none. It is called
-	// before m is written. Before a batch of a partition without a mark goes to a [TransactionalSink],
-	// it is called between two Reads, too.
+	// most MaxNote bytes, such as a hash of the bytes before the watermark, or "". It is called
+	// before m is written. It is also called between two Reads, before a batch of a partition
+	// without a mark goes to a [TransactionalSink].
 	Note(m Mark) string
-	// Forget returns the ids of partitions that are deleted: nothing of them will be handed out again,
-	// and later data under their names has other ids. Their marks are dropped when everything read of
-	// them is settled. Each id is returned once.
+	// Forget returns the ids of deleted partitions: none of their data will be handed out again,
+	// and later data under their names has other ids. Their marks are deleted when everything read
+	// of them is settled. Each id is returned once.
 	Forget() []string
+}
+
+// SharedSource is an optional part of a [Source]: its partitions and positions mean the same on
+// every machine, like those of a table of a database server or of an API. In a cluster one process after
+// another runs it, each from the marks of the one before. An [AssignedSource] needs no such thing.
+type SharedSource interface {
+	Source
+	// Shared returns nil if this instance is such a source, and otherwise the reason and a remedy.
+	Shared() error
 }
 
 // SettledReader is a [Reader] of data that cannot be read again: its senders
@@ -146,25 +186,24 @@ type DrainingReader interface {
 	Drain()
 }
 
-// RangeReader is a [Reader] that can read data again, in any order, until it is settled. A route
-// whose reader has it keeps batches that wait long for a retry by their place alone, without their
-// data.
+// RangeReader is a [Reader] that can read data again, in any order, until it is settled. Its route
+// stores batches that wait long for a retry by position only, without their data.
 type RangeReader interface {
 	// CanReadRanges reports whether ReadRanges can read this partition.
 	CanReadRanges(partitionID string) bool
-	// ReadRanges appends to b the records of ranges, ascending, of one partition, and a span or more
-	// for each. Read has handed them out, in this run or an earlier one, and b has room for them. It
-	// is called on other goroutines, beside Read, and must not wait for new data. The error is
-	// [ErrRangeMissing] if it does not find the data: now, since it does not yet know the partition
-	// again after a restart, or ever. An error that wraps [ErrRangeGone] means that it never will.
-	// What is in b after an error is not used.
+	// ReadRanges appends to b the records of ascending ranges of one partition, with at least one
+	// span for each range. Read has handed them out in this run or an earlier one, and b has space
+	// for them. It is called by other goroutines, concurrently with Read, and must not wait for new
+	// data. It returns [ErrRangeMissing] if it does not find the data, either permanently or
+	// because it has not recognized the partition yet after a restart. An error that wraps
+	// [ErrRangeGone] is permanent. After an error the contents of b are not used.
 	ReadRanges(ctx context.Context, b *Batch, p Partition, ranges []Range) error
 }
 
 var (
 	// ErrRangeMissing is returned by a RangeReader that does not find the data.
 	ErrRangeMissing = errors.New("the data of a batch that waits is not found")
-	// ErrRangeGone is returned by a RangeReader whose data does not exist any more.
+	// ErrRangeGone is returned by a RangeReader whose data no longer exists.
 	ErrRangeGone = errors.New("the data of a batch that waits does not exist any more")
 )
 
@@ -179,7 +218,7 @@ type Holder interface {
 type Held struct {
 	Files  int
 	Bytes  int64         // data that several routes have not read counts once
-	Oldest string        // the file that has been kept longest; empty if Files is 0
-	Age    time.Duration // of the oldest, since it was deleted
+	Oldest string        // the file kept longest; empty if Files is 0
+	Age    time.Duration // time since the deletion of the oldest
 	Route  string        // a route that has not read the oldest
 }

@@ -12,12 +12,12 @@ import (
 type Host interface {
 	// Log returns a logger that already names pipeline, route and component.
 	Log() *slog.Logger
-	// FS returns the file system. Tests replace it, to lose what was not synced.
+	// FS returns the file system. Tests replace it, to lose unsynced data.
 	FS() vfs.FS
-	// Go runs a goroutine under a name. Components start no goroutines of their own. The engine
-	// cancels the goroutine's context and waits for it when the component stops. An error or a panic
-	// stops the component and everything that depends on it, and all of that is recreated after a
-	// backoff; an error that wraps supervise.ErrStop stops it permanently.
+	// Go runs a named goroutine. Components must not start goroutines of their own. The engine
+	// cancels the goroutine's context and waits for it when the component stops. An error or a
+	// panic stops the component and its dependents, which are recreated after a backoff; an error
+	// that wraps supervise.ErrStop stops it permanently.
 	//
 	// The lifetime depends on the component: for a sink it is one run of its route, for a processor
 	// the instance, for a source the instance, which lives as long as its pipeline; see [SourceHost].
@@ -26,10 +26,10 @@ type Host interface {
 	// Count adds n to the component's counter of that name, which appears in status and metrics. Names
 	// are constants in snake_case, never made from data.
 	Count(name string, n int64)
-	// Fault reports a problem that ends nothing and that the counts of records do not show: a file
-	// that cannot be read, a record that may have got the text of another. It is logged as an error,
-	// and a finite run (`run --once`) ends with it. The same text is reported once. It is safe for
-	// concurrent use.
+	// Fault reports a problem that does not end the component and is not visible in the counts of
+	// records: an unreadable file, or a record that may have the text of another one. It is logged
+	// as an error, and a finite run (`run --once`) exits with it. Equal texts are reported once.
+	// It is safe for concurrent use.
 	Fault(err error)
 }
 
@@ -60,7 +60,7 @@ type SourceHost interface {
 	Routes() []string
 }
 
-// Role says where in a config a component stands.
+// Role is the position of a component in a config.
 type Role string
 
 // The roles of a component.
@@ -70,32 +70,38 @@ const (
 	SinkRole      Role = "sink"
 )
 
-// Component is one line in the list of what the binary contains; an outsider's line looks the same.
+// Component describes a component of the binary, built-in or third-party.
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
+	// When is the option whose presence selects this component among those of the same role and
+	// name. "" is for the one without such an option.
+	When string
 	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for its
 	// tags. A method Validate() error on it is called after decoding; an [OptionError] in it is shown
 	// at its place.
 	Options func() any
-	// New checks and assembles; it starts nothing and touches neither disk nor network. options is
-	// what Options returned, decoded. The result is a Source, Processor or Sink, as Role says; h of a
-	// source is a [SourceHost]. Each goroutine that runs a processor gets one of its own from New.
+	// New validates and assembles; it starts nothing and accesses neither disk nor network. options
+	// is the decoded result of Options. The result is a Source, Processor or Sink according to
+	// Role. h of a source is a [SourceHost]. Each goroutine that runs a processor gets its own
+	// instance from New.
 	New func(options any, h Host) (any, error)
 }
 
-// OptionError says which option is wrong, so that the config's reader can show the place.
+// OptionError is an error of one option, with its key, so that the config reader can show its
+// position.
 type OptionError struct {
-	Key string // as written in the config, with dots for nesting: "rotate.bytes"; "" for options that are one text
+	// as written in the config, with dots for nesting: "rotate.bytes"; "" for options that consist
+	// of one text
+	Key string
 	Err error
-	At  int // characters into the option's text where it is wrong; 0 means its start
-	// Word, when set, is a name that does not exist, and Known those that do: the nearest is shown
-	// beside the error.
+	At  int // offset of the mistake in the option's text, in characters
+	// Word, if set, is an unknown name, and Known are the known ones: the nearest is suggested.
 	Word  string
 	Known []string
 }
 
-// Error gives the key, if there is one, and what is wrong with it.
+// Error returns the key, if any, and the problem.
 func (e *OptionError) Error() string {
 	if e.Key == "" {
 		return e.Err.Error()
@@ -103,5 +109,20 @@ func (e *OptionError) Error() string {
 	return fmt.Sprintf("%s: %v", e.Key, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the problem.
 func (e *OptionError) Unwrap() error { return e.Err }
+
+// Member is a component with its options, as a part of another component.
+type Member struct {
+	Component Component
+	Options   any // the decoded result of Component.Options; nil for a component without options
+}
+
+// Composite is implemented by the options of a sink that consists of other sinks, such as failover.
+// In a config they are a list of sinks.
+type Composite interface {
+	// Add appends a member. The config calls it for each element of the list, then Validate.
+	Add(m Member)
+	// Members returns the members in the order of the list.
+	Members() []Member
+}

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// CheckEnums checks the options that take one of several words, which their tag `enum` lists.
-// options is a pointer to a struct as [Component].Options returns it; structs that it embeds are
-// checked with it. An empty text is an error too, unless its key is among optional. The error is an
-// [OptionError], or joins one for each wrong option. Configs are checked as they are read; call it
-// in the method Validate, for options that are set in Go.
+// CheckEnums checks the options whose tag `enum` lists the allowed words. options is a pointer to a
+// struct as returned by [Component].Options; embedded structs are included. An empty text is an
+// error unless its key is in optional. The error is an [OptionError], or joins one for each wrong
+// option. Configs are checked when they are read; call CheckEnums in Validate for options that are
+// set in Go.
 func CheckEnums(options any, optional ...string) error {
 	v := reflect.ValueOf(options).Elem()
 	var errs []error
@@ -28,7 +28,8 @@ func CheckEnums(options any, optional ...string) error {
 		}
 		last := len(known) - 1
 		errs = append(errs, &OptionError{
-			Key: key, Err: fmt.Errorf("is %q, want %s or %s", got, strings.Join(known[:last], ", "), known[last]),
+			Key: key, Err: fmt.Errorf("is %q, want %s or %s", got, strings.Join(known[:last], ", "),
+				known[last]),
 		})
 	}
 	if len(errs) == 1 {

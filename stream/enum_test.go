@@ -18,8 +18,8 @@ type choices struct {
 	Words []string
 }
 
-// TestCheckEnums: every wrong option is named with its words, those of embedded structs too; only
-// optional ones may be empty.
+// TestCheckEnums checks that every wrong option is reported with the allowed words, also in
+// embedded structs, and that only optional ones may be empty.
 func TestCheckEnums(t *testing.T) {
 	o := choices{reading: reading{Start: "end"}, Mode: "upsert"}
 	if err := CheckEnums(&o, "other"); err != nil {
@@ -27,11 +27,13 @@ func TestCheckEnums(t *testing.T) {
 	}
 	o.Start, o.Mode, o.Text = "now", "", "anything"
 	err := CheckEnums(&o)
-	want := "start: is \"now\", want beginning or end\nmode: is \"\", want append, upsert or none\nother: is \"\", want a or b"
+	want := "start: is \"now\", want beginning or end\nmode: is \"\", want append, " +
+		"upsert or none\nother: is \"\", want a or b"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v\nwant %s", err, want)
 	}
-	if wrong, ok := errors.AsType[*OptionError](err); !ok || wrong.Key != "start" || strings.Contains(wrong.Err.Error(), "start") {
+	if wrong, ok := errors.AsType[*OptionError](err); !ok || wrong.Key != "start" ||
+		strings.Contains(wrong.Err.Error(), "start") {
 		t.Errorf("%#v", wrong)
 	}
 }

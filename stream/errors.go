@@ -1,6 +1,13 @@
 package stream
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrTakenOver is matched by the error of a [TransactionalSink] after another process has loaded
+// its ledger. It ends the route, unless processes of a cluster own the pipeline in turn.
+var ErrTakenOver = errors.New("another process has taken over the ledger")
 
 // ReopenError asks the engine to close a sink and to open a new one at once, because the sink's
 // output was replaced. A goroutine of the sink (Host.Go) returns it. It is no failure: delivered
@@ -19,14 +26,14 @@ func (e *ReopenError) Error() string { return e.Err.Error() }
 // Unwrap returns the reason.
 func (e *ReopenError) Unwrap() error { return e.Err }
 
-// RefusedError gives the reason of each record that a worker has refused, by its id
-// ([Batch.AppendRecordID]). A sink puts it into the Err of a [Split] whose Refused records have
-// reasons of their own: their dead letters then hold them.
+// RefusedError contains the reason for each record that a worker has refused, by its id
+// ([Batch.AppendRecordID]). A sink sets it as the Err of a [Split] whose Refused records have
+// individual reasons, which are then stored in their dead letters.
 type RefusedError struct {
 	Reasons map[string]error
 }
 
-// Error counts them and shows one.
+// Error returns their number and one reason.
 func (e *RefusedError) Error() string {
 	for _, err := range e.Reasons {
 		if len(e.Reasons) == 1 {

@@ -20,20 +20,20 @@ func (p errorsOnly) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// options are what a config may say: `begins_with: { word: WARN }`.
+// options are the options of the processor: `begins_with: { word: WARN }`.
 type options struct {
 	Word string `yaml:"word" doc:"first word of the records to keep"`
 }
 
-// beginsWith is the component's line in a program's list of components.
+// beginsWith is the component for a program's list of components.
 var beginsWith = stream.Component{
 	Role: stream.ProcessorRole, Name: "begins_with",
 	Options: func() any { return &options{Word: "ERROR"} },
 	New:     func(o any, _ stream.Host) (any, error) { return errorsOnly{o.(*options).Word}, nil },
 }
 
-// A component is a type with a few methods, its options, and a line that names it. The engine calls it; this example does so
-// by hand.
+// A component is a type with a few methods, its options, and a name. Usually the engine calls it;
+// this example does so directly.
 func Example() {
 	made, err := beginsWith.New(beginsWith.Options(), nil)
 	if err != nil {

@@ -2,11 +2,11 @@ package stream
 
 import "slices"
 
-// MessageName is the one field of a record that was not parsed: its text.
+// MessageName is the name of the only field of an unparsed record: its text.
 const MessageName = "message"
 
-// Name returns the index of a field's name in Names, and adds it where it is missing. It looks
-// through all of them: ask once a batch, not once a record.
+// Name returns the index of a field's name in Names, and adds it if it is missing. It is a linear
+// search: call it once per batch, not once per record.
 func (b *Batch) Name(name string) uint32 {
 	if i, ok := b.FindName(name); ok {
 		return i
@@ -15,7 +15,7 @@ func (b *Batch) Name(name string) uint32 {
 	return uint32(len(b.Names) - 1)
 }
 
-// FindName returns the index of a field's name in Names, and false where no record of the batch has
+// FindName returns the index of a field's name in Names; ok is false if no record of the batch has
 // had it.
 func (b *Batch) FindName(name string) (uint32, bool) {
 	i := slices.Index(b.Names, name)
@@ -23,8 +23,8 @@ func (b *Batch) FindName(name string) (uint32, bool) {
 }
 
 // TypeOf returns the type that the source's table declares for the field with that index in Names,
-// as PostgreSQL calls it ("bigint", "numeric(10,2)", "timestamp with time zone", "bytea"), for
-// sinks that make a table; "": nothing is known.
+// as a PostgreSQL type ("bigint", "numeric(10,2)", "timestamp with time zone", "bytea"), for sinks
+// that create a table. It returns "" if the type is unknown.
 func (b *Batch) TypeOf(name uint32) string {
 	if int(name) < len(b.Types) {
 		return b.Types[name]
@@ -32,15 +32,15 @@ func (b *Batch) TypeOf(name uint32) string {
 	return ""
 }
 
-// FieldsOf returns the fields of record i, in order; none of a record that was not parsed. The
-// batch's one owner may change them in place while it is processed.
+// FieldsOf returns the fields of record i, in order; an unparsed record has none. The batch's
+// single owner may change them in place while the batch is processed.
 func (b *Batch) FieldsOf(i int) []Field {
 	r := &b.Records[i]
 	return b.Fields[r.Field : r.Field+r.NumFields : r.Field+r.NumFields]
 }
 
-// FieldNamed returns the field of record i whose name has that index in Names. A name stands once
-// in a record.
+// FieldNamed returns the field of record i whose name has the given index in Names. A record has
+// each name at most once.
 func (b *Batch) FieldNamed(i int, name uint32) (*Field, bool) {
 	fields := b.FieldsOf(i)
 	for k := range fields {
@@ -51,16 +51,16 @@ func (b *Batch) FieldNamed(i int, name uint32) (*Field, bool) {
 	return nil, false
 }
 
-// SetFields makes Fields[from:] the fields of record i, in place of those that it had, and marks
-// the record as parsed. Append them first.
+// SetFields makes Fields[from:], which were appended before, the fields of record i, and marks the
+// record as parsed.
 func (b *Batch) SetFields(i, from int) {
 	r := &b.Records[i]
 	r.Field, r.NumFields, r.Parsed = uint32(from), uint32(len(b.Fields)-from), true
 	b.changed = true
 }
 
-// OpenFields appends the fields of record i to Fields, for SetFields, and returns where they start;
-// of a record that was not parsed its text, as the field message.
+// OpenFields appends the fields of record i to Fields, for SetFields, and returns their start. For
+// an unparsed record it appends the field message.
 func (b *Batch) OpenFields(i int) (from int) {
 	from = len(b.Fields)
 	r := &b.Records[i]
@@ -72,16 +72,16 @@ func (b *Batch) OpenFields(i int) (from int) {
 	return from
 }
 
-// AppendData puts text into the arena behind what is there, and returns where: for values that a
-// processor makes. It is counted to no span.
+// AppendData appends text to the arena and returns its position, for values created by a processor.
+// It belongs to no span.
 func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	off = uint32(len(b.Data))
 	b.Data = append(b.Data, text...)
 	return off, uint32(len(text))
 }
 
-// Refuse does with record i, on which a processor cannot work, what onError says: dead_letter (or
-// "") buries it for the reason, drop leaves it out, pass leaves it as it is.
+// Refuse treats record i, which a processor cannot process, according to onError: dead_letter (or
+// "") buries it with the reason, drop drops it, pass leaves it unchanged.
 func (b *Batch) Refuse(i int, onError string, reason error) {
 	switch onError {
 	case "pass":

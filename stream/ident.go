@@ -1,14 +1,15 @@
 package stream
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"strconv"
 )
 
-// AppendPosition appends p in the form that ids and headers use: its number, then, for a keyset, ~
-// and its key in base64url.
+// AppendPosition appends p in the form of ids and headers: its number and, for a keyset, ~ and the
+// key in base64url.
 func AppendPosition(dst []byte, p Position) []byte {
 	dst = strconv.AppendInt(dst, p.Num, 10)
 	if p.Key != "" {
@@ -18,8 +19,8 @@ func AppendPosition(dst []byte, p Position) []byte {
 	return dst
 }
 
-// AppendSpans appends what the batch covers: "partition;from;to" for each span that covers
-// anything, joined by commas. It is what the header Penstock-Spans holds.
+// AppendSpans appends the non-empty spans of the batch as "partition;from;to", separated by commas.
+// It is the value of the header Penstock-Spans.
 func (b *Batch) AppendSpans(dst []byte) []byte {
 	first := true
 	for i := range b.Spans {
@@ -40,18 +41,19 @@ func (b *Batch) AppendSpans(dst []byte) []byte {
 	return dst
 }
 
-// ID names the batch by what it covers: 32 hexadecimal digits, the same after a crash for the same
-// spans, different for each piece.
+// ID returns an id derived from the batch's spans: 32 hexadecimal digits, equal after a crash for
+// equal spans, and different for each piece.
 func (b *Batch) ID() string {
 	sum := sha256.Sum256(b.AppendSpans(nil))
 	return hex.EncodeToString(sum[:16])
 }
 
-// AppendRecordID appends the id of record i: its partition, position and, for the nth record made
-// from one origin, n.
+// AppendRecordID appends the id of record i: its partition (or the partition's RecordPrefix), its
+// position and, for the nth record made from one origin, n.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
-	dst = append(dst, b.Spans[r.Span].Part.ID...)
+	part := b.Spans[r.Span].Part
+	dst = append(dst, cmp.Or(part.RecordPrefix, part.ID)...)
 	dst = append(dst, '@')
 	dst = AppendPosition(dst, r.Origin)
 	if r.Sub > 0 {

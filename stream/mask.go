@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Masked stands for a secret in a message.
+// Masked replaces a secret in a message.
 const Masked = "***"
 
 // MaskURLs returns text with the secrets of its URLs masked: user and password, and every value of
@@ -47,8 +47,8 @@ func openQuote(text string) byte {
 
 const schemeLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
 
-// urlEnd returns where the URL whose rest text is ends: at the quote that encloses it, else at a
-// space or quote.
+// urlEnd returns the end of the URL that text continues: the quote that encloses it, otherwise the
+// next space or quote.
 func urlEnd(text string, quote byte) int {
 	stop := " \t\r\n\"'`<>\\"
 	if quote != 0 {
@@ -66,8 +66,8 @@ var hostForm = regexp.MustCompile(`^` + oneHost + `(,` + oneHost + `)*[\])},;:.]
 
 const oneHost = `([\pL\pN._-]|%25|\$\{[^}]*\}|\[[0-9A-Fa-f:.%]*\]|\*\*\*)*(:([0-9]*|port|\$\{[^}]*\}))?`
 
-// maskURL appends a URL, text[:end] behind its scheme, to b, and returns the length of what it has
-// appended or masked. A password that holds a space or a quote may end behind end.
+// maskURL appends a URL, text[:end] after its scheme, to b, and returns the length of the text that
+// it has appended or masked. A password that contains a space or a quote may extend beyond end.
 func maskURL(b *strings.Builder, text string, end int) int {
 	authority := end
 	if i := strings.IndexAny(text[:end], "/?#"); i >= 0 {
@@ -108,7 +108,8 @@ func maskQuery(b *strings.Builder, text string) int {
 	if i < 0 {
 		i = len(text)
 	}
-	if at := strings.Index(text[:i], "://"); at >= 0 { // another URL follows, as in a list without spaces
+	// another URL follows, as in a list without spaces
+	if at := strings.Index(text[:i], "://"); at >= 0 {
 		b.WriteString(text[:at])
 		return at
 	}

@@ -22,7 +22,8 @@ func TestMaskURLs(t *testing.T) {
 		{"http://me:hun?ter2@h/in", "http://***@h/in"},
 		{"http://me:hun ter2@h/in", "http://***@h/in"},
 		{`"http://me:hun ter2@h/in" x@y`, `"http://***@h/in" x@y`},
-		{`parse "http://me:hunter2%zz@h": invalid URL escape "%zz"`, `parse "http://***@h": invalid URL escape "%zz"`},
+		{`parse "http://me:hunter2%zz@h": invalid URL escape "%zz"`,
+			`parse "http://***@h": invalid URL escape "%zz"`},
 		{"http://h/a@b", "http://h/a@b"},
 		{"http://h/in?token=hunter2", "http://h/in?token=***"},
 		{"http://h/in?token=hunter2&a=b#c", "http://h/in?token=***&a=***#c"},
@@ -37,9 +38,11 @@ func TestMaskURLs(t *testing.T) {
 		{"[http://a:hunter2@h,http://b:hunter2@i]", "[http://***@h,http://***@i]"},
 		{"[http://a/?t=hunter2, http://b/?t=hunter2]", "[http://a/?t=***, http://b/?t=***]"},
 		{"(see http://h/?t=hunter2).", "(see http://h/?t=***)."},
-		{`Post "http://h/?t=hunter2": dial tcp: refused`, `Post "http://h/?t=***": dial tcp: refused`},
+		{`Post "http://h/?t=hunter2": dial tcp: refused`,
+			`Post "http://h/?t=***": dial tcp: refused`},
 		{`{\"url\":\"http://h/?t=hunter2\"}`, `{\"url\":\"http://h/?t=***\"}`},
-		{"postgres://me:hunter2@h:5432/db?password=hunter2", "postgres://***@h:5432/db?password=***"},
+		{"postgres://me:hunter2@h:5432/db?password=hunter2",
+			"postgres://***@h:5432/db?password=***"},
 		{"http://h/?t=hunter2\nhttp://h/?t=hunter2", "http://h/?t=***\nhttp://h/?t=***"},
 		{"http://h:hunter2", "http://***"},
 		{"http://h:hunter2/in", "http://***/in"},
@@ -70,7 +73,8 @@ func FuzzMaskURLs(f *testing.F) {
 		stream.MaskURLs(before + "://" + user + password + after) // does not panic
 		const marker = "Hunter2Marker"
 		u := url.URL{
-			Scheme: "http", User: url.UserPassword(user, password+marker), Host: "h", Path: "/" + path,
+			Scheme: "http", User: url.UserPassword(user, password+marker), Host: "h",
+			Path:     "/" + path,
 			RawQuery: url.Values{"k": {marker}}.Encode(),
 		}
 		if got := stream.MaskURLs(" " + u.String()); strings.Contains(got, marker) {

@@ -7,9 +7,9 @@ import "github.com/penstock-io/penstock/flow"
 type (
 	// Item is a batch with its cost and size in the sender's units; see [flow.Item].
 	Item = flow.Item[*Batch]
-	// Report is what a worker tells about itself with its response; see [flow.Report].
+	// Report is a worker's information about itself in a response; see [flow.Report].
 	Report = flow.Report
-	// Limits bound one lane, whatever its window allows; see [flow.Limits].
+	// Limits bound one lane, regardless of its window; see [flow.Limits].
 	Limits = flow.Limits
 	// Throttled means that the worker is alive but full; see [flow.Throttled].
 	Throttled = flow.Throttled
@@ -22,7 +22,7 @@ type (
 	Died = flow.Died
 )
 
-// ErrAbandoned is the cause with which the context of an attempt ends when it took too long; see
+// ErrAbandoned is the cause of the end of an attempt's context if the attempt took too long; see
 // [flow.ErrAbandoned].
 var ErrAbandoned = flow.ErrAbandoned
 
@@ -31,6 +31,9 @@ const (
 	CreditHeader = flow.CreditHeader // of a response
 	SenderHeader = flow.SenderHeader // of a request
 )
+
+// Origin is the content of [SenderHeader]; see [flow.Origin].
+type Origin = flow.Origin
 
 // ParseGrant reads the value of [CreditHeader] and reports whether it is valid; see
 // [flow.ParseGrant].

@@ -2,69 +2,81 @@ package stream
 
 import "github.com/penstock-io/penstock/flow/ledger"
 
-// Position is the source's own mark of an item; see [ledger.Position].
+// Position is the position of an item in a source; see [ledger.Position].
 type Position = ledger.Position
 
-// Range is the half-open stretch (From, To] of one partition; see [ledger.Range].
+// Range is the half-open range (From, To] of one partition; see [ledger.Range].
 type Range = ledger.Range
 
-// Partition is an ordered stretch of a source with positions of its own: a file, a table, a topic
+// Partition is an ordered part of a source with its own positions: a file, a table, a topic
 // partition.
 type Partition struct {
-	// ID is given at first sight, stays the same while the data grows, and is never reused for other
-	// data. Printable ASCII without space, comma, semicolon, '@' and '"'; at most 200 bytes.
+	// ID is assigned when the partition is first found, stays the same while the data grows, and is
+	// never reused for other data. It is printable ASCII without space, comma, semicolon, '@' and
+	// '"', at most 200 bytes.
 	ID string
-	// Name is for people and may change, as a file's name does.
+	// Name is for people and may change, like the name of a file.
 	Name string
+	// RecordPrefix begins the ids of its records. Empty means ID. Partitions with the same prefix
+	// have the same record at the same position: a broker delivers a message again, and it comes
+	// in another partition.
+	RecordPrefix string
 }
 
-// Span is what a batch covers of one partition. The spans of a partition tile it: each From is the
-// To before it, settled ranges skipped.
+// Span is a range of one partition that a batch covers. The spans of a partition tile it: each From
+// is the previous To, except for skipped settled ranges.
 type Span struct {
 	Part *Partition
 	Range
-	Bytes int  // how many bytes of [Batch.Data] belong to it, line ends included; the spans' bytes lie in order
+	// the number of bytes of [Batch.Data], line ends included; the bytes of the spans are in order
+	Bytes int
 	Last  bool // sealed: nothing follows To in this partition
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 }
 
-// State says what has become of a record while its batch was processed.
+// State is the state of a record after the processing of its batch.
 type State uint8
 
 // The states of a record.
 const (
 	Kept    State = iota // goes to the sink
-	Dropped              // a processor left it out; settles as dropped
-	Dead                 // a dead letter; settles once the letter is durable
+	Dropped              // dropped by a processor; settles as dropped
+	Dead                 // a dead letter; settles once it is durable
 )
 
-// Record is a view of one record of a batch: offsets, never bytes. 72 bytes.
+// Record is a view of one record of a batch. It contains offsets and no bytes. 72 bytes.
 type Record struct {
-	Off, Len         uint32   // the text in Batch.Data, without its line end
-	Field, NumFields uint32   // Batch.Fields[Field : Field+NumFields]
-	Span, Sub        uint32   // Batch.Spans[Span]; the nth record made from the same origin, from 0
-	State            State    //
-	Parsed           bool     // it was given fields, be it none; else it has one, message, which is its text; see [Batch.SetFields]
-	Origin           Position // of the source record it comes from; with Span and Sub the record's id, whatever it became
+	Off, Len         uint32 // the text in Batch.Data, without its line end
+	Field, NumFields uint32 // Batch.Fields[Field : Field+NumFields]
+	Span, Sub        uint32 // Batch.Spans[Span]; the nth record made from the same origin, from 0
+	State            State  //
+	// it has fields, possibly none; otherwise its only field is message, its text; see
+	// [Batch.SetFields]
+	Parsed bool
+	// of its source record; with Span and Sub it is the record's id
+	Origin Position
 }
 
-// Kind is the type of a field's value as it was written.
+// Kind is the type of a field's value in its original form.
 type Kind uint8
 
 // The kinds of a field.
 const (
-	Text   Kind = iota // characters; not quoted, not escaped
-	Number             // the digits as they were written; parsed only when asked
+	Text   Kind = iota // characters, neither quoted nor escaped
+	Number             // the original digits, parsed only on demand
 	Bool               // true or false
 	Null               // no value; Len is 0
-	JSON               // an array or object as it was written; or a string, quotes included, that no UTF-8 text can be (a lone surrogate)
+	// an original array or object; or a quoted string that is not valid UTF-8 text (a lone
+	// surrogate)
+	JSON
 )
 
-// Field is one named value of a record: its text stays as it was written. 16 bytes.
+// Field is one named value of a record, in its original text. 16 bytes.
 type Field struct {
-	Name     uint32 // index into Batch.Names
-	Kind     Kind
-	Bare     bool   // the text holds no quote and no backslash, as who cut it out has seen; false: nobody has looked
+	Name uint32 // index into Batch.Names
+	Kind Kind
+	// the text is known to contain no quote and no backslash; false if not checked
+	Bare     bool
 	Off, Len uint32 // in Batch.Data
 }

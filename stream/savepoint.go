@@ -22,8 +22,8 @@ func (b *Batch) Savepoint() (s Savepoint) {
 	return s
 }
 
-// SavepointBefore returns the state of b before record i was appended, if each record since then is
-// an origin whose text and fields were appended with it.
+// SavepointBefore returns the state of b before record i was appended, provided that each record
+// since then is an origin whose text and fields were appended with it.
 func SavepointBefore(b *Batch, i int) (s Savepoint) {
 	s.measure(b)
 	r := &b.Records[i]
@@ -46,7 +46,8 @@ func (s *Savepoint) Copy(b *Batch) {
 
 func (s *Savepoint) measure(b *Batch) {
 	s.data, s.spans, s.names, s.types = len(b.Data), len(b.Spans), len(b.Names), len(b.Types)
-	s.fields, s.records, s.origins, s.added, s.changed = len(b.Fields), len(b.Records), b.Origins, b.Added, b.changed
+	s.fields, s.records, s.origins, s.added, s.changed = len(b.Fields), len(b.Records), b.Origins,
+		b.Added, b.changed
 	if s.spans > 0 {
 		s.last = b.Spans[s.spans-1]
 	}
@@ -54,7 +55,8 @@ func (s *Savepoint) measure(b *Batch) {
 
 // RollbackTo returns b to its state at s, without a Payload. It may be called again for the same s.
 func (b *Batch) RollbackTo(s *Savepoint) {
-	b.Data, b.Spans, b.Names, b.Types = b.Data[:s.data], b.Spans[:s.spans], b.Names[:s.names], b.Types[:s.types]
+	b.Data, b.Spans, b.Names, b.Types = b.Data[:s.data], b.Spans[:s.spans], b.Names[:s.names],
+		b.Types[:s.types]
 	b.Origins, b.Added, b.changed = s.origins, s.added, s.changed
 	if s.spans > 0 {
 		b.Spans[s.spans-1] = s.last

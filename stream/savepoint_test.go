@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// picture is all of a batch that processors and sinks can tell apart.
+// picture is the state of a batch that is visible to processors and sinks.
 type picture struct {
 	Data    string
 	Names   []string
@@ -20,11 +20,12 @@ type picture struct {
 
 func pictureOf(b *Batch) picture {
 	return picture{
-		string(b.Data), slices.Clone(b.Names), slices.Clone(b.Fields), slices.Clone(b.Records), b.changed, b.reasons, b.Kept(),
+		string(b.Data), slices.Clone(b.Names), slices.Clone(b.Fields), slices.Clone(b.Records),
+		b.changed, b.reasons, b.Kept(),
 	}
 }
 
-// TestSavepointCopy: whatever was done to a batch, at any stage, is undone, again and again.
+// TestSavepointCopy checks that all changes of a batch at any stage are undone, repeatedly.
 func TestSavepointCopy(t *testing.T) {
 	change := func(b *Batch) {
 		b.Split()
@@ -47,7 +48,7 @@ func TestSavepointCopy(t *testing.T) {
 	b.Origins = 3
 	b.Spans = []Span{{Part: &Partition{ID: "p"}, Range: Range{To: Position{Num: 14}}, Bytes: 14}}
 	var s Savepoint
-	for stage := range 3 { // as it was read, split and parsed, parsed twice
+	for stage := range 3 { // unparsed, split and parsed, parsed twice
 		s.Copy(b)
 		want := pictureOf(b)
 		for range 2 {
@@ -61,15 +62,15 @@ func TestSavepointCopy(t *testing.T) {
 	}
 }
 
-// same compares pictures; empty and nil are alike.
+// same compares pictures; empty and nil are equal.
 func same(a, b picture) bool {
 	return a.Data == b.Data && slices.Equal(a.Names, b.Names) && slices.Equal(a.Fields, b.Fields) &&
 		slices.Equal(a.Records, b.Records) && a.Changed == b.Changed && a.Kept == b.Kept &&
 		(len(a.Reasons) == 0 && len(b.Reasons) == 0 || reflect.DeepEqual(a.Reasons, b.Reasons))
 }
 
-// TestSavepoint: what a reader has appended since is taken back, an extended span too; with
-// SavepointBefore the last of the records.
+// TestSavepoint checks that data appended by a reader is removed, including the extension of a
+// span; with SavepointBefore, the last of the records.
 func TestSavepoint(t *testing.T) {
 	part := &Partition{ID: "p"}
 	b := NewBatch(BatchLimits{})
@@ -78,7 +79,8 @@ func TestSavepoint(t *testing.T) {
 		b.Data = append(b.Data, text...)
 		b.Fields = append(b.Fields, Field{Name: b.Name(text), Off: off, Len: 1})
 		b.Types = append(b.Types, "text")
-		b.Records = append(b.Records, Record{Off: off, Len: uint32(len(text)), Field: field, NumFields: 1, Parsed: true})
+		b.Records = append(b.Records, Record{Off: off, Len: uint32(len(text)), Field: field,
+			NumFields: 1, Parsed: true})
 		b.Origins++
 	}
 	row("one")
@@ -94,14 +96,16 @@ func TestSavepoint(t *testing.T) {
 		row("three")
 		last := SavepointBefore(b, 2)
 		b.RollbackTo(&last)
-		before.Names = append(before.Names, "three") // a name more changes no record
+		before.Names = append(before.Names, "three") // an additional name changes no record
 		if got := pictureOf(b); !same(got, before) || b.Origins != 2 || len(b.Spans) != 2 {
 			t.Fatalf("without the last record %+v, %d origins\nwant %+v, 2", got, b.Origins, before)
 		}
 		b.RollbackTo(&s)
-		if got := pictureOf(b); !same(got, want) || b.Origins != 1 || b.Added != 0 || len(b.Types) != 1 ||
+		if got := pictureOf(b); !same(got, want) || b.Origins != 1 || b.Added != 0 ||
+			len(b.Types) != 1 ||
 			len(b.Spans) != 1 || b.Spans[0] != span {
-			t.Fatalf("%+v, %d origins, %d added, spans %+v\nwant %+v", got, b.Origins, b.Added, b.Spans, want)
+			t.Fatalf("%+v, %d origins, %d added, spans %+v\nwant %+v", got, b.Origins, b.Added,
+				b.Spans, want)
 		}
 	}
 }

@@ -2,37 +2,37 @@ package stream
 
 import "slices"
 
-// Schema is what is known, before anything is read, of the fields that records have at one place of
-// a route.
+// Schema describes the fields that records have at one point of a route, as far as known before
+// anything is read.
 type Schema struct {
-	Fields []SchemaField // in the order in which records have them
-	// Open says that records may have other fields too, and those of Fields may lack, as in JSON.
+	Fields []SchemaField // in the order of the records' fields
+	// Open means that records may have other fields and may lack those of Fields, as in JSON.
 	Open bool
-	// OnError says what shall become of a record that a processor behind the last parser cannot work
-	// on: dead_letter, pass or drop.
+	// OnError is the policy for a record that a processor after the last parser cannot process:
+	// dead_letter, pass or drop.
 	OnError string
 }
 
-// SchemaField is one field that records have. Any value may also be null.
+// SchemaField is a field of records. Any value may also be null.
 type SchemaField struct {
 	Name string
 	Type FieldType
 }
 
-// FieldType is what a field's value is known to be.
+// FieldType is the known type of a field's value.
 type FieldType string
 
 // The types of fields.
 const (
-	AnyType     FieldType = ""        // not known
+	AnyType     FieldType = ""        // unknown
 	TextType    FieldType = "text"    //
-	IntegerType FieldType = "integer" // of 64 bits, with sign
-	NumberType  FieldType = "number"  // a Number of any size and precision, as JSON has
+	IntegerType FieldType = "integer" // 64-bit, signed
+	NumberType  FieldType = "number"  // any size and precision, as in JSON
 	BoolType    FieldType = "bool"    //
 	JSONType    FieldType = "json"    // an array or object
 )
 
-// UnparsedSchema is that of records as a source reads them: one field, message.
+// UnparsedSchema returns the schema of records from a source: one field, message.
 func UnparsedSchema() Schema {
 	return Schema{Fields: []SchemaField{{MessageName, TextType}}, OnError: "dead_letter"}
 }
@@ -42,7 +42,7 @@ func (s Schema) Find(name string) int {
 	return slices.IndexFunc(s.Fields, func(f SchemaField) bool { return f.Name == name })
 }
 
-// Names gives the names of the fields, in order.
+// Names returns the names of the fields, in order.
 func (s Schema) Names() []string {
 	names := make([]string, len(s.Fields))
 	for i, f := range s.Fields {
@@ -51,27 +51,33 @@ func (s Schema) Names() []string {
 	return names
 }
 
-// Clone returns a copy whose Fields are its own.
+// Clone returns a copy with its own Fields.
 func (s Schema) Clone() Schema {
 	s.Fields = slices.Clone(s.Fields)
 	return s
 }
 
-// Shaper is an optional part of what [Component.Options] of a source, processor or sink returns.
-// Shape is called when a config is read and Validate found nothing wrong, once a route, with the
-// schema of the records that come in ([UnparsedSchema], for a source); it keeps what New needs of
-// it, and returns that of the records that go out (in, for a sink). Its errors are shown like those
-// of Validate. A component that is used without a config is not asked: it then knows nothing of the
-// records.
+// Shaper is an optional part of the options of a source, processor or sink ([Component.Options]).
+// Shape is called once per route when a config is read, after Validate has succeeded. in is the
+// schema of the incoming records, [UnparsedSchema] for a source. Shape stores the parts that New
+// needs, and returns the schema of the outgoing records (in, for a sink). Its errors are shown like
+// those of Validate. Without a config Shape is not called, and the schema is unknown.
 type Shaper interface {
 	Shape(in Schema) (out Schema, err error)
 }
 
-// EnvironmentUser is an optional part of what [Component.Options] returns. FromEnvironment reports
+// EnvironmentUser is an optional part of the result of [Component.Options]. FromEnvironment reports
 // settings that the config leaves to the environment, one short line each without secrets, such as
 // "http://es:9200/ through proxy http://proxy:3128". The commands validate and status show them.
 type EnvironmentUser interface {
 	FromEnvironment() []string
+}
+
+// Noticer is an optional part of the result of [Component.Options]. Notices returns remarks on
+// options that are valid, such as an [OptionError] for a key that has a new name. It is called
+// after Validate. The command validate shows them.
+type Noticer interface {
+	Notices() []error
 }
 
 // ExclusiveUser is an optional part of the options that [Component.Options] returns. Exclusive

@@ -19,8 +19,8 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads a size. It accepts a non-negative number, with a fraction where there is a unit,
-// and one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.
+// ParseSize parses a size: a non-negative number, with a fraction if there is a unit, and
+// optionally one of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.
 func ParseSize(s string) (Size, error) {
 	text, unit := strings.TrimSpace(s), int64(1)
 	for _, u := range sizeUnits {
@@ -37,7 +37,8 @@ func ParseSize(s string) (Size, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || f < 0 || math.IsNaN(f) || unit == 1 {
-		return 0, fmt.Errorf("%q is not a size; write a number with a unit, such as 256KiB or 1MB", s)
+		return 0, fmt.Errorf("%q is not a size; write a number with a unit, such as 256KiB or 1MB",
+			s)
 	}
 	if f *= float64(unit); f >= math.MaxInt64 {
 		return 0, fmt.Errorf("%q is more than 8 EiB", s)
@@ -45,12 +46,13 @@ func ParseSize(s string) (Size, error) {
 	return Size(f), nil
 }
 
-// String gives the shortest exact form.
+// String returns the shortest exact form.
 func (s Size) String() string {
 	for _, u := range []struct {
 		suffix string
 		bytes  Size
-	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12},
+		{"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
 		if s >= u.bytes && s%u.bytes == 0 {
 			return strconv.FormatInt(int64(s/u.bytes), 10) + u.suffix
 		}
@@ -58,11 +60,11 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10) + "B"
 }
 
-// UnmarshalText reads a size from a config.
+// UnmarshalText parses a size from a config.
 func (s *Size) UnmarshalText(text []byte) (err error) {
 	*s, err = ParseSize(string(text))
 	return err
 }
 
-// MarshalText gives the form that UnmarshalText reads.
+// MarshalText returns the form that UnmarshalText parses.
 func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

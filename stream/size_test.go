@@ -12,7 +12,8 @@ func TestParseSize(t *testing.T) {
 		want stream.Size
 		form string // String of it
 	}{
-		{"0", 0, "0B"}, {"4096", 4096, "4KiB"}, {"256KiB", 256 << 10, "256KiB"}, {"1MB", 1e6, "1MB"}, {"1.5 KiB", 1536, "1536B"},
+		{"0", 0, "0B"}, {"4096", 4096, "4KiB"}, {"256KiB", 256 << 10, "256KiB"},
+		{"1MB", 1e6, "1MB"}, {"1.5 KiB", 1536, "1536B"},
 		{" 3B ", 3, "3B"}, {"1kB", 1000, "1kB"}, {"2TiB", 2 << 40, "2TiB"},
 	} {
 		got, err := stream.ParseSize(c.text)
@@ -20,7 +21,8 @@ func TestParseSize(t *testing.T) {
 			t.Errorf("ParseSize(%q) = %v (%d), %v; want %v", c.text, got, got, err, c.form)
 		}
 	}
-	for _, text := range []string{"", "x", "-1", "1.5", "1.5B", "KiB", "9e30TiB", "NaNKiB", "8388608TiB", "1 2", "-1KiB"} {
+	for _, text := range []string{"", "x", "-1", "1.5", "1.5B", "KiB", "9e30TiB", "NaNKiB",
+		"8388608TiB", "1 2", "-1KiB"} {
 		if got, err := stream.ParseSize(text); err == nil {
 			t.Errorf("ParseSize(%q) = %v, want an error", text, got)
 		}

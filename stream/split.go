@@ -6,7 +6,7 @@ import (
 )
 
 // Split fills Records: one for each line of each span, its text without LF or CRLF. A reader whose
-// records are no lines fills Records itself. Split does nothing when they are there.
+// records are not lines fills Records itself. Split does nothing if Records exist.
 func (b *Batch) Split() {
 	if len(b.Records) > 0 {
 		return
@@ -20,9 +20,9 @@ func (b *Batch) Split() {
 	}
 }
 
-// splitSpan appends the lines of span s, whose bytes begin at off, and returns where they end. A
-// line's position is the source offset just behind it; the last one's is the span's end, because a
-// line end that the file lacks was added.
+// splitSpan appends the lines of span s, whose bytes begin at off, and returns their end. A line's
+// position is the source offset after it. The position of the last line is the span's end, because
+// the reader may have added its line end.
 func (b *Batch) splitSpan(s, off uint32) uint32 {
 	span := &b.Spans[s]
 	end := off + uint32(span.Bytes)
@@ -49,9 +49,9 @@ func (b *Batch) splitSpan(s, off uint32) uint32 {
 	return end
 }
 
-// Expand puts extra[i] empty records behind record i, for each i, and returns the new index of each
-// old record. The new records have the origin of record i and numbers of their own; fill them in.
-// Its cost grows with the records of the result, however many records are expanded.
+// Expand inserts extra[i] empty records after record i, for each i, and returns the new index of
+// each old record. The new records have the origin of record i and their own numbers; the caller
+// fills them in. Its cost depends on the number of resulting records only.
 func (b *Batch) Expand(extra []int) (index []int) {
 	total := len(b.Records)
 	for _, n := range extra {
@@ -84,9 +84,9 @@ func (b *Batch) Expand(extra []int) (index []int) {
 	return index
 }
 
-// CanReadAgain reports whether reading the spans of b again gives its records as they were sent: no
-// record is a dead letter, and b is no piece of a batch in which one source record became several,
-// since a piece may have a part of those.
+// CanReadAgain reports whether reading the spans of b again gives the same records: no record is a
+// dead letter, and b is no piece of a batch in which one source record became several, because a
+// piece may contain only some of those.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {
@@ -96,13 +96,13 @@ func CanReadAgain(b *Batch) bool {
 	return true
 }
 
-// sameOrigin says whether records i and j come from one source record.
+// sameOrigin reports whether records i and j come from one source record.
 func (b *Batch) sameOrigin(i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
 }
 
 // Middle returns an index that halves the kept records, for Cut: the start of an origin, with kept
-// records on both sides; 0 when they cannot be cut.
+// records on both sides, or 0 if they cannot be cut.
 func (b *Batch) Middle() int {
 	b.Split()
 	kept, half := b.Kept(), 0
@@ -121,12 +121,13 @@ func (b *Batch) Middle() int {
 	return best
 }
 
-// Cut returns records i to j-1 as a batch of their own, which shares the arena and holds b until
-// its last Release. Neither end may be inside an origin. Cuts that tile the records tile the spans:
-// a span without records goes to the piece on its left, or to the first. It calls Split.
+// Cut returns records i to j-1 as a batch that shares the arena and holds b until its last Release.
+// Neither end may be inside an origin. Cuts that tile the records also tile the spans: a span
+// without records goes to the piece before it, or to the first. It calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
-	if i < 0 || j > len(b.Records) || i >= j || i > 0 && b.sameOrigin(i-1, i) || j < len(b.Records) && b.sameOrigin(j-1, j) {
+	if i < 0 || j > len(b.Records) || i >= j || i > 0 && b.sameOrigin(i-1, i) ||
+		j < len(b.Records) && b.sameOrigin(j-1, j) {
 		panic("penstock: BUG: Cut inside an origin or out of range")
 	}
 	p := b.piece()
@@ -138,9 +139,9 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p
 }
 
-// Pick returns the given records, ascending, as a batch of their own; its spans are exactly theirs.
-// Records that are not kept, and spans without records, go with the kept record before them, or
-// with the first: picks that share out the kept records tile b. It calls Split.
+// Pick returns the given records, ascending, as a batch with exactly their spans. Records that are
+// not kept, and spans without records, go with the previous kept record, or with the first one.
+// Picks that divide the kept records therefore tile b. It calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := b.piece()
@@ -171,8 +172,8 @@ func (b *Batch) Pick(index []int) *Batch {
 	return p
 }
 
-// stretchStart is the first record that goes with kept record k: k itself, or the leading ones that
-// are not kept when k is the first kept.
+// stretchStart returns the first record that goes with kept record k: k itself, or, for the first
+// kept record, the leading records.
 func (b *Batch) stretchStart(k int) int {
 	for i := k - 1; i >= 0; i-- {
 		if b.Records[i].State == Kept {
@@ -182,7 +183,7 @@ func (b *Batch) stretchStart(k int) int {
 	return 0
 }
 
-// stretchEnd is the end of the stretch of records that go with kept record k.
+// stretchEnd returns the end of the records that go with kept record k.
 func (b *Batch) stretchEnd(k int) int {
 	for k++; k < len(b.Records) && b.Records[k].State != Kept; k++ {
 	}
@@ -192,7 +193,8 @@ func (b *Batch) stretchEnd(k int) int {
 func (b *Batch) piece() *Batch {
 	b.Retain()
 	p := &Batch{
-		Data: b.Data, Names: b.Names, Types: b.Types, Fields: b.Fields, Time: b.Time, limits: b.limits, parent: b, changed: b.changed,
+		Data: b.Data, Names: b.Names, Types: b.Types, Fields: b.Fields, Time: b.Time,
+		limits: b.limits, parent: b, changed: b.changed,
 	}
 	p.refs.Store(1)
 	return p
@@ -219,8 +221,8 @@ func (b *Batch) countOrigins() int {
 	return n
 }
 
-// rawOf returns where the raw bytes of records i to j-1 lie; meaningless, and unused, once records
-// were added.
+// rawOf returns the bounds of the raw bytes of records i to j-1; undefined, and unused, after
+// records were added.
 func (b *Batch) rawOf(i, j int) (lo, hi uint32) {
 	lo, hi = b.rawBounds()
 	if i > 0 {
@@ -232,11 +234,11 @@ func (b *Batch) rawOf(i, j int) (lo, hi uint32) {
 	return lo, hi
 }
 
-// cover gives b the spans of records i to j-1 of whole.
+// cover sets the spans of b to those of records i to j-1 of whole.
 func (b *Batch) cover(whole *Batch, i, j int) { b.coverFrom(whole, i, j, 0) }
 
-// coverFrom appends the spans of records i to j-1 of whole, which are records base and following of
-// b, and renumbers their Span.
+// coverFrom appends the spans of records i to j-1 of whole, which are the records of b from base
+// on, and renumbers their Span.
 func (b *Batch) coverFrom(whole *Batch, i, j, base int) {
 	first, last := int(whole.Records[i].Span), int(whole.Records[j-1].Span)
 	if i == 0 {
@@ -245,7 +247,7 @@ func (b *Batch) coverFrom(whole *Batch, i, j, base int) {
 	if j == len(whole.Records) {
 		last = len(whole.Spans) - 1
 	} else if int(whole.Records[j].Span) > last {
-		last = int(whole.Records[j].Span) - 1 // spans without records go to the piece on their left
+		last = int(whole.Records[j].Span) - 1 // spans without records go to the previous piece
 	}
 	shift := len(b.Spans) - first
 	for s := first; s <= last; s++ {
@@ -264,7 +266,7 @@ func (b *Batch) coverFrom(whole *Batch, i, j, base int) {
 	b.countBytes(whole, i, j, shift)
 }
 
-// countBytes sets the bytes of the spans just covered, by the raw ends of their records.
+// countBytes sets the bytes of the added spans, by the raw ends of their records.
 func (b *Batch) countBytes(whole *Batch, i, j, shift int) {
 	for k := i; k < j; {
 		s := int(whole.Records[k].Span)
@@ -272,8 +274,9 @@ func (b *Batch) countBytes(whole *Batch, i, j, shift int) {
 		for k < j && int(whole.Records[k].Span) == s {
 			k++
 		}
-		if (from == 0 || int(whole.Records[from-1].Span) != s) && (k == len(whole.Records) || int(whole.Records[k].Span) != s) {
-			continue // the whole span: its count stands
+		if (from == 0 || int(whole.Records[from-1].Span) != s) &&
+			(k == len(whole.Records) || int(whole.Records[k].Span) != s) {
+			continue // the whole span: its count is unchanged
 		}
 		n := 0
 		for r := from; r < k; r++ {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -84,8 +85,13 @@ func (e *EscalatedError) line() string {
 	return fmt.Sprintf("supervisor %q gave up at child %q: %s", e.Supervisor, e.Child, e.Reason)
 }
 
-// Unwrap returns the children's errors.
-func (e *EscalatedError) Unwrap() []error { return e.Errs }
+// Unwrap returns the children's errors, the last one first. So errors.As finds the latest failure
+// of a type.
+func (e *EscalatedError) Unwrap() []error {
+	all := slices.Clone(e.Errs)
+	slices.Reverse(all)
+	return all
+}
 
 // LogValue implements slog.LogValuer. It has the last of the children's errors, and no stack.
 func (e *EscalatedError) LogValue() slog.Value {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -126,5 +127,15 @@ func TestOverflowHasNames(t *testing.T) {
 	}
 	if text := strings.Join(got, "|"); text != "block|reject|drop oldest|spill|unknown (4)" {
 		t.Error(text)
+	}
+}
+
+// TestEscalationHoldsTheLastFailureFirst: errors.As finds the failure that came last.
+func TestEscalationHoldsTheLastFailureFirst(t *testing.T) {
+	err := &supervise.EscalatedError{Errs: []error{
+		&net.DNSError{Name: "first"}, errors.New("between"), &net.DNSError{Name: "last"},
+	}}
+	if e, ok := errors.AsType[*net.DNSError](err); !ok || e.Name != "last" {
+		t.Errorf("found %v, want the last failure", e)
 	}
 }

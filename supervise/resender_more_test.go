@@ -185,7 +185,7 @@ func TestResenderGivesUp(t *testing.T) {
 				if ok && gone.Attempts != c.attempts || len(letters) != 1 || letters[0].State.N < uint32(c.attempts-1) {
 					t.Errorf("dead letter %+v, want one after %d attempts", letters, c.attempts)
 				}
-				if took := time.Since(begun); took != c.after+s { // the grave was closed once
+				if took := time.Since(begun); took != c.after+s { // the record was closed once
 					t.Errorf("given up after %v, want %v and a second for the second burial", took, c.after)
 				}
 				stop()

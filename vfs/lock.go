@@ -37,7 +37,8 @@ func LockFile(f File, path, text string, take func() error) (io.Closer, error) {
 		err = write(f, []byte(text))
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %q: write the holder's name: %w", path, bare(err)), f.Close())
+		return nil, errors.Join(fmt.Errorf("lock %q: write the holder's name: %w", path, bare(err)),
+			f.Close())
 	}
 	return f, nil
 }

@@ -10,5 +10,6 @@ import (
 )
 
 func takeLock(*os.File) error {
-	return fmt.Errorf("%s has no lock that ends with its process: %w", runtime.GOOS, errors.ErrUnsupported)
+	return fmt.Errorf("%s has no lock that ends with its process: %w", runtime.GOOS,
+		errors.ErrUnsupported)
 }

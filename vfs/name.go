@@ -33,7 +33,8 @@ func ValidName(name string) bool {
 // CheckName returns the error of operation op for an invalid name, else nil. dirOK accepts ".".
 func CheckName(op, name string, dirOK bool) error {
 	if !ValidName(name) || name == "." && !dirOK {
-		const rule = "a name stays beneath the directory: no leading slash, no part that is empty, . or .."
+		const rule = "a name stays beneath the directory: " +
+			"no leading slash, no part that is empty, . or .."
 		return &fs.PathError{Op: op, Path: name, Err: fmt.Errorf("%s: %w", rule, fs.ErrInvalid)}
 	}
 	return nil

@@ -27,7 +27,8 @@ func TestFilesWithoutOptionalParts(t *testing.T) {
 		}
 		defer f.Close()
 		if vfs.Reserve(f, 0, 1<<20) || vfs.WriteBack(f, 0, 10) {
-			t.Errorf("%s: Reserve or WriteBack reports success for a file that has no such method", name)
+			t.Errorf("%s: Reserve or WriteBack reports success for a file that has no such method",
+				name)
 		}
 	}
 }
@@ -45,14 +46,17 @@ func (f *optionalFile) WriteBack(from, n int64) error { f.calls++; return f.err 
 
 func TestOptionalParts(t *testing.T) {
 	f := &optionalFile{}
-	if err := vfs.WriteParts(f, nil); err != nil || !vfs.Reserve(f, 3, 1) || !vfs.WriteBack(f, 3, 4) || f.calls != 3 {
-		t.Errorf("the three methods were called %d times, or their success was not reported", f.calls)
+	if err := vfs.WriteParts(f, nil); err != nil || !vfs.Reserve(f, 3, 1) ||
+		!vfs.WriteBack(f, 3, 4) || f.calls != 3 {
+		t.Errorf("the three methods were called %d times, or their success was not reported",
+			f.calls)
 	}
 	if vfs.Reserve(f, 3, 0) || vfs.WriteBack(f, 3, 3) || f.calls != 3 {
 		t.Errorf("an empty range was asked for, or reported as success")
 	}
 	f.err = io.ErrShortWrite
-	if err := vfs.WriteParts(f, nil); !errors.Is(err, f.err) || vfs.Reserve(f, 3, 1) || vfs.WriteBack(f, 3, 4) {
+	if err := vfs.WriteParts(f, nil); !errors.Is(err, f.err) || vfs.Reserve(f, 3, 1) ||
+		vfs.WriteBack(f, 3, 4) {
 		t.Errorf("an error was not reported: WriteParts returned %v", err)
 	}
 }

@@ -47,9 +47,11 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 			return nil, NotRegular(op, whole, name, seen.Mode())
 		}
 		if !seen.IsDir() {
-			return nil, &fs.PathError{Op: op, Path: whole, Err: fmt.Errorf("%q: %w", name, syscall.ENOTDIR)}
+			return nil, &fs.PathError{Op: op, Path: whole,
+				Err: fmt.Errorf("%q: %w", name, syscall.ENOTDIR)}
 		}
-		root, err := d.root.OpenRoot(name + "/.") // "/.": a FIFO that was put in the way is refused, and does not block
+		// "/.": a FIFO that was put in the way is refused, and does not block
+		root, err := d.root.OpenRoot(name + "/.")
 		if err != nil {
 			return nil, rename(err, op, whole)
 		}
@@ -86,7 +88,8 @@ func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), e
 			return nil, "", nil, err
 		}
 		dir, rest = child, more
-		done = func() { _ = child.Close() } // a directory that was only read through: nothing can be lost
+		// a directory that was only read through: nothing can be lost
+		done = func() { _ = child.Close() }
 	}
 }
 

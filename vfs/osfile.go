@@ -22,7 +22,8 @@ func statOf(f *os.File, name string) (Info, error) {
 }
 
 func infoOf(info fs.FileInfo, name string) Info {
-	i := Info{Name: name, Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode(), Birth: birthOf(info)}
+	i := Info{Name: name, Size: info.Size(), ModTime: info.ModTime(), Mode: info.Mode(),
+		Birth: birthOf(info)}
 	i.Dev, i.Ino, i.Links = inode(info)
 	return i
 }

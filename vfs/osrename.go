@@ -17,10 +17,12 @@ func (d *osDir) RenameNew(oldName string, to Dir, newName string) error {
 }
 
 // move resolves both names to the directories that hold them and calls do with their last parts.
-func (d *osDir) move(op, oldName string, to Dir, newName string, do func(*osDir, string, *osDir, string) error) error {
+func (d *osDir) move(op, oldName string, to Dir, newName string,
+	do func(*osDir, string, *osDir, string) error) error {
 	target, ok := to.(*osDir)
 	if !ok {
-		return &fs.PathError{Op: op, Path: oldName, Err: fmt.Errorf("to a directory of another file system: %w", fs.ErrInvalid)}
+		return &fs.PathError{Op: op, Path: oldName,
+			Err: fmt.Errorf("to a directory of another file system: %w", fs.ErrInvalid)}
 	}
 	from, last, done, err := d.parent(op, oldName)
 	if err != nil {
@@ -33,7 +35,8 @@ func (d *osDir) move(op, oldName string, to Dir, newName string, do func(*osDir,
 	}
 	defer doneNew()
 	if err := do(from, last, into, newLast); err != nil {
-		return &os.LinkError{Op: op, Old: filepath.Join(from.path, last), New: filepath.Join(into.path, newLast), Err: bare(err)}
+		return &os.LinkError{Op: op, Old: filepath.Join(from.path, last),
+			New: filepath.Join(into.path, newLast), Err: bare(err)}
 	}
 	return nil
 }

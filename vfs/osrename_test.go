@@ -70,7 +70,8 @@ func TestRenameByPathChecksThePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, from, "a", "text")
-	for _, move := range []func(*osDir, string, *osDir, string) error{renameBetween, linkAndRemove} {
+	for _, move := range []func(*osDir, string, *osDir, string) error{renameBetween,
+		linkAndRemove} {
 		if err := move(from, "a", to, "a"); err == nil {
 			t.Error("rename into a directory that is gone from its path: no error")
 		}
@@ -78,7 +79,8 @@ func TestRenameByPathChecksThePath(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for _, move := range []func(*osDir, string, *osDir, string) error{renameBetween, linkAndRemove} {
+	for _, move := range []func(*osDir, string, *osDir, string) error{renameBetween,
+		linkAndRemove} {
 		if err := move(from, "a", to, "a"); err == nil {
 			t.Error("rename into a directory that was replaced: no error")
 		}

@@ -8,6 +8,8 @@
 //	if !r.Done() {
 //		return errDamaged
 //	}
+//
+// The package has no clock and no goroutines, so it runs under testing/synctest.
 package wire
 
 import "encoding/binary"
@@ -39,7 +41,7 @@ func (r *Reader) Varint() int64 {
 	return v
 }
 
-// skip skips a varint of n bytes; 0 or less means that there was none, whose value is 0.
+// skip skips a varint of n bytes. Zero or less means that Rest does not begin with one.
 func (r *Reader) skip(n int) {
 	if n <= 0 {
 		r.Fail()

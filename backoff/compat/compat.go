@@ -18,9 +18,11 @@
 // Validate gives the original's error; a policy that the original would refuse to make gives up at
 // once. Bounds holds every wait that Next can give. Next counts steps from 0; a port whose original
 // can be asked about any int, also a negative one, has a method for that (Delay, Decide, Sleep).
-// [Counter] and [KubernetesItems] change with each call.
+// [Counter] and [KubernetesItems] change with each call. Libraries in Java count milliseconds in a
+// long: where a port has a Duration, the largest and the lowest one stand for the ends of a long.
 //
-// [Parse] reads a policy from text, those of package backoff included.
+// [Parse] reads a policy from text, those of package backoff included. The package reads no clock
+// and starts no goroutine, so it runs under testing/synctest.
 package compat
 
 import (
@@ -101,7 +103,7 @@ func javaMillis(d time.Duration) int64 {
 	return d.Milliseconds()
 }
 
-// javaDouble formats x as Double.toString does.
+// javaDouble formats x as Double.toString does since Java 19.
 func javaDouble(x float64) string {
 	switch abs := math.Abs(x); {
 	case math.IsNaN(x):
@@ -110,8 +112,8 @@ func javaDouble(x float64) string {
 		return strings.TrimPrefix(strconv.FormatFloat(x, 'g', -1, 64), "+") + "inity"
 	case abs != 0 && (abs < 1e-3 || abs >= 1e7):
 		digits, exponent, _ := strings.Cut(strconv.FormatFloat(x, 'E', -1, 64), "E")
-		if !strings.Contains(digits, ".") {
-			digits += ".0"
+		if !strings.Contains(digits, ".") { // Java takes the nearest of two digits: 4.9E-324
+			digits, exponent, _ = strings.Cut(strconv.FormatFloat(x, 'E', 1, 64), "E")
 		}
 		n, _ := strconv.Atoi(exponent)
 		return digits + "E" + strconv.Itoa(n)

@@ -9,6 +9,7 @@
 package breakerhttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -104,6 +105,10 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		judge = Judge
 	}
 	verdict = judge(resp, err)
+	canceled := errors.Is(req.Context().Err(), context.Canceled)
+	if canceled && err != nil && verdict != nil { // err may be nothing but the cause
+		verdict = fmt.Errorf("%w: %w", context.Canceled, verdict)
+	}
 	return resp, err
 }
 

@@ -142,3 +142,25 @@ func TestJudge(t *testing.T) {
 		}
 	}
 }
+
+// TestCauseOfACancellation: round trippers return the cause for which a request was canceled.
+func TestCauseOfACancellation(t *testing.T) {
+	next := func(cancel context.CancelCauseFunc) trip {
+		return func(req *http.Request) (*http.Response, error) {
+			cancel(errors.New("user left"))
+			return nil, context.Cause(req.Context())
+		}
+	}
+	tr := &breakerhttp.Transport{Options: breaker.Options{Failures: 2}}
+	for range 10 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		tr.Next = next(cancel)
+		req := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://a.test/", nil)
+		if _, err := tr.RoundTrip(req); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if got := tr.State("a.test"); got != breaker.Closed {
+		t.Errorf("after canceled requests it is %v, want closed", got)
+	}
+}

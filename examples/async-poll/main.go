@@ -21,11 +21,11 @@ func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	polls := 0
-	report, err := retry.Poll(ctx, func(ctx context.Context) (string, retry.Verdict, error) {
+	report, err := retry.Poll(ctx, func(ctx context.Context) (string, error) {
 		polls++
-		text, verdict, err := get(ctx, server.URL+"/jobs/1")
-		fmt.Printf("poll %d: %v\n", polls, verdict)
-		return text, verdict, err
+		text, status, err := get(ctx, server.URL+"/jobs/1")
+		fmt.Printf("poll %d: %s\n", polls, status)
+		return text, err
 	}, retry.Options{
 		// The textbook waits 2^n * 100 ms up to a cap, without jitter. Here the unit is shorter.
 		Policy:         backoff.Exponential(time.Millisecond, 2, 20*time.Millisecond),
@@ -35,32 +35,25 @@ func main() {
 	fmt.Println(report, err)
 }
 
-// get polls once and judges the response.
-func get(ctx context.Context, url string) (string, retry.Verdict, error) {
+// get polls once. It returns the text of the finished job and the status of the response.
+func get(ctx context.Context, url string) (text, status string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return "", retry.Fatal, err
+		return "", "", retry.Permanent(err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", retry.ServerError, err
+		return "", "", err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode == http.StatusAccepted {
+		return "", resp.Status, retry.ErrNotReady
+	}
+	if err := retry.HTTP(resp); err != nil { // 429 with the hint of Retry-After
+		return "", resp.Status, err
+	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return "", retry.ServerError, err
-	}
-	switch {
-	case resp.StatusCode == http.StatusOK:
-		return strings.TrimSpace(string(body)), retry.Success, nil
-	case resp.StatusCode == http.StatusAccepted:
-		return "", retry.NotReady, nil
-	case resp.StatusCode == http.StatusTooManyRequests:
-		return "", retry.Throttled, retry.HTTP(resp) // with the hint of Retry-After
-	case resp.StatusCode >= 500:
-		return "", retry.ServerError, retry.HTTP(resp)
-	}
-	return "", retry.Fatal, retry.HTTP(resp)
+	return strings.TrimSpace(string(body)), resp.Status, err
 }
 
 // jobs returns the server. Its one job is done at the sixth poll.

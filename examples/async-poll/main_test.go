@@ -3,11 +3,11 @@ package main
 func Example() {
 	main()
 	// Output:
-	// poll 1: not ready
-	// poll 2: not ready
-	// poll 3: throttled
-	// poll 4: server error
-	// poll 5: not ready
-	// poll 6: success
+	// poll 1: 202 Accepted
+	// poll 2: 202 Accepted
+	// poll 3: 429 Too Many Requests
+	// poll 4: 502 Bad Gateway
+	// poll 5: 202 Accepted
+	// poll 6: 200 OK
 	// report.pdf <nil>
 }

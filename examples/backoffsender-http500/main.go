@@ -49,7 +49,8 @@ func run(ctx context.Context, w io.Writer) error {
 
 	crashes := 0
 	sender, err := supervise.NewResender("sender", supervise.Options[int, string, string]{
-		Child: supervise.Each("http", func(ctx context.Context, _ int, question string) (string, error) {
+		Child: supervise.Each("http", func(ctx context.Context, _ int, question string) (string,
+			error) {
 			return ask(ctx, server.Client(), server.URL, question)
 		}),
 		Backoff: compat.AkkaDefaults(), // the original's waits
@@ -85,7 +86,8 @@ func run(ctx context.Context, w io.Writer) error {
 	for _, answer := range answers {
 		fmt.Fprintln(w, answer)
 	}
-	fmt.Fprintf(w, "%d crashes, %d requests for %d answers\n", crashes, requests.Load(), len(answers))
+	fmt.Fprintf(w, "%d crashes, %d requests for %d answers\n", crashes, requests.Load(),
+		len(answers))
 	return nil
 }
 

@@ -32,7 +32,8 @@ func (printer) Close() error { return nil }
 func main() {
 	source := memory.NewSource(memory.SourceOptions{})
 	cfg, err := engine.Parse([]byte(config), source.Component(), stream.Component{
-		Role: stream.SinkRole, Name: "printer", New: func(any, stream.Host) (any, error) { return printer{}, nil },
+		Role: stream.SinkRole, Name: "printer",
+		New: func(any, stream.Host) (any, error) { return printer{}, nil },
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -1,6 +1,6 @@
 // Command ethernet shows the truncated binary exponential backoff of IEEE 802.3 on three stations
-// that all want to send: who collides waits 0 to 2^k-1 slots, k the number of its collisions, at
-// most 10.
+// that all want to send: a station waits 0 to 2^k-1 slots after its kth collision, with k at most
+// 10.
 package main
 
 import (
@@ -45,11 +45,13 @@ func main() {
 			wait, next, ok := policy.Next(s.state, src)
 			if !ok { // the 16th collision; here it cannot come
 				fmt.Printf("         %s gives up\n", s.name)
-				stations = slices.DeleteFunc(stations, func(other *station) bool { return other == s })
+				stations = slices.DeleteFunc(stations,
+					func(other *station) bool { return other == s })
 				continue
 			}
 			s.state, s.at = next, now+1+int(wait/slot)
-			fmt.Printf("         %s waits %d of at most %d slots\n", s.name, wait/slot, 1<<min(next.N, 10)-1)
+			fmt.Printf("         %s waits %d of at most %d slots\n", s.name, wait/slot,
+				1<<min(next.N, 10)-1)
 		}
 	}
 	fmt.Println()
@@ -66,5 +68,6 @@ func worst(name string, p backoff.Policy) {
 		waits, mean, longest = waits+1, mean+m, longest+high
 	}
 	const digits = 10 * time.Microsecond
-	fmt.Printf("%s: %d waits, %v on average, %v at most\n", name, waits, mean.Round(digits), longest.Round(digits))
+	fmt.Printf("%s: %d waits, %v on average, %v at most\n", name, waits, mean.Round(digits),
+		longest.Round(digits))
 }

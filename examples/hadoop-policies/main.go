@@ -25,11 +25,15 @@ func main() {
 	}
 	show("RETRY_FOREVER", compat.HadoopForever())
 	show("TRY_ONCE_THEN_FAIL", compat.HadoopTryOnce())
-	show("retryUpToMaximumCountWithFixedSleep(3, 1 s)", compat.HadoopFixedCount(3, 1000, milliseconds))
-	show("retryUpToMaximumTimeWithFixedSleep(5 s, 1 s)", compat.HadoopFixedTime(5000, 1000, milliseconds))
-	show("retryUpToMaximumCountWithProportionalSleep(4, 1 s)", compat.HadoopProportional(4, 1000, milliseconds))
+	show("retryUpToMaximumCountWithFixedSleep(3, 1 s)",
+		compat.HadoopFixedCount(3, 1000, milliseconds))
+	show("retryUpToMaximumTimeWithFixedSleep(5 s, 1 s)",
+		compat.HadoopFixedTime(5000, 1000, milliseconds))
+	show("retryUpToMaximumCountWithProportionalSleep(4, 1 s)",
+		compat.HadoopProportional(4, 1000, milliseconds))
 	show("exponentialBackoffRetry(5, 1 s)", compat.HadoopExponential(5, 1000, milliseconds))
-	show(`MultipleLinearRandomRetry("1000,2,60000,1")`, *compat.ParseHadoopMultipleLinearRandom("1000,2,60000,1"))
+	show(`MultipleLinearRandomRetry("1000,2,60000,1")`,
+		*compat.ParseHadoopMultipleLinearRandom("1000,2,60000,1"))
 	fmt.Println()
 	nodes()
 }
@@ -60,7 +64,8 @@ var (
 func nodes() {
 	responses := map[int][]error{0: {errStandby, errSafeMode, nil}, 1: {errStandby}}
 	client := retry.Options{
-		Policy:  backoff.Exponential(time.Millisecond, 2, 10*time.Millisecond).Proportional(.5), // Hadoop's width
+		// Hadoop's width
+		Policy:  backoff.Exponential(time.Millisecond, 2, 10*time.Millisecond).Proportional(.5),
 		Targets: 2,
 		Classify: func(err error) retry.Action {
 			switch {
@@ -73,7 +78,8 @@ func nodes() {
 		},
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				fmt.Printf("attempt %d at node %d: %v: %v, wait: %v\n", e.Attempt.Number, e.Attempt.Target, e.Err, e.Action, e.Wait > 0)
+				fmt.Printf("attempt %d at node %d: %v: %v, wait: %v\n", e.Attempt.Number,
+					e.Attempt.Target, e.Err, e.Action, e.Wait > 0)
 			}
 		},
 	}

@@ -1,6 +1,6 @@
-// Command idle-app is an app that fetches news in the background: the longer nobody looks at what
-// it has fetched, the more rarely it asks, and as soon as somebody looks it asks often again. A day
-// passes in no time.
+// Command idle-app is an app that fetches news in the background. The longer its user does not look
+// at the news, the less often it fetches them; as soon as the user looks, it fetches often again. A
+// simulated day passes in no time.
 package main
 
 import (
@@ -13,7 +13,8 @@ import (
 
 // looks are the times of the day at which the user opens the app.
 var looks = []time.Duration{
-	7*time.Hour + 10*time.Minute, 7*time.Hour + 20*time.Minute, 12*time.Hour + 30*time.Minute, 19 * time.Hour,
+	7*time.Hour + 10*time.Minute, 7*time.Hour + 20*time.Minute, 12*time.Hour + 30*time.Minute,
+	19 * time.Hour,
 	19*time.Hour + 5*time.Minute, 19*time.Hour + 15*time.Minute, 22 * time.Hour,
 }
 
@@ -34,13 +35,15 @@ func main() {
 			stalest = max(stalest, age)
 			fmt.Printf("%s  the user looks, the news are %v old, the app asked every %v\n",
 				clock(looks[next]), age.Round(time.Second), interval.Round(time.Second))
-			interval = pace.Next(interval, true) // used: back to the shortest interval, from this look on
+			// used: back to the shortest interval, from this look on
+			interval = pace.Next(interval, true)
 			until = looks[next] + interval
 			next++
 		}
 		now = until
 	}
-	fmt.Printf("%d fetches instead of %d, and never news older than %v\n", fetches, day/pace.Min, stalest.Round(time.Second))
+	fmt.Printf("%d fetches instead of %d, and never news older than %v\n", fetches, day/pace.Min,
+		stalest.Round(time.Second))
 }
 
 func clock(d time.Duration) string {

@@ -1,7 +1,7 @@
-// Command which-backoff compares what policies do to one client when a service is away for a
-// moment, for seconds and for minutes: how many attempts are wasted, and how late the client
-// notices that the service is back. What they do to the service when a hundred clients come back at
-// once is in docs/which-backoff.md.
+// Command which-backoff compares the effects of policies on one client when a service is away for a
+// moment, for seconds and for minutes: the number of wasted attempts, and the delay until the
+// client notices that the service is back. docs/which-backoff.md has the effects on the service
+// when a hundred clients come back at once.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	attempt = 20 * time.Millisecond // what a failed attempt takes
+	attempt = 20 * time.Millisecond // duration of a failed attempt
 	trials  = 1000
 )
 
@@ -27,16 +27,19 @@ var policies = []struct {
 	{"random to 2 s", backoff.Random(2 * time.Second)},
 	{"fibonacci 100 ms", backoff.Fibonacci(100*time.Millisecond, 30*time.Second)},
 	{"exponential 100 ms", backoff.Exponential(100*time.Millisecond, 2, 30*time.Second)},
-	{"exponential, full jitter", backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()},
+	{"exponential, full jitter", backoff.Exponential(100*time.Millisecond, 2,
+		30*time.Second).Full()},
 	{"recommended, 100 ms", backoff.Recommended(100*time.Millisecond, 30*time.Second)},
 }
 
 func main() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "policy\taway 50ms: wasted\tlate\taway 5s: wasted\tlate\taway 10m: wasted\tlate\t")
+	fmt.Fprintln(w, "policy\taway 50ms: wasted\tlate\taway 5s: wasted\tlate\taway 10m: "+
+		"wasted\tlate\t")
 	for _, p := range policies {
 		fmt.Fprintf(w, "%s\t", p.name)
-		for _, away := range []time.Duration{50 * time.Millisecond, 5 * time.Second, 10 * time.Minute} {
+		for _, away := range []time.Duration{50 * time.Millisecond, 5 * time.Second,
+			10 * time.Minute} {
 			wasted, late := outage(p.policy, away)
 			fmt.Fprintf(w, "%.1f\t%v\t", wasted, late)
 		}

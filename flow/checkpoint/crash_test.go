@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise is what a File has promised so far.
+// promise is the guarantees that a File has given so far.
 type promise struct {
-	marks []mark // in the order of their saves; the first is none at all
-	least int    // index of the one that must be there at least
-	begun int    // and of the newest that may be
+	marks []mark // in the order of their saves; the first is the empty mark
+	least int    // index of the oldest mark allowed after a crash
+	begun int    // index of the newest mark allowed
 }
 
 func promised(rnd *rand.Rand, saves int) *promise {
@@ -51,10 +51,11 @@ func (p *promise) run(t *testing.T, m vfs.FS) error {
 	return nil
 }
 
-// kept checks that a file system holds a mark of those that the promise allows, and returns which.
+// kept checks that the file system holds a mark allowed by the promise, and returns its index.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 	t.Helper()
-	dir, err := left.MakeDir("/state", 0o700) // a crash may have come before it was made
+	// the crash may have come before the directory was created
+	dir, err := left.MakeDir("/state", 0o700)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +74,14 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem) int {
 			return i
 		}
 	}
-	t.Fatalf("%v: it holds %v and %d ranges, which is none of the marks %d to %d", what, watermark, len(above), p.least, p.begun)
+	t.Fatalf("%v: it holds %v and %d ranges, not one of the marks %d to %d", what, watermark,
+		len(above), p.least, p.begun)
 	return 0
 }
 
-// TestEveryCrash: whatever call a crash comes after, and whatever it leaves of what was not synced,
-// the mark is the last one that was saved, or the one that was being saved. The program that comes
-// next, and crashes in turn, loses nothing either.
+// TestEveryCrash checks that after a crash at any call, with any loss of unsynced data, the mark is
+// the last one saved or the one being saved. The next program, which crashes in turn, loses nothing
+// either.
 func TestEveryCrash(t *testing.T) {
 	crashes, second := 0, 0
 	for seed := range uint64(3) {
@@ -90,7 +92,7 @@ func TestEveryCrash(t *testing.T) {
 			}
 		}) {
 			crashes++
-			// A load makes durable what it returns: from there on the second life goes.
+			// Load makes the returned mark durable: the second life starts from it
 			again := &promise{marks: p.marks, least: p.kept(t, crash, crash.FS), begun: p.begun}
 			if crashes%10 != 0 {
 				continue
@@ -111,22 +113,25 @@ func TestEveryCrash(t *testing.T) {
 	}
 }
 
-// TestEveryFault: whatever call fails, once or from then on, and whatever crash follows, no mark
-// that was saved is lost, and an error is told. Once the fault is over a new File goes on.
+// TestEveryFault checks that, after a failure of any call, once or permanently, and any following
+// crash, no saved mark is lost, and that the error is returned. After the fault a new File works.
 func TestEveryFault(t *testing.T) {
 	struck := 0
 	for _, op := range []vfstest.Op{
-		vfstest.OpOpen, vfstest.OpRead, vfstest.OpWrite, vfstest.OpSync, vfstest.OpSyncDir, vfstest.OpRename,
+		vfstest.OpOpen, vfstest.OpRead, vfstest.OpWrite, vfstest.OpSync, vfstest.OpSyncDir,
+		vfstest.OpRename,
 		vfstest.OpRemove, vfstest.OpLock,
 	} {
 		for _, lasting := range []bool{false, true} {
 			for nth := 1; ; nth++ {
 				m := vfstest.New()
 				p := promised(rand.New(rand.NewPCG(uint64(nth), 2)), 5)
-				m.Fail(vfstest.Fault{Op: op, Path: "/state/mark", Nth: nth, Lasting: lasting, Err: syscall.EIO, Short: 30})
+				m.Fail(vfstest.Fault{Op: op, Path: "/state/mark", Nth: nth, Lasting: lasting,
+					Err: syscall.EIO, Short: 30})
 				if op == vfstest.OpSyncDir {
 					m.Heal()
-					m.Fail(vfstest.Fault{Op: op, Path: "/state", Nth: nth, Lasting: lasting, Err: syscall.EIO})
+					m.Fail(vfstest.Fault{Op: op, Path: "/state", Nth: nth, Lasting: lasting,
+						Err: syscall.EIO})
 				}
 				err := p.run(t, m)
 				hit := m.Heal() > 0
@@ -138,8 +143,10 @@ func TestEveryFault(t *testing.T) {
 				}
 				struck++
 				what := vfstest.Call{N: nth, Op: op, Path: "the one that failed"}
-				for _, data := range []vfstest.Data{vfstest.DataAll, vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
-					for _, names := range []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone, vfstest.NamesSome} {
+				for _, data := range []vfstest.Data{vfstest.DataAll, vfstest.DataNone,
+					vfstest.DataPrefix, vfstest.DataTorn} {
+					for _, names := range []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone,
+						vfstest.NamesSome} {
 						p.kept(t, what, m.Crash(data, names, uint64(nth)))
 					}
 				}
@@ -156,8 +163,8 @@ func TestEveryFault(t *testing.T) {
 	}
 }
 
-// TestSaveGoesOn: a File whose Save failed saves later, with a new file, but not where the folder
-// could not be synced.
+// TestSaveGoesOn checks that a File whose Save failed can save again with a new file, unless the
+// directory could not be synced.
 func TestSaveGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		fault vfstest.Fault
@@ -182,13 +189,14 @@ func TestSaveGoesOn(t *testing.T) {
 			}
 		}
 		if !c.over {
-			mustHold(t, mustOpen(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, 1), "/state/mark"), mark{watermark: at(20)})
+			mustHold(t, mustOpen(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, 1), "/state/mark"),
+				mark{watermark: at(20)})
 		}
 	}
 }
 
-// TestLoadMakesDurable: a program was killed between the rename and the sync of the folder; what
-// the next one has loaded, and goes on from, a power loss does not take back.
+// TestLoadMakesDurable checks that, after a kill between the rename and the sync of the directory,
+// a loaded mark survives a power loss.
 func TestLoadMakesDurable(t *testing.T) {
 	m := vfstest.New()
 	for name, g := range map[string]int{"/state/mark": 0, "/state/mark.new": 1} {

@@ -1,14 +1,14 @@
-// Package checkpoint keeps one mark in a file, so that a crash resumes there: the watermark of a
-// ledger and the settled ranges above it. It is the checkpoint of a
+// Package checkpoint stores one mark in a file, from which a program resumes after a crash: the
+// watermark of a ledger and the settled ranges above it. It is the checkpoint of a
 // [github.com/penstock-io/penstock/flow.Book].
 //
-// A [File] belongs to the one program that has it open. It is replaced whole by every Save,
-// durably, so that a crash at any moment leaves the last mark that was saved or the one that was
-// being saved. docs/formats/mark.md draws its lines.
+// A [File] is owned by the one program that has it open. Every Save replaces it durably as a whole,
+// so that a crash at any moment leaves the last saved mark or the one being saved.
+// docs/formats/mark.md describes the format.
 //
-// It never decides what is settled or when to save, never takes a file that it cannot read for an
-// empty one, and starts no goroutine. What has many partitions wants a log instead, as the engine
-// keeps one.
+// The package does not decide what is settled or when to save, never treats an unreadable file as
+// an empty one, and starts no goroutine. A program with many partitions needs a log instead, such
+// as that of the engine. The package runs under testing/synctest.
 package checkpoint
 
 import (
@@ -25,10 +25,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Names of what stands beside the file.
+// Suffixes of additional files.
 const (
-	newSuffix  = ".new"  // the next mark, while it is written
-	lockSuffix = ".lock" // held while the file is open; it stays
+	newSuffix  = ".new"  // the next mark while it is written
+	lockSuffix = ".lock" // held while the file is open; not removed
 	fileMode   = 0o600
 )
 
@@ -39,20 +39,19 @@ var ErrClosed = errors.New("checkpoint: closed")
 type File struct {
 	dir  vfs.Dir
 	name string
-	lock io.Closer // nil: the system has none
+	lock io.Closer // nil if the system has no locks
 
-	mu     sync.Mutex // guards what follows, and is held over a Save
-	failed error      // what poisoned it
+	mu     sync.Mutex // guards the fields below; held during a Save
+	failed error      // the error that poisoned the file
 	closed bool
 }
 
-// Open opens the checkpoint at path, whose folder must exist; the file need not. It locks it
-// against other programs, by a file with .lock behind its name, until Close or the end of the
-// process, however that ends: a second Open is refused (vfs.ErrLocked). Where the system has no
-// locks, nothing keeps a second one off.
+// Open opens the checkpoint at path. Its directory must exist; the file need not. Open locks the
+// checkpoint with a file with suffix .lock until Close or the end of the process. A second Open
+// returns vfs.ErrLocked. On systems without locks, concurrent use is not detected.
 func Open(path string) (*File, error) { return OpenIn(vfs.OS(), path) }
 
-// OpenIn is Open in another file system, such as that of a test.
+// OpenIn is Open in another file system, for example in a test.
 func OpenIn(system vfs.FS, path string) (*File, error) {
 	name := filepath.Base(path)
 	if !vfs.ValidName(name) || name == "." || path[len(path)-1] == filepath.Separator {
@@ -72,10 +71,11 @@ func OpenIn(system vfs.FS, path string) (*File, error) {
 	return &File{dir: dir, name: name, lock: lock}, nil
 }
 
-// Load returns the mark that was saved last, and the zero position without ranges where none ever
-// was. What it returns is durable. An error leaves the file as it is: it is damaged, or a newer
-// program's, or could not be read.
-func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error) {
+// Load returns the last saved mark, or the zero position without ranges if none was saved. The
+// returned mark is durable. After an error the file is unchanged: it is damaged, written by a newer
+// program, or unreadable.
+func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range,
+	err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := f.usable(ctx); err != nil {
@@ -86,8 +86,8 @@ func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []led
 		return watermark, nil, nil
 	}
 	if err == nil {
-		// Who renamed it may have been killed before he had synced the folder. What resumes from here
-		// must not be thrown back behind it by a power loss.
+		// The program that renamed the file may have been killed before it synced the directory. A
+		// power loss must not undo the mark from which the caller resumes.
 		err = f.dir.Sync()
 	}
 	if err != nil {
@@ -99,8 +99,9 @@ func (f *File) Load(ctx context.Context) (watermark ledger.Position, above []led
 		return watermark, nil, fmt.Errorf("checkpoint %s: %w: "+
 			"run that one, or move the file away to deliver everything again", f.path(), err)
 	case err != nil:
-		return watermark, nil, fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
-			"put a copy of it back, or move it away to deliver everything again", f.path(), err)
+		return watermark, nil, fmt.Errorf(
+			"checkpoint %s cannot be used, and was left as it is: %w: "+
+				"put a copy of it back, or move it away to deliver everything again", f.path(), err)
 	}
 	return watermark, above, nil
 }
@@ -115,10 +116,10 @@ func (f *File) read() ([]byte, error) {
 }
 
 // Save replaces the mark: it writes a new file beside the old one, syncs it, renames it over the
-// old one and syncs the folder. When it returns nil, a power loss keeps the mark. After an error
-// the mark before it is still there, or this one is, and Save may be called again; but where the
-// folder could not be synced, nobody knows which one a power loss would leave, and every later call
-// returns that error. above must be as [ledger.Ledger.Mark] gives it; it is not kept.
+// old one and syncs the directory. When it returns nil, the mark survives a power loss. After an
+// error the previous mark or this one is stored, and Save may be called again. If the directory
+// could not be synced, the mark after a power loss is unknown, and every later call returns that
+// error. above must be as returned by [ledger.Ledger.Mark]; it is not retained.
 func (f *File) Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,8 +152,8 @@ func (f *File) replace(text []byte) error {
 	return nil
 }
 
-// write makes the file name, durable but for its name. One that an earlier Save left is thrown away
-// first, not written over: what the system could not sync of it would be.
+// write creates the file and makes its contents durable. A file left by an earlier Save is removed
+// first and not overwritten, because its unsynced parts might never become durable.
 func (f *File) write(name string, text []byte) error {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	file, err := f.dir.OpenFile(name, flags, fileMode)
@@ -175,7 +176,7 @@ func (f *File) write(name string, text []byte) error {
 	return nil
 }
 
-// usable needs mu.
+// usable must be called with mu held.
 func (f *File) usable(ctx context.Context) error {
 	switch {
 	case f.closed:
@@ -188,7 +189,7 @@ func (f *File) usable(ctx context.Context) error {
 
 func (f *File) path() string { return filepath.Join(f.dir.Path(), f.name) }
 
-// Close frees the file and its lock. It saves nothing, and may be called again.
+// Close closes the file and releases its lock. It saves nothing, and may be called again.
 func (f *File) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/flow/ledger"
 	"github.com/penstock-io/penstock/vfs"
@@ -37,7 +39,8 @@ func mustHold(t *testing.T, f *File, want mark) {
 	}
 }
 
-// TestFile: on the real system, what was saved last is loaded, by this program and by the next.
+// TestFile checks on the real file system that the last saved mark is loaded, by this program and
+// by the next one.
 func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mark")
 	f, err := Open(path)
@@ -70,7 +73,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestLocked: two programs cannot have it open at once.
+// TestLocked checks that two programs cannot have the file open at once.
 func TestLocked(t *testing.T) {
 	for name, system := range map[string]vfs.FS{"system": vfs.OS(), "memory": vfstest.New()} {
 		t.Run(name, func(t *testing.T) {
@@ -99,29 +102,33 @@ func TestOpenRefuses(t *testing.T) {
 	if err := m.WriteFile("/state/file", nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"", ".", "..", "/", "/state/", "/state/..", "/state/a\x00b", "/nowhere/mark", "/state/file/mark"} {
+	for _, path := range []string{"", ".", "..", "/", "/state/", "/state/..", "/state/a\x00b",
+		"/nowhere/mark", "/state/file/mark"} {
 		if _, err := OpenIn(m, path); err == nil || !strings.Contains(err.Error(), "checkpoint") {
 			t.Errorf("Open(%q): %v", path, err)
 		}
 	}
 }
 
-// TestLoadRefuses: what cannot be read is never taken for nothing, is told with the remedy, and
-// stays as it is.
+// TestLoadRefuses checks that an unreadable file is never treated as empty, is reported with a
+// remedy, and stays unchanged.
 func TestLoadRefuses(t *testing.T) {
 	good := goldens[1].text
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "cannot be used, and was left as it is: it does not begin as a mark does: put a copy of it back, or move it away"},
+		{"empty", "", "cannot be used, and was left as it is: it does not begin as a mark does: " +
+			"put a copy of it back, or move it away"},
 		{"cut off", good[:len(good)-9], "it ends too early"},
 		{"damaged", strings.Replace(good, "100", "101", 1), "its checksum is wrong"},
-		{"newer", "penstock-mark 2\n", "newer penstock: its form is 2, this program reads up to 1: run that one, or move the file away"},
+		{"newer", "penstock-mark 2\n", "newer penstock: its form is 2, this program reads up to " +
+			"1: run that one, or move the file away"},
 	} {
 		m := vfstest.New()
 		if err := m.WriteFile("/state/mark", []byte(c.text)); err != nil {
 			t.Fatal(err)
 		}
 		_, _, err := mustOpen(t, m, "/state/mark").Load(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "/state/mark") {
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			!strings.Contains(err.Error(), "/state/mark") {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
 		}
 		if left, err := m.ReadFile("/state/mark"); err != nil || string(left) != c.text {
@@ -129,7 +136,8 @@ func TestLoadRefuses(t *testing.T) {
 		}
 	}
 	m := vfstest.New()
-	if err := errors.Join(m.WriteFile("/state/real", []byte(good)), m.Symlink("real", "/state/mark")); err != nil {
+	if err := errors.Join(m.WriteFile("/state/real", []byte(good)),
+		m.Symlink("real", "/state/mark")); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := mustOpen(t, m, "/state/mark").Load(t.Context()); !errors.Is(err, vfs.ErrNotRegular) {
@@ -154,18 +162,41 @@ func TestContextEnded(t *testing.T) {
 	mustHold(t, f, goldens[1].mark)
 }
 
-// TestSaveRefuses: a mark that could not be loaded again is not saved.
+// TestSaveRefuses checks that a mark that could not be loaded again is not saved.
 func TestSaveRefuses(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/state/mark", []byte(goldens[1].text)); err != nil {
 		t.Fatal(err)
 	}
 	f := mustOpen(t, m, "/state/mark")
-	if err := f.Save(t.Context(), at(10), []ledger.Range{upTo(5, 20)}); err == nil || !strings.Contains(err.Error(), "(5, 20]") {
+	if err := f.Save(t.Context(), at(10), []ledger.Range{upTo(5, 20)}); err == nil ||
+		!strings.Contains(err.Error(), "(5, 20]") {
 		t.Errorf("Save: %v", err)
 	}
 	mustHold(t, f, goldens[1].mark)
 	if _, err := m.ReadFile("/state/mark.new"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what it began is left over: %v", err)
+	}
+}
+
+// TestInABubble saves and loads on both file systems in the virtual time of testing/synctest.
+func TestInABubble(t *testing.T) {
+	for name, system := range map[string]vfs.FS{"system": vfs.OS(), "memory": vfstest.New()} {
+		path := filepath.Join(t.TempDir(), "mark")
+		d, err := system.MakeDir(filepath.Dir(path), 0o700)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			f := mustOpen(t, system, path)
+			time.Sleep(24 * time.Hour)
+			if err := f.Save(t.Context(), at(7), nil); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			mustHold(t, f, mark{watermark: at(7)})
+		})
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// The lines are drawn in docs/formats/mark.md.
+// docs/formats/mark.md describes the lines.
 const (
-	magic   = "penstock-mark " // then the version; so begins every version to come
-	version = 1                // what this program writes
+	magic   = "penstock-mark " // followed by the version; the same in all future versions
+	version = 1                // the version written
 
-	// maxSize bounds a mark, in bytes: some 65,000 ranges with keys of 500 bytes each.
+	// maxSize bounds a mark in bytes: about 65,000 ranges with keys of 500 bytes each.
 	maxSize = 64 << 20
 )
 
@@ -30,15 +30,15 @@ var (
 	errSize   = fmt.Errorf("it is larger than the limit of %d bytes", maxSize)
 )
 
-// errNewer says that a newer program wrote the mark.
+// errNewer means that a newer program wrote the mark.
 var errNewer = errors.New("written by a newer penstock")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Encode returns a mark as the text that a [File] holds, checksum included: for who keeps it
-// somewhere else, as in a column of a database. The ranges must be as [ledger.Ledger.Mark] gives
-// them, ascending, disjoint, beyond the watermark and never touching; else the error says which is
-// not.
+// Encode returns a mark as the text stored in a [File], including the checksum, to be stored
+// elsewhere, for example in a database column. The ranges must be as returned by
+// [ledger.Ledger.Mark]: ascending, disjoint, above the watermark and not adjacent. Otherwise Encode
+// returns an error.
 func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	if err := check(watermark, above); err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func Encode(watermark ledger.Position, above []ledger.Range) ([]byte, error) {
 	return text, nil
 }
 
-// Decode reads what [Encode] returned. An error says why text is not a whole mark that this program
-// can read; then nothing may be resumed from it.
+// Decode parses the result of [Encode]. An error means that text is not a complete mark that this
+// program can read; nothing may be resumed from it.
 func Decode(text []byte) (watermark ledger.Position, above []ledger.Range, err error) {
 	return decode(text, version)
 }
@@ -71,7 +71,8 @@ func decode(text []byte, newest int) (watermark ledger.Position, above []ledger.
 		return none, nil, errNoMark
 	}
 	if form > newest {
-		return none, nil, fmt.Errorf("%w: its form is %d, this program reads up to %d", errNewer, form, newest)
+		return none, nil, fmt.Errorf("%w: its form is %d, this program reads up to %d", errNewer,
+			form, newest)
 	}
 	body, sum, ok := cutLast(rest)
 	if !ok {
@@ -86,14 +87,14 @@ func decode(text []byte, newest int) (watermark ledger.Position, above []ledger.
 	if err := check(watermark, above); err != nil {
 		return none, nil, err
 	}
-	// What this program would not have written, such as two spaces, was not written by it.
+	// Reject text that Encode would not produce, such as two spaces.
 	if !bytes.Equal(text, appendMark(nil, form, watermark, above)) {
 		return none, nil, errLines
 	}
 	return watermark, above, nil
 }
 
-// cutLast cuts the last line off text; false: there is no whole line.
+// cutLast removes the last line of text; ok is false if text does not end with a complete line.
 func cutLast(text []byte) (before []byte, last string, ok bool) {
 	if len(text) == 0 || text[len(text)-1] != '\n' {
 		return nil, "", false
@@ -118,7 +119,8 @@ func appendMark(dst []byte, form int, watermark ledger.Position, above []ledger.
 	return append(append(dst, sumLine(dst)...), '\n')
 }
 
-// appendPosition quotes keys to ASCII: what else is printable changes with the versions of Unicode.
+// appendPosition quotes keys as ASCII, because the set of printable characters differs between
+// versions of Unicode.
 func appendPosition(dst []byte, p ledger.Position) []byte {
 	dst = strconv.AppendInt(append(dst, ' '), p.Num, 10)
 	if p.Key != "" {
@@ -127,7 +129,7 @@ func appendPosition(dst []byte, p ledger.Position) []byte {
 	return dst
 }
 
-// parse reads the lines between the first and the last.
+// parse parses the lines between the first and the last.
 func parse(body string) (watermark ledger.Position, above []ledger.Range, err error) {
 	seen := false
 	for line := range strings.Lines(body) {
@@ -151,7 +153,7 @@ func parse(body string) (watermark ledger.Position, above []ledger.Range, err er
 	return watermark, above, nil
 }
 
-// cutPosition reads a position from the beginning of text.
+// cutPosition parses a position at the beginning of text.
 func cutPosition(text string) (p ledger.Position, rest string, ok bool) {
 	number, rest, more := strings.Cut(text, " ")
 	n, err := strconv.ParseInt(number, 10, 64)
@@ -170,12 +172,13 @@ func cutPosition(text string) (p ledger.Position, rest string, ok bool) {
 	return p, rest[len(quoted):], err == nil
 }
 
-// check says what is wrong with a mark's ranges.
+// check returns an error if the ranges of a mark are invalid.
 func check(watermark ledger.Position, above []ledger.Range) error {
 	end := watermark
 	for _, r := range above {
 		if r.From.Compare(end) <= 0 {
-			return fmt.Errorf("the settled range %v begins at or before %v, where what is before it ends", r, end)
+			return fmt.Errorf("the settled range %v begins at or before %v, "+
+				"where what is before it ends", r, end)
 		}
 		if r.To.Compare(r.From) <= 0 {
 			return fmt.Errorf("the settled range %v is empty", r)

@@ -38,18 +38,19 @@ var goldens = []struct {
 			ledger.Position{Num: -3, Key: "a\x00\xff\n \"é"},
 			[]ledger.Range{{From: ledger.Position{Num: -3, Key: "b"}, To: at(math.MaxInt64)}},
 		},
-		"penstock-mark 1\nwatermark -3 \"a\\x00\\xff\\n \\\"\\u00e9\"\nsettled -3 \"b\" 9223372036854775807\ncrc32c d56b0ec6\n",
+		"penstock-mark 1\nwatermark -3 \"a\\x00\\xff\\n \\\"\\u00e9\"\nsettled -3 \"b\" " +
+			"9223372036854775807\ncrc32c d56b0ec6\n",
 	},
 }
 
-// TestGolden: version 1 is these bytes, for this program and every later one.
+// TestGolden checks that the bytes of version 1 never change.
 func TestGolden(t *testing.T) {
 	for _, g := range goldens {
 		text, err := Encode(g.mark.watermark, g.mark.above)
 		if err != nil || string(text) != g.text {
 			t.Errorf("%s: Encode = %q, %v; want %q", g.name, text, err, g.text)
 		}
-		for newest := version; newest < 4; newest++ { // a later program reads it, too
+		for newest := version; newest < 4; newest++ { // a later program reads them, too
 			watermark, above, err := decode([]byte(g.text), newest)
 			if err != nil || watermark != g.mark.watermark || !slices.Equal(above, g.mark.above) {
 				t.Errorf("%s: decode for %d = %v %v, %v", g.name, newest, watermark, above, err)
@@ -58,22 +59,25 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNewer: what a later program wrote is told from damage, whatever stands behind its first line.
+// TestNewer checks that the text of a later version is distinguished from damage, whatever follows
+// its first line.
 func TestNewer(t *testing.T) {
 	for _, text := range []string{
 		string(appendMark(nil, 2, at(7), nil)), "penstock-mark 2\nanything", "penstock-mark 17\n",
 	} {
 		_, _, err := Decode([]byte(text))
-		if !errors.Is(err, errNewer) || !strings.Contains(err.Error(), "this program reads up to 1") {
+		if !errors.Is(err, errNewer) ||
+			!strings.Contains(err.Error(), "this program reads up to 1") {
 			t.Errorf("Decode(%q): %v", text, err)
 		}
 	}
-	if watermark, _, err := decode(appendMark(nil, 2, at(7), nil), 2); err != nil || watermark != at(7) {
+	if watermark, _, err := decode(appendMark(nil, 2, at(7), nil), 2); err != nil ||
+		watermark != at(7) {
 		t.Errorf("a program of version 2: %v, %v", watermark, err)
 	}
 }
 
-// TestEveryDamageIsFound: each bit that turns over, each end that comes too early and each byte too many.
+// TestEveryDamageIsFound flips each bit, truncates at each length and appends each byte.
 func TestEveryDamageIsFound(t *testing.T) {
 	for _, g := range goldens {
 		text := []byte(g.text)
@@ -97,7 +101,7 @@ func TestEveryDamageIsFound(t *testing.T) {
 	}
 }
 
-// sealed gives lines the checksum that they would have.
+// sealed appends the checksum to lines.
 func sealed(lines string) []byte {
 	return append(append([]byte(lines), sumLine([]byte(lines))...), '\n')
 }
@@ -122,14 +126,16 @@ func TestRefused(t *testing.T) {
 		{"penstock-mark 1\nwatermark 5\nsettled 7 9\nsettled 9 12\n", "begins at or before 9"},
 		{"penstock-mark 1\nwatermark 5\nsettled 7 7\n", "is empty"},
 	} {
-		if _, _, err := Decode(sealed(c.lines)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := Decode(sealed(c.lines)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("Decode(%q): %v, want %q", c.lines, err, c.want)
 		}
 	}
 	if _, _, err := Decode(make([]byte, maxSize+1)); err != errSize {
 		t.Errorf("Decode of too much: %v", err)
 	}
-	for _, above := range [][]ledger.Range{{upTo(5, 6)}, {upTo(7, 7)}, {upTo(9, 8)}, {upTo(7, 9), upTo(8, 10)}, {upTo(9, 10), upTo(7, 8)}} {
+	for _, above := range [][]ledger.Range{{upTo(5, 6)}, {upTo(7, 7)}, {upTo(9, 8)},
+		{upTo(7, 9), upTo(8, 10)}, {upTo(9, 10), upTo(7, 8)}} {
 		if text, err := Encode(at(5), above); err == nil {
 			t.Errorf("Encode takes %v above 5: %q", above, text)
 		}
@@ -139,7 +145,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// anyMark is a mark of up to n ranges.
+// anyMark returns a random mark of up to n ranges.
 func anyMark(rnd *rand.Rand, n int) mark {
 	key := func() string {
 		if rnd.IntN(2) == 0 {
@@ -163,7 +169,7 @@ func anyMark(rnd *rand.Rand, n int) mark {
 	return m
 }
 
-// TestAnyMark: what a ledger may give comes back, and it is a mark that the ledger takes.
+// TestAnyMark checks that any mark of a ledger is decoded unchanged and accepted by a ledger.
 func TestAnyMark(t *testing.T) {
 	const seed = 20261122
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -175,7 +181,8 @@ func TestAnyMark(t *testing.T) {
 		}
 		watermark, above, err := Decode(text)
 		if err != nil || watermark != m.watermark || !slices.Equal(above, m.above) {
-			t.Fatalf("seed %d, mark %d: %q gives %v %v, %v; want %v", seed, i, text, watermark, above, err, m)
+			t.Fatalf("seed %d, mark %d: %q gives %v %v, %v; want %v", seed, i, text, watermark,
+				above, err, m)
 		}
 		l, err := ledger.New(watermark, above)
 		if err != nil {
@@ -187,8 +194,8 @@ func TestAnyMark(t *testing.T) {
 	}
 }
 
-// FuzzDecode: of text that is taken there is one form, and it gives what it was made of. The checksum of half the inputs is made
-// right, so that the lines behind it are reached.
+// FuzzDecode checks that accepted text is the encoding of its result. Half of the inputs get a
+// valid checksum, so that the lines before it are reached.
 func FuzzDecode(f *testing.F) {
 	for _, g := range goldens {
 		f.Add([]byte(g.text), false)
@@ -209,7 +216,8 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := Encode(watermark, above)
 		if err != nil || !bytes.Equal(again, text) {
-			t.Fatalf("%q was taken, but its mark %v %v is %q, %v", text, watermark, above, again, err)
+			t.Fatalf("%q was taken, but its mark %v %v is %q, %v", text, watermark, above,
+				again, err)
 		}
 		if _, err := ledger.New(watermark, above); err != nil {
 			t.Fatal(err)
@@ -217,9 +225,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// ExampleEncode keeps a mark where no file can be: in a column of a database, say.
+// ExampleEncode stores a mark where no file is possible, for example in a database column.
 func ExampleEncode() {
-	text, err := Encode(ledger.Position{Num: 100}, []ledger.Range{{From: ledger.Position{Num: 120}, To: ledger.Position{Num: 180}}})
+	text, err := Encode(ledger.Position{Num: 100},
+		[]ledger.Range{{From: ledger.Position{Num: 120}, To: ledger.Position{Num: 180}}})
 	fmt.Print(string(text), err, "\n")
 	fmt.Println(Decode(text))
 	// Output:

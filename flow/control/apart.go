@@ -5,10 +5,10 @@ package control
 import "time"
 
 // apart holds the suspects: items that fail although their workers deliver others. Each waits as
-// Config.Retry says before each attempt, and its attempts take no place in a window. Together they
-// take at most 5 % of the time that all attempts take, so that a slow failure costs more than a
-// quick one; at least one may always go. Half of them are chosen by least evidence, so that a good
-// item set apart by mistake is delivered soon; the other half by due time.
+// configured by Config.Retry before each attempt, and its attempts take no place in a window.
+// Together they take at most 5 % of the time that all attempts take, so that a slow failure costs
+// more than a quick one; at least one may always run. Half of them are chosen by least evidence, so
+// that a good item set apart by mistake is delivered soon; the other half by due time.
 type apart struct {
 	waiting  [apartClasses]heap[*item] // by evidence; in each by due time
 	n        int
@@ -90,56 +90,56 @@ func (q *apart) spent(a *attempt, now time.Duration) {
 }
 
 // setApart has it wait among the suspects until due.
-func (m *Machine) setApart(it *item, due time.Duration) {
+func (b *backlog) setApart(it *item, due time.Duration) {
 	it.state, it.due = inApart, due
-	m.apart.add(it)
-	m.retrying.add(it)
-	m.retrying.away.note(m, it)
+	b.apart.add(it)
+	b.retrying.add(it)
+	b.retrying.away.note(b, it)
 }
 
 // sendApart starts attempts of suspects, or refuses them where Poison says so.
-func (m *Machine) sendApart(out []Command) []Command {
-	q := &m.apart
-	if m.cfg.Poison.Refuse {
+func (d *dispatcher) sendApart(out []Command) []Command {
+	q := &d.backlog.apart
+	if d.cfg.Poison.Refuse {
 		for i := range q.waiting {
 			for len(q.waiting[i].s) > 0 {
 				it := q.waiting[i].s[0]
-				out = m.refuse(it, m.convict(it, out))
+				out = d.settlement.refuse(it, d.settlement.convict(it, out))
 			}
 		}
 		return out
 	}
-	for q.n > 0 && q.affords(m.awaited == 0) {
-		it := q.pick(m.now, q.fewest)
+	for q.n > 0 && q.affords(d.lanes.load.n == 0) {
+		it := q.pick(d.now, q.fewest)
 		if it == nil {
 			break
 		}
-		l := m.apartLane(it)
+		l := d.apartLane(it)
 		if l == nil {
-			if it = q.pick(m.now, !q.fewest); it == nil {
+			if it = q.pick(d.now, !q.fewest); it == nil {
 				break
 			}
-			if l = m.apartLane(it); l == nil {
+			if l = d.apartLane(it); l == nil {
 				break
 			}
 		}
 		q.fewest = !q.fewest
-		m.leave(it)
-		out = m.start(it, l, Apart, out)
+		d.backlog.leave(it)
+		out = d.attempts.start(it, l, Apart, out)
 	}
 	return out
 }
 
 // apartLane returns the lane for an attempt of a suspect: one that has not failed it, if there is
 // one; nil: none has room.
-func (m *Machine) apartLane(it *item) (best *lane) {
+func (d *dispatcher) apartLane(it *item) (best *lane) {
 	only, ok := it.turn()
 	if !ok {
 		return nil
 	}
-	for _, l := range m.up {
-		if !l.open || l.run.broken || l.run.first != nil || l.gates.shut(m.now) || l.paused || !l.within() ||
-			l.outs.apart >= apartALane || it.runsAt(l) || only != nil && only != l || m.binds && !m.bound(it, l) {
+	for _, l := range d.lanes.up {
+		if !l.open || l.gates.shut(d.now, forSuspect) || l.outs.apart >= apartALane || it.runsAt(l) ||
+			only != nil && only != l || d.lanes.policy.binds && !d.lanes.bound(it, l) {
 			continue
 		}
 		if best == nil || it.failedAt(best) && !it.failedAt(l) ||

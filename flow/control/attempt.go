@@ -9,12 +9,13 @@ import "time"
 type attempt struct {
 	id       uint64
 	slot     uint32
-	at       int // index in Machine.overdue; -1: not in it
+	at       int // index in attempts.overdue; -1: not in it
 	item     *item
 	lane     *lane
 	sent     time.Duration
 	deadline time.Duration
-	soon     time.Duration // before that, when it takes longer than nearly all do; 0: that has passed, or does not matter
+	// earlier deadline, when it takes longer than nearly all others; 0 if passed or irrelevant
+	soon     time.Duration
 	cost     float64
 	ahead    float64 // cost in flight at the lane just after it was sent
 	progress float64 // cost that the lane had delivered when it was sent
@@ -29,11 +30,12 @@ type attempt struct {
 	paid     bool // took a token of the budget
 	died     bool // the worker died of its item
 	apart    bool // of a suspect: it takes no place in the window
-	charged  bool // its failure has been weighed, see Machine.charge
+	charged  bool // its failure has been weighed, see evidence.charge
+	placed   bool // it has a place in the window
 	partial  bool // its answer, a Split, settled a part of it
 	late     bool // it was overdue when it was answered
 
-	// What its lane has out.
+	// The lane's list of running attempts.
 	earlier, later *attempt // the ones sent before it and after it
 	listed         bool     // it is out and not overdue
 	suspect        bool     // later answers have overtaken it by long
@@ -59,15 +61,33 @@ type attempt struct {
 // other 42 bits count the attempts of the machine.
 const slotBits = 22
 
-// attempts holds the attempts that are out, and those to be used again.
+// attempts starts attempts and takes in how they end.
 type attempts struct {
+	*env
+	lanes      *lanes
+	breakers   *breakers
+	group      *group
+	backlog    *backlog
+	evidence   *evidence
+	settlement *settlement
+
+	table   attemptTable
+	overdue deadlines
+	last    *attempt      // started last
+	runs    uint32        // of all Ordered lanes
+	lateAt  time.Duration // when a Tick was late last; 0: never
+	counts  counts
+}
+
+// attemptTable holds the attempts that are out, and those to be used again.
+type attemptTable struct {
 	slots  []*attempt
 	free   []*attempt
 	serial uint64
 }
 
 // add returns a new attempt.
-func (t *attempts) add() *attempt {
+func (t *attemptTable) add() *attempt {
 	var a *attempt
 	if n := len(t.free); n > 0 {
 		a = t.free[n-1]
@@ -84,7 +104,7 @@ func (t *attempts) add() *attempt {
 }
 
 // find returns the attempt with this ID, and nil if there is none or its answer has come.
-func (t *attempts) find(id uint64) *attempt {
+func (t *attemptTable) find(id uint64) *attempt {
 	slot := id & (1<<slotBits - 1)
 	if slot >= uint64(len(t.slots)) {
 		return nil
@@ -96,7 +116,86 @@ func (t *attempts) find(id uint64) *attempt {
 }
 
 // remove frees a, which is over.
-func (t *attempts) remove(a *attempt) {
+func (t *attemptTable) remove(a *attempt) {
 	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	t.free = append(t.free, a)
+}
+
+// start begins an attempt of it at l. It is in no queue any more.
+func (t *attempts) start(it *item, l *lane, why Why, out []Command) []Command {
+	t.lanes.unfirst(it)
+	if !it.counted {
+		t.settlement.replay.start(it)
+		t.backlog.crowd = min(t.backlog.crowd+1, plenty)
+	}
+	it.state, it.waited = inFlight, false
+	it.number++
+	t.counts.started(it.number)
+	a := t.table.add()
+	t.last = a
+	a.item, a.lane, a.cost, a.sent, a.apart = it, l, it.cost, t.now, why == Apart
+	if why == Turn && it.charged {
+		t.backlog.bucket.pay(a, t.now)
+	}
+	l.repeated = it.number > 1 && why == Turn
+	it.charged, it.short = false, false
+	it.running = append(it.running, a)
+	t.backlog.retrying.remove(it)
+	t.backlog.flies(it, l, 1)
+	if l.flying == 0 {
+		l.heard = t.now
+	}
+	l.flying++
+	l.flyingCost += a.cost
+	l.used = t.now
+	t.lanes.flyingCost += a.cost
+	a.ahead, a.progress = l.flyingCost-l.stuck.cost, l.est.delivered
+	a.epoch, a.together = l.win.said.epoch, t.lanes.flyingCost
+	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
+	if l.limits.Ordered {
+		t.enlist(l, a)
+		c.Run, c.Place = a.run, a.place
+	}
+	t.lanes.timer.dirty = l.gates.started(t.now, a) || t.lanes.timer.dirty
+	if t.lanes.shared.shut(t.now, forItem) {
+		t.lanes.refreshAll()
+	}
+	if a.apart {
+		l.outs.apart++
+		l.stuck.leaves(a)
+		t.backlog.apart.running++
+		t.lanes.refresh(l)
+		return append(out, c)
+	}
+	c.Expect = t.occupy(a)
+	return append(out, c)
+}
+
+// occupy has a take its place in the window of its lane, and returns when it is overdue; 0: never.
+func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
+	l := a.lane
+	l.outs.add(a)
+	a.lost, a.level = l.outs.cost, l.win.load.n-l.outs.suspects
+	l.refuses.started(a)
+	a.limited = l.win.room(t.now) == 0
+	if g := t.group; g.win != nil {
+		a.groupEpoch, a.crowded = g.win.Epoch(), t.group.isFull()
+		a.limited = a.limited && !a.crowded
+	}
+	if t.cfg.Timeout >= 0 {
+		if a.deadline = t.now + t.cfg.Timeout; t.cfg.Timeout == 0 {
+			a.deadline = t.now + t.patience(l, a)
+		}
+		a.soon = 0
+		if l.stuck.sure() {
+			a.soon = t.now + longAt(a, &l.est)
+		}
+		t.overdue.push(a)
+	}
+	if g := (breakerGate{lanes: t.lanes, lane: l}); g.wary() {
+		l.br.trial = a
+	}
+	t.lanes.seats(l)
+	t.lanes.policy.changed(l.at, t.lanes.cands)
+	return a.deadline
 }

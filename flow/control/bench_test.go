@@ -89,7 +89,7 @@ func kinds(most int) []window.Algorithm {
 	}
 }
 
-// BenchmarkAck is what one delivered item costs: its answer, the offer of the next and its start.
+// BenchmarkAck measures one delivered item: its answer, the offer of the next and its start.
 func BenchmarkAck(b *testing.B) {
 	for _, w := range kinds(32) {
 		for _, lanes := range []int{12, 100, 1000} {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// blame separates bad data from bad workers by comparing first attempts with repeats: chance fails
-// an item that has failed no oftener than a fresh one, and bad data always fails. ADR 17 has the
-// reasoning and the measurements.
+// blame separates bad data from bad workers by comparing first attempts with repeats. Chance fails
+// an item that has failed before no more often than a fresh one, and bad data always fails. ADR 17
+// has the reasoning and the measurements.
 //
-// With b, the share of bad data, and p, the chance that a worker fails good data, an item that has
-// failed k times is bad with odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One failure gives
-// odds of 0.2, two give 4, three give 81.
+// Let b be the share of bad data, and p the probability that a worker fails good data. An item that
+// has failed k times is then bad with odds of b/(1-b) to p^k. Example: b = 1 %, p = 5 %. One
+// failure gives odds of 0.2, two give 4, three give 81.
 //
-// The counts are those of the last 500 first attempts, or 100 repeats, or so. Only failures that
-// are evidence count, see [Machine.charge].
+// The counts cover about the last 500 first attempts, or 100 repeats. Only failures that are
+// evidence count, see [evidence.charge].
 type blame struct {
 	first  float64 // first attempts
 	atOnce float64 // of them, delivered
@@ -39,7 +39,7 @@ const (
 	streakErrors  = 2.0 // standard errors of the share that fails are added to it
 
 	ownFault   = 3    // times the chance of all lanes, from which on a lane's own chance counts
-	laneMemory = 0.99 // of what a lane delivered, for each delivery
+	laneMemory = 0.99 // decay of a lane's deliveries, per delivery
 )
 
 // observeFirst takes in the first attempt of an item.
@@ -51,7 +51,7 @@ func (b *blame) observeFirst(delivered bool) {
 	}
 }
 
-// observeSecond takes in what became of an item that had failed once.
+// observeSecond records the outcome of an item that had failed once.
 func (b *blame) observeSecond(delivered bool) {
 	const keep = 1 - 1/repeats
 	b.second, b.twice = keep*b.second, keep*b.twice
@@ -117,11 +117,11 @@ type account struct {
 	first   bool // it counts among the first attempts that failed
 	class   uint8
 
-	retrying bool // in Machine.retrying
+	retrying bool // in backlog.retrying
 	returned returned
 
 	failures int           // that are evidence
-	since    time.Duration // Machine.uptime at the first of them
+	since    time.Duration // lanes.uptime at the first of them
 }
 
 // limit returns how many deaths refuse the item, of n for one about which nothing is known.
@@ -164,19 +164,23 @@ func (d *doubts) delivered() { d.good, d.wrong = laneMemory*d.good+1, laneMemory
 // chance returns the share of good data that the lane fails.
 func (d *doubts) chance() float64 { return d.wrong / (d.good + d.wrong + 1) }
 
-// part is what is left over of counted failures.
+// failsMore reports whether l fails good data much more often than all lanes do.
+func (ev *evidence) failsMore(l *lane) bool { return l.doubts.chance() > ownFault*ev.blame.chance() }
+
+// part is the remaining share of counted failures.
 type part float64
 
 const (
 	maxDoubts     = 256
-	maxFailures   = 16 // whose lanes an item remembers
+	maxFailures   = 16 // number of lanes an item remembers that have failed it
 	doubtRounds   = 2  // round trips after a failure in which the delivered item must be sent
 	timeoutRounds = 8  // the same for an overdue attempt, which takes three deliveries
 	repeatRounds  = 4  // round trips in which failures at one lane count once
 	overtaken     = 3  // deliveries that were sent after an overdue attempt
 	countedFrom   = 0.75
-	repeatWeight  = 0.25  // of a repeat, for the breaker, where there is bad data: in an outage new items fail as well
-	repeatLeast   = 0.005 // share of bad data from which on that holds
+	// of a repeat, for the breaker, if there is bad data: in an outage new items fail as well
+	repeatWeight = 0.25
+	repeatLeast  = 0.005 // share of bad data from which on that holds
 )
 
 // count reports whether a failure of this weight counts, alone or with those before it.
@@ -188,47 +192,56 @@ func (p *part) count(weight float64) bool {
 	return true
 }
 
+// evidence tells failures of data from failures of workers.
+type evidence struct {
+	*env
+	lanes   *lanes
+	backlog *backlog
+	blame   blame
+}
+
 // faults takes in that a failed or became overdue, and reports whether that counts for the window
 // and the breaker of its lane: not where the data is to blame. For the breaker the first failure of
 // an item counts, see [blame.streak].
-func (m *Machine) faults(a *attempt, why Outcome) (window, breaker bool) {
-	evident := m.charge(a, why)
+func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
+	evident := ev.charge(a, why)
 	r, d := &a.item.account, &a.lane.doubts
 	switch {
-	case a == a.lane.br.probe || a == m.global.probe:
+	case a == a.lane.br.probe || a == ev.lanes.global.probe:
 		return true, true
 	case r.suspect || a.apart:
 		return false, false
 	case a.ordered:
 		return true, true
 	}
-	before, share := r.failures, m.blame.share()
+	before, share := r.failures, ev.blame.share()
 	if evident {
 		before--
 	}
-	weight := 1 - m.blame.fault(before, share, d.chance())
+	weight := 1 - ev.blame.fault(before, share, d.chance())
 	switch {
-	case before == 0 && (a.item.number == 1 || !a.lane.known || m.blame.failing() < repeatLeast):
+	case before == 0 && (a.item.number == 1 || !a.lane.est.known || ev.blame.failing() < repeatLeast):
 		weight = 1
 	case before == 0:
 		weight = repeatWeight
 	}
-	data := m.blame.fault(before+1, share, d.chance())
+	data := ev.blame.fault(before+1, share, d.chance())
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// charge takes in that a, which has just failed or become overdue, was not delivered, and reports
+// charge records that a, which has just failed or become overdue, was not delivered. It reports
 // whether that is evidence against its item already.
 //
 // A failure is evidence against the item only if the same lane delivers another one that was sent
-// after it, within two round trips of its end; an overdue attempt must be overtaken by three. So an
-// outage gives none, not even its first moments. Failures at one lane within four round trips are
-// one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, nor do deaths of
-// workers, which have a count of their own.
-func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
+// after it, within two round trips of its end. An overdue attempt must be overtaken by three. So an
+// outage gives no evidence, not even in its first moments. Failures at one lane within four round
+// trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, and
+// neither do deaths of workers, which are counted separately.
+func (ev *evidence) charge(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == inHands && a.outcome != Split
-	if m.cfg.Poison.Failures < 0 || a.died && m.cfg.Poison.Deaths > 0 || a.charged || a.twin || a.canceled || a.ordered || over {
+	poison := &ev.cfg.Poison
+	if poison.Failures < 0 || a.died && poison.Deaths > 0 || a.charged || a.twin || a.canceled || a.ordered || over {
 		return false
 	}
 	a.charged = true
@@ -241,11 +254,11 @@ func (m *Machine) charge(a *attempt, why Outcome) (evident bool) {
 		evident = overtakenThrice(a)
 	}
 	switch {
-	case !l.known:
+	case !l.est.known:
 	case evident:
-		return m.accuse(it, l, first)
+		return ev.accuse(it, l, first)
 	case len(l.doubts.open) < maxDoubts:
-		l.doubts.open = append(l.doubts.open, doubt{it, it.seq, a.sent, m.now + rounds*rtt, need, first})
+		l.doubts.open = append(l.doubts.open, doubt{it, it.seq, a.sent, ev.now + rounds*rtt, need, first})
 	}
 	return false
 }
@@ -258,7 +271,7 @@ func overtakenThrice(a *attempt) bool {
 
 // settleDoubts turns the failures at the lane of a, which was delivered, into evidence, or drops
 // them.
-func (m *Machine) settleDoubts(a *attempt) {
+func (ev *evidence) settleDoubts(a *attempt) {
 	d := &a.lane.doubts
 	d.delivered()
 	if len(d.open) == 0 {
@@ -274,7 +287,7 @@ func (m *Machine) settleDoubts(a *attempt) {
 			o.need--
 			kept = append(kept, o)
 		default:
-			m.accuse(o.item, a.lane, o.first)
+			ev.accuse(o.item, a.lane, o.first)
 		}
 	}
 	clear(d.open[len(kept):])
@@ -283,50 +296,51 @@ func (m *Machine) settleDoubts(a *attempt) {
 
 // accuse adds a piece of evidence against it, and reports whether it is one. If that is enough the
 // item is set apart.
-func (m *Machine) accuse(it *item, l *lane, first bool) bool {
+func (ev *evidence) accuse(it *item, l *lane, first bool) bool {
 	r := &it.account
 	if first && !r.first {
 		r.first = true
-		m.blame.observeFirst(false)
+		ev.blame.observeFirst(false)
 	}
 	for _, f := range it.failures {
-		if f.lane == l.num && m.now-f.at < repeatRounds*l.est.smoothed() {
+		if f.lane == l.num && ev.now-f.at < repeatRounds*l.est.smoothed() {
 			return false
 		}
 	}
 	if r.failures == 0 {
-		r.since = m.uptime.at(m.now)
+		r.since = ev.lanes.uptime.at(ev.now)
 	}
 	if r.failures++; r.failures == 2 && r.first {
-		m.blame.observeSecond(false)
+		ev.blame.observeSecond(false)
 	}
 	if len(it.failures) < maxFailures {
-		it.failures = append(it.failures, failure{l.num, m.now})
+		it.failures = append(it.failures, failure{l.num, ev.now})
 	}
-	m.judge(it)
-	if e := &m.cfg.End; !r.ended && e.reached(r, m.uptime.at(m.now)) {
+	ev.judge(it)
+	if e := &ev.cfg.End; !r.ended && e.reached(r, ev.lanes.uptime.at(ev.now)) {
 		r.ended = true
-		m.apart.ended = append(m.apart.ended, ended{it, it.seq})
+		ev.backlog.apart.ended = append(ev.backlog.apart.ended, ended{it, it.seq})
 	}
 	return true
 }
 
 // judge makes it a suspect if the evidence is enough. If it waits, it waits among the suspects from
 // now on.
-func (m *Machine) judge(it *item) {
+func (ev *evidence) judge(it *item) {
 	r := &it.account
-	if r.suspect || r.failures == 0 || m.cfg.Poison.Failures < 0 || !m.blame.convicts(it, m.cfg.Poison.Failures, len(m.up)) {
+	least := ev.cfg.Poison.Failures
+	if r.suspect || r.failures == 0 || least < 0 || !ev.blame.convicts(it, least, len(ev.lanes.up)) {
 		return
 	}
 	r.suspect = true
-	m.apart.suspects++
+	ev.backlog.apart.suspects++
 	if it.state == inRedo || it.state == inDelay {
-		due := max(m.now, it.due)
+		due := max(ev.now, it.due)
 		if !it.waited {
-			due = m.now + m.retryWait(it)
+			due = ev.now + ev.backlog.retryWait(it)
 		}
-		m.leave(it)
-		m.setApart(it, due)
+		ev.backlog.leave(it)
+		ev.backlog.setApart(it, due)
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // TestOneBadItemStopsNoOthers: at one worker, an item that always fails is set apart, opens no
-// breaker and holds nothing back, and the last items after it are delivered although the breaker
-// was opened by it meanwhile.
+// breaker and delays no other item. The last items after it are delivered although it has opened
+// the breaker meanwhile.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {
@@ -47,8 +47,8 @@ func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w.drain()
 }
 
-// TestProbesKeepWaits: the one item there is, which waits 15 s between attempts, is not what a
-// breaker probes with earlier.
+// TestProbesKeepWaits: the only item waits 15 s between attempts, and a breaker does not probe with
+// it earlier.
 func TestProbesKeepWaits(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
 	w.offer(1, 10)

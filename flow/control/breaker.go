@@ -4,22 +4,23 @@ package control
 
 import (
 	"time"
-
-	"github.com/penstock-io/penstock/backoff"
 )
 
 // breaker leaves a lane alone that fails, and tries it with one item at a time until it is back.
 type breaker struct {
-	streak int           // failures in a row, one for each round trip
-	began  time.Duration // when the first of them was answered: where there is bad data, a delivery of an item sent later ends the streak
-	failed time.Duration // when the last of them was: else only what was sent later counts for or against
-	since  uint64        // Machine.delivered when the streak began
+	streak int // failures in a row, one for each round trip
+	// time of the first answer among them: if there is bad data, a delivery of an item sent later
+	// ends the streak
+	began  time.Duration
+	failed time.Duration // time of the last one: only attempts sent later count for or against
+	since  uint64        // lanes.delivered when the streak began
 	score  float64       // EWMA of successes since it last closed
 	n      int           // outcomes in score
-	open   bool          // counted in Machine.opened
-	rest   bool          // left alone in the same way beyond the cap, because others deliver; never for long
-	fault  Outcome       // what opened it
-	pace   float64       // deliveries in the second before that
+	open   bool          // counted in lanes.opened
+	// paused in the same way beyond the cap, because others deliver; never for long
+	rest   bool
+	fault  Outcome // the failure that opened it
+	pace   float64 // deliveries in the second before that
 	opened time.Duration
 	until  time.Duration
 	outage outage
@@ -27,34 +28,51 @@ type breaker struct {
 	trial  *attempt // before the failure that would open it one attempt at a time is enough to lose
 }
 
-// wary says whether the next failure of l opens its breaker.
-func (m *Machine) wary(l *lane) bool {
-	if l.br.streak == 0 || l.br.shut() {
-		return false
+// breakerGate is shut while the lane's breaker is open, or those of all lanes are. Before the
+// failure that would open it, it takes one attempt at a time.
+type breakerGate struct {
+	fixed
+	lanes *lanes
+	lane  *lane
+}
+
+func newBreakerGate(ls *lanes, l *lane) gate { return &breakerGate{lanes: ls, lane: l} }
+
+func (g *breakerGate) name() string { return gateBreaker }
+
+func (g *breakerGate) room(time.Duration) int {
+	b := &g.lane.br
+	switch {
+	case b.shut() || g.lanes.global.active:
+		return 0
+	case !g.wary():
+		return unlimited
 	}
-	return l.br.streak == m.blame.streak(m.cfg.Breaker.Failures)-1
+	return one(b.trial == nil)
+}
+
+func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
+	return g.lane.br.until, g.lane.br.shut()
+}
+
+// wary reports whether the next failure opens the breaker.
+func (g *breakerGate) wary() bool {
+	b := &g.lane.br
+	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
 }
 
 func (b *breaker) shut() bool { return b.open || b.rest }
-
-// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute
-// and 30 s later.
-type outage struct {
-	active bool
-	since  time.Duration
-	k      uint
-	state  backoff.State
-}
 
 const (
 	defaultFailures = 3
 	scoreWeight     = 0.1
 	scoreLeast      = 0.5
 	scoreAfter      = 10
-	badLeast        = 0.02            // share of bad data from which on failures among deliveries tell little about a lane
-	outbreakFor     = 3 * time.Second // after a breaker has opened
-	chanceOf        = 1000.0          // successes in which a failure that one followed is forgotten
-	failureWeight   = 0.2             // of the newest outcome in what dispatch sees
+	// share of bad data from which failures among deliveries are weak evidence about a lane
+	badLeast      = 0.02
+	outbreakFor   = 3 * time.Second // after a breaker has opened
+	chanceOf      = 1000.0          // successes in which a failure that one followed is forgotten
+	failureWeight = 0.2             // of the newest outcome in the failure rate given to dispatch
 
 	probeBase  = 500 * time.Millisecond
 	probeAlone = 4 * time.Second // where others deliver: there is less hurry,
@@ -64,80 +82,60 @@ const (
 	earlyFor   = time.Minute
 )
 
-// tries is the timetable of the lanes that are left alone while others deliver. They take turns, at
-// intervals that double: what the tries cost does not grow with the number of lanes, and the first
-// that is back lets all be tried at once.
+// tries is the timetable of the lanes that are paused while others deliver. They are tried in turn,
+// at intervals that double: the cost of the tries does not grow with the number of lanes. The first
+// recovered lane causes all others to be tried at once.
 type tries struct {
-	until  time.Duration // lanes may be failing of what has opened a breaker
+	until  time.Duration // until then, other lanes may fail for the reason that opened a breaker
 	since  time.Duration
 	last   time.Duration // turn that was given away
 	k      uint
 	chance float64 // failures of late that a success at the same lane followed
 }
 
-// outbreak says whether a lane that fails now is likely to fail of what has just opened another's
-// breaker. Where errors come by chance it is not.
+// outbreak reports whether a lane that fails now is likely to fail for the reason that has just
+// opened another's breaker. If errors occur by chance, it is not.
 func (t *tries) outbreak(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
 
-// turn is the time of a lane's next try, 30 s away at most. One whose first failure is an event of
-// its own begins the timetable anew.
-func (m *Machine) turn(why Outcome, first bool) time.Duration {
-	t := &m.tries
-	if first && (m.opened <= 1 || !m.tries.outbreak(m.now)) {
-		t.k, t.since, t.last = 0, m.now, m.now
+// breakers open and close the breakers of lanes.
+type breakers struct {
+	*env
+	lanes *lanes
+	tries tries
+}
+
+// turn returns the time of a lane's next try, at most 30 s away. A lane with an independent first
+// failure restarts the timetable.
+func (bs *breakers) turn(why Outcome, first bool) time.Duration {
+	t := &bs.tries
+	if first && (bs.lanes.opened <= 1 || !bs.tries.outbreak(bs.now)) {
+		t.k, t.since, t.last = 0, bs.now, bs.now
 	}
 	limit := probeLate
-	if m.now-t.since < earlyFor {
+	if bs.now-t.since < earlyFor {
 		limit = probeTurn
-		if m.opened <= 1 || why == TimedOut { // a try of what hangs costs little, and takes a timeout
+		// a try of a hanging lane costs little, and takes a timeout
+		if bs.lanes.opened <= 1 || why == TimedOut {
 			limit = probeAlone
 		}
 	}
-	d := m.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
+	d := bs.jitter(min(probeBase<<min(t.k, 10), limit), 0.75, 1)
 	t.k++
-	t.last = min(max(t.last, m.now)+d, m.now+probeLate)
+	t.last = min(max(t.last, bs.now)+d, bs.now+probeLate)
 	return t.last
 }
 
-// wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
-func (m *Machine) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
-	if !o.active {
-		*o = outage{active: true, since: m.now}
-	}
-	if policy != nil {
-		d, next, ok := policy.Next(o.state, m.src)
-		if !ok {
-			d = o.state.Prev
-		}
-		o.state = next
-		if most > 0 {
-			d = min(d, most)
-		}
-		return max(d, 0)
-	}
-	limit := probeLate
-	if most > 0 {
-		limit = most
-	}
-	if m.now-o.since < earlyFor {
-		limit = min(limit, probeEarly)
-	}
-	d := min(probeBase<<min(o.k, 10), limit)
-	o.k++
-	return m.jitter(d, 0.5, 1)
-}
-
 // succeeded takes in that l took an item, or answered sensibly: it is alive.
-func (m *Machine) succeeded(l *lane, a *attempt) {
+func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
-	m.tries.chance *= 1 - 1/chanceOf
+	bs.tries.chance *= 1 - 1/chanceOf
 	since := b.began // and not the last failure: failures come back sooner than deliveries
-	if l.doubts.chance() > ownFault*m.blame.chance() {
+	if l.doubts.chance() > ownFault*bs.lanes.blame.chance() {
 		since = b.failed // unless it is this lane that fails
 	}
 	if a.sent >= since {
 		if b.streak > 0 || b.shut() {
-			m.tries.chance++
+			bs.tries.chance++
 		}
 		b.streak = 0
 	}
@@ -150,45 +148,47 @@ func (m *Machine) succeeded(l *lane, a *attempt) {
 	switch {
 	case !b.shut():
 	case a == b.probe:
-		m.closeBreaker(l)
+		bs.close(l)
 	case b.fault != Misconfigured && b.probe == nil && (b.fault == TimedOut || a.sent >= b.failed):
-		b.until = m.now // a late answer: see at once whether it is back; what it held before its errors says nothing
-		m.dirty = true
+		// a late answer: check at once whether it is back; the window before its errors is
+		// irrelevant
+		b.until = bs.now
+		bs.lanes.timer.dirty = true
 	}
 	switch {
-	case !m.global.active:
+	case !bs.lanes.global.active:
 	case a.late:
-		m.global.until = m.now
+		bs.lanes.global.until = bs.now
 	default:
-		m.recovered(l)
+		bs.recovered(l)
 	}
 }
 
 // failed takes in a failure of l: a nack, a timeout, or its own fault.
-func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
+func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	l.failing += failureWeight * (1 - l.failing)
 	if b.streak == 0 {
-		b.since = m.counts.delivered
+		b.since = bs.lanes.delivered
 	}
-	// The nacks of one round trip count once. What is overdue while others were delivered is no sign
-	// that the worker is gone.
+	// The nacks of one round trip count once. Overdue attempts are no evidence of a dead worker if
+	// others were delivered meanwhile.
 	event := a.sent >= b.failed
 	if why == TimedOut {
 		event = l.est.delivered == a.progress
 	}
 	if event {
 		if b.streak++; b.streak == 1 {
-			b.began = m.now
+			b.began = bs.now
 		}
-		b.failed = m.now
+		b.failed = bs.now
 		b.n++
 		b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
 	}
-	if a == m.global.probe {
-		m.global.probe = nil
-		m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
-		m.dirty = true
+	if a == bs.lanes.global.probe {
+		bs.lanes.global.probe = nil
+		bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, bs.cfg.Breaker.Probe, 0)
+		bs.lanes.timer.dirty = true
 	}
 	if a == b.probe && b.shut() {
 		b.probe = nil
@@ -197,95 +197,98 @@ func (m *Machine) failed(l *lane, a *attempt, why Outcome) {
 		switch {
 		case b.rest:
 			most = probeEarly
-			if m.counts.delivered == b.since {
-				m.suspect() // the others deliver no more
+			if bs.lanes.delivered == b.since {
+				bs.suspect() // the others deliver no more
 			}
-		case m.counts.delivered > b.since:
-			turns = m.cfg.Breaker.Probe == nil
+		case bs.lanes.delivered > b.since:
+			turns = bs.cfg.Breaker.Probe == nil
 		}
-		b.since = m.counts.delivered
+		b.since = bs.lanes.delivered
 		if turns {
-			b.until = m.turn(why, false)
+			b.until = bs.turn(why, false)
 		} else {
-			b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+			b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
 		}
-		m.dirty = true
+		bs.lanes.timer.dirty = true
 		return
 	}
 	if b.shut() || l.at < 0 {
 		return
 	}
-	limit := m.blame.streak(m.cfg.Breaker.Failures)
-	good := 1 - m.blame.observed()
-	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good && m.blame.first >= scoreAfter && m.blame.share() < badLeast
+	limit := bs.lanes.blame.streak(bs.cfg.Breaker.Failures)
+	good := 1 - bs.lanes.blame.observed()
+	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good &&
+		bs.lanes.blame.first >= scoreAfter && bs.lanes.blame.share() < badLeast
 	enough := limit > 0 && (b.streak >= limit || poor)
-	sudden := m.tries.outbreak(m.now) && why != TimedOut && limit > 0
+	sudden := bs.tries.outbreak(bs.now) && why != TimedOut && limit > 0
 	if why == Misconfigured || enough || sudden {
-		m.openBreaker(l, why)
+		bs.open(l, why)
 	}
 	if enough {
-		m.tries.until = m.now + outbreakFor
+		bs.tries.until = bs.now + outbreakFor
 	}
 }
 
-// openBreaker leaves l alone. At most half of the lanes are open: where more fail and none
-// delivers, what is behind them is suspected, and all are left alone but for one probe; where
-// others deliver, l rests for moments only.
-func (m *Machine) openBreaker(l *lane, why Outcome) {
+// open pauses l. At most half of the lanes are open, and of lanes with standbys all may be. If more
+// fail and none delivers, their common receiver is suspected, and all are paused except for one probe. If others deliver, l is paused
+// only for moments.
+func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)
 	switch {
-	case m.opened < max(1, len(m.up)/2):
+	case bs.lanes.mayOpen(l):
 		b.open = true
-		m.opened++
-	case m.counts.delivered > b.since || why == Misconfigured:
+		bs.lanes.opened++
+	case bs.lanes.delivered > b.since || why == Misconfigured:
 		b.rest = true
 		most = probeEarly
 	default:
-		m.suspect()
+		bs.suspect()
 		b.streak = 0
 		return
 	}
 	b.fault, b.probe, b.outage = why, nil, outage{}
-	b.pace, b.opened = l.limit.measured(m.now), m.now
+	b.pace, b.opened = l.limit.measured(bs.now), bs.now
 	b.trial = nil
-	if b.open && m.cfg.Breaker.Probe == nil {
-		b.until = m.turn(why, true)
+	if b.open && bs.cfg.Breaker.Probe == nil {
+		b.until = bs.turn(why, true)
 	} else {
-		b.until = m.now + m.wait(&b.outage, m.cfg.Breaker.Probe, most)
+		b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
 	}
-	if why == Retryable && b.pace >= rateFew && m.cfg.Breaker.Probe == nil {
-		b.until = max(b.until, m.now+m.jitter(rateSpan, 1, 1.05)) // it may count by the second
+	if why == Retryable && b.pace >= rateFew && bs.cfg.Breaker.Probe == nil {
+		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05)) // it may count by the second
 	}
-	b.since = m.counts.delivered
-	m.endProbe(l)
-	m.dirty = true
+	b.since = bs.lanes.delivered
+	bs.lanes.endProbe(l)
+	bs.lanes.timer.dirty = true
+	bs.lanes.failover()
 }
 
-// closeBreaker takes l back: its window starts over.
-func (m *Machine) closeBreaker(l *lane) {
+// close takes l back: its window starts over.
+func (bs *breakers) close(l *lane) {
 	if l.br.open {
-		m.opened--
+		bs.lanes.opened--
 	}
-	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && m.now-b.opened <= rateOutage &&
-		l.refuses.chance < rateChance && m.blame.share() < badLeast {
-		l.limit.suppose(m.now, b.pace)
+	if b := &l.br; b.fault == Retryable && b.pace >= rateFew && bs.now-b.opened <= rateOutage &&
+		l.refuses.chance < rateChance && bs.lanes.blame.share() < badLeast {
+		l.limit.suppose(bs.now, b.pace)
 	}
 	l.br = breaker{}
 	l.refuses.forget()
 	l.failing = 0
-	m.endProbe(l)
-	l.win.Reset(m.now)
-	l.hear()
-	t := &m.tries
-	t.k, t.since, t.last = 0, m.now, m.now
-	for _, o := range m.up { // what is back for one may be back for all
-		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > m.now {
-			o.br.until = m.now
-			m.dirty = true
-			m.refresh(o)
+	bs.lanes.endProbe(l)
+	l.win.Reset(bs.now)
+	l.win.hear()
+	t := &bs.tries
+	t.k, t.since, t.last = 0, bs.now, bs.now
+	for _, o := range bs.lanes.up { // the repaired fault may be repaired for all
+		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
+			o.br.until = bs.now
+			bs.lanes.timer.dirty = true
+			bs.lanes.refresh(o)
 		}
 	}
+	bs.lanes.failover()
 }
 
 // global is the backoff of the whole machine while nothing is delivered anywhere.
@@ -296,44 +299,68 @@ type global struct {
 	outage outage
 }
 
-func (m *Machine) suspect() {
-	if m.global.active {
+// isShut reports whether no probe may be sent now.
+func (g *global) isShut(now time.Duration) bool { return g.probe != nil || now < g.until }
+
+func (bs *breakers) suspect() {
+	if bs.lanes.global.active {
 		return
 	}
-	m.global = global{active: true}
-	m.global.until = m.now + m.wait(&m.global.outage, m.cfg.Breaker.Probe, 0)
-	m.dirty = true
-	m.refreshAll()
+	bs.lanes.global = global{active: true}
+	bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, bs.cfg.Breaker.Probe, 0)
+	bs.lanes.timer.dirty = true
+	bs.lanes.refreshAll()
 }
 
 // recovered ends the global backoff: l delivers, and every open lane gets its probe at once.
-func (m *Machine) recovered(l *lane) {
-	m.global = global{}
-	for _, o := range m.up {
+func (bs *breakers) recovered(l *lane) {
+	bs.lanes.global = global{}
+	for _, o := range bs.lanes.up {
 		if o != l && o.br.shut() && o.br.fault != Misconfigured {
-			o.br.until = m.now
+			o.br.until = bs.now
 		}
 	}
-	m.dirty = true
-	m.refreshAll()
+	bs.lanes.timer.dirty = true
+	bs.lanes.refreshAll()
 }
 
-func (m *Machine) refreshAll() {
-	for _, l := range m.up {
-		m.refresh(l)
+// throttle closes the gate of a lane that is alive but full.
+func (bs *breakers) throttle(a *attempt) {
+	l := a.lane
+	l.stats.throttled++
+	if a.canceled {
+		return
 	}
+	if l.br.probe == a {
+		bs.close(l)
+	}
+	if bs.lanes.global.probe == a {
+		bs.recovered(l)
+	}
+	l.limit.refused(bs.now, a.sent)
+	if bs.now < l.throttle.until {
+		return
+	}
+	after := bs.jitter(min(a.after, maxThrottle), 1, 1.1)
+	if a.after <= 0 {
+		after = bs.wait(&l.throttle.outage, nil, 0)
+	}
+	l.throttle.until = max(l.throttle.until, bs.now+min(after, maxThrottle))
+	bs.lanes.timer.dirty = true
 }
 
-// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among
-// those for which there is an item.
-func (m *Machine) scout() (best *lane, it *item) {
-	for _, l := range m.up {
-		if l.gates.shut(m.now) || l.run.broken || !l.within() || l.awaited > 0 || best != nil && l.used >= best.used {
-			continue
-		}
-		if found := m.probeItem(l); found != nil {
-			best, it = l, found
-		}
+// settleProbes lets another probe go if a was one and decided nothing.
+func (bs *breakers) settleProbes(a *attempt) {
+	if a.lane.br.probe == a {
+		a.lane.br.probe = nil
 	}
-	return best, it
+	if a.lane.br.trial == a {
+		a.lane.br.trial = nil
+	}
+	if a.lane.refuses.trial == a {
+		a.lane.refuses.trial = nil
+	}
+	if bs.lanes.global.probe == a {
+		bs.lanes.global.probe = nil
+	}
 }

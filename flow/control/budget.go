@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Budget bounds what is sent again in vain, so that the failure of some workers does not multiply
-// the load of the others. It is a bucket of tokens: an attempt of an item that a worker has failed,
-// or left overdue, takes one; every delivery puts Share of one into it, every second PerSecond; and
-// an attempt that was paid for and delivers gives its token back, as in the AWS SDKs' retry quota,
-// so that what waited during an outage goes out quickly when it is over. Where the bucket is empty
-// such items wait, and new ones go before them: nothing is dropped. What a receiver's own
-// Retry-After sends again, probes and hedges cost nothing here: they have bounds of their own.
+// Budget bounds failed retries, so that the failure of some workers does not multiply the load of
+// the others. It is a token bucket. An attempt of an item that a worker has failed, or left
+// overdue, takes one token. Every delivery adds Share tokens, and every second adds PerSecond. A
+// paid attempt that delivers returns its token, as in the AWS SDKs' retry quota, so that the
+// backlog of an outage is delivered quickly afterwards. While the bucket is empty such items wait,
+// and new ones are sent before them: nothing is dropped. Retries after a receiver's Retry-After,
+// probes and hedges take no tokens: they have separate bounds.
 //
-// In any stretch of t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of
-// that kind were, or still are, in vain. The zero value means the defaults, which are gRPC's (A6)
-// and Finagle's.
+// In any t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of that kind
+// have failed or are still running. The zero value means the defaults, which are gRPC's (A6) and
+// Finagle's.
 type Budget struct {
 	Share     float64 // tokens for a delivery; 0 means 0.1; negative: there is no budget
 	PerSecond float64 // tokens a second, above 0; 0 means 10
@@ -32,7 +32,7 @@ const (
 	wholeToken       = 1 - 1e-9 // sums of shares are not exact
 )
 
-// withDefaults checks b and fills in what is 0.
+// withDefaults checks b and replaces zeros by the defaults.
 func (b Budget) withDefaults() (Budget, error) {
 	switch {
 	case !(b.Share <= 1):
@@ -55,8 +55,8 @@ func (b Budget) withDefaults() (Budget, error) {
 	return b, nil
 }
 
-// purse is the bucket of a Budget.
-type purse struct {
+// tokenBucket is the state of a Budget.
+type tokenBucket struct {
 	Budget
 	tokens float64
 	filled time.Duration
@@ -64,23 +64,24 @@ type purse struct {
 	waits  uint64 // items that had to, each once for an attempt
 }
 
-func (p *purse) bounded() bool { return p.Share >= 0 }
+func (p *tokenBucket) bounded() bool { return p.Share >= 0 }
 
-func (p *purse) fill(now time.Duration) {
+func (p *tokenBucket) fill(now time.Duration) {
 	p.tokens = min(p.tokens+(now-p.filled).Seconds()*p.PerSecond, p.Burst)
 	p.filled = now
 }
 
 // earn is for the first delivery of an item, by a.
-func (p *purse) earn(a *attempt) {
+func (p *tokenBucket) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
 	if a.paid {
 		p.tokens = min(p.tokens+1, p.Burst)
 	}
 }
 
-// refund is for an attempt that was neither delivered nor failed: its item owes what it owed.
-func (p *purse) refund(a *attempt) {
+// refund is called for an attempt that was neither delivered nor failed: its item owes the same as
+// before it.
+func (p *tokenBucket) refund(a *attempt) {
 	if a.paid {
 		a.paid = false
 		a.item.charged = true
@@ -88,19 +89,19 @@ func (p *purse) refund(a *attempt) {
 	}
 }
 
-// broke reports whether the items that owe a token have to wait for one.
-func (m *Machine) broke() bool {
-	p := &m.purse
+// outOfTokens reports whether the items that owe a token have to wait for one.
+func (b *backlog) outOfTokens() bool {
+	p := &b.bucket
 	if !p.bounded() {
 		return false
 	}
-	p.fill(m.now)
+	p.fill(b.now)
 	if p.tokens >= wholeToken {
 		return false
 	}
 	p.short = true
-	for i := range min(m.owing.able.len(), maxScan) {
-		if it := m.owing.able.at(i); !it.short {
+	for i := range min(b.owing.able.len(), maxScan) {
+		if it := b.owing.able.at(i); !it.short {
 			it.short = true
 			p.waits++
 		}
@@ -109,14 +110,14 @@ func (m *Machine) broke() bool {
 }
 
 // pay takes the token for an attempt of an item that owes one.
-func (p *purse) pay(a *attempt, now time.Duration) {
+func (p *tokenBucket) pay(a *attempt, now time.Duration) {
 	a.paid = true
 	p.fill(now)
 	p.tokens = max(0, p.tokens-1)
 }
 
 // tokenAt is when there is a token for those that wait; false: none waits.
-func (p *purse) tokenAt() (at time.Duration, ok bool) {
+func (p *tokenBucket) tokenAt() (at time.Duration, ok bool) {
 	if !p.short {
 		return 0, false
 	}
@@ -131,15 +132,15 @@ type BudgetStatus struct {
 	Waited  uint64  // items that had to wait for one, each once for an attempt
 }
 
-func (m *Machine) budgetStatus() BudgetStatus {
-	p := &m.purse
+func (b *backlog) budgetStatus() BudgetStatus {
+	p := &b.bucket
 	if !p.bounded() {
 		return BudgetStatus{Tokens: -1}
 	}
-	s := BudgetStatus{Tokens: min(p.tokens+max(0, m.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
+	s := BudgetStatus{Tokens: min(p.tokens+max(0, b.now-p.filled).Seconds()*p.PerSecond, p.Burst), Waited: p.waits}
 	if p.short {
-		for i := range m.owing.able.len() {
-			if m.owing.able.at(i).short {
+		for i := range b.owing.able.len() {
+			if b.owing.able.at(i).short {
 				s.Waiting++
 			}
 		}

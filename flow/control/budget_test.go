@@ -31,7 +31,7 @@ func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
 	it.owes = false
 }
 
-// checkBudget holds the attempts in vain against the budget.
+// checkBudget checks the number of failed attempts against the budget.
 func (w *model) checkBudget() {
 	w.t.Helper()
 	b := w.cfg.Budget
@@ -54,8 +54,7 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent makes a sender of four lanes whose budget was spent by so many items as it allows at once,
-// and offers one more.
+// spent makes a sender of four lanes, spends the whole budget, and offers one more item.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},
@@ -69,8 +68,8 @@ func spent(t *testing.T, b control.Budget) *model {
 	return w
 }
 
-// TestBudgetHolds: with an empty bucket a failed item waits for the next second's token, whatever
-// lanes are free, and what is new goes on. The status says so.
+// TestBudgetHolds: with an empty bucket a failed item waits for the next second's token, regardless
+// of free lanes, and new items are sent. The status reports the shortage.
 func TestBudgetHolds(t *testing.T) {
 	w := spent(t, control.Budget{Burst: 2, PerSecond: 4})
 	if n := len(w.running()); n != 2 {
@@ -112,7 +111,7 @@ func TestBudgetGivesBack(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetTakesNothingForAThrottle: what a receiver's Retry-After sends again is not a failure.
+// TestBudgetTakesNothingForAThrottle: a retry after a receiver's Retry-After is not a failure.
 func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)
 	w.offer(1, 10)
@@ -126,8 +125,8 @@ func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetEndsNoOutage: after an outage in which everything in flight was lost, all of it is
-// delivered within seconds, though it is many times the budget: what delivers gives its token back.
+// TestBudgetEndsNoOutage: an outage loses everything in flight, many times the budget. All of it is
+// delivered within seconds afterwards, because successful retries return their tokens.
 func TestBudgetEndsNoOutage(t *testing.T) {
 	const items = 2000
 	rnd := rand.New(rand.NewPCG(1, 1))

@@ -77,18 +77,18 @@ func returnedAs(suspect bool) returned {
 }
 
 // note takes in that it, which waits, waits until it.due.
-func (d *deferring) note(m *Machine, it *item) {
-	if !m.cfg.Defer || it.keyed() || it.due-m.now < deferLeast {
+func (d *deferring) note(b *backlog, it *item) {
+	if !b.cfg.Defer || it.keyed() || it.due-b.now < deferLeast {
 		return
 	}
 	d.noted = append(d.noted, deferral{item: it, seq: it.seq})
 	hold := deferHold
 	if n := len(it.tried); n > 0 {
-		if i, found := m.laneIndex(it.tried[n-1]); found {
-			hold = max(hold, deferRounds*m.lanes[i].est.smoothed())
+		if i, found := b.lanes.find(it.tried[n-1]); found {
+			hold = max(hold, deferRounds*b.lanes.all[i].est.smoothed())
 		}
 	}
-	at := m.now + hold
+	at := b.now + hold
 	if n := len(d.queue); n > d.head {
 		at = max(at, d.queue[n-1].at)
 	}
@@ -97,11 +97,11 @@ func (d *deferring) note(m *Machine, it *item) {
 
 // waitsNow reports whether an item that has failed is to wait at once, not only when it would be
 // its turn again: every lane has failed it, and its wait is to be told to the owner soon.
-func (d *deferring) waitsNow(m *Machine, it *item) bool {
-	if !m.cfg.Defer || it.keyed() || len(it.tried) < len(m.up) {
+func (d *deferring) waitsNow(b *backlog, it *item) bool {
+	if !b.cfg.Defer || it.keyed() || len(it.tried) < len(b.lanes.up) {
 		return false
 	}
-	for _, l := range m.up {
+	for _, l := range b.lanes.up {
 		if l.limits.Ordered || !it.failedAt(l) {
 			return false
 		}
@@ -116,25 +116,25 @@ func (e *deferral) waits(now time.Duration) bool {
 	return still && it.due-now >= deferLeast
 }
 
-// tell appends the waits that have begun in this step, and the items whose time to leave has come.
-func (d *deferring) tell(m *Machine, out []Command) []Command {
+// tell appends the waits that have begun in this step, and the items that are due to leave.
+func (d *deferring) tell(b *backlog, out []Command) []Command {
 	for i := range d.noted {
-		if e := &d.noted[i]; e.waits(m.now) {
-			out = append(out, e.item.wait(m, Wait))
+		if e := &d.noted[i]; e.waits(b.now) {
+			out = append(out, e.item.wait(b, Wait))
 		}
 	}
 	clear(d.noted)
 	d.noted = d.noted[:0]
-	for d.head < len(d.queue) && d.queue[d.head].at <= m.now {
+	for d.head < len(d.queue) && d.queue[d.head].at <= b.now {
 		e := d.queue[d.head]
 		d.queue[d.head] = deferral{}
 		d.head++
-		if e.waits(m.now) && len(e.item.running) == 0 && d.asked[e.seq] == nil {
+		if e.waits(b.now) && len(e.item.running) == 0 && d.asked[e.seq] == nil {
 			if d.asked == nil {
 				d.asked = make(map[uint64]*item)
 			}
 			d.asked[e.seq] = e.item
-			out = append(out, e.item.wait(m, Defer))
+			out = append(out, e.item.wait(b, Defer))
 		}
 	}
 	switch n := len(d.queue) - d.head; {
@@ -149,12 +149,12 @@ func (d *deferring) tell(m *Machine, out []Command) []Command {
 }
 
 // wait returns the command that tells the owner of a wait.
-func (it *item) wait(m *Machine, kind CommandKind) Command {
+func (it *item) wait(b *backlog, kind CommandKind) Command {
 	r := &it.account
 	h := History{Attempts: it.number, Failures: uint32(r.failures), Suspect: r.suspect}
 	h.Retry = it.retry
 	if h.Failures > 0 {
-		h.Elapsed = m.uptime.at(m.now) - r.since
+		h.Elapsed = b.lanes.uptime.at(b.now) - r.since
 	}
 	return Command{Kind: kind, Seq: it.seq, Lane: -1, Number: it.number, Expect: it.due, History: h}
 }
@@ -168,7 +168,8 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 }
 
 // taken takes in the amount that the owner keeps, and its answer to a Defer.
-func (d *deferring) taken(m *Machine, e *Event) {
+func (s *settlement) taken(e *Event) {
+	d := &s.backlog.retrying.away
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
 	it := d.asked[e.Seq]
 	if it == nil {
@@ -179,37 +180,33 @@ func (d *deferring) taken(m *Machine, e *Event) {
 	if e.Outcome == Rejected || !waits || len(it.running) > 0 {
 		return
 	}
-	if it.counted {
-		m.started -= it.bytes
-	} else {
-		m.unsent -= it.bytes
-	}
-	m.finish(it)
-	m.release(it)
+	s.replay.remove(it)
+	s.backlog.finish(it)
+	s.backlog.release(it)
 }
 
 // resume gives an item that is offered again its history. It is due.
-func (d *deferring) resume(m *Machine, it *item, h *History) {
+func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r := &it.account
 	it.number, it.retry = h.Attempts, h.Retry
 	it.waited, it.charged = true, true
-	r.failures, r.since = int(h.Failures), m.uptime.at(m.now)-h.Elapsed
+	r.failures, r.since = int(h.Failures), b.lanes.uptime.at(b.now)-h.Elapsed
 	r.returned = returnedAs(h.Suspect)
 	d.returned[r.returned]++
 	if !h.Suspect {
-		for _, l := range m.up { // it waited because they had failed it
+		for _, l := range b.lanes.up { // it waited because they had failed it
 			it.tried = append(it.tried, l.num)
 		}
-		m.waitForLane(it)
+		b.waitForLane(it)
 		return
 	}
 	r.suspect = true
-	m.apart.suspects++
-	m.setApart(it, m.now)
+	b.apart.suspects++
+	b.setApart(it, b.now)
 }
 
 // Returns reports whether an item that was deferred, or a suspect among those, is welcome now.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
-	return m.retrying.away.returned[class] < returnedMost[class]
+	return m.backlog.retrying.away.returned[class] < returnedMost[class]
 }

@@ -19,7 +19,7 @@ type drain struct {
 // probeRounds bounds a drained probe in round trips of its lane.
 const probeRounds = 40
 
-// over reports whether the probe under way has what it needs, or has taken too long.
+// over reports whether the current probe is complete, or has taken too long.
 func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
 
 // due reports whether a probe may begin now. The first call plans it, at a time that jitter draws.

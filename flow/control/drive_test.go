@@ -207,8 +207,8 @@ func (w *model) drain() {
 	w.fail("not drained after 10000 steps: %+v", w.m.Status())
 }
 
-// hold notes what is delivered behind attempts of its run that are not answered yet, and forgets it
-// when one of those fails.
+// hold records items delivered after unanswered attempts of the same run, and removes them if one
+// of those fails.
 func (w *model) hold(x *modelTry, l *modelLane, outcome control.Outcome) {
 	if outcome == control.Delivered {
 		if !l.failed || x.place < l.firstFailed {

@@ -8,11 +8,12 @@ import (
 )
 
 // End is when an item that keeps failing is given up: it is buried whole, or cut first where
-// Poison.Refuse allows that. Only evidence against the item counts (see [Machine.charge]), so an
+// Poison.Refuse allows that. Only evidence against the item counts (see ADR 17), so an
 // outage ends nothing. The zero value means never.
 type End struct {
-	Attempts int           // failures that are evidence; 0: any number
-	Elapsed  time.Duration // since the first of them, without the time in which no lane was open; 0: any time
+	Attempts int // failures that are evidence; 0: any number
+	// since the first of them, without the time in which no lane was open; 0: no limit
+	Elapsed time.Duration
 }
 
 func (e End) validate() error {
@@ -34,16 +35,16 @@ type ended struct {
 	seq  uint64
 }
 
-// giveUp refuses the items whose end is reached.
-func (m *Machine) giveUp(out []Command) []Command {
-	for _, e := range m.apart.ended {
+// giveUp refuses the items that have reached their end.
+func (s *settlement) giveUp(out []Command) []Command {
+	for _, e := range s.backlog.apart.ended {
 		it := e.item
 		if it.seq != e.seq || it.state == isFree || it.state == isDone || it.state == inHands || it.fate != undecided {
 			continue
 		}
-		out = m.refuse(it, m.convict(it, out))
+		out = s.refuse(it, s.convict(it, out))
 	}
-	clear(m.apart.ended)
-	m.apart.ended = m.apart.ended[:0]
+	clear(s.backlog.apart.ended)
+	s.backlog.apart.ended = s.backlog.apart.ended[:0]
 	return out
 }

@@ -17,7 +17,7 @@ type estimator struct {
 	mean            float64 // cost of an item
 	srtt, rttvar    float64 // relative to the fit; srtt 0: no sample yet
 
-	patience float64 // the timeout is so many times the RFC's, because late answers showed that to be too short; 0 is 1
+	patience float64 // factor on the RFC's timeout, raised by late answers; 0 is 1
 
 	shift   uint          // the timeout is doubled so many times
 	doubled time.Duration // when last
@@ -27,18 +27,22 @@ type estimator struct {
 	service   float64 // round trip of an item of mean cost at the drained worker; 0: not known
 	serviceN  int
 	sampled   time.Duration // when a round trip was last measured
+	known     bool          // it has answered since it came up
+	tail      tail
 }
 
 const (
-	fitDecay      = 0.99
-	minSpread     = 0.05 // relative deviation of cost below which the round trip is not fitted to it
-	rttWeight     = 1.0 / 8
-	varWeight     = 1.0 / 4
-	initialRTO    = time.Second
-	leastMargin   = 1.0 // of the timeout above the round trip, in round trips: the RFC's clock granularity
+	fitDecay = 0.99
+	// relative deviation of cost below which the round trip is not fitted to it
+	minSpread  = 0.05
+	rttWeight  = 1.0 / 8
+	varWeight  = 1.0 / 4
+	initialRTO = time.Second
+	// of the timeout above the round trip, in round trips: the RFC's clock granularity
+	leastMargin   = 1.0
 	patienceStep  = 1.25
 	patienceMost  = 4.0
-	patienceDecay = 0.99995 // with each answer in time: about one timeout in five thousand may be wrong
+	patienceDecay = 0.99995 // per answer in time: about one timeout in five thousand may be wrong
 	maxRTO        = 60 * time.Second
 	maxShift      = 9 // 200 ms doubled so often is more than maxRTO
 	rateWeight    = 0.1
@@ -92,7 +96,7 @@ func (e *estimator) fit(rtt, cost float64) {
 	e.a = round - e.b*mean
 }
 
-// normal is what the round trip would have been for an item of mean cost.
+// normal returns the equivalent round trip for an item of mean cost.
 func (e *estimator) normal(rtt, cost float64) float64 {
 	if e.b == 0 {
 		return rtt
@@ -104,9 +108,9 @@ func (e *estimator) normal(rtt, cost float64) float64 {
 	return rtt * e.expected(e.mean) / x
 }
 
-// progress updates rate and service from an attempt that was delivered in time: ahead is the cost
-// in flight when it was sent, itself included, and done what the lane delivered from then on,
-// itself included.
+// progress updates rate and service from an attempt that was delivered in time. ahead is the cost
+// in flight when it was sent, and done the lane's deliveries from then on; both include the
+// attempt.
 func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) {
 	weight := rateWeight
 	if now-e.sampled > staleSample {
@@ -135,8 +139,8 @@ func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) 
 	e.service += weight * (s - e.service)
 }
 
-// rto is the timeout of an item of this cost, and least the shortest one of a worker whose round
-// trip is known.
+// rto returns the timeout of an item of this cost. least is the minimum for a worker with a known
+// round trip.
 func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	d := initialRTO
 	if e.srtt > 0 {

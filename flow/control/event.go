@@ -2,15 +2,16 @@
 
 // Package control is the whole sender as one pure machine: event in, commands out.
 //
-// A [Machine] decides everything that a sender decides: how much may be in flight to each worker
-// (package window), who gets the next item (package dispatch), when an attempt has timed out, what
-// is sent again and when, which breaker is open, what the replay bound allows, which keys and
-// ordered lanes hold what back. flow.Sender, the simulator, the fuzzers, the model checker and
-// --replay only feed it events and carry out its commands, so what is tested is what ships.
+// A [Machine] makes all decisions of a sender: how much may be in flight to each worker (package
+// window), which worker gets the next item (package dispatch), when an attempt has timed out, when
+// an item is retried, which breaker is open, and which items must wait for the replay bound, their
+// keys or ordered lanes. flow.Sender, the simulator, the fuzzers, the model checker and --replay
+// only feed it events and carry out its commands, so tests run the shipped code.
 //
-// It never reads a clock, a random source of its own or a map's order, starts nothing, locks
+// It never reads a clock, a private random source or the order of a map, starts nothing, locks
 // nothing and does no I/O. A machine is not safe for concurrent use: its owner calls it from one
 // goroutine. The same seed and the same events give the same commands, bit for bit on one GOARCH.
+// So the package runs under testing/synctest.
 package control
 
 import "time"
@@ -22,10 +23,10 @@ type Kind uint8
 const (
 	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys; History if it was deferred.
 	Offer Kind = iota + 1
-	// Answer: the Deliver of attempt ID has returned. Outcome, After, Report. With Outcome Split, Cost
-	// is that of the parts that were delivered or rejected, and Pieces Piece events follow at once;
-	// Pieces is 0, and none follow, where the item was settled before or is being cut or buried. An ID
-	// that does not run, or was answered before, is ignored.
+	// Answer: the Deliver of attempt ID has returned. It has Outcome, After and Report. With
+	// Outcome Split, Cost is that of the delivered or rejected parts, and Pieces Piece events
+	// follow at once. Pieces is 0, and none follow, if the item was settled before or is being cut
+	// or buried. An ID that is not running, or was answered before, is ignored.
 	Answer
 	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only,
 	// so an owner that has answers at hand steps them before it.
@@ -36,13 +37,13 @@ const (
 	LaneDown
 	// Saved: Bytes that had settled are now in the checkpoint.
 	Saved
-	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once; fewer than two: it cannot be
-	// cut, none follow, and a Bury command answers.
+	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once. With fewer than two it
+	// cannot be cut, none follow, and a Bury command answers.
 	Cut
-	// Piece: item Seq, greater than any before, stands in the place of Parent, behind the pieces
-	// before it. Cost, Bytes, Keys; Outcome is Retryable (to be sent), Delivered or Rejected (to be
-	// buried). The pieces tile Parent, which is gone, without a Settle of its own, when the last has
-	// come.
+	// Piece: item Seq, greater than any before, replaces a part of Parent, after the pieces before
+	// it. It has Cost, Bytes and Keys. Outcome is Retryable (to be sent), Delivered or Rejected (to
+	// be buried). The pieces tile Parent, which is removed, without a Settle of its own, with the
+	// last of them.
 	Piece
 	// Buried: the answer to Bury{Seq}: it is durable.
 	Buried
@@ -64,13 +65,14 @@ type Event struct {
 	Outcome Outcome
 	Lane    int32
 	Seq, ID uint64 // item; attempt
-	Parent  uint64 // Piece: the item whose place this one takes
+	Parent  uint64 // Piece: the item that it replaces a part of
 	Pieces  uint32 // Answer (Split), Cut: how many Piece events follow
 	Cost    float64
 	Bytes   int64
 	Keys    []uint32      // interned by the owner
 	After   time.Duration // Throttled: from Now; 0: not said
-	Died    bool          // Answer (Retryable, TimedOut), Piece (Retryable): a worker died of it, see Poison
+	// Answer (Retryable, TimedOut), Piece (Retryable): a worker died of it, see Poison
+	Died    bool
 	Report  Report
 	Limits  Limits
 	History History // Offer
@@ -94,19 +96,31 @@ const (
 type Limits struct {
 	InFlight int  // attempts at once, hard; 0: the window alone decides
 	Ordered  bool // Delivers take effect, and settle, in the order of Attempt.Place within a Run
+	// Standby above 0 means that the lane takes items only while each lane with a lower number is
+	// down: its breaker is open. It does not work with a dispatch policy that assigns items to
+	// lanes, as hash does.
+	Standby int
 }
 
-// Report is what a worker says of itself with an answer; the zero value is a third party that says
-// nothing.
+// Report is a worker's description of its own state in an answer. The zero value is that of a
+// third-party worker, which sends none.
 type Report struct {
-	Epoch              uint32 // of the worker's process: another one means it restarted and has forgotten what it held
-	Credit             uint64 // absolute, cumulative cost that the worker will have taken at most; 0 with Epoch 0: it advertises none
-	Taken              uint64 // cumulative cost that the worker has taken from this sender; 0: not said
-	Batches            bool   // Credit, Taken and QueueLen count items, whatever they cost
-	QueueLen, Slots    int    // cost waiting in the worker; its parallel servers
+	// of the worker's process: another one means that it restarted and has lost its volatile state
+	Epoch uint32
+	// maximum absolute, cumulative cost that the worker will accept; 0 with Epoch 0: not advertised
+	Credit uint64
+	// cumulative cost that the worker has taken from this sender; 0: not reported
+	Taken              uint64
+	Batches            bool // Credit, Taken and QueueLen count items, whatever they cost
+	QueueLen, Slots    int  // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
-	// Place is where an Ordered lane's receiver stands after this item (file and length); it is saved
-	// in the same checkpoint entry as the item's settle.
+	// Cost is the worker's own price of this item, in its unit, if that is not the sender's; 0: not
+	// reported
+	Cost uint64
+	// Draining means that the worker takes no further items, because its process is about to end.
+	Draining bool
+	// Place is the position of an Ordered lane's receiver after this item (file and length). It is
+	// saved in the same checkpoint entry as the item's settle.
 	Place string
 }
 
@@ -117,11 +131,14 @@ type CommandKind uint8
 const (
 	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
 	Cancel                        // end attempt ID's context; its Answer is still owed
-	Settle                        // item Seq is settled: Number attempts, by Lane through attempt ID; Lane -1: by none
-	Bisect                        // item Seq was refused and no attempt of it runs: cut it and answer with Cut
-	Bury                          // item Seq was refused and cannot be cut: make it durable and answer with Buried
-	Wait                          // item Seq waits until Expect, with this History
-	Defer                         // likewise, and the owner may keep it: answer with Held
+	// item Seq is settled: Number attempts, by Lane through attempt ID; Lane -1: by none
+	Settle
+	// item Seq was refused and no attempt of it runs: cut it and answer with Cut
+	Bisect
+	// item Seq was refused and cannot be cut: make it durable and answer with Buried
+	Bury
+	Wait  // item Seq waits until Expect, with this History
+	Defer // likewise, and the owner may keep it: answer with Held
 )
 
 // Why a command is given.
@@ -131,7 +148,7 @@ type Why uint8
 const (
 	Turn      Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
 	Probe                // Start: to see whether a worker that was left alone is back
-	Twin                 // Start: the attempt that holds the watermark takes long, and this is a second one beside it
+	Twin                 // Start: a hedge, the second attempt of the item that holds the watermark
 	Deadly               // Bisect, Bury: Count workers have died of it
 	Failing              // Bisect, Bury: workers that deliver others have failed it Count times
 	Apart                // Start: a suspect, beside the window

@@ -3,7 +3,7 @@ package control
 // Overlooked is the oldest item that is blocked although its turn has come; 0: there is none.
 func (m *Machine) Overlooked() (seq uint64) {
 	blocked := 0
-	for it := m.items.oldest; it != nil; it = it.next {
+	for it := m.backlog.items.oldest; it != nil; it = it.next {
 		if !it.blocked {
 			continue
 		}
@@ -12,11 +12,13 @@ func (m *Machine) Overlooked() (seq uint64) {
 			return it.seq
 		}
 	}
-	if blocked != m.fresh.blocked+m.redo.blocked+m.owing.blocked {
+	if blocked != m.backlog.fresh.blocked+m.backlog.redo.blocked+m.backlog.owing.blocked {
 		panic("blocked items are not counted right")
 	}
 	return 0
 }
 
 // Able is how many of the items that wait are looked at when something changes.
-func (m *Machine) Able() int { return m.fresh.able.len() + m.redo.able.len() + m.owing.able.len() }
+func (m *Machine) Able() int {
+	return m.backlog.fresh.able.len() + m.backlog.redo.able.len() + m.backlog.owing.able.len()
+}

@@ -23,7 +23,7 @@ func (t *tape) next(below int) int {
 	return x
 }
 
-// world makes a model whose configuration and lanes the tape chooses.
+// world makes a model with a configuration and lanes chosen by the tape.
 func world(t *testing.T, in *tape) *model {
 	size := 1 + in.next(4)
 	cfg := control.Config{
@@ -51,7 +51,7 @@ func world(t *testing.T, in *tape) *model {
 	return w
 }
 
-// play lets the tape choose what happens.
+// play lets the tape choose the events.
 func play(w *model, in *tape) {
 	outcomes := []control.Outcome{
 		control.Delivered, control.Delivered, control.Delivered, control.Delivered, control.Retryable, control.Retryable,

@@ -9,29 +9,34 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// group finds out, with Config.Shared, whether the lanes share what is behind them, such as one
-// database behind twelve endpoints, and if so bounds what is in flight to all of them together, by
+// group detects, with Config.Shared, whether the lanes share a bottleneck, such as one database
+// behind twelve endpoints. If they do, it bounds the amount in flight to all of them together, by
 // one more window of the same algorithm.
 //
-// Each lane's own window keeps a few batches queued there, so that twelve keep twelve times as
-// many; and no lane can measure its drained round trip, because the others do not drain.
+// Each lane's own window keeps a few batches queued at the bottleneck, so that twelve lanes queue
+// twelve times as many. No lane can measure its drained round trip, because the others do not
+// drain.
 //
-// Whether they share is found out by an experiment, not by correlation, which a common load makes
-// too: half of the lanes pause for a few round trips, then the other half. Where each lane is on
-// its own, the round trips of those that go on stay as they are; where all share, they fall with
-// what all have in flight. The measure is the elasticity: the logarithm of the one change over that
-// of the other, 0 on one's own and 1 in one queue. A group is tested in the same way: with half of
-// the lanes, each of them has twice as much in flight and the sum does not change; round trips that
-// rise all the same are the lanes' own.
+// Sharing is detected by an experiment, not by correlation, which a common load causes too. Half of
+// the lanes pause for a few round trips, then the other half. For independent lanes, the round
+// trips of the active ones do not change. For lanes that share, they fall with the total in flight.
+// The measure is the elasticity: the logarithm of the one change over that of the other, 0 for
+// independent lanes and 1 for one queue. A group is tested in the same way: with half of the lanes,
+// each of them has twice as much in flight and the sum does not change. Round trips that rise
+// nevertheless are caused by the lanes themselves.
 type group struct {
+	*env
+	lanes *lanes
+
 	win     window.Window // nil: the lanes are on their own
 	batches bool          // its limit counts items, and no cost
 	drain   drain
-	mean    float64       // cost of an item
-	most    int           // items that may be in flight
-	unit    float64       // cost of one; 0: items are counted
-	full    float64       // cost in flight from which on there is no room for another, where items are not counted
-	since   time.Duration // what was sent before is not the window's
+	mean    float64 // cost of an item
+	most    int     // items that may be in flight
+	unit    float64 // cost of one; 0: items are counted
+	// cost in flight from which there is no room for another item, if items are not counted
+	full  float64
+	since time.Duration // attempts sent before do not belong to the window
 
 	likeness likeness
 
@@ -39,8 +44,8 @@ type group struct {
 	want    time.Duration // when the next experiment may begin
 	rest    time.Duration // before the next but one
 	began   time.Duration
-	settled bool          // what paused lanes had in flight has come back, nearly
-	from    time.Duration // what was sent before tells nothing of the phase
+	settled bool          // nearly all in-flight batches of paused lanes have returned
+	from    time.Duration // attempts sent before do not count for the phase
 	ends    time.Duration // of the phase, at the latest
 	out     int           // attempts of paused lanes that are still out,
 	few     int           // and how many of them do not matter
@@ -61,28 +66,30 @@ const (
 )
 
 const (
-	// groupSamples end a phase: the round trip of a busy server varies by about its mean and each
-	// sample resembles its neighbours, so that with fewer, lanes on their own would be taken for a
+	// groupSamples end a phase. The round trip of a busy server varies by about its mean and each
+	// sample resembles its neighbours, so with fewer samples independent lanes would be taken for a
 	// group.
 	groupSamples = 128
 	// Batches in flight, if there are so many lanes: they idle no server that is near.
-	groupLeast   = 10
-	groupClear   = 0.15 // elasticity below which an experiment ends at once: three times its standard error
+	groupLeast = 10
+	// elasticity below which an experiment ends at once: three times its standard error
+	groupClear   = 0.15
 	groupShared  = 0.25 // from which on the lanes share; two senders that share see 0.4 each
 	groupTimes   = 3    // experiments decide
-	groupMoved   = 0.1  // change of the logarithm of what is in flight that is too small to tell anything
-	groupDrained = 4    // a lane has drained when so much of what it had is left, as a share
+	groupMoved   = 0.1  // smallest significant change of the logarithm of the amount in flight
+	groupDrained = 4    // a lane has drained when this share of its amount in flight is left
 	groupSlack   = 16   // samples, of which one may be taken when not every lane was full
 
 	groupRest    = 10 * time.Second // between two experiments, doubled each time,
 	groupLongest = 10 * time.Minute
-	groupCost    = 50 // and so many times as long as the last took, at least: 1 % is what it may cost
-	groupLook    = time.Second
-	groupRounds  = 20 // a phase ends after so many round trips
-	groupMost    = 30 * time.Second
+	// minimum interval, as a multiple of the last experiment's duration: experiments take up to 1 %
+	groupCost   = 50
+	groupLook   = time.Second
+	groupRounds = 20 // a phase ends after so many round trips
+	groupMost   = 30 * time.Second
 )
 
-// change sums up by how much logarithms of round trips and of what was in flight have changed.
+// change sums up the changes of the logarithms of round trips and of the amount in flight.
 type change struct{ rtt, flying, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
@@ -92,7 +99,7 @@ func (c *change) elasticity() (e float64, ok bool) {
 	return c.rtt / c.flying, true
 }
 
-// observation is what a lane has shown in a phase: sums of logarithms.
+// observation holds a lane's measurements in a phase: sums of logarithms.
 type observation struct {
 	n                  float64
 	rtt, own, together float64
@@ -105,33 +112,31 @@ func (o *observation) add(rtt, own, together float64) {
 	o.together += math.Log(max(together, 1e-9))
 }
 
-// groupRoom is how many items the group's window still takes; one is always allowed.
-func (m *Machine) groupRoom() int {
-	g := &m.group
+// room is how many items the group's window still takes; one is always allowed.
+func (g *group) room() int {
 	switch {
 	case g.win == nil:
 		return math.MaxInt
 	case g.unit == 0:
-		return g.most - m.awaited
-	case m.awaited == 0:
+		return g.most - g.lanes.load.n
+	case g.lanes.load.n == 0:
 		return max(g.most, 1)
 	}
-	return int(float64(g.most) - m.awaitedCost/g.unit + 1e-6)
+	return int(float64(g.most) - g.lanes.load.cost/g.unit + 1e-6)
 }
 
-// groupFull is groupRoom() <= 0.
-func (m *Machine) groupFull() bool {
-	g := &m.group
+// isFull reports whether room is 0 or less.
+func (g *group) isFull() bool {
 	switch {
-	case g.win == nil, m.awaited == 0:
+	case g.win == nil, g.lanes.load.n == 0:
 		return false
 	case g.unit == 0:
-		return m.awaited >= g.most
+		return g.lanes.load.n >= g.most
 	}
-	return m.awaitedCost > g.full
+	return g.lanes.load.cost > g.full
 }
 
-// bound takes over what the group's window says.
+// bound applies the limit of the group's window.
 func (g *group) bound(open int) {
 	if g.win == nil {
 		return
@@ -147,10 +152,9 @@ func (g *group) bound(open int) {
 	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
 }
 
-// grouped takes in a delivery that came in time, after rtt seconds; s is its lane's sample, and
-// made the group's. full says whether no lane had room before it.
-func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) {
-	g := &m.group
+// observe records a delivery in time, after rtt seconds. s is its lane's sample, and is changed to
+// the group's. full reports whether no lane had room before it.
+func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	if g.mean == 0 {
 		g.mean = a.cost
 	}
@@ -158,38 +162,38 @@ func (m *Machine) grouped(a *attempt, s *window.Sample, rtt float64, full bool) 
 	if g.win != nil && a.sent >= g.since {
 		s.Mean, s.InFlightAtSend, s.Limited, s.Epoch = g.mean, a.together, a.crowded, a.groupEpoch
 		g.win.OnSample(*s)
-		m.probeGroup(a.crowded)
-		g.bound(m.open)
+		g.probe(a.crowded)
+		g.bound(g.lanes.open)
 	}
 	switch {
 	case g.phase != noPhase:
-		m.compareIn(a, rtt, full)
-	case m.cfg.Shared && full && m.alike(a.lane, rtt) != (g.win != nil) && m.now >= g.want:
-		m.beginExperiment()
+		g.compareIn(a, rtt, full)
+	case g.cfg.Shared && full && g.alike(a.lane, rtt) != (g.win != nil) && g.now >= g.want:
+		g.beginExperiment()
 	}
 }
 
 const groupMean = 0.02 // weight of the newest item's cost
 
-// probeGroup lets the group's window measure its drained round trip.
-func (m *Machine) probeGroup(limited bool) {
-	d := &m.group.drain
-	if d.prober == nil || d.on && !d.over(m.now) {
+// probe lets the group's window measure its drained round trip.
+func (g *group) probe(limited bool) {
+	d := &g.drain
+	if d.prober == nil || d.on && !d.over(g.now) {
 		return
 	}
 	if d.on {
-		d.end(m.now)
+		d.end(g.now)
 	}
-	if d.due(m.now, m.jitter) && limited && m.group.phase <= wholePhase {
-		d.begin(m.now, m.meanRoundTrip())
+	if d.due(g.now, g.jitter) && limited && g.phase <= wholePhase {
+		d.begin(g.now, g.meanRoundTrip())
 	}
 }
 
 // meanRoundTrip of the lanes.
-func (m *Machine) meanRoundTrip() time.Duration {
+func (g *group) meanRoundTrip() time.Duration {
 	sum, n := time.Duration(0), time.Duration(0)
-	for _, l := range m.up {
-		if l.known {
+	for _, l := range g.lanes.up {
+		if l.est.known {
 			sum += l.est.smoothed()
 			n++
 		}
@@ -198,108 +202,104 @@ func (m *Machine) meanRoundTrip() time.Duration {
 }
 
 // beginExperiment, if most lanes have windows that measure and have come to rest.
-func (m *Machine) beginExperiment() {
-	g := &m.group
-	g.want = m.now + groupLook
+func (g *group) beginExperiment() {
+	g.want = g.now + groupLook
 	ready := 0
-	for _, l := range m.up {
-		if l.open && l.known && l.drain.prober != nil && l.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
+	for _, l := range g.lanes.up {
+		if l.open && l.est.known && l.win.drain.prober != nil && l.win.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
 			ready++
 		}
 	}
-	if m.global.active || ready < 2 || 2*ready < len(m.up) {
+	if g.lanes.global.active || ready < 2 || 2*ready < len(g.lanes.up) {
 		return
 	}
-	for _, l := range m.up {
-		l.seen = [2]observation{}
-		m.endProbe(l)
+	for _, l := range g.lanes.up {
+		l.part.seen = [2]observation{}
+		g.lanes.endProbe(l)
 	}
-	g.phase, g.began, g.n, g.slack = wholePhase, m.now, 0, 0
-	g.from = m.now
-	m.limitPhase()
+	g.phase, g.began, g.n, g.slack = wholePhase, g.now, 0, 0
+	g.from = g.now
+	g.limitPhase()
 }
 
-func (m *Machine) limitPhase() {
-	m.group.ends = m.now + min(max(groupLook, groupRounds*m.meanRoundTrip()), groupMost)
-	m.dirty = true
+func (g *group) limitPhase() {
+	g.ends = g.now + min(max(groupLook, groupRounds*g.meanRoundTrip()), groupMost)
+	g.lanes.timer.dirty = true
 }
 
 // compareIn takes a sample into the phase, and ends the phase when there are enough.
-func (m *Machine) compareIn(a *attempt, rtt float64, full bool) {
-	g, l := &m.group, a.lane
-	if m.now >= g.ends || m.global.active {
-		m.endExperiment(false)
+func (g *group) compareIn(a *attempt, rtt float64, full bool) {
+	l := a.lane
+	if g.now >= g.ends || g.lanes.global.active {
+		g.endExperiment(false)
 		return
 	}
 	if !full {
 		if g.slack++; g.slack > groupSamples/groupSlack {
-			m.endExperiment(false) // what is in flight is bounded by the load, not by windows
+			g.endExperiment(false) // the load limits the amount in flight, not the windows
 			return
 		}
 	}
 	if g.phase != wholePhase && !g.settled {
-		if l.paused {
+		if l.part.paused {
 			g.out--
 		}
 		if g.settled = g.out <= g.few; g.settled {
-			g.from = m.now
+			g.from = g.now
 		}
 		return
 	}
-	if a.sent < g.from || l.paused || l.at < 0 {
+	if a.sent < g.from || l.part.paused || l.at < 0 {
 		return
 	}
-	o := &l.seen[0]
+	o := &l.part.seen[0]
 	if g.phase != wholePhase {
-		o = &l.seen[1]
+		o = &l.part.seen[1]
 	}
 	o.add(rtt, a.ahead, a.together)
 	if g.n++; g.n >= groupSamples {
-		m.nextPhase()
+		g.nextPhase()
 	}
 }
 
 // nextPhase goes on with the experiment, or judges it.
-func (m *Machine) nextPhase() {
-	g := &m.group
+func (g *group) nextPhase() {
 	if g.phase == wholePhase {
-		m.pauseHalf(evenPhase)
+		g.pauseHalf(evenPhase)
 		return
 	}
-	m.compare()
+	g.compare()
 	e, ok := g.change.elasticity()
 	switch {
 	case !ok || e < groupClear:
-		m.endExperiment(false)
+		g.endExperiment(false)
 	case g.phase == evenPhase:
-		m.pauseHalf(oddPhase)
+		g.pauseHalf(oddPhase)
 	default:
 		g.agreed++
-		m.endExperiment(true)
+		g.endExperiment(true)
 	}
 }
 
 // pauseHalf begins a phase in which every second lane pauses.
-func (m *Machine) pauseHalf(p phase) {
-	g := &m.group
+func (g *group) pauseHalf(p phase) {
 	g.phase, g.settled, g.n, g.out = p, false, 0, 0
-	for i, l := range m.up {
-		l.seen[1] = observation{}
-		if l.paused = (i%2 == 0) == (p == evenPhase); l.paused {
+	for i, l := range g.lanes.up {
+		l.part.seen[1] = observation{}
+		if l.part.paused = (i%2 == 0) == (p == evenPhase); l.part.paused {
 			g.out += l.flying
 		}
 	}
 	g.few = g.out / groupDrained
-	m.limitPhase()
-	m.refreshAll()
+	g.limitPhase()
+	g.lanes.refreshAll()
 }
 
 // compare adds the change of each lane that went on. Its weight is that of the difference of two
 // means.
-func (m *Machine) compare() {
-	g := &m.group
-	for _, l := range m.up {
-		was, is := &l.seen[0], &l.seen[1]
+func (g *group) compare() {
+	for _, l := range g.lanes.up {
+		was, is := &l.part.seen[0], &l.part.seen[1]
 		if was.n == 0 || is.n == 0 {
 			continue
 		}
@@ -315,56 +315,53 @@ func (m *Machine) compare() {
 	}
 }
 
-// endExperiment. more: what it has shown asks for another one, or for what is not: a group, or
-// none.
-func (m *Machine) endExperiment(more bool) {
-	g := &m.group
+// endExperiment ends the experiment. more reports that its result asks for another one, or for the
+// opposite of the present state: a group, or none.
+func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
-	took := m.now - g.began
-	g.phase, m.dirty = noPhase, true
+	took := g.now - g.began
+	g.phase, g.lanes.timer.dirty = noPhase, true
 	if !paused { // nothing was learned and nothing lost
-		g.want = m.now + m.jitter(groupLook, 0.75, 1.25)
+		g.want = g.now + g.jitter(groupLook, 0.75, 1.25)
 		return
 	}
-	for _, l := range m.up {
-		l.paused = false
-		if d, ok := l.win.(window.Discarder); ok {
-			d.Discard(m.now)
-			l.hear()
-		}
+	for _, l := range g.lanes.up {
+		l.part.paused = false
+		l.win.discard(g.now)
 	}
-	m.refreshAll()
+	g.lanes.refreshAll()
 	e, _ := g.change.elasticity()
 	if !more || g.agreed >= groupTimes && e < groupShared {
 		g.agreed, g.change = 0, change{}
 		g.rest = min(max(2*g.rest, groupRest), groupLongest)
-		g.want = m.now + m.jitter(max(g.rest, groupCost*took), 0.75, 1.25)
+		g.want = g.now + g.jitter(max(g.rest, groupCost*took), 0.75, 1.25)
 		return
 	}
-	g.want = m.now
+	g.want = g.now
 	if g.agreed >= groupTimes {
-		m.regroup()
+		g.regroup()
 	}
 }
 
-// regroup puts the lanes under one more window, or leaves each to its own. Either begins anew.
-func (m *Machine) regroup() {
-	g := &m.group
+// regroup puts the lanes under one more window, or removes it. In both cases the windows start
+// over.
+func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil
-	*g = group{mean: mean, rest: groupRest, want: m.now + m.jitter(groupRest, 0.75, 1.25)}
+	*g = group{env: g.env, lanes: g.lanes, mean: mean, rest: groupRest}
+	g.want = g.now + g.jitter(groupRest, 0.75, 1.25)
 	if !together {
 		return
 	}
-	g.win, g.since = m.cfg.Window.New(), m.now
+	g.win, g.since = g.cfg.Window.New(), g.now
 	g.drain.prober, _ = g.win.(window.Prober)
 	g.batches = g.win.Batches()
-	g.bound(m.open)
-	for _, l := range m.up {
-		if l.win.Limit() > 1 { // what it has learned of its worker it has learned of all
-			l.win.Reset(m.now)
-			l.hear()
-			m.refresh(l)
+	g.bound(g.lanes.open)
+	for _, l := range g.lanes.up {
+		if l.win.Limit() > 1 { // its knowledge of its worker was about all of them
+			l.win.Reset(g.now)
+			l.win.hear()
+			g.lanes.refresh(l)
 		}
 	}
 }

@@ -25,31 +25,31 @@ func machine(t *testing.T, lanes int) *Machine {
 func TestExperimentEndsByTheClock(t *testing.T) {
 	m := machine(t, 4)
 	m.group.began = m.now
-	m.pauseHalf(evenPhase)
+	m.group.pauseHalf(evenPhase)
 	m.findGate()
-	if m.free != 2 || !m.up[0].paused || m.up[1].paused {
-		t.Fatalf("%d of 4 lanes are free in an experiment, want every second", m.free)
+	if m.lanes.free != 2 || !m.lanes.up[0].part.paused || m.lanes.up[1].part.paused {
+		t.Fatalf("%d of 4 lanes are free in an experiment, want every second", m.lanes.free)
 	}
 	at, ok := m.Wake()
 	if !ok || at > groupMost {
 		t.Fatalf("Wake = %v, %v; want the end of the phase", at, ok)
 	}
 	m.Step(Event{Now: at, Kind: Tick}, nil)
-	if m.free != 4 || m.group.phase != noPhase || m.group.win != nil {
-		t.Errorf("after the phase's end %d of 4 lanes are free, phase %d", m.free, m.group.phase)
+	if m.lanes.free != 4 || m.group.phase != noPhase || m.group.win != nil {
+		t.Errorf("after the phase's end %d of 4 lanes are free, phase %d", m.lanes.free, m.group.phase)
 	}
 }
 
-// TestElasticity: round trips that fall with what all have in flight have an elasticity of 1, those
-// that stay 0.
+// TestElasticity: round trips that fall with the total in flight have an elasticity of 1, constant
+// ones 0.
 func TestElasticity(t *testing.T) {
 	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0}, {0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
 		for range 10 {
-			m.up[1].seen[0].add(c.before, 8, 16)
-			m.up[1].seen[1].add(c.after, 8, 8)
+			m.lanes.up[1].part.seen[0].add(c.before, 8, 16)
+			m.lanes.up[1].part.seen[1].add(c.after, 8, 8)
 		}
-		m.compare()
+		m.group.compare()
 		if e, ok := m.group.change.elasticity(); !ok || math.Abs(e-c.want) > 1e-9 {
 			t.Errorf("from %g to %g: elasticity %g, %v; want %g", c.before, c.after, e, ok, c.want)
 		}
@@ -60,11 +60,11 @@ func TestElasticity(t *testing.T) {
 	}
 }
 
-// TestGroupBoundsTheSum: what all lanes have in flight together is bounded, and one is always
+// TestGroupBoundsTheSum: the total in flight of all lanes is bounded, and one item is always
 // allowed.
 func TestGroupBoundsTheSum(t *testing.T) {
 	m := machine(t, 4)
-	m.regroup()
+	m.group.regroup()
 	started := 0
 	for seq := uint64(1); m.Room() && seq < 100; seq++ {
 		for _, c := range m.Step(Event{Kind: Offer, Seq: seq, Cost: 1}, nil) {
@@ -77,24 +77,24 @@ func TestGroupBoundsTheSum(t *testing.T) {
 		t.Errorf("%d are in flight at the beginning of a group of 4 lanes, want 4", started)
 	}
 	m.group.most = 2
-	if !m.groupFull() || m.groupRoom() != -2 || m.Room() {
-		t.Errorf("4 in flight where 2 may be: full %v, room %d, Room %v", m.groupFull(), m.groupRoom(), m.Room())
+	if !m.group.isFull() || m.group.room() != -2 || m.Room() {
+		t.Errorf("4 in flight where 2 may be: full %v, room %d, Room %v", m.group.isFull(), m.group.room(), m.Room())
 	}
-	m.regroup()
-	if m.groupFull() || m.group.win != nil {
+	m.group.regroup()
+	if m.group.isFull() || m.group.win != nil {
 		t.Error("a group that was given up bounds something")
 	}
 }
 
-// TestTurns: lanes that failed together take turns at intervals that double up to 6 s; an event of
-// its own begins anew.
+// TestTurns: lanes that failed together are tried in turn, at intervals that double up to 6 s. An
+// independent failure restarts the timetable.
 func TestTurns(t *testing.T) {
 	m := machine(t, 12)
-	m.opened = 6
-	m.tries.until = outbreakFor
+	m.lanes.opened = 6
+	m.breakers.tries.until = outbreakFor
 	last := time.Duration(0)
 	for i := range 8 {
-		at := m.turn(Retryable, i < 6)
+		at := m.breakers.turn(Retryable, i < 6)
 		want := min(probeBase<<i, probeTurn)
 		if d := at - last; d > want || d < want*3/4 {
 			t.Errorf("turn %d is %v after the one before, want %v to %v", i, d, want*3/4, want)
@@ -102,12 +102,12 @@ func TestTurns(t *testing.T) {
 		last = at
 	}
 	m.now = 10 * time.Second
-	if at := m.turn(Retryable, true); at-m.now > probeBase {
+	if at := m.breakers.turn(Retryable, true); at-m.now > probeBase {
 		t.Errorf("a lane that fails later is tried after %v, want %v at most", at-m.now, probeBase)
 	}
 	m.now = 2 * time.Minute
 	for range 20 {
-		if at := m.turn(Retryable, false); at-m.now > probeLate {
+		if at := m.breakers.turn(Retryable, false); at-m.now > probeLate {
 			t.Fatalf("a lane is tried after %v, want %v at most", at-m.now, probeLate)
 		}
 	}
@@ -118,9 +118,9 @@ func TestTurns(t *testing.T) {
 func TestOutbreak(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)
-		m.tries.until, m.tries.chance = outbreakFor, chance
-		l := m.up[3]
-		m.failed(l, &attempt{lane: l}, Retryable)
+		m.breakers.tries.until, m.breakers.tries.chance = outbreakFor, chance
+		l := m.lanes.up[3]
+		m.breakers.failed(l, &attempt{lane: l}, Retryable)
 		if l.br.open != (chance == 0) {
 			t.Errorf("with %g chance errors lately the first error of a lane opens its breaker: %v", chance, l.br.open)
 		}

@@ -2,14 +2,14 @@
 
 package control
 
-// timed is what a heap orders: less says which is due first, seat keeps the element's index.
+// timed is an element of a heap: less orders by due time, seat stores the element's index.
 type timed[E any] interface {
 	comparable
 	before(E) bool
 	seat(int)
 }
 
-// heap is a binary heap whose elements know their index, so that any of them can be removed.
+// heap is a binary heap of elements that know their index, so that any of them can be removed.
 type heap[E timed[E]] struct{ s []E }
 
 func (h *heap[E]) push(e E) {

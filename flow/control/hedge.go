@@ -9,18 +9,18 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge sends the item that holds the watermark, the oldest that has not settled, a second time
-// when its attempt takes longer than nearly all at its worker do, and longer than twice what
-// another worker is expected to need: that one gets the twin (Dean and Barroso, The Tail at Scale,
-// 2013). Both may deliver: only where a receiver takes a second copy without harm is that worth
-// while, so the zero value means none. An item with keys, a suspect, what was sent again already,
-// and attempts at Ordered lanes have no twin, and nothing has while nothing is delivered anywhere.
+// Hedge sends the item that holds the watermark, the oldest unsettled one, a second time. It does
+// so if its attempt takes longer than nearly all at its worker, and longer than twice the expected
+// time of another worker, which gets the hedge (Dean and Barroso, The Tail at Scale, 2013). Both
+// may deliver. That is useful only if a receiver accepts a second copy without harm, so the zero
+// value means none. Items with keys, suspects, retried items and attempts at Ordered lanes are not
+// hedged, and there are no hedges while nothing is delivered anywhere.
 //
-// The twin's delivery settles the item, and the first attempt runs on, since its end tells how long
-// its worker takes; the first's delivery cancels the twin.
+// A delivery by the hedge settles the item, and the first attempt runs on, because its end is a
+// sample of its worker's time. A delivery by the first attempt cancels the hedge.
 type Hedge struct {
 	Share float64 // twins for each other attempt, at most, 0 to 1; 0: none. The engine uses 0.02
-	Least int     // round trips of a worker that must be known before its attempts may have twins; 0 means 20
+	Least int     // known round trips of a worker before its attempts may be hedged; 0 means 20
 }
 
 func (h Hedge) withDefaults() (Hedge, error) {
@@ -44,9 +44,9 @@ const (
 	tailStart   = 4 // as RFC 6298's timeout
 )
 
-// tail follows a quantile of the round trips at a lane, in seconds for an item of mean cost: it
-// rises by a quarter for each that is longer, and falls by a hundredth of that for each other, so
-// that it stays where one in a hundred is longer (Robbins and Monro 1951, of the logarithm).
+// tail tracks a quantile of the round trips at a lane, in seconds for an item of mean cost. It
+// rises by a quarter for each longer one, and falls by a hundredth of that for each other, so that
+// about one in a hundred is longer (Robbins and Monro 1951, of the logarithm).
 type tail struct {
 	at float64
 	n  int
@@ -67,26 +67,27 @@ func (q *tail) sample(rtt, mean, deviation float64, least int) {
 }
 
 // observe lets the tail of l see a round trip, normalised to an item of mean cost.
-func (m *Machine) observe(l *lane, normal time.Duration) {
-	if m.cfg.Hedge.Share == 0 {
+func (t *attempts) observe(l *lane, normal time.Duration) {
+	if t.cfg.Hedge.Share == 0 {
 		return
 	}
 	scale := l.est.expected(l.est.mean)
-	l.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, m.cfg.Hedge.Least)
+	l.est.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, t.cfg.Hedge.Least)
 }
 
 // held returns the attempt that holds the watermark if it may have a twin, and when.
-func (m *Machine) held() (a *attempt, at time.Duration) {
-	it := m.items.oldest
-	if m.cfg.Hedge.Share == 0 || m.binds || it == nil || it.state != inFlight || len(it.running) != 1 || it.number > 1 ||
-		it.keyed() || it.fate != undecided || it.account.suspect || it.account.piece || it.account.deaths > 0 {
+func (t *attempts) held() (a *attempt, at time.Duration) {
+	it := t.backlog.items.oldest
+	if t.cfg.Hedge.Share == 0 || t.lanes.policy.binds || it == nil || it.state != inFlight ||
+		len(it.running) != 1 || it.number > 1 || it.keyed() || it.fate != undecided ||
+		it.account.suspect || it.account.piece || it.account.deaths > 0 {
 		return nil, 0
 	}
 	a = it.running[0]
-	if a.overdue || a.ordered || a.canceled || a.lane.tail.n < m.cfg.Hedge.Least {
+	if a.overdue || a.ordered || a.canceled || a.lane.est.tail.n < t.cfg.Hedge.Least {
 		return nil, 0
 	}
-	wait := a.lane.tail.at
+	wait := a.lane.est.tail.at
 	if e := &a.lane.est; e.b > 0 && e.expected(e.mean) > 0 {
 		wait *= e.expected(a.cost) / e.expected(e.mean)
 	}
@@ -99,14 +100,15 @@ func (h *Hedge) allows(c *counts) bool {
 }
 
 // hedge starts a twin of the attempt that holds the watermark, if it is time.
-func (m *Machine) hedge(out []Command) []Command {
-	a, at := m.held()
-	if a == nil || m.now < at || m.free == 0 || m.fresh.len() > 0 || !m.cfg.Hedge.allows(&m.counts) {
+func (t *attempts) hedge(out []Command) []Command {
+	a, at := t.held()
+	if a == nil || t.now < at || t.lanes.free == 0 || t.backlog.fresh.len() > 0 ||
+		!t.cfg.Hedge.allows(&t.counts) {
 		return out
 	}
 	best, fastest := (*lane)(nil), time.Duration(0)
-	for i, l := range m.up {
-		c := &m.cands[i]
+	for i, l := range t.lanes.up {
+		c := &t.lanes.cands[i]
 		if l == a.lane || !c.Free || !c.Known || c.Failures > 0 || l.limits.Ordered {
 			continue
 		}
@@ -117,20 +119,20 @@ func (m *Machine) hedge(out []Command) []Command {
 	if best == nil {
 		return out
 	}
-	if a.hedgeAt = a.sent + hedgeSpeed*fastest; m.now < a.hedgeAt {
+	if a.hedgeAt = a.sent + hedgeSpeed*fastest; t.now < a.hedgeAt {
 		return out
 	}
-	m.counts.hedged++
-	out = m.start(a.item, best, Twin, out)
-	m.last.twin = true
+	t.counts.hedged++
+	out = t.start(a.item, best, Twin, out)
+	t.last.twin = true
 	return out
 }
 
 // hedgeAt is when a twin may be due; false: none is in sight.
-func (m *Machine) hedgeAt() (at time.Duration, ok bool) {
-	if m.cfg.Hedge.Share == 0 || m.global.active || m.free == 0 || !m.cfg.Hedge.allows(&m.counts) {
+func (t *attempts) hedgeAt() (at time.Duration, ok bool) {
+	if t.cfg.Hedge.Share == 0 || t.lanes.global.active || t.lanes.free == 0 || !t.cfg.Hedge.allows(&t.counts) {
 		return 0, false
 	}
-	a, at := m.held()
-	return at, a != nil && at > m.now
+	a, at := t.held()
+	return at, a != nil && at > t.now
 }

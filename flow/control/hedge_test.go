@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// twins holds a start that is a twin against what the package promises of it.
+// twins checks the start of a hedge against the documented rules.
 func (w *model) twins(c control.Command, it *modelItem, x *modelTry) {
 	w.t.Helper()
 	if c.Why != control.Twin {
@@ -67,9 +67,9 @@ func (w *model) warm(n int) {
 	}
 }
 
-// TestHedge: an attempt that takes longer than nearly all, of the item that holds the watermark,
-// gets a twin at another lane. Whoever delivers settles it, once; the twin's delivery lets the
-// first run, the first's cancels the twin.
+// TestHedge: an attempt of the item that holds the watermark takes longer than nearly all others,
+// and is hedged at another lane. The first delivery settles the item, once. If the hedge delivers,
+// the first attempt runs on; if the first delivers, the hedge is canceled.
 func TestHedge(t *testing.T) {
 	for _, winner := range []string{"twin", "first", "neither"} {
 		t.Run(winner, func(t *testing.T) {

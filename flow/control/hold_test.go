@@ -154,7 +154,7 @@ func (p *pair) held() {
 	}
 }
 
-// TestHeldForTheFaster: what waits goes to the fast lane as soon as that has room.
+// TestHeldForTheFaster: a held item goes to the fast lane as soon as that has room.
 func TestHeldForTheFaster(t *testing.T) {
 	p := newPair(t, control.Config{})
 	p.held()
@@ -164,8 +164,8 @@ func TestHeldForTheFaster(t *testing.T) {
 	}
 }
 
-// TestHeldNoLongerThanTheSlowerNeeds: the fast lane stops answering, and what waits is sent before
-// the slow one would have been done with it.
+// TestHeldNoLongerThanTheSlowerNeeds: the fast lane stops answering, and a held item is sent before
+// the slow lane would have finished it.
 func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	p := newPair(t, control.Config{Timeout: time.Minute})
 	p.held()
@@ -190,8 +190,8 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	}
 }
 
-// TestHeldAndTheFastLaneGoes: what waits for a lane that goes, fails or is throttled is sent at
-// once.
+// TestHeldAndTheFastLaneGoes: items held for a lane that is removed, fails or is throttled are sent
+// at once.
 func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	for name, end := range map[string]func(p *pair){
 		"down": func(p *pair) { p.step(control.Event{Kind: control.LaneDown, Lane: 0}) },
@@ -222,8 +222,8 @@ func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	}
 }
 
-// TestManyAreNotHeld: where enough wait the slow lane is used up too; what is asked for ahead is
-// bounded.
+// TestManyAreNotHeld: if enough items wait, the slow lane is filled too, and the number of items
+// requested ahead is bounded.
 func TestManyAreNotHeld(t *testing.T) {
 	p := newPair(t, control.Config{Ahead: 16})
 	n := 0

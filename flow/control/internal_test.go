@@ -251,16 +251,16 @@ func TestIDsFindTheirAttempts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := m.attempts.add()
+	a := m.attempts.table.add()
 	a.item = &item{}
 	id := a.id
-	if m.attempts.find(id) != a {
+	if m.attempts.table.find(id) != a {
 		t.Fatal("an ID does not find its attempt")
 	}
-	m.attempts.remove(a)
-	b := m.attempts.add()
+	m.attempts.table.remove(a)
+	b := m.attempts.table.add()
 	b.item = &item{}
-	if b != a || b.id == id || m.attempts.find(id) != nil || m.attempts.find(b.id) != b || m.attempts.find(1<<63) != nil {
+	if b != a || b.id == id || m.attempts.table.find(id) != nil || m.attempts.table.find(b.id) != b || m.attempts.table.find(1<<63) != nil {
 		t.Errorf("IDs %d and %d of one slot are confused", id, b.id)
 	}
 }

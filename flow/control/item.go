@@ -50,17 +50,19 @@ type item struct {
 	nodes      []keyNode  // one for each of its keys
 	prev, next *item      // in sequence, while it has not settled
 	running    []*attempt // not yet concluded
-	firstOf    *lane      // Ordered lane whose next run must begin with it
-	by         *attempt   // whose answer split it; of a piece: whose conclusion settles it
+	firstOf    *lane      // Ordered lane that must begin its next run with it
+	// the attempt with the answer that split it; for a piece: the attempt that settles it when
+	// concluded
+	by *attempt
 
 	tried    []int32 // lanes that failed it
 	failures []failure
 }
 
-// past is what has become of an item so far. It holds no pointers, so that it is quickly forgotten.
+// past is the history of an item so far. It holds no pointers, so that clearing it is cheap.
 type past struct {
 	state   itemState
-	counted bool // in Machine.started: sent at least once, so that a crash may repeat it
+	counted bool // in replay.started: sent at least once, so that a crash may repeat it
 	blocked bool // see queue
 	fate    fate
 	poison  bool   // because of its account
@@ -69,10 +71,7 @@ type past struct {
 	short   bool   // and there was none
 	number  uint32 // attempts so far
 	account account
-	pieces  uint32 // that are still to come,
-	total   uint32 // out of so many
-	byID    uint64 // of item.by
-	byLane  int32
+	cut     division
 
 	heldTill time.Duration // it is not held any longer; 0: it was not yet
 
@@ -80,6 +79,17 @@ type past struct {
 	at    int // index in the delay heap
 	retry backoff.State
 }
+
+// division is how an item is replaced by pieces, or a piece settled: by the answer of an attempt,
+// if byID is not 0.
+type division struct {
+	total, left uint32 // pieces; those still to come
+	byLane      int32
+	byID        uint64
+}
+
+// begin has so many pieces come.
+func (d *division) begin(pieces uint32) { d.total, d.left = pieces, pieces }
 
 // rank orders items by their place in the sequence of Offers; pieces share out the place of their
 // parent.
@@ -118,7 +128,7 @@ func (it *item) isolated() bool {
 	return len(it.nodes) == 0 && len(it.tried) == 0 && len(it.running) == 0 && it.firstOf == nil
 }
 
-// runsAt says whether an attempt of it has not returned from l.
+// runsAt reports whether an attempt of it has not returned from l.
 func (it *item) runsAt(l *lane) bool {
 	for _, a := range it.running {
 		if a.lane == l {
@@ -130,7 +140,7 @@ func (it *item) runsAt(l *lane) bool {
 
 func (it *item) failedAt(l *lane) bool { return slices.Contains(it.tried, l.num) }
 
-// awaited says whether an attempt of it runs that is not overdue.
+// awaited reports whether an attempt of it runs that is not overdue.
 func (it *item) awaited() bool {
 	for _, a := range it.running {
 		if !a.overdue {
@@ -155,11 +165,11 @@ const maxCost = 1e12
 
 // newItem takes an item from the free list and puts it into the sequence before next; nil: at the
 // end.
-func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
+func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	var it *item
-	if n := len(m.freeItems); n > 0 {
-		it = m.freeItems[n-1]
-		m.freeItems = m.freeItems[:n-1]
+	if n := len(b.freeItems); n > 0 {
+		it = b.freeItems[n-1]
+		b.freeItems = b.freeItems[:n-1]
 		it.past, it.tried, it.failures = past{}, it.tried[:0], it.failures[:0]
 	} else {
 		it = &item{}
@@ -168,47 +178,46 @@ func (m *Machine) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // not a number is not above 0 either
 		it.cost = 1
 	}
-	m.items.add(it, next)
-	m.unsent += it.bytes
+	b.items.add(it, next)
 	if len(e.Keys) > 0 {
 		it.hash = uint64(e.Keys[0]) | 1<<63
-		m.link(it, e.Keys)
+		b.link(it, e.Keys)
 	}
 	return it
 }
 
 // finish takes an item that has settled, or was replaced by its pieces, out of the sequence.
-func (m *Machine) finish(it *item) {
-	m.leave(it)
+func (b *backlog) finish(it *item) {
+	b.leave(it)
 	it.state = isDone
-	m.items.remove(it)
+	b.items.remove(it)
 	if it.account.suspect {
-		m.apart.suspects--
+		b.apart.suspects--
 	}
-	m.unlink(it)
-	m.release(it)
+	b.unlink(it)
+	b.release(it)
 }
 
 // release frees a finished item when nothing of it runs any more.
-func (m *Machine) release(it *item) {
+func (b *backlog) release(it *item) {
 	if it.state == isDone && len(it.running) == 0 {
 		it.by, it.state = nil, isFree
-		m.freeItems = append(m.freeItems, it)
+		b.freeItems = append(b.freeItems, it)
 	}
 }
 
 // leave takes it out of the queue in which it waits.
-func (m *Machine) leave(it *item) {
+func (b *backlog) leave(it *item) {
 	switch it.state {
 	case inFresh:
-		m.fresh.remove(it)
+		b.fresh.remove(it)
 	case inRedo:
-		m.queueOf(it).remove(it)
+		b.queueOf(it).remove(it)
 	case inDelay:
-		m.delayed.removeAt(it.at)
+		b.delayed.removeAt(it.at)
 	case inApart:
-		m.apart.remove(it)
+		b.apart.remove(it)
 	}
-	m.retrying.remove(it)
-	m.unfirst(it)
+	b.retrying.remove(it)
+	b.lanes.unfirst(it)
 }

@@ -6,11 +6,12 @@ import "slices"
 
 // keyState holds the order of one key: its items in sequence, and which lane holds those in flight.
 type keyState struct {
-	key         uint32
-	head, tail  *keyNode
-	flying      int   // items with an attempt in flight
-	holder      *lane // of those
-	interrupted bool  // one in flight failed while later ones fly: nothing starts until all have returned
+	key        uint32
+	head, tail *keyNode
+	flying     int   // items with an attempt in flight
+	holder     *lane // of those
+	// one in flight failed while later ones fly: nothing starts until all have returned
+	interrupted bool
 }
 
 // keyNode is an item's place among the items of one of its keys.
@@ -21,23 +22,23 @@ type keyNode struct {
 }
 
 // link puts it behind all items of its keys that come before it.
-func (m *Machine) link(it *item, keys []uint32) {
+func (b *backlog) link(it *item, keys []uint32) {
 	it.nodes = slices.Grow(it.nodes[:0], len(keys))
-	m.keyed++
+	b.keyed++
 	for i, k := range keys {
 		if slices.Contains(keys[:i], k) {
 			continue
 		}
-		s := m.keys[k]
+		s := b.keys[k]
 		if s == nil {
-			if n := len(m.freeKeys); n > 0 {
-				s = m.freeKeys[n-1]
-				m.freeKeys = m.freeKeys[:n-1]
+			if n := len(b.freeKeys); n > 0 {
+				s = b.freeKeys[n-1]
+				b.freeKeys = b.freeKeys[:n-1]
 			} else {
 				s = &keyState{}
 			}
 			*s = keyState{key: k}
-			m.keys[k] = s
+			b.keys[k] = s
 		}
 		it.nodes = append(it.nodes, keyNode{item: it, state: s})
 		n := &it.nodes[len(it.nodes)-1]
@@ -60,19 +61,20 @@ func (m *Machine) link(it *item, keys []uint32) {
 }
 
 // unlink lets the items behind it go on.
-func (m *Machine) unlink(it *item) {
+func (b *backlog) unlink(it *item) {
 	if len(it.nodes) == 0 {
 		return
 	}
-	m.keyed--
-	if len(it.running) > 0 { // its pieces have come before its attempt was concluded: it flies no more
-		m.flies(it, it.running[0].lane, -1)
+	b.keyed--
+	// its pieces arrived before its attempt was concluded: it is no longer in flight
+	if len(it.running) > 0 {
+		b.flies(it, it.running[0].lane, -1)
 	}
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
 		if n.next != nil {
-			m.unblock(n.next.item)
+			b.unblock(n.next.item)
 		}
 		if n.prev != nil {
 			n.prev.next = n.next
@@ -85,8 +87,8 @@ func (m *Machine) unlink(it *item) {
 			s.tail = n.prev
 		}
 		if s.head == nil && s.flying == 0 {
-			delete(m.keys, s.key)
-			m.freeKeys = append(m.freeKeys, s)
+			delete(b.keys, s.key)
+			b.freeKeys = append(b.freeKeys, s)
 		}
 	}
 	clear(it.nodes)
@@ -94,7 +96,7 @@ func (m *Machine) unlink(it *item) {
 }
 
 // flies counts it, or no longer, as in flight at l. An item with keys has one attempt at most.
-func (m *Machine) flies(it *item, l *lane, delta int) {
+func (b *backlog) flies(it *item, l *lane, delta int) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
 		s := n.state
@@ -103,9 +105,9 @@ func (m *Machine) flies(it *item, l *lane, delta int) {
 		switch {
 		case s.flying == 0:
 			s.holder, s.interrupted = nil, false
-			m.unblock(s.head.item)
+			b.unblock(s.head.item)
 		case delta > 0 && l.limits.Ordered && n.next != nil:
-			m.unblock(n.next.item) // it may follow at l
+			b.unblock(n.next.item) // it may follow at l
 		}
 	}
 }
@@ -119,7 +121,8 @@ func (it *item) interrupt() {
 	}
 }
 
-// turn says whether the order of its keys lets it start now, and at which lane only; nil: at any.
+// turn reports whether the order of its keys lets it start now, and returns the only permitted
+// lane, or nil for any.
 func (it *item) turn() (only *lane, ok bool) {
 	for i := range it.nodes {
 		n := &it.nodes[i]

@@ -19,8 +19,9 @@ import (
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
-	low    int     // the lowest level that is suspected; 0: none
-	chance float64 // share that is refused of what follows one that was taken: bursts tell nothing of chance
+	low    int // the lowest level that is suspected; 0: none
+	// share of refusals directly after an accepted attempt: bursts are no evidence of chance
+	chance float64
 	seen   uint    // answers in chance, up to levelMany
 	calm   bool    // the last one was taken
 	score  float64 // how far the latest answers speak against chance (Page's cumulative sum, 1954)
@@ -39,15 +40,17 @@ type outcomeAt struct {
 }
 
 const (
-	levelRecent  = 64
-	levelRefuses = 0.5 // of what chance would let pass is refused beyond a level, at least
+	levelRecent = 64
+	// minimum share, of those that chance would let pass, that is refused beyond a level
+	levelRefuses = 0.5
 	levelSure    = 4.0 // logarithm of the odds
 	levelLeast   = 0.02
 	levelMost    = 0.95
 	levelFew     = 32  // answers that the share which is refused by chance is a mean of, at least,
 	levelMany    = 128 // and at most
 	levelCut     = 3.0 // score from which a refusal narrows the window
-	levelCaution = 8.0 // times the share that is refused by chance, added to both: runs of chance are longer there
+	// times the share refused by chance, added to both: runs of chance are longer there
+	levelCaution = 8.0
 	levelWait    = 10 * time.Second
 	levelRounds  = 100 // round trips, so that a try costs 1 % at most
 	levelLongest = 5 * time.Minute
@@ -143,8 +146,8 @@ func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), level
 // delivery speaks for chance, by the logarithm of levelRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
-// explained reports whether chance explains what was refused beyond the known level, now that more
-// is known of chance.
+// explained reports whether the present estimate of chance explains the refusals beyond the known
+// level.
 func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
@@ -188,4 +191,23 @@ func (v *level) started(a *attempt) {
 	if v.from > 0 && int(a.level) >= v.from && v.trial == nil {
 		v.trial = a
 	}
+}
+
+// levelGate leaves room up to the level of its lane.
+type levelGate struct {
+	fixed
+	lane *lane
+}
+
+func newLevelGate(_ *lanes, l *lane) gate {
+	if l.win.starter == nil {
+		return nil
+	}
+	return &levelGate{lane: l}
+}
+
+func (g *levelGate) name() string { return g.lane.win.name() }
+
+func (g *levelGate) room(now time.Duration) int {
+	return max(0, g.lane.refuses.room(now, g.lane.win.load.n-g.lane.outs.suspects))
 }

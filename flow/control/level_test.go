@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLevelIsFound: a worker that refuses what is beyond a number of attempts is known for it after
-// a burst, for any number.
+// TestLevelIsFound: the limit of a worker that refuses attempts beyond a number is known after a
+// burst, for any number.
 func TestLevelIsFound(t *testing.T) {
 	for _, limit := range []int{2, 3, 8, 20, 60} {
 		var v level
@@ -33,7 +33,8 @@ func TestLevelIsFound(t *testing.T) {
 	}
 }
 
-// TestChanceIsNoLevel: what is refused at any level alike is not taken for a level, however often.
+// TestChanceIsNoLevel: refusals that are equally frequent at any level are not taken for a level,
+// however frequent they are.
 func TestChanceIsNoLevel(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.2} {
 		rnd := rand.New(rand.NewPCG(1, uint64(share*100)))
@@ -86,7 +87,7 @@ func TestLevelIsTriedRarely(t *testing.T) {
 	}
 }
 
-// TestOutsAgainstList holds the list of what is out against a plain one.
+// TestOutsAgainstList compares the list of running attempts with a plain one.
 func TestOutsAgainstList(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 5))
 	var o outs

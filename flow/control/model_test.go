@@ -60,11 +60,12 @@ type modelItem struct {
 	running int
 	settled bool
 	piece   bool
-	special bool      // a piece that came delivered or refused: it may settle out of order
-	gone    bool      // replaced by its pieces
-	recall  bool      // withdrawn: no attempt may start
-	aborted bool      // and its attempts may be canceled
-	held    *modelTry // delivered at an Ordered lane; it settles when those before it in the run have
+	special bool // a piece that came delivered or refused: it may settle out of order
+	gone    bool // replaced by its pieces
+	recall  bool // withdrawn: no attempt may start
+	aborted bool // and its attempts may be canceled
+	// delivered at an Ordered lane; it settles when those before it in the run have
+	held *modelTry
 }
 
 type modelTry struct {
@@ -316,7 +317,7 @@ func shares(a, b *modelItem) bool {
 	return slices.ContainsFunc(a.keys, func(k uint32) bool { return slices.Contains(b.keys, k) })
 }
 
-// check compares what the machine says of itself with what the model knows.
+// check compares the machine's status with the model.
 func (w *model) check() {
 	w.t.Helper()
 	s := w.m.Status()
@@ -338,9 +339,15 @@ func (w *model) check() {
 		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaid, w.cfg.Replay)
 	}
 	w.checkBudget()
+	last := 0 // those with a lower number may all be open
+	for _, l := range w.lanes {
+		if l.up {
+			last = max(last, l.limits.Standby)
+		}
+	}
 	open := 0
 	for _, l := range s.Lanes {
-		if l.State.String() == "OPEN" {
+		if l.State.String() == "OPEN" && w.lanes[l.Lane].limits.Standby == last {
 			open++
 		}
 		if l.InFlight != w.lanes[l.Lane].out {
@@ -349,7 +356,7 @@ func (w *model) check() {
 	}
 	ups := 0
 	for _, l := range w.lanes {
-		if l.up {
+		if l.up && l.limits.Standby == last {
 			ups++
 		}
 	}

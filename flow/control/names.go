@@ -6,7 +6,8 @@ import "strconv"
 
 // String returns the name, such as "offer".
 func (k Kind) String() string {
-	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort")
+	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort",
+		"held")
 }
 
 // String returns the name, such as "timed out". The zero Outcome, which LaneStatus.Fault uses for
@@ -20,7 +21,7 @@ func (o Outcome) String() string {
 
 // String returns the name, such as "start".
 func (k CommandKind) String() string {
-	return nameOf(int(k), "start", "cancel", "settle", "bisect", "bury")
+	return nameOf(int(k), "start", "cancel", "settle", "bisect", "bury", "wait", "defer")
 }
 
 // String returns the name, such as "probe".

@@ -16,11 +16,11 @@ func TestEnumsHaveNames(t *testing.T) {
 		want []string
 	}{
 		{"Kind", func(i int) fmt.Stringer { return control.Kind(i) }, []string{"unknown (0)", "offer", "answer", "tick",
-			"lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort", "unknown (12)"}},
+			"lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort", "held", "unknown (13)"}},
 		{"Outcome", func(i int) fmt.Stringer { return control.Outcome(i) }, []string{"none", "delivered", "throttled",
 			"retryable", "timed out", "rejected", "misconfigured", "split", "unknown (8)"}},
 		{"CommandKind", func(i int) fmt.Stringer { return control.CommandKind(i) }, []string{"unknown (0)", "start", "cancel",
-			"settle", "bisect", "bury", "unknown (6)"}},
+			"settle", "bisect", "bury", "wait", "defer", "unknown (8)"}},
 		{"Why", func(i int) fmt.Stringer { return control.Why(i) }, []string{"turn", "probe", "twin", "deadly", "failing",
 			"apart", "exhausted", "withdrawn", "unknown (8)"}},
 	} {
@@ -32,8 +32,9 @@ func TestEnumsHaveNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	if got := fmt.Sprint(control.Misconfigured, " ", control.Buried, " ", control.Bury, " ", control.Failing); got !=
-		"misconfigured buried bury failing" {
+	// the last of each enum, so that a new one without a name fails here
+	if got := fmt.Sprint(control.Misconfigured, " ", control.Held, " ", control.Defer, " ",
+		control.Failing); got != "misconfigured held defer failing" {
 		t.Error(got)
 	}
 }

@@ -130,7 +130,8 @@ func TestFailureBeforeAnswersBehindIt(t *testing.T) {
 		w.offer(1, 1, 1)
 	}
 	tries := w.running()
-	w.answer(tries[2], control.Retryable, 0) // refused by the receiver, since the second was: its answer comes first
+	// refused by the receiver, since the second was: its answer comes first
+	w.answer(tries[2], control.Retryable, 0)
 	w.answer(tries[1], control.Retryable, 0)
 	w.answer(tries[0], control.Delivered, 0)
 	if s := w.m.Status(); s.Settled != 1 || s.Lanes[0].Failed != 1 {
@@ -158,7 +159,7 @@ func TestRejectedInARun(t *testing.T) {
 	w.drain()
 }
 
-// TestHardLimitDoesNotWidenTheWindow: a window that is not what binds does not grow.
+// TestHardLimitDoesNotWidenTheWindow: a window does not grow while another limit is lower.
 func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Linear{Threshold: sec}}, 0, 0)
 	w.lane(0, true, control.Limits{InFlight: 3})

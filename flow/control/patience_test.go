@@ -36,10 +36,9 @@ func (l *loop) stall(d, late time.Duration) {
 
 func (l *loop) timedOut() uint64 { return l.m.Status().Lanes[0].TimedOut }
 
-// TestLeastTimeout: on a busy machine, where Ticks come late and a worker that mostly answers in 2
-// ms takes 300 now and then, no batch is sent twice, also not the one during which a Tick is late
-// for the first time. It is 200 ms where Ticks are on time, and again a minute after the last late
-// one.
+// TestLeastTimeout: on a busy machine Ticks come late, and a worker that mostly answers in 2 ms
+// takes 300 now and then. No batch is sent twice, including the one during the first late Tick. The
+// minimum is 200 ms while Ticks are on time, and again a minute after the last late one.
 func TestLeastTimeout(t *testing.T) {
 	for _, c := range []struct {
 		late  time.Duration
@@ -85,7 +84,8 @@ func TestLateTick(t *testing.T) {
 		{205 * ms, 20 * ms, 0},
 		{235 * ms, 20 * ms, 0},
 		{815 * ms, 20 * ms, 0},
-		{825 * ms, 20 * ms, 1}, // looked at at 220, when the machine is seen to be busy, at 260, and at 820
+		// checked at 220, when the machine is seen to be busy, at 260, and at 820
+		{825 * ms, 20 * ms, 1},
 		{205 * ms, 300 * time.Microsecond, 1},
 		{900 * ms, 400 * ms, 0},
 	} {

@@ -7,18 +7,18 @@ import "fmt"
 // Poison decides when an item, and not the workers, is to blame. The zero value means the defaults.
 //
 // An item of which Deaths workers have died is refused as if a worker had rejected it: it is cut,
-// and cut again, and the part that kills alone is buried. A piece of it is cut at the first death,
-// because one of the pieces will kill again; but an item that cannot be cut is buried only after
-// Deaths deaths of its own: a death beside other records proves nothing.
+// and cut again, and only the part that kills is buried. A piece of it is cut at the first death,
+// because one of the pieces will kill again. An item that cannot be cut is buried only after Deaths
+// deaths of its own: a death together with other records proves nothing.
 //
-// An item that fails although its workers deliver others is a suspect, see [Machine.charge] and ADR
-// 17. A suspect waits as Config.Retry says before each further attempt, counts against no worker's
-// window or breaker, is not hedged, and leaves the workers to the others but for 5 % of their time.
-// With Refuse it is refused. Otherwise Config.End decides.
+// An item that fails although its workers deliver others is a suspect, see ADR 17. A suspect waits
+// as configured by Config.Retry before each further attempt, counts against no worker's window or
+// breaker, and is not hedged. All suspects together take at most 5 % of the workers' time. With
+// Refuse a suspect is refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
 	Failures int  // evidence that it takes at least; 0 means 2; negative: there are no suspects
-	Refuse   bool // suspects too are cut, and what is left is buried
+	Refuse   bool // suspects too are cut, and the remaining piece is buried
 }
 
 const (
@@ -42,51 +42,54 @@ func (p Poison) withDefaults() (Poison, error) {
 
 // deadly takes in that a worker has died of the item of a, if it has, and reports whether the item
 // is to be refused for it.
-func (m *Machine) deadly(a *attempt) bool {
-	it, limit := a.item, m.cfg.Poison.Deaths
+func (s *settlement) deadly(a *attempt) bool {
+	it, limit := a.item, s.cfg.Poison.Deaths
 	if !a.died || limit <= 0 || it.state == isDone || it.state == inHands || a.canceled {
 		return false
 	}
-	it.account.deaths++ // also of one that is refused already and waits for its other attempts: the refusal names them all
+	// also of one that is refused already and waits for its other attempts: the refusal names them
+	// all
+	it.account.deaths++
 	return it.fate == undecided && it.account.deaths >= it.account.limit(limit)
 }
 
 // convict refuses it as poison.
-func (m *Machine) convict(it *item, out []Command) []Command {
+func (s *settlement) convict(it *item, out []Command) []Command {
 	it.poison = true
-	m.counts.poisoned++
-	return m.reject(it, out)
+	s.counts.poisoned++
+	return s.reject(it, out)
 }
 
 // acquit lets a piece of a poisoned item that cannot be cut go on, if it has not failed or killed
 // often enough alone.
-func (m *Machine) acquit(it *item) bool {
+func (s *settlement) acquit(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.whole || r.ended {
 		return false
 	}
 	r.whole = true
-	if r.deaths >= m.cfg.Poison.Deaths && m.cfg.Poison.Deaths > 0 || r.suspect && m.blame.convicts(it, m.cfg.Poison.Failures, len(m.up)) {
+	deadly := s.cfg.Poison.Deaths > 0 && r.deaths >= s.cfg.Poison.Deaths
+	if deadly || r.suspect && s.evidence.blame.convicts(it, s.cfg.Poison.Failures, len(s.lanes.up)) {
 		return false
 	}
-	delete(m.hands, it.seq)
+	delete(s.hands, it.seq)
 	it.poison, it.fate, it.state = false, undecided, inFlight
 	if r.suspect {
 		r.suspect = false
-		m.apart.suspects--
+		s.backlog.apart.suspects--
 	}
-	m.counts.poisoned--
-	m.again(it, nil)
+	s.counts.poisoned--
+	s.backlog.again(it, nil)
 	return true
 }
 
-// inherit makes it, a piece of p, what p is suspected of.
+// inherit passes the suspicions against p on to it, a piece of p.
 func (it *item) inherit(p *item, died bool) {
 	it.account.piece = p.poison
 	if died {
 		it.account.deaths = 1
 	}
-	if !p.poison && p.total == 1 { // the same data again
+	if !p.poison && p.cut.total == 1 { // the same data again
 		it.account.failures, it.account.since = p.account.failures, p.account.since
 		it.failures = append(it.failures, p.failures...)
 	}

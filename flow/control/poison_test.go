@@ -33,7 +33,7 @@ func TestPoisonRefuses(t *testing.T) {
 }
 
 // TestDeathsCutAndBury: an item that has killed three workers is cut, its piece at the first death,
-// and what cannot be cut is buried when it has killed three alone.
+// and an indivisible item is buried when it alone has killed three.
 func TestDeathsCutAndBury(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 5)
 	w.offer(4, 40)
@@ -131,7 +131,7 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 	w.drain()
 }
 
-// TestSuspectIsRefused: with Refuse a suspect is cut like what a worker has rejected.
+// TestSuspectIsRefused: with Refuse a suspect is cut like a rejected item.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
 	if c := w.said(control.Bisect); c.Seq != 1 || c.Why != control.Failing || c.Count < 2 {
@@ -190,8 +190,8 @@ func TestOverloadMakesFewSuspects(t *testing.T) {
 	w.drain()
 }
 
-// TestSuspectAloneIsProbed: where only suspects are left and the workers are left alone, they are
-// what is tried.
+// TestSuspectAloneIsProbed: if only suspects are left and the workers are paused, probes use the
+// suspects.
 func TestSuspectAloneIsProbed(t *testing.T) {
 	w := feud(t, control.Config{Breaker: control.Breaker{Failures: 1, Probe: backoff.Fixed(100 * ms)}}, true, 100)
 	for range 400 {

@@ -3,43 +3,43 @@
 package control
 
 // sendProbes gives each lane that is to be tried again one item.
-func (m *Machine) sendProbes(out []Command) []Command {
-	for _, l := range m.up {
-		if m.ready == 0 {
+func (d *dispatcher) sendProbes(out []Command) []Command {
+	for _, l := range d.lanes.up {
+		if d.lanes.ready == 0 {
 			break
 		}
 		if !l.ready {
 			continue
 		}
-		if it := m.probeItem(l); it != nil {
-			m.leave(it)
-			out = m.start(it, l, Probe, out)
-			m.opening(l)
+		if it := d.probeItem(l); it != nil {
+			d.backlog.leave(it)
+			out = d.attempts.start(it, l, Probe, out)
+			d.opening(l)
 		}
 	}
 	return out
 }
 
 // opening marks the attempt that was just started at l as the one that decides about its breaker.
-func (m *Machine) opening(l *lane) {
-	l.br.probe = m.last
-	m.refresh(l)
+func (d *dispatcher) opening(l *lane) {
+	l.br.probe = d.attempts.last
+	d.lanes.refresh(l)
 }
 
 // sendScout sends the one probe of the global backoff when it is due.
-func (m *Machine) sendScout(out []Command) []Command {
-	if m.global.probe != nil || m.now < m.global.until {
+func (d *dispatcher) sendScout(out []Command) []Command {
+	if d.lanes.global.isShut(d.now) {
 		return out
 	}
-	l, it := m.scout()
+	l, it := d.scout()
 	if l == nil {
 		return out
 	}
-	m.leave(it)
-	out = m.start(it, l, Probe, out)
-	m.global.probe = m.last
+	d.backlog.leave(it)
+	out = d.attempts.start(it, l, Probe, out)
+	d.lanes.global.probe = d.attempts.last
 	if l.br.shut() {
-		m.opening(l)
+		d.opening(l)
 	}
 	return out
 }
@@ -47,56 +47,70 @@ func (m *Machine) sendScout(out []Command) []Command {
 // probeItem finds an item for a probe of l: one that never failed, else the one with the least
 // evidence against it of those that are due. It starts the waits that failed items still owe, so
 // that they can be probed with later.
-func (m *Machine) probeItem(l *lane) (best *item) {
+func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.turn(); ok && (only == nil || only == l) {
 			if !it.failedAt(l) || it.waited {
 				return it
 			}
-			m.leave(it)
-			m.delay(it)
+			d.backlog.leave(it)
+			d.backlog.delay(it)
 			return nil
 		}
-		m.unfirst(it)
+		d.lanes.unfirst(it)
 	}
-	for i := range min(m.fresh.able.len(), m.cfg.Ahead) {
-		it := m.fresh.able.at(i)
-		if m.replayHolds(it) {
+	for i := range min(d.backlog.fresh.able.len(), d.cfg.Ahead) {
+		it := d.backlog.fresh.able.at(i)
+		if d.settlement.replay.holds(it) {
 			break
 		}
-		if m.probeFits(it, l) {
+		if d.probeFits(it, l) {
 			return it
 		}
 	}
-	for _, q := range []*queue{&m.redo, &m.owing} {
+	for _, q := range []*queue{&d.backlog.redo, &d.backlog.owing} {
 		for i := 0; i < min(q.able.len(), maxScan); i++ {
 			it := q.able.at(i)
-			if !m.probeFits(it, l) || best != nil && it.account.failures >= best.account.failures {
+			if !d.probeFits(it, l) || best != nil && it.account.failures >= best.account.failures {
 				continue
 			}
 			if it.failedAt(l) && !it.waited {
 				q.able.removeAt(i)
 				i--
-				m.delay(it)
+				d.backlog.delay(it)
 				continue
 			}
 			best = it
 		}
 	}
-	if best == nil && m.apart.n > 0 {
-		if it := m.apart.pick(m.now, true); it != nil && m.probeFits(it, l) {
+	if best == nil && d.backlog.apart.n > 0 {
+		if it := d.backlog.apart.pick(d.now, true); it != nil && d.probeFits(it, l) {
 			best = it
 		}
 	}
 	return best
 }
 
-func (m *Machine) probeFits(it *item, l *lane) bool {
+func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	if it.firstOf != nil && it.firstOf != l || it.runsAt(l) {
 		return false
 	}
 	if only, ok := it.turn(); !ok || only != nil && only != l {
 		return false
 	}
-	return !m.binds || m.bound(it, l)
+	return !d.lanes.policy.binds || d.lanes.bound(it, l)
+}
+
+// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among
+// those for which there is an item.
+func (d *dispatcher) scout() (best *lane, it *item) {
+	for _, l := range d.lanes.up {
+		if l.gates.shut(d.now, forScout) || l.win.load.n > 0 || best != nil && l.used >= best.used {
+			continue
+		}
+		if found := d.probeItem(l); found != nil {
+			best, it = l, found
+		}
+	}
+	return best, it
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestSaidIsWhatWindowsSay: whatever happens, what is kept of a window's words is what it says.
+// TestSaidIsWhatWindowsSay: after any events, the cached values of a window equal the window's own.
 func TestSaidIsWhatWindowsSay(t *testing.T) {
 	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{}, window.AIMD{}, window.Rate{}}
 	for seed := range uint64(20) {
@@ -28,13 +28,13 @@ func TestSaidIsWhatWindowsSay(t *testing.T) {
 					ids = append(ids, c.ID)
 				}
 			}
-			for _, l := range m.lanes {
-				was := l.said
-				if l.hear(); l.said != was {
-					t.Fatalf("seed %d, at %v: after %+v lane %d says %+v, and %+v was kept", seed, now, e, l.num, l.said, was)
+			for _, l := range m.lanes.all {
+				was := l.win.said
+				if l.win.hear(); l.win.said != was {
+					t.Fatalf("seed %d, at %v: after %+v lane %d says %+v, and %+v was kept", seed, now, e, l.num, l.win.said, was)
 				}
 			}
-			probes += len(m.probes)
+			probes += len(m.lanes.probes)
 		}
 		for i := range int32(4) {
 			step(Event{Kind: LaneUp, Lane: i})

@@ -2,53 +2,51 @@
 
 package control
 
-import "time"
-
-// dispatch starts what can be started: probes of lanes that are to be tried again, then items sent
-// before, oldest first, then new ones, then suspects.
-func (m *Machine) dispatch(out []Command) []Command {
-	m.replayShut, m.purse.short, m.hold.on = false, false, false
-	if len(m.apart.ended) > 0 {
-		out = m.giveUp(out)
+// dispatch starts items as far as possible: probes of lanes that are to be tried again, then items
+// sent before, oldest first, then new ones, then suspects.
+func (d *dispatcher) dispatch(out []Command) []Command {
+	d.settlement.replay.shut, d.backlog.bucket.short, d.hold.on = false, false, false
+	if len(d.backlog.apart.ended) > 0 {
+		out = d.settlement.giveUp(out)
 	}
-	if m.global.active {
-		return m.sendScout(out)
+	if d.lanes.global.active {
+		return d.sendScout(out)
 	}
-	if m.ready > 0 {
-		out = m.sendProbes(out)
+	if d.lanes.ready > 0 {
+		out = d.sendProbes(out)
 	}
-	out = m.sendWaiting(out)
-	if m.apart.n > 0 {
-		out = m.sendApart(out)
+	out = d.sendWaiting(out)
+	if d.backlog.apart.n > 0 {
+		out = d.sendApart(out)
 	}
 	return out
 }
 
 // sendWaiting starts the items that wait for a lane.
-func (m *Machine) sendWaiting(out []Command) []Command {
-	if m.fresh.able.len() == 0 && m.redo.able.len() == 0 && m.owing.able.len() == 0 {
+func (d *dispatcher) sendWaiting(out []Command) []Command {
+	if d.backlog.fresh.able.len() == 0 && d.backlog.repeats() == 0 {
 		return out
 	}
-	for (m.free > 0 || m.firsts > 0) && !m.groupFull() {
-		firsts := m.firsts
+	for (d.lanes.free > 0 || d.lanes.firsts > 0) && !d.group.isFull() {
+		firsts := d.lanes.firsts
 		if firsts > 0 {
-			out = m.sendFirsts(out)
+			out = d.sendFirsts(out)
 		}
-		for sent := m.counts.sent - 1; sent != m.counts.sent && m.redo.able.len()+m.owing.able.len() > 0; {
-			sent = m.counts.sent // each start may let one of the same key follow
-			out = m.drain(&m.redo, maxScan, out)
-			out = m.drain(&m.owing, maxScan, out)
+		for sent := d.attempts.counts.sent - 1; sent != d.attempts.counts.sent && d.backlog.repeats() > 0; {
+			sent = d.attempts.counts.sent // each start may let one of the same key follow
+			out = d.drain(&d.backlog.redo, maxScan, out)
+			out = d.drain(&d.backlog.owing, maxScan, out)
 		}
-		if m.fresh.able.len() > 0 && m.mayHold() {
-			out = m.spread(out)
-		} else if m.fresh.able.len() > 0 {
+		if d.backlog.fresh.able.len() > 0 && d.mayHold() {
+			out = d.spread(out)
+		} else if d.backlog.fresh.able.len() > 0 {
 			most := 1 // nothing but order and binding distinguishes new items
-			if m.binds || m.keyed > 0 {
-				most = m.cfg.Ahead
+			if d.lanes.policy.binds || d.backlog.keyed > 0 {
+				most = d.cfg.Ahead
 			}
-			out = m.drain(&m.fresh, most, out)
+			out = d.drain(&d.backlog.fresh, most, out)
 		}
-		if m.firsts == firsts {
+		if d.lanes.firsts == firsts {
 			break
 		}
 		// A lane that was kept for one item has been freed: those passed over may go there.
@@ -58,28 +56,28 @@ func (m *Machine) sendWaiting(out []Command) []Command {
 
 // freshFirst reports whether a new item goes before a failed one to a lane that took a failed one
 // last. So failing data takes at most every second place of each lane.
-func (m *Machine) freshFirst() bool {
-	if m.fresh.able.len() == 0 || m.mayHold() {
+func (d *dispatcher) freshFirst() bool {
+	if d.backlog.fresh.able.len() == 0 || d.mayHold() {
 		return false
 	}
-	it := m.fresh.able.at(0)
-	return !it.keyed() && !m.replayHolds(it)
+	it := d.backlog.fresh.able.at(0)
+	return !it.keyed() && !d.settlement.replay.holds(it)
 }
 
 // sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.
-func (m *Machine) sendFirsts(out []Command) []Command {
-	for _, l := range m.up {
+func (d *dispatcher) sendFirsts(out []Command) []Command {
+	for _, l := range d.lanes.up {
 		it := l.run.first
-		if it == nil || it.state != inRedo || m.groupFull() {
+		if it == nil || it.state != inRedo || d.group.isFull() {
 			continue
 		}
-		to, delay := m.choose(it)
+		to, delay := d.choose(it)
 		if to != nil {
-			m.queueOf(it).remove(it)
-			out = m.start(it, to, Turn, out)
+			d.backlog.queueOf(it).remove(it)
+			out = d.attempts.start(it, to, Turn, out)
 		} else if delay {
-			m.queueOf(it).remove(it)
-			m.delay(it)
+			d.backlog.queueOf(it).remove(it)
+			d.backlog.delay(it)
 		}
 	}
 	return out
@@ -90,24 +88,25 @@ func (m *Machine) sendFirsts(out []Command) []Command {
 const maxScan = 64
 
 // drain starts items of q in order, passing over up to most that must wait for a lane.
-func (m *Machine) drain(q *queue, most int, out []Command) []Command {
+func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 	b := &q.able
 	for i := 0; i < b.len() && most > 0; {
-		if m.free == 0 && q == &m.fresh || m.groupFull() || q == &m.owing && m.broke() {
+		if d.lanes.free == 0 && q == &d.backlog.fresh || d.group.isFull() ||
+			q == &d.backlog.owing && d.backlog.outOfTokens() {
 			break
 		}
 		it := b.at(i)
-		if m.replayHolds(it) {
+		if d.settlement.replay.holds(it) {
 			break
 		}
-		l, delay := m.choose(it)
+		l, delay := d.choose(it)
 		switch {
 		case l != nil:
 			b.removeAt(i)
-			out = m.start(it, l, Turn, out)
+			out = d.attempts.start(it, l, Turn, out)
 		case delay:
 			b.removeAt(i)
-			m.delay(it)
+			d.backlog.delay(it)
 		default:
 			if _, ok := it.turn(); ok {
 				most--
@@ -120,34 +119,22 @@ func (m *Machine) drain(q *queue, most int, out []Command) []Command {
 	return out
 }
 
-// replayHolds says whether the replay bound keeps it from being sent for the first time.
-func (m *Machine) replayHolds(it *item) bool {
-	if it.counted || m.cfg.Replay == 0 {
-		return false
-	}
-	held := m.started + m.unsaved
-	if held > 0 && held+it.bytes > m.cfg.Replay {
-		m.replayShut = true
-	}
-	return m.replayShut
-}
-
 // choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if
 // delay, for its retry policy.
-func (m *Machine) choose(it *item) (l *lane, delay bool) {
-	if it.charged && m.broke() {
+func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
+	if it.charged && d.backlog.outOfTokens() {
 		return nil, false
 	}
 	if it.isolated() {
-		if m.free == 0 {
+		if d.lanes.free == 0 {
 			return nil, false
 		}
-		return m.pick(it), false
+		return d.lanes.pick(it), false
 	}
 	only, ok := it.turn()
 	switch {
 	case !ok:
-		m.unfirst(it) // an older item of its keys comes first
+		d.lanes.unfirst(it) // an older item of its keys comes first
 		return nil, false
 	case only != nil:
 		if only.places == 0 {
@@ -156,33 +143,33 @@ func (m *Machine) choose(it *item) (l *lane, delay bool) {
 		return only, false
 	}
 	if l := it.firstOf; l != nil {
-		if m.mayReturn(it, l) {
+		if d.mayReturn(it, l) {
 			if it.failedAt(l) && !it.waited {
 				return nil, true
 			}
-			if l.open && !l.run.broken && !l.gates.shut(m.now) && l.room(m.now, m.windowRoom(l)) > 0 {
+			if l.open && !l.gates.shut(d.now, forFirst) {
 				return l, false
 			}
 			return nil, false
 		}
-		m.unfirst(it) // another lane will take it: this one need not wait
+		d.lanes.unfirst(it) // another lane will take it: this one need not wait
 	}
-	if m.binds {
-		return m.chooseBound(it)
+	if d.lanes.policy.binds {
+		return d.chooseBound(it)
 	}
-	return m.chooseOther(it)
+	return d.chooseOther(it)
 }
 
-// mayReturn says whether an item whose attempt at l did not deliver has no better lane: one that is
-// open and has not failed it.
-func (m *Machine) mayReturn(it *item, l *lane) bool {
+// mayReturn reports whether an item has no better lane than l, which did not deliver it: one that
+// is open and has not failed it.
+func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
-	case m.binds:
-		return m.bound(it, l)
+	case d.lanes.policy.binds:
+		return d.lanes.bound(it, l)
 	case !it.failedAt(l):
 		return true
 	}
-	for _, o := range m.up {
+	for _, o := range d.lanes.up {
 		if o != l && o.open && !it.failedAt(o) && !it.runsAt(o) {
 			return false
 		}
@@ -191,8 +178,8 @@ func (m *Machine) mayReturn(it *item, l *lane) bool {
 }
 
 // chooseBound leaves the item to the one lane that the dispatch policy has for it.
-func (m *Machine) chooseBound(it *item) (*lane, bool) {
-	l := m.pick(it)
+func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
+	l := d.lanes.pick(it)
 	if l == nil || it.runsAt(l) {
 		return nil, false
 	}
@@ -204,12 +191,12 @@ func (m *Machine) chooseBound(it *item) (*lane, bool) {
 
 // chooseOther steers the item away from the lanes that failed it while any other is open, and
 // always from those where it still runs.
-func (m *Machine) chooseOther(it *item) (*lane, bool) {
+func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
 	// Counting is enough nearly always: more lanes are open than have failed it or run it.
-	other := m.open > len(it.tried)+len(it.running)
+	other := d.lanes.open > len(it.tried)+len(it.running)
 	if !other {
 		again := false
-		for _, l := range m.up {
+		for _, l := range d.lanes.up {
 			switch {
 			case !l.open || it.runsAt(l):
 			case it.failedAt(l):
@@ -222,169 +209,27 @@ func (m *Machine) chooseOther(it *item) (*lane, bool) {
 			return nil, true
 		}
 	}
-	m.masked = m.masked[:0]
+	d.lanes.masked = d.lanes.masked[:0]
 	if other {
 		for _, num := range it.tried {
-			m.hide(num)
+			d.lanes.hide(num)
 		}
 	}
 	for _, a := range it.running {
-		m.hide(a.lane.num)
+		d.lanes.hide(a.lane.num)
 	}
-	if it.charged && m.freshFirst() {
-		for _, l := range m.up {
+	if it.charged && d.freshFirst() {
+		for _, l := range d.lanes.up {
 			if l.repeated {
-				m.hide(l.num)
+				d.lanes.hide(l.num)
 			}
 		}
 	}
-	if len(m.masked) == m.free {
-		m.unhide()
+	if len(d.lanes.masked) == d.lanes.free {
+		d.lanes.unhide()
 		return nil, false
 	}
-	l := m.pick(it)
-	m.unhide()
+	l := d.lanes.pick(it)
+	d.lanes.unhide()
 	return l, false
-}
-
-// hide keeps dispatch from choosing this lane, until unhide.
-func (m *Machine) hide(num int32) {
-	if i, found := m.laneIndex(num); found {
-		if at := m.lanes[i].at; at >= 0 && m.cands[at].Free {
-			m.cands[at].Free = false
-			m.masked = append(m.masked, at)
-			m.changed(at)
-		}
-	}
-}
-
-func (m *Machine) unhide() {
-	for _, i := range m.masked {
-		m.cands[i].Free = true
-		m.changed(i)
-	}
-}
-
-// pick asks the dispatch policy.
-func (m *Machine) pick(it *item) *lane {
-	if i := m.chooser.Choose(m.now, it.cost, it.hash, m.cands); i >= 0 {
-		return m.up[i]
-	}
-	return nil
-}
-
-// delay has it wait as Config.Retry says.
-func (m *Machine) delay(it *item) {
-	it.due = m.now + m.retryWait(it)
-	it.waited = true
-	it.state = inDelay
-	m.delayed.push(it)
-	m.retrying.add(it)
-	m.retrying.away.note(m, it)
-}
-
-// retryWait draws how long it waits before its next attempt. A policy that gives up repeats its
-// last wait.
-func (m *Machine) retryWait(it *item) time.Duration {
-	d, next, ok := m.cfg.Retry.Next(it.retry, m.src)
-	if !ok {
-		return max(it.retry.Prev, 0)
-	}
-	it.retry = next
-	return max(d, 0)
-}
-
-// bound says whether l is the lane that the dispatch policy has for it, free or not.
-func (m *Machine) bound(it *item, l *lane) bool {
-	was := m.cands[l.at].Free
-	m.cands[l.at].Free = true
-	i := m.chooser.Choose(m.now, it.cost, it.hash, m.cands)
-	m.cands[l.at].Free = was
-	return i == l.at
-}
-
-// start begins an attempt of it at l. It is in no queue any more.
-func (m *Machine) start(it *item, l *lane, why Why, out []Command) []Command {
-	m.unfirst(it)
-	if !it.counted {
-		it.counted = true
-		m.unsent -= it.bytes
-		m.started += it.bytes
-		m.hold.crowd = min(m.hold.crowd+1, plenty)
-	}
-	it.state, it.waited = inFlight, false
-	it.number++
-	m.counts.started(it.number)
-	a := m.attempts.add()
-	m.last = a
-	a.item, a.lane, a.cost, a.sent = it, l, it.cost, m.now
-	if why == Turn && it.charged {
-		m.purse.pay(a, m.now)
-	}
-	l.repeated = it.number > 1 && why == Turn
-	it.charged, it.short = false, false
-	it.running = append(it.running, a)
-	m.retrying.remove(it)
-	m.flies(it, l, 1)
-	if l.flying == 0 {
-		l.heard = m.now
-	}
-	l.flying++
-	l.flyingCost += a.cost
-	l.used = m.now
-	m.flyingCost += a.cost
-	a.ahead, a.progress, a.epoch, a.together = l.flyingCost-l.stuck.cost, l.est.delivered, l.said.epoch, m.flyingCost
-	c := Command{Kind: Start, Why: why, Seq: it.seq, ID: a.id, Lane: l.num, Number: it.number}
-	if l.limits.Ordered {
-		m.enlist(l, a)
-		c.Run, c.Place = a.run, a.place
-	}
-	m.dirty = l.gates.started(m.now, a) || m.dirty
-	if m.shared.shut(m.now) {
-		m.refreshAll()
-	}
-	if why == Apart {
-		a.apart = true
-		l.outs.apart++
-		l.stuck.leaves(a)
-		m.apart.running++
-		m.refresh(l)
-		return append(out, c)
-	}
-	c.Expect = m.occupy(a)
-	return append(out, c)
-}
-
-// occupy has a take its place in the window of its lane, and returns when it is overdue; 0: never.
-func (m *Machine) occupy(a *attempt) (overdue time.Duration) {
-	l := a.lane
-	l.awaited++
-	l.awaitedCost += a.cost
-	m.awaited++
-	m.awaitedCost += a.cost
-	l.outs.add(a)
-	a.lost, a.level = l.outs.cost, l.awaited-l.outs.suspects
-	l.refuses.started(a)
-	room := m.windowRoom(l)
-	a.limited = room <= 0
-	if g := &m.group; g.win != nil {
-		a.groupEpoch, a.crowded = g.win.Epoch(), m.groupFull()
-		a.limited = a.limited && !a.crowded
-	}
-	if m.cfg.Timeout >= 0 {
-		if a.deadline = m.now + m.cfg.Timeout; m.cfg.Timeout == 0 {
-			a.deadline = m.now + m.patience(l, a)
-		}
-		a.soon = 0
-		if l.stuck.sure() {
-			a.soon = m.now + longAt(a, &l.est)
-		}
-		m.overdue.push(a)
-	}
-	if m.wary(l) {
-		l.br.trial = a
-	}
-	m.seats(l, room)
-	m.changed(l.at)
-	return a.deadline
 }

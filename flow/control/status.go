@@ -28,8 +28,9 @@ type Status struct {
 	Budget        BudgetStatus
 	Suspects      int    // items set apart, since workers that deliver others fail them
 	Poisoned      uint64 // items that were refused because workers died of them, or failed them
-	Suspected     bool   // no lane delivers: what is behind them is suspected, and one item at a time is tried
-	Lanes         []LaneStatus
+	// no lane delivers: their common receiver is suspected, and one item at a time is tried
+	Suspected bool
+	Lanes     []LaneStatus
 }
 
 // LaneStatus is a picture of one lane.
@@ -41,7 +42,8 @@ type LaneStatus struct {
 	Window       float64      // limit now, in the window's unit
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
-	Hanging      int          // of them, those that gave up their places in the window before they are overdue
+	// of them, those that gave up their places in the window before they are overdue
+	Hanging int
 	// Gate is the name of the gate that binds now, one of [Gates].
 	Gate       string
 	RoundTrip  time.Duration // smoothed
@@ -62,51 +64,46 @@ type LaneStatus struct {
 // of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
-		Waiting:       m.fresh.len() + m.retrying.n + m.retrying.away.held.n,
-		Retrying:      m.retrying.n + m.retrying.away.held.n,
-		Deferred:      m.retrying.away.held.n,
-		WaitingCost:   m.retrying.away.held.cost,
-		ReplayBytes:   m.started + m.unsaved,
-		Settled:       m.counts.settled,
-		Withdrawn:     m.counts.withdrawn,
-		Attempts:      m.counts.sent,
-		Redeliveries:  m.counts.redeliveries,
-		Hedged:        m.counts.hedged,
-		Duplicates:    m.counts.duplicates,
-		ReplayBinding: m.replayBinds(),
-		Budget:        m.budgetStatus(),
-		Suspects:      m.apart.suspects,
-		Poisoned:      m.counts.poisoned,
-		Suspected:     m.global.active,
-		Lanes:         make([]LaneStatus, 0, len(m.lanes)),
+		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + m.backlog.retrying.away.held.n,
+		Retrying:      m.backlog.retrying.n + m.backlog.retrying.away.held.n,
+		Deferred:      m.backlog.retrying.away.held.n,
+		WaitingCost:   m.backlog.retrying.away.held.cost,
+		ReplayBytes:   m.settlement.replay.started + m.settlement.replay.unsaved,
+		Settled:       m.settlement.counts.settled,
+		Withdrawn:     m.settlement.counts.withdrawn,
+		Attempts:      m.attempts.counts.sent,
+		Redeliveries:  m.attempts.counts.redeliveries,
+		Hedged:        m.attempts.counts.hedged,
+		Duplicates:    m.settlement.counts.duplicates,
+		ReplayBinding: m.settlement.replay.binds(),
+		Budget:        m.backlog.budgetStatus(),
+		Suspects:      m.backlog.apart.suspects,
+		Poisoned:      m.settlement.counts.poisoned,
+		Suspected:     m.lanes.global.active,
+		Lanes:         make([]LaneStatus, 0, len(m.lanes.all)),
 	}
-	for it := m.items.oldest; it != nil; it = it.next {
+	for it := m.backlog.items.oldest; it != nil; it = it.next {
 		if it.state == inFresh || it.account.retrying {
 			s.WaitingCost += it.cost
 		}
 	}
-	for _, a := range m.attempts.slots {
+	for _, a := range m.attempts.table.slots {
 		if it := a.item; it != nil && it.state == inFlight && it.running[0] == a {
 			s.InFlight++
 			s.InFlightCost += it.cost
 		}
 	}
-	for _, l := range m.lanes {
+	for _, l := range m.lanes.all {
 		s.Lanes = append(s.Lanes, m.laneStatus(l))
 	}
 	return s
 }
 
-// counts are totals since the machine was made.
+// counts are attempts since the machine was made.
 type counts struct {
-	sent         uint64 // attempts
-	delivered    uint64
-	settled      uint64
-	withdrawn    uint64
+	sent         uint64
 	redeliveries uint64
-	duplicates   uint64
-	hedged       uint64 // twins among the attempts
-	poisoned     uint64 // items refused as poison
+	hedged       uint64 // twins among them
 }
 
 // started counts an attempt, the nth of its item.
@@ -119,11 +116,11 @@ func (c *counts) started(n uint32) {
 
 // Lane is a picture of one lane; false: it is neither up nor has it attempts in flight.
 func (m *Machine) Lane(num int32) (LaneStatus, bool) {
-	i, found := m.laneIndex(num)
+	i, found := m.lanes.find(num)
 	if !found {
 		return LaneStatus{}, false
 	}
-	return m.laneStatus(m.lanes[i]), true
+	return m.laneStatus(m.lanes.all[i]), true
 }
 
 func (m *Machine) laneStatus(l *lane) LaneStatus {
@@ -131,15 +128,14 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		Lane: l.num, Up: l.at >= 0,
 		State: l.win.State(), Reason: l.win.Reason(), Window: l.win.Limit(),
 		InFlight: l.flying, InFlightCost: l.flyingCost, Hanging: l.stuck.early,
-		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.rto(l),
-		Delivered: l.stats.delivered, Failed: l.stats.failed, TimedOut: l.stats.timedOut,
-		ThrottledN: l.stats.throttled, Late: l.stats.late,
+		RoundTrip: l.est.smoothed(), Base: toDuration(l.est.service), Timeout: m.attempts.rto(l),
 		Rate: l.limit.paced(m.now), Streak: l.br.streak,
 	}
-	if p := l.drain.prober; p != nil && p.Base() > 0 {
+	l.stats.fill(&s)
+	if p := l.win.drain.prober; p != nil && p.Base() > 0 {
 		s.Base = p.Base()
 	}
-	if g := &m.group; g.win != nil {
+	if g := m.group; g.win != nil {
 		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take %d together: %s", g.most, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
@@ -157,8 +153,8 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 			s.State, s.Until = window.Probing, 0
 			s.Reason += "; one item is out to see whether it is back"
 		}
-	case m.global.active:
-		s.State, s.Until = window.Busy, m.global.until
+	case m.lanes.global.active:
+		s.State, s.Until = window.Busy, m.lanes.global.until
 		s.Reason = "nothing is delivered anywhere: what is behind the workers is suspected, one item at a time is tried"
 	case l.throttle.room(m.now) == 0:
 		s.State, s.Until = window.Throttled, l.throttle.until
@@ -179,52 +175,4 @@ func (b *breaker) reason() string {
 		return why + ", as at most of its kind: left alone for moments"
 	}
 	return why + ": left alone between tries"
-}
-
-// binding names the gate that is shut, or the limit that is nearest.
-func (m *Machine) binding(l *lane) string {
-	switch {
-	case l.at < 0:
-		return gateNone
-	case l.br.shut(), m.global.active:
-		return gateBreaker
-	case l.gates.shut(m.now):
-		_, g := l.gates.room(m.now)
-		return g.name()
-	case l.run.broken, l.run.first != nil:
-		return gateOrder
-	case !l.within():
-		return gateLimit
-	case l.room(m.now, m.windowRoom(l)) == 0:
-		if l.leased != nil {
-			return l.leased.Binding()
-		}
-		return gateWindow
-	case m.groupFull():
-		return gateWindow // of all lanes together
-	case m.replayBinds():
-		return gateReplay
-	case m.retrying.full(&m.cfg.Waiting):
-		return gateWaiting
-	case m.keyed > 0 && m.fresh.len() > 0:
-		return gateOrder
-	case m.purse.short:
-		return gateBudget
-	case m.hold.on:
-		return gateFaster
-	}
-	return gateNone
-}
-
-func (m *Machine) replayBinds() bool {
-	held := m.unsent + m.started + m.unsaved
-	return m.cfg.Replay > 0 && held > 0 && m.replayShut || m.replayFull()
-}
-
-// rto is the timeout now of an item of mean cost at l; 0: none.
-func (m *Machine) rto(l *lane) time.Duration {
-	if m.cfg.Timeout != 0 {
-		return max(0, m.cfg.Timeout)
-	}
-	return l.est.rto(l.est.mean, m.leastRTO())
 }

@@ -7,16 +7,17 @@ import (
 	"time"
 )
 
-// stuck is about attempts of a lane that hang while later ones are delivered: of bad data that
-// fails late, or not at all. They wait in no queue of the worker, so they do not count as being
-// there, and their timeouts do not narrow the window.
+// stuck handles attempts of a lane that hang while later ones are delivered, because bad data fails
+// late or never. They do not wait in the worker's queue, so they do not count as being there, and
+// their timeouts do not narrow the window.
 //
-// Where there were such attempts lately, the next ones give up their places in the window long
-// before they are overdue: when they take longer than nearly all do and were overtaken. If nothing
-// is delivered, all places may be taken by bad data, so as many give up theirs as bad data makes in
-// a row; more would be sent to a worker that hangs.
+// If there were such attempts recently, the next ones give up their places in the window long
+// before they are overdue: when they take longer than nearly all others and were overtaken. If
+// nothing is delivered, bad data may have taken all places. Then at most as many give up theirs as
+// bad items may occur in a row, because more would be sent to a worker that hangs.
 type stuck struct {
-	cost   float64    // of the attempts that are out but not at the worker: those, and those of suspects
+	// of the running attempts that are not at the worker: these, and those of suspects
+	cost   float64
 	n      int        // how many they are
 	behind []*attempt // overdue, and not overtaken yet
 	recent float64    // overtaken when they were overdue, decayed with each delivery
@@ -84,8 +85,8 @@ func (s *stuck) overdue(a *attempt, overtaken bool) {
 	}
 }
 
-// delivered takes in a delivery of what was sent then at the latest, and reports whether that has
-// overtaken overdue attempts: they do not wait in a queue.
+// delivered records a delivery of an attempt that was sent no later than sent, and reports whether
+// that has overtaken overdue attempts, which then do not wait in a queue.
 func (s *stuck) delivered(sent time.Duration, late bool) (overtaken bool) {
 	s.silent = 0
 	if s.recent *= stuckMemory; late {
@@ -104,20 +105,20 @@ func (s *stuck) delivered(sent time.Duration, late bool) (overtaken bool) {
 }
 
 // takesLong takes in that a takes longer than nearly all do: it gives up its place.
-func (m *Machine) takesLong(a *attempt) {
+func (t *attempts) takesLong(a *attempt) {
 	l := a.lane
 	if a.away || a.apart {
 		return
 	}
 	if a.sent >= l.outs.delivered {
-		if l.stuck.silent >= m.blame.streak(m.cfg.Breaker.Failures)-1 {
+		if l.stuck.silent >= t.evidence.blame.streak(t.cfg.Breaker.Failures)-1 {
 			return
 		}
 		l.stuck.silent++
 	}
-	m.unawait(a)
+	l.win.ended(a)
 	l.outs.drop(a)
 	l.stuck.leaves(a)
 	l.stuck.early++
-	m.refresh(l)
+	t.lanes.refresh(l)
 }

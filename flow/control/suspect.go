@@ -4,13 +4,13 @@ package control
 
 import "time"
 
-// outs are the attempts of a lane that are out and not overdue, in the order in which they were
+// outs are the running attempts of a lane that are not overdue, in the order in which they were
 // sent.
 //
-// One that is out for longer than nearly all are, while attempts that were sent after it have been
-// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout says
-// so. Nothing is sent again for that. But a window does not grow while it leaves suspects behind,
-// and what is lost does not count as being at the worker.
+// One that runs for longer than nearly all others, while attempts sent after it have been
+// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. It
+// is not sent again for that reason. But a window does not grow while it leaves suspects behind,
+// and lost attempts do not count as being at the worker.
 type outs struct {
 	first, last *attempt
 	firm        *attempt      // the first that is no suspect; nil: all are

@@ -3,8 +3,8 @@
 package control
 
 // withdraw takes the events Withdraw and Abort.
-func withdraw(m *Machine, e *Event, out []Command) []Command {
-	it := m.items.oldest
+func (s *settlement) withdraw(e *Event, out []Command) []Command {
+	it := s.backlog.items.oldest
 	for it != nil && it.seq != e.Seq {
 		it = it.next
 	}
@@ -12,7 +12,7 @@ func withdraw(m *Machine, e *Event, out []Command) []Command {
 		return out
 	}
 	if it.state != inHands {
-		m.leave(it)
+		s.backlog.leave(it)
 		it.state = inFlight
 		it.interrupt()
 	}
@@ -23,17 +23,13 @@ func withdraw(m *Machine, e *Event, out []Command) []Command {
 			out = append(out, Command{Kind: Cancel, Why: Withdrawn, Seq: it.seq, ID: a.id, Lane: a.lane.num})
 		}
 	}
-	return m.refuse(it, out)
+	return s.refuse(it, out)
 }
 
 // settleWithdrawn settles it undelivered: its bytes will not be saved.
-func settleWithdrawn(m *Machine, it *item, out []Command) []Command {
-	m.counts.withdrawn++
-	if it.counted {
-		m.started -= it.bytes
-	} else {
-		m.unsent -= it.bytes
-	}
-	m.finish(it)
+func (s *settlement) settleWithdrawn(it *item, out []Command) []Command {
+	s.counts.withdrawn++
+	s.replay.remove(it)
+	s.backlog.finish(it)
 	return append(out, Command{Kind: Settle, Why: Withdrawn, Seq: it.seq, Lane: -1, Number: it.number})
 }

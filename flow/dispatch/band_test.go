@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestBand: chance decides among the lanes within the band above the best, evenly, and never takes
-// one beyond it.
+// TestBand checks that the choice is random and uniform among the lanes within the band above the
+// best, and never beyond it.
 func TestBand(t *testing.T) {
 	lanes := []Candidate{
 		{Lane: 0, Free: true, Known: true, Mean: 1, Rate: 100, Service: 100 * ms},
@@ -34,16 +34,18 @@ func TestBand(t *testing.T) {
 	}
 }
 
-// TestBandOff: without a band chance has no say where no two lanes are alike, so that the choice
-// permutes with the lanes.
+// TestBandOff checks that without a band the choice is not random unless two lanes are equal, so
+// that it permutes with the lanes.
 func TestBandOff(t *testing.T) {
 	rnd := rand.New(source(7))
 	for range 300 {
 		lanes := make([]Candidate, 2+rnd.IntN(6))
 		for i := range lanes {
 			lanes[i] = Candidate{
-				Lane: int32(i), Free: true, Known: rnd.IntN(4) > 0, Mean: 1, Rate: 1 + 100*rnd.Float64(),
-				Service: time.Duration(1+rnd.IntN(1e9)) * time.Nanosecond, Failures: max(0, rnd.Float64()-0.7),
+				Lane: int32(i), Free: true, Known: rnd.IntN(4) > 0, Mean: 1,
+				Rate:     1 + 100*rnd.Float64(),
+				Service:  time.Duration(1+rnd.IntN(1e9)) * time.Nanosecond,
+				Failures: max(0, rnd.Float64()-0.7),
 			}
 		}
 		first := LeastCompletion{}.New(source(1)).Choose(0, 1, 0, lanes)

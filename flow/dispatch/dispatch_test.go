@@ -10,7 +10,7 @@ const ms = time.Millisecond
 
 func source(seed uint64) rand.Source { return rand.NewPCG(seed, 0) }
 
-// three lanes that are free and known: fast, middling, slow.
+// three returns three free and known lanes: fast, middling, slow.
 func three() []Candidate {
 	return []Candidate{
 		{Lane: 0, Free: true, Known: true, Mean: 1, Rate: 100, Service: 20 * ms},
@@ -65,15 +65,17 @@ func TestLeastCompletionTies(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionMetamorphic: what makes a lane worse never makes it chosen more.
+// TestLeastCompletionMetamorphic checks that making a lane worse never makes it chosen more often.
 func TestLeastCompletionMetamorphic(t *testing.T) {
 	rnd := rand.New(source(3))
 	for range 5000 {
 		lanes := make([]Candidate, 2+rnd.IntN(8))
 		for i := range lanes {
 			lanes[i] = Candidate{
-				Lane: int32(i), Free: rnd.IntN(5) > 0, Known: true, Mean: 1, InFlight: rnd.IntN(4), Work: float64(rnd.IntN(9)),
-				Rate: 1 + 100*rnd.Float64(), Service: time.Duration(1+rnd.IntN(200)) * ms, Failures: max(0, rnd.Float64()-0.5),
+				Lane: int32(i), Free: rnd.IntN(5) > 0, Known: true, Mean: 1, InFlight: rnd.IntN(4),
+				Work: float64(rnd.IntN(9)),
+				Rate: 1 + 100*rnd.Float64(), Service: time.Duration(1+rnd.IntN(200)) * ms,
+				Failures: max(0, rnd.Float64()-0.5),
 			}
 		}
 		seed := rnd.Uint64()
@@ -88,7 +90,7 @@ func TestLeastCompletionMetamorphic(t *testing.T) {
 			lanes[i].Failures += 0.1
 		case 3:
 			lanes[i].Rate /= 2
-			lanes[i].Work++ // the rate matters where something waits
+			lanes[i].Work++ // the rate matters if there is a queue
 		}
 		after := LeastCompletion{}.New(source(seed)).Choose(0, 1, 0, lanes)
 		if after == i && before != i {
@@ -153,7 +155,8 @@ func TestHash(t *testing.T) {
 func BenchmarkLeastCompletion(b *testing.B) {
 	lanes := make([]Candidate, 1000)
 	for i := range lanes {
-		lanes[i] = Candidate{Lane: int32(i), Free: true, Known: true, Mean: 1, Rate: float64(1 + i%100), Work: float64(i % 7)}
+		lanes[i] = Candidate{Lane: int32(i), Free: true, Known: true, Mean: 1,
+			Rate: float64(1 + i%100), Work: float64(i % 7)}
 		lanes[i].Service = time.Duration(1+i%200) * ms
 	}
 	ch := LeastCompletion{}.New(source(1))

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// Hash binds each key to one lane, whether that lane is free or not: what system D replaced, and
-// what keeps all items of a key at one worker. The lane is the one with the highest hash of key and
-// lane (rendezvous hashing, Thaler and Ravishankar 1998), so that a lane that comes or goes moves
-// its own keys only.
+// Hash binds each key to one lane, whether that lane is free or not, so that all items of a key go
+// to the same worker (the dispatch of system D before this design). The lane is the one with the
+// highest hash of key and lane (rendezvous hashing, Thaler and Ravishankar 1998), so that adding or
+// removing a lane moves only its own keys.
 type Hash struct{}
 
 // Name returns "hash".
 func (Hash) Name() string { return "hash" }
 
-// New returns a chooser. It takes nothing from src.
+// New returns a chooser. It does not use src.
 func (Hash) New(rand.Source) Chooser { return hash{} }
 
 type hash struct{}
 
-// Binding marks a chooser whose lane for an item is fixed: the machine does not steer the item to
-// another lane after a failure, and looks for others further back in the queue while the bound lane
-// is full.
+// Binding marks a chooser with a fixed lane for each item. The machine does not send such an item
+// to another lane after a failure, and looks further back in the queue for other items while the
+// bound lane is full.
 type Binding interface {
 	Chooser
 	Binds()
@@ -44,7 +44,7 @@ func (hash) Choose(_ time.Duration, _ float64, key uint64, c []Candidate) int {
 	return best
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

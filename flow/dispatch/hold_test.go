@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// busy makes the first n of three lanes full, with so much in flight, as of now.
+// busy makes the first n of three lanes full, with the given work in flight.
 func busy(c []Candidate, work ...int) []Candidate {
 	for i, n := range work {
 		c[i].Free, c[i].Full, c[i].InFlight, c[i].Work = false, true, n, float64(n)
@@ -36,16 +36,18 @@ func TestPlace(t *testing.T) {
 			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
 			c[0].Base, c[1].Base = c[0].Service, c[1].Service
 		}, 2, 8, 16},
-		{"a lane may be far instead of covered, where its drained round trip is not measured", busy(three()), func(c []Candidate) {
-			heard(c)
-			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
-		}, 0, -9, 0.99},
+		{"a lane may be far instead of covered, where its drained round trip is not measured",
+			busy(three()), func(c []Candidate) {
+				heard(c)
+				c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
+			}, 0, -9, 0.99},
 		{"or where it is long", busy(three()), func(c []Candidate) {
 			heard(c)
 			c[0].InFlight, c[0].Work, c[1].InFlight, c[1].Work = 4, 4, 4, 4
 			c[0].Base, c[1].Base = 8*c[0].Service, c[1].Service
 		}, 0, -9, 0.99},
-		{"nobody waits for a lane that is silent", busy(three(), 4, 4), func([]Candidate) {}, 2, 0, 0},
+		{"nobody waits for a lane that is silent", busy(three(), 4, 4), func([]Candidate) {},
+			2, 0, 0},
 		{"nor for one that fails", busy(three(), 4, 4), func(c []Candidate) {
 			heard(c)
 			c[0].Failures, c[1].Failures = 0.1, 0.1
@@ -73,7 +75,8 @@ func TestPlace(t *testing.T) {
 			was := append([]Candidate(nil), c.lanes...)
 			i, most := (LeastCompletion{}).New(source(1)).(Holder).Place(now, 1, 0, c.lanes)
 			if i != c.lane || most < c.least || most > c.most {
-				t.Errorf("lane %d when more than %.1f wait, want lane %d, more than %v to %v", i, most, c.lane, c.least, c.most)
+				t.Errorf("lane %d when more than %.1f wait, want lane %d, more than %v to %v", i,
+					most, c.lane, c.least, c.most)
 			}
 			for i := range was {
 				if c.lanes[i] != was[i] {
@@ -84,8 +87,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceMetamorphic: what makes the lane that is chosen worse lets more wait for the others;
-// what makes a busy lane worse lets fewer. Time in other units changes nothing.
+// TestPlaceMetamorphic checks that making the chosen lane worse lets more items wait, and that
+// making a busy lane worse lets fewer wait. The unit of time does not matter.
 func TestPlaceMetamorphic(t *testing.T) {
 	rnd := rand.New(source(7))
 	held := 0
@@ -94,7 +97,8 @@ func TestPlaceMetamorphic(t *testing.T) {
 		for i := range lanes {
 			rate := 5 + 100*rnd.Float64()
 			lanes[i] = Candidate{
-				Lane: int32(i), Full: i > 0, Free: i == 0, Known: true, Mean: 1, Rate: rate, Heard: time.Second, Used: time.Second,
+				Lane: int32(i), Full: i > 0, Free: i == 0, Known: true, Mean: 1, Rate: rate,
+				Heard: time.Second, Used: time.Second,
 				Service: time.Duration(float64(time.Second)/rate) + time.Duration(rnd.IntN(20))*ms,
 			}
 			if i > 0 {
@@ -115,21 +119,25 @@ func TestPlaceMetamorphic(t *testing.T) {
 		}
 		lanes[0].Service *= 2
 		if slower := place(); slower < before-1e-9 && before > 0 {
-			t.Fatalf("more than %v waited for others, %v when the free lane is slower: %+v", before, slower, lanes)
+			t.Fatalf("more than %v waited for others, %v when the free lane is slower: %+v", before,
+				slower, lanes)
 		}
 		lanes[0].Service /= 2
 		j := 1 + rnd.IntN(len(lanes)-1)
 		lanes[j].Failures = 0.5
 		if fewer := place(); fewer > before+1e-9 && before > 0 && alone(lanes, j) {
-			t.Fatalf("more than %v waited, %v when the only other lane fails: %+v", before, fewer, lanes)
+			t.Fatalf("more than %v waited, %v when the only other lane fails: %+v", before,
+				fewer, lanes)
 		}
 		lanes[j].Failures = 0
 		for i := range lanes {
 			lanes[i].Rate /= 8
 			lanes[i].Service *= 8
 		}
-		if same := place(); same-before > 1e-6*(1+max(before, -before)) || before-same > 1e-6*(1+max(before, -before)) {
-			t.Fatalf("more than %v waited, %v where all takes eight times as long: %+v", before, same, lanes)
+		if same := place(); same-before > 1e-6*(1+max(before, -before)) ||
+			before-same > 1e-6*(1+max(before, -before)) {
+			t.Fatalf("more than %v waited, %v where all takes eight times as long: %+v", before,
+				same, lanes)
 		}
 	}
 	if held < 500 {

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// kept are the expectations of all lanes for an item of one cost. Between two items only few lanes
-// change, and mostly all items cost the same: what is left of the scan is a comparison for each
-// lane.
+// kept caches the expectations of all lanes for an item of one cost. Few lanes change between two
+// items, and most items have equal costs, so a scan is one comparison per lane.
 type kept struct {
-	told   bool          // of every change
-	cost   float64       // of the last item
-	filled bool          // expect is for that cost
-	expect []float64     // seconds; +Inf: not usable; below 0: it fails or is not known, and has to be looked at
-	stale  time.Duration // no free lane is unused beyond its time before
+	told   bool    // it is notified of every change
+	cost   float64 // of the last item
+	filled bool    // expect is for that cost
+	// seconds; +Inf if not usable; negative if it fails or is unknown and must be examined
+	expect []float64
+	stale  time.Duration // no free lane is stale before this time
 }
 
 const lookAt = -1
 
-// Changed takes in that the ith candidate has changed, or any.
+// Changed implements Follower.
 func (l *leastCompletion) Changed(i int, c []Candidate) {
 	k := &l.kept
 	k.told = true
@@ -46,8 +46,8 @@ func (k *kept) keep(i int, c *Candidate) {
 	}
 }
 
-// keeps says whether the expectations for this cost are kept, and fills them in at the second item
-// of the same cost.
+// keeps reports whether the expectations for this cost are cached. It fills the cache at the second
+// item of the same cost.
 func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) bool {
 	k := &l.kept
 	if !k.told {
@@ -69,9 +69,10 @@ func (l *leastCompletion) keeps(now time.Duration, cost float64, c []Candidate) 
 	return now <= k.stale
 }
 
-// recall is survey of what is kept. No lane is stale.
+// recall is survey with cached expectations, if no lane is stale.
 func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate) survey {
-	s := survey{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1, longest: staleAfter}
+	s := survey{best: -1, least: math.MaxFloat64, limit: math.MaxFloat64, stale: -1,
+		longest: staleAfter}
 	l.failing = l.failing[:0]
 	expect := l.kept.expect
 	for i := s.scan(expect, 0); i < len(expect); i = s.scan(expect, i+1) {
@@ -84,9 +85,8 @@ func (l *leastCompletion) recall(now time.Duration, cost float64, c []Candidate)
 	return s
 }
 
-// scan takes the best from i on, up to the first that has to be looked at or is as good as the best
-// before it. Nothing is called in it: this is what most of the time goes to where there are many
-// lanes.
+// scan updates the best lane from i on, up to the first lane that must be examined or is as good as
+// the previous best. It contains no call, because with many lanes it takes most of the time.
 func (s *survey) scan(expect []float64, i int) int {
 	best, least, limit := s.best, s.least, s.limit
 	for ; i < len(expect); i++ {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestKeptChoosesTheSame: a chooser that is told of every change picks what one picks that is told
-// nothing, also by chance.
+// TestKeptChoosesTheSame checks that a chooser that is notified of changes makes the same choices
+// as one that is not, including random ones.
 func TestKeptChoosesTheSame(t *testing.T) {
 	for seed := range uint64(60) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -53,7 +53,8 @@ func TestKeptChoosesTheSame(t *testing.T) {
 
 // drawLane draws from few values, so that lanes tie.
 func drawLane(rnd *rand.Rand, now time.Duration) Candidate {
-	k := Candidate{Free: rnd.IntN(4) > 0, Known: rnd.IntN(20) > 0, InFlight: rnd.IntN(3), Used: now - time.Duration(rnd.IntN(1500))*ms}
+	k := Candidate{Free: rnd.IntN(4) > 0, Known: rnd.IntN(20) > 0, InFlight: rnd.IntN(3),
+		Used: now - time.Duration(rnd.IntN(1500))*ms}
 	k.Work = float64(k.InFlight)
 	if k.Known {
 		k.Mean, k.Service = float64(1+rnd.IntN(2)), time.Duration(10+10*rnd.IntN(4))*ms

@@ -13,22 +13,20 @@ import (
 //
 //	service + (work + cost - mean cost)/rate + penalty
 //
-// service is the drained round trip of an item of mean cost, work what is in flight there before
-// it, and the penalty the largest expectation of any free lane times the lane's share of failures.
-// All lanes are scanned: choosing the better of two at random is not even stable where workers are
-// unequal (arXiv 2004.00538). Ties go to the faster lane, then to chance.
+// service is the drained round trip of an item of mean cost, and work the cost in flight before it.
+// The penalty is the largest expectation of any free lane times the lane's share of failures. All
+// lanes are scanned, because choosing the better of two random lanes is not stable with unequal
+// workers (arXiv 2004.00538). Ties go to the faster lane, then to a random one.
 //
-// With a Band above 0, chance decides among all lanes that are expected to take no more than that
-// longer than the best: several senders that share the workers, each of which knows only what it
-// has in flight itself, then do not all pick the same one (Mitzenmacher, How useful is old
-// information?, 2000).
+// With a Band above 0, the choice is random among all lanes whose expectation exceeds the best by
+// at most that factor. Several senders that share workers, each knowing only its own work in
+// flight, then do not all pick the same one (Mitzenmacher, How useful is old information?, 2000).
 //
-// A lane that was not used for max(1 s, 20 round trips) gets one item, so that one that was slow
-// once is measured again. A lane that has never answered is expected to take the median time, not
-// the best (it would be flooded) and not the worst (it would never be learned), and gets one item
-// until it has answered.
+// A lane that was not used for max(1 s, 20 round trips) gets one item, so that a lane that was once
+// slow is measured again. A lane that has never answered is expected to take the median time. The
+// best time would flood it; the worst would keep it unused. It gets one item until it has answered.
 type LeastCompletion struct {
-	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0: exact ties only
+	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0 means exact ties only
 }
 
 // Name returns "least_completion".
@@ -42,24 +40,24 @@ func (p LeastCompletion) New(src rand.Source) Chooser {
 const (
 	staleAfter  = time.Second
 	staleRounds = 20
-	tie         = 1e-9 // relative difference below which two expectations are equal
+	tie         = 1e-9 // relative difference below which two expectations count as equal
 )
 
 type leastCompletion struct {
 	rnd     *rand.Rand
 	band    float64
-	expect  []float64 // seconds, by candidate; scratch
+	expect  []float64 // seconds, by candidate; scratch memory
 	kept    kept
-	sorted  []float64 // scratch
-	failing []int     // candidates; scratch
-	hidden  []int     // the same
+	sorted  []float64 // scratch memory
+	failing []int     // candidates; scratch memory
+	hidden  []int     // candidates; scratch memory
 }
 
 func (l *leastCompletion) Choose(now time.Duration, cost float64, _ uint64, c []Candidate) int {
 	return l.choose(now, cost, c, l.keeps(now, cost, c))
 }
 
-// choose goes by what is kept of the lanes, or scans them.
+// choose uses the cached expectations, or scans the lanes.
 func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate, kept bool) int {
 	if len(l.expect) < len(c) {
 		l.expect = make([]float64, len(c))
@@ -81,7 +79,7 @@ func (l *leastCompletion) choose(now time.Duration, cost float64, c []Candidate,
 	return l.tied(s.best, c)
 }
 
-// learn chooses where a free lane has never answered: it is expected to take the median time.
+// learn chooses if a free lane has never answered: it is expected to take the median time.
 func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
 	l.complete(s, cost, c)
 	median := l.median(cost, c)
@@ -100,8 +98,8 @@ func (l *leastCompletion) learn(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// penalise compares the lanes that fail with the best of those that do not. Only one that would be
-// better without its penalty can be with it, so that mostly there is nothing to compare.
+// penalise compares failing lanes with the best of the others. Only a lane that is better without
+// its penalty can be better with it, so usually there is nothing to compare.
 func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
 	if l.band == 0 && (len(l.failing) == 0 || s.best >= 0 && l.leastFailing(cost, c) > s.least) {
 		return
@@ -113,7 +111,7 @@ func (l *leastCompletion) penalise(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// leastFailing is the least expectation of a free lane that fails, without its penalty.
+// leastFailing returns the least expectation of a free failing lane, without its penalty.
 func (l *leastCompletion) leastFailing(cost float64, c []Candidate) float64 {
 	least := math.Inf(1)
 	for _, i := range l.failing {
@@ -139,26 +137,30 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 	return best
 }
 
-// survey is what one scan of the lanes has found.
+// survey is the result of one scan of the lanes.
 type survey struct {
-	best, equal int           // the free lane that is known, does not fail and has the least expectation; so many are as good
-	least       float64       // its expectation
-	limit       float64       // a lane whose expectation is above that is surely not as good
-	worst       float64       // the largest of the expectations, once they are complete
-	stale       int           // free lane, known or not, that was unused for the longest beyond its time; -1: none
-	longest     time.Duration // for which it, or a lane in good time, was unused
-	unknown     bool          // a free lane is
+	// the free, known lane without failures and with the least expectation; number of equally good
+	// ones
+	best, equal int
+	least       float64 // its expectation
+	limit       float64 // a lane with an expectation above limit is certainly worse
+	worst       float64 // the largest expectation, once all are computed
+	// the free lane that has been unused the longest beyond its time; -1 if none
+	stale   int
+	longest time.Duration // how long it, or a lane within its time, was unused
+	unknown bool          // a free lane is unknown
 }
 
 // survey finds the best of the free lanes that are known and do not fail, with its expectation, and
-// those that fail. Most lanes have nothing but more work than the best so far, which needs neither
-// a division nor a call.
+// the failing ones. Most lanes only have more work than the best one so far, which needs neither a
+// division nor a call.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
 	s := survey{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]
 	for i := range c {
 		k := &c[i]
-		if !k.Free || k.surelyLonger(cost, s.limit) && k.Failures == 0 && k.Known && now-k.Used <= s.longest {
+		if !k.Free || k.surelyLonger(cost, s.limit) && k.Failures == 0 && k.Known &&
+			now-k.Used <= s.longest {
 			continue
 		}
 		l.look(&s, now, cost, i, c)
@@ -166,7 +168,7 @@ func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate)
 	return s
 }
 
-// look takes free lane i into the survey.
+// look adds free lane i to the survey.
 func (l *leastCompletion) look(s *survey, now time.Duration, cost float64, i int, c []Candidate) {
 	k := &c[i]
 	if !usable(k) {
@@ -185,12 +187,12 @@ func (l *leastCompletion) look(s *survey, now time.Duration, cost float64, i int
 	}
 }
 
-// surelyLonger says, for a lane with a rate, whether its expectation is above limit.
+// surelyLonger reports, for a lane with a rate, whether its expectation exceeds limit.
 func (k *Candidate) surelyLonger(cost, limit float64) bool {
 	return k.Work+cost-k.Mean > (limit-float64(k.Service)*1e-9)*k.Rate && k.Rate > 0 && k.Mean > 0
 }
 
-// complete fills in the expectations that the scan could leave out.
+// complete computes the expectations that the scan has skipped.
 func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 	for i := range c {
 		if k := &c[i]; usable(k) && k.Known {
@@ -200,8 +202,8 @@ func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// better takes lane i, with this expectation, as the best if it is, with an even chance for each
-// that is as good.
+// better makes lane i with expectation e the best if it is; equally good lanes are chosen with
+// equal probability.
 func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {
@@ -223,14 +225,14 @@ func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
 
 func usable(k *Candidate) bool { return k.Free && (k.Known || k.InFlight == 0) }
 
-// Expectation is how long an item of this cost is expected to take at a lane that is known.
+// Expectation returns the expected time for an item of this cost at a known lane.
 func Expectation(k Candidate, cost float64) time.Duration {
 	return time.Duration(expectation(&k, cost) * float64(time.Second))
 }
 
 func expectation(k *Candidate, cost float64) float64 {
 	e := float64(k.Service) * 1e-9
-	if k.Rate <= 0 { // never seen with a backlog: as if it served one at a time
+	if k.Rate <= 0 { // never observed with a backlog: assume that it serves one item at a time
 		return e * float64(1+k.InFlight)
 	}
 	work := k.Work
@@ -243,10 +245,10 @@ func expectation(k *Candidate, cost float64) float64 {
 	return max(e+work/k.Rate, e*leastShare)
 }
 
-// leastShare bounds how much faster than an item of mean cost a small one is expected to be.
+// leastShare bounds the expectation of a small item relative to one of mean cost.
 const leastShare = 0.1
 
-// median expectation of all lanes that are known, free or not; 0: none is.
+// median returns the median expectation of all known lanes, free or not, or 0.
 func (l *leastCompletion) median(cost float64, c []Candidate) float64 {
 	l.sorted = l.sorted[:0]
 	for i := range c {

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// RoundRobin asks each lane in turn; one that is not free is passed over (system D).
+// RoundRobin uses each lane in turn and skips lanes that are not free (the dispatch of system D).
 type RoundRobin struct{}
 
 // Name returns "round_robin".
 func (RoundRobin) Name() string { return "round_robin" }
 
-// New returns a chooser. It takes nothing from src.
+// New returns a chooser. It does not use src.
 func (RoundRobin) New(rand.Source) Chooser { return &roundRobin{last: -1} }
 
-type roundRobin struct{ last int32 } // lane number that had the last item
+type roundRobin struct{ last int32 } // lane number of the last item
 
 func (r *roundRobin) Choose(_ time.Duration, _ float64, _ uint64, c []Candidate) int {
 	first := -1

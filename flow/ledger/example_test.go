@@ -10,8 +10,9 @@ func upTo(from, to int64) ledger.Range {
 	return ledger.Range{From: ledger.Position{Num: from}, To: ledger.Position{Num: to}}
 }
 
-// Four batches of a file are sent to several workers and settle in another order. The mark is what a checkpoint keeps; a
-// ledger made of it goes on after a crash, and only the holes are sent again.
+// Four batches of a file are sent to several workers and settle in another order. The mark is
+// stored by a checkpoint. After a crash, a ledger created from it sends only the missing ranges
+// again.
 func ExampleLedger() {
 	book, err := ledger.New(ledger.Position{}, nil)
 	if err != nil {
@@ -19,7 +20,7 @@ func ExampleLedger() {
 		return
 	}
 	batches := []ledger.Range{upTo(0, 100), upTo(100, 200), upTo(200, 300), upTo(300, 400)}
-	for _, b := range batches { // in the order in which they were read
+	for _, b := range batches { // in read order
 		if err := book.Open(b); err != nil {
 			fmt.Println(err)
 		}

@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// items is how many items the model knows: numbers 1 to items.
+// items is the number of items in the model, numbered from 1.
 const items = 96
 
-// model is the naive ledger: a bit an item.
+// model is a naive ledger: one bit per item.
 type model struct {
 	opened, settled [items + 1]bool
 	tail            int
 }
 
-// place makes a position of item n that uses both number and key, in the items' order.
+// place returns a position of item n that uses both number and key, in the order of the items.
 func place(n int) Position {
 	p := Position{Num: int64(n / 3)}
 	if n%3 > 0 {
@@ -26,7 +26,7 @@ func place(n int) Position {
 
 func between(from, to int) Range { return Range{place(from), place(to)} }
 
-// next is where the model's next range begins: behind what was settled before a restart.
+// next returns the start of the model's next range, after ranges settled before a restart.
 func (m *model) next() int {
 	for m.tail < items && m.settled[m.tail+1] && !m.opened[m.tail+1] {
 		m.tail++
@@ -77,13 +77,14 @@ func (m *model) mark() (watermark int, above []Range) {
 	return watermark, above
 }
 
-// restart forgets what is open, as a crash does.
+// restart discards open ranges, as a crash does.
 func (m *model) restart() {
 	m.opened = [items + 1]bool{}
 	m.tail, _ = m.mark()
 }
 
-// play runs a program of three bytes an operation on ledger and model and compares them after each.
+// play runs a program of three bytes per operation on the ledger and the model, and compares them
+// after each operation.
 func play(t *testing.T, program []byte) {
 	t.Helper()
 	var m model
@@ -99,14 +100,14 @@ func play(t *testing.T, program []byte) {
 			a = m.next()
 			b = min(items, a+b%5)
 			fallthrough
-		case 2: // any range, mostly refused
+		case 2: // any range, usually refused
 			if got, want := l.Open(between(a, b)) == nil, m.open(a, b); got != want {
 				t.Fatalf("step %d: Open(%d, %d) accepted %v, want %v", step, a, b, got, want)
 			}
 		case 3, 4: // one item
 			b = min(items, a+1)
 			fallthrough
-		case 5, 6: // any stretch
+		case 5, 6: // any range of items
 			if op > 4 {
 				b = min(items, a+b%7)
 			}
@@ -115,7 +116,7 @@ func play(t *testing.T, program []byte) {
 			}
 		case 7:
 			if b%4 > 0 {
-				continue // restarts are rarer than the rest
+				continue // restarts are rarer than other operations
 			}
 			w, above := l.Mark()
 			if l, err = New(w, above); err != nil {
@@ -132,20 +133,21 @@ func play(t *testing.T, program []byte) {
 			t.Fatalf("step %d: next is %v, want %v", step, l.Next(), place(m.next()))
 		}
 		if l.Pending() < 0 || l.Pending() == 0 && l.Watermark() != l.Next() {
-			t.Fatalf("step %d: %d pending between %v and %v", step, l.Pending(), l.Watermark(), l.Next())
+			t.Fatalf("step %d: %d pending between %v and %v", step, l.Pending(), l.Watermark(),
+				l.Next())
 		}
 	}
 }
 
 func FuzzLedger(f *testing.F) {
-	f.Add([]byte{0, 0, 4, 3, 0, 0, 3, 2, 0, 3, 3, 0, 3, 1, 0, 3, 2, 0}) // 1, 3, 4; then 2; then 3 again
+	// 1, 3, 4; then 2; then 3 again
+	f.Add([]byte{0, 0, 4, 3, 0, 0, 3, 2, 0, 3, 3, 0, 3, 1, 0, 3, 2, 0})
 	f.Add([]byte{0, 0, 4, 0, 0, 4, 5, 1, 2, 7, 0, 0, 0, 0, 1, 3, 0, 0, 0, 0, 4})
 	f.Add([]byte{2, 5, 9, 0, 0, 4, 6, 0, 6, 5, 1, 3, 3, 0, 0})
 	f.Fuzz(play)
 }
 
-// TestAgainstModel plays long random programs, so that every run of the tests searches beyond the
-// corpus.
+// TestAgainstModel runs long random programs, so that ordinary tests search beyond the corpus.
 func TestAgainstModel(t *testing.T) {
 	const seed = 20261121
 	src := rand.NewChaCha8([32]byte{seed & 0xff, seed >> 8 & 0xff, seed >> 16 & 0xff})

@@ -1,12 +1,12 @@
 //penstock:pure
 
-// Package ledger knows what is settled of one partition on one route: a watermark, below which
-// everything is, and the ranges above it that are too.
+// Package ledger tracks the settled items of one partition on one route: a watermark, at and below
+// which everything is settled, and the settled ranges above it.
 //
-// It is the cumulative ack of the Storm system (acks 1, 3, 4 record 1; then ack 2 records 4) with
-// the selective acks kept, so that after a crash only the holes are sent again. A Ledger is pure
-// and not safe for concurrent use: its owner, the route's control loop, calls it. It never reads
-// meaning into a position and never forgets a settle.
+// It combines the cumulative ack of the Storm system (acks 1, 3, 4 record 1; then ack 2 records 4)
+// with the selective acks, so that after a crash only the missing ranges are sent again. A Ledger
+// is pure and not safe for concurrent use; it is owned by the route's control loop. It does not
+// interpret positions, and never forgets a settled range. The package runs under testing/synctest.
 package ledger
 
 import (
@@ -17,21 +17,21 @@ import (
 	"strings"
 )
 
-// MaxOpen is how many ranges may be open at once. It bounds the memory of a ledger whose first
-// range settles late: at most four times as many entries of 56 bytes.
+// MaxOpen is the maximum number of open ranges. It bounds the memory of a ledger whose first range
+// settles late: at most four times as many entries of 56 bytes.
 const MaxOpen = 1 << 16
 
-// ErrFull says that MaxOpen ranges are open: open the range again when some have settled (Room).
+// ErrFull means that MaxOpen ranges are open: open the range again after some have settled (Room).
 var ErrFull = errors.New("ledger: too many ranges are open")
 
-// Position is a source's own mark of an item, ordered by Num, then Key. Only the source reads
-// meaning into it. The zero value lies before every item.
+// Position is the position of an item in a source, ordered by Num, then Key. Only the source
+// interprets it. The zero value precedes every item.
 type Position struct {
 	Num int64  // byte offset, topic offset, stream sequence, row number
-	Key string // order-preserving encoding of a keyset (SQL); "" elsewhere
+	Key string // order-preserving encoding of a keyset (SQL); otherwise ""
 }
 
-// Compare returns -1, 0 or +1 as p lies before, at or after q.
+// Compare returns -1, 0 or +1 if p is before, at or after q.
 func (p Position) Compare(q Position) int {
 	if c := cmp.Compare(p.Num, q.Num); c != 0 {
 		return c
@@ -39,7 +39,7 @@ func (p Position) Compare(q Position) int {
 	return strings.Compare(p.Key, q.Key)
 }
 
-// String gives the number, and the key in quotes where there is one.
+// String returns the number, followed by the quoted key if there is one.
 func (p Position) String() string {
 	if p.Key == "" {
 		return fmt.Sprint(p.Num)
@@ -50,27 +50,31 @@ func (p Position) String() string {
 // Range is the half-open range (From, To]: it contains To, but not From.
 type Range struct{ From, To Position }
 
-// String gives both ends, as in "(3, 7]".
+// String returns the ends, as in "(3, 7]".
 func (r Range) String() string { return fmt.Sprintf("(%v, %v]", r.From, r.To) }
 
-// Ledger is what is open and what is settled of one partition. Make it with New.
+// Ledger is the open and the settled ranges of one partition. Create it with New.
 type Ledger struct {
 	watermark Position // everything at or before it is settled
 	tail      Position // everything at or before it was opened, or was settled before the restart
-	open      ring     // the stretches between watermark and tail, each from the end of the one before
-	pending   int      // entries of open that are not settled
-	restored  []Range  // settled before the restart, beyond tail and not yet met; ascending, disjoint, never touching
+	// the ranges between watermark and tail, each starting at the end of the previous one
+	open    ring
+	pending int // entries of open that are not settled
+	// settled before the restart, beyond tail and not reached yet; ascending, disjoint, not
+	// adjacent
+	restored []Range
 }
 
 // New returns a ledger that resumes at a mark: everything up to watermark and the ranges in settled
-// are taken as settled. The ranges may come in any order, touch and overlap; empty ones are left
-// out. One that ends before it begins is an error. settled is not kept.
+// is settled. The ranges may be unordered, adjacent and overlapping; empty ones are ignored. A
+// range that ends before it begins is an error. settled is not retained.
 func New(watermark Position, settled []Range) (*Ledger, error) {
 	l := &Ledger{watermark: watermark, tail: watermark}
 	for _, r := range settled {
 		c := r.From.Compare(r.To)
 		if c > 0 {
-			return nil, fmt.Errorf("ledger: settled range %v ends before it begins; the mark is damaged", r)
+			return nil, fmt.Errorf("ledger: settled range %v ends before it begins; "+
+				"the mark is damaged", r)
 		}
 		if c < 0 && r.To.Compare(watermark) > 0 {
 			l.restored = append(l.restored, r)
@@ -81,7 +85,7 @@ func New(watermark Position, settled []Range) (*Ledger, error) {
 	return l, nil
 }
 
-// Join sorts ranges and joins those that touch or overlap, in place.
+// Join sorts ranges and joins adjacent and overlapping ones, in place.
 func Join(ranges []Range) []Range {
 	slices.SortFunc(ranges, func(a, b Range) int { return a.From.Compare(b.From) })
 	joined := ranges[:0]
@@ -91,8 +95,8 @@ func Join(ranges []Range) []Range {
 	return joined
 }
 
-// join appends r, which begins no earlier than the last of dst[base:], or grows that one by r where
-// they touch.
+// join appends r, which must not begin before the last range of dst[base:], or extends that range
+// if they are adjacent or overlap.
 func join(dst []Range, base int, r Range) []Range {
 	if n := len(dst); n > base && r.From.Compare(dst[n-1].To) <= 0 {
 		if r.To.Compare(dst[n-1].To) > 0 {
@@ -103,16 +107,18 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in read order. r.From must be Next: the end of the range before, or,
-// where a range that was settled before the restart begins there, the end of that one. r must not
-// reach into such a range either: a reader cuts there. An empty range (From is To) changes nothing.
-// An error changes nothing; ErrFull says that it would be right later.
+// Open adds the next range in read order. r.From must be Next, the end of the previous range, or of
+// a range that was settled before the restart and begins there. r must not overlap such a range:
+// readers cut there. An empty range (From is To) changes nothing. An error changes nothing; after
+// ErrFull, Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
 		if c > 0 {
-			return fmt.Errorf("ledger: open %v: nobody opened %v before it; open ranges in read order", r, Range{l.tail, r.From})
+			return fmt.Errorf("ledger: open %v: nobody opened %v before it; "+
+				"open ranges in read order", r, Range{l.tail, r.From})
 		}
-		return fmt.Errorf("ledger: open %v: everything up to %v is open or settled already; read on from there", r, l.tail)
+		return fmt.Errorf("ledger: open %v: everything up to %v is open or settled already; "+
+			"read on from there", r, l.tail)
 	}
 	switch c := r.To.Compare(r.From); {
 	case c < 0:
@@ -120,7 +126,8 @@ func (l *Ledger) Open(r Range) error {
 	case c == 0:
 		return nil
 	case len(l.restored) > 0 && r.To.Compare(l.restored[0].From) > 0:
-		return fmt.Errorf("ledger: open %v: %v of it was settled before the restart; cut at %v", r, l.restored[0], l.restored[0].From)
+		return fmt.Errorf("ledger: open %v: %v of it was settled before the restart; cut at %v", r,
+			l.restored[0], l.restored[0].From)
 	case l.pending >= MaxOpen:
 		return fmt.Errorf("%w: %d", ErrFull, l.pending)
 	}
@@ -131,7 +138,7 @@ func (l *Ledger) Open(r Range) error {
 	return nil
 }
 
-// skip takes the restored ranges that begin at the tail, so that the next range opens behind them.
+// skip passes the restored ranges that begin at the tail, so that the next range opens behind them.
 func (l *Ledger) skip() {
 	for len(l.restored) > 0 && l.restored[0].From.Compare(l.tail) <= 0 {
 		if to := l.restored[0].To; to.Compare(l.tail) > 0 {
@@ -144,7 +151,7 @@ func (l *Ledger) skip() {
 	l.advance()
 }
 
-// advance moves the watermark over what is settled without a hole.
+// advance moves the watermark over settled entries up to the first that is not.
 func (l *Ledger) advance() {
 	for l.open.n > 0 {
 		e := l.open.at(0)
@@ -161,10 +168,10 @@ func (l *Ledger) advance() {
 	}
 }
 
-// Settle marks r as settled and says whether any of it was not so before. Ranges come in any order,
-// and may be any tiling of what was opened: pieces of an opened range, or stretches of several. A
-// range that reaches beyond what was opened, or is empty, settles nothing. It takes O(log n) for n
-// open ranges, and O(k) for k pieces of the one that it cuts.
+// Settle marks r as settled and reports whether any of it was not settled before. Ranges may come
+// in any order and may be pieces of opened ranges or cover several of them. A range that is empty
+// or extends beyond the opened ones settles nothing. It takes O(log n) for n open ranges, and O(k)
+// for k pieces of the range that it cuts.
 func (l *Ledger) Settle(r Range) bool {
 	if r.To.Compare(l.tail) > 0 || r.From.Compare(r.To) >= 0 || r.To.Compare(l.watermark) <= 0 {
 		return false
@@ -202,7 +209,7 @@ func (l *Ledger) Settle(r Range) bool {
 	return settled
 }
 
-// begin is where entry i begins.
+// begin returns the start of entry i.
 func (l *Ledger) begin(i int) Position {
 	if i == 0 {
 		return l.watermark
@@ -210,12 +217,12 @@ func (l *Ledger) begin(i int) Position {
 	return l.open.at(i - 1).to
 }
 
-// Mark returns the watermark and the settled ranges above it: ascending, disjoint, never touching.
-// New takes it back.
+// Mark returns the watermark and the settled ranges above it: ascending, disjoint, not adjacent.
+// New accepts them.
 func (l *Ledger) Mark() (watermark Position, above []Range) { return l.AppendMark(nil) }
 
-// AppendMark is Mark into memory of the caller's: it appends the ranges to dst and joins none of
-// them to what dst held.
+// AppendMark is Mark into the caller's memory: it appends the ranges to dst and joins none of them
+// with those already in dst.
 func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
@@ -231,14 +238,14 @@ func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
 	return l.watermark, append(dst, l.restored...)
 }
 
-// Watermark is the position up to which everything is settled.
+// Watermark returns the position up to which everything is settled.
 func (l *Ledger) Watermark() Position { return l.watermark }
 
-// Next is where the next range must begin.
+// Next returns the position at which the next range must begin.
 func (l *Ledger) Next() Position { return l.tail }
 
-// Limit is how far the next range may reach: there a range begins that was settled before the
-// restart. false: none is ahead.
+// Limit returns the start of the next range that was settled before the restart, which the next
+// range must not exceed. ok is false if there is none.
 func (l *Ledger) Limit() (end Position, ok bool) {
 	if len(l.restored) == 0 {
 		return Position{}, false
@@ -246,13 +253,13 @@ func (l *Ledger) Limit() (end Position, ok bool) {
 	return l.restored[0].From, true
 }
 
-// Pending is how many opened ranges have not settled wholly.
+// Pending returns the number of open ranges that are not completely settled.
 func (l *Ledger) Pending() int { return l.pending }
 
-// Room says whether another range may be opened: fewer than MaxOpen are pending.
+// Room reports whether another range may be opened: fewer than MaxOpen are pending.
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
-// Span is the distance in Num from the watermark to the end of what was opened: bytes, where
-// positions are byte offsets. What lies in it and is not in the ranges of Mark is what a crash now
-// would send again.
+// Span returns the distance in Num from the watermark to the end of the opened ranges: bytes, if
+// positions are byte offsets. After a crash now, the part of it outside the ranges of Mark would be
+// sent again.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

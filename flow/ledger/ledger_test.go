@@ -13,7 +13,7 @@ func at(n int64) Position { return Position{Num: n} }
 
 func span(from, to int64) Range { return Range{From: at(from), To: at(to)} }
 
-// opened returns a ledger with the items 1 to n open, each a range of its own.
+// opened returns a ledger with the items 1 to n open, each as its own range.
 func opened(t testing.TB, n int64) *Ledger {
 	t.Helper()
 	l, err := New(Position{}, nil)
@@ -55,7 +55,8 @@ func TestArticle(t *testing.T) {
 		checkMark(t, l, step.watermark, step.above...)
 	}
 	if l.Pending() != 0 || l.Span() != 0 || l.Next() != at(4) || l.Watermark() != at(4) {
-		t.Fatalf("pending %d, span %d, next %v, watermark %v", l.Pending(), l.Span(), l.Next(), l.Watermark())
+		t.Fatalf("pending %d, span %d, next %v, watermark %v", l.Pending(), l.Span(), l.Next(),
+			l.Watermark())
 	}
 }
 
@@ -104,7 +105,8 @@ func TestNeverSettlesWhatWasNotOpened(t *testing.T) {
 }
 
 func TestResume(t *testing.T) {
-	l, err := New(at(10), []Range{span(40, 50), span(20, 25), span(25, 30), span(22, 28), span(3, 12), span(60, 60), span(1, 9)})
+	l, err := New(at(10), []Range{span(40, 50), span(20, 25), span(25, 30), span(22, 28),
+		span(3, 12), span(60, 60), span(1, 9)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,8 @@ func TestResume(t *testing.T) {
 	checkMark(t, l, 30, span(40, 60))
 	l.Settle(span(30, 70))
 	checkMark(t, l, 70)
-	if _, err := New(at(1), []Range{span(7, 5)}); err == nil || !strings.Contains(err.Error(), "(7, 5]") {
+	if _, err := New(at(1), []Range{span(7, 5)}); err == nil ||
+		!strings.Contains(err.Error(), "(7, 5]") {
 		t.Fatalf("New with a reversed range: %v", err)
 	}
 }
@@ -141,11 +144,15 @@ func TestOpenErrors(t *testing.T) {
 		r    Range
 		want string
 	}{
-		{span(14, 16), "ledger: open (14, 16]: nobody opened (12, 14] before it; open ranges in read order"},
-		{span(10, 12), "ledger: open (10, 12]: everything up to 12 is open or settled already; read on from there"},
+		{span(14, 16), "ledger: open (14, 16]: nobody opened (12, 14] before it; " +
+			"open ranges in read order"},
+		{span(10, 12), "ledger: open (10, 12]: everything up to 12 is open or settled already; " +
+			"read on from there"},
 		{span(12, 11), "ledger: open (12, 11]: it ends before it begins"},
-		{span(12, 21), "ledger: open (12, 21]: (20, 30] of it was settled before the restart; cut at 20"},
-		{Range{at(12), Position{Num: 20, Key: "a"}}, `ledger: open (12, 20 "a"]: (20, 30] of it was settled before the restart; cut at 20`},
+		{span(12, 21), "ledger: open (12, 21]: (20, 30] of it was settled before the " +
+			"restart; cut at 20"},
+		{Range{at(12), Position{Num: 20, Key: "a"}},
+			`ledger: open (12, 20 "a"]: (20, 30] of it was settled before the restart; cut at 20`},
 	} {
 		if err := l.Open(c.r); err == nil || err.Error() != c.want {
 			t.Errorf("Open(%v): %v\nwant %s", c.r, err, c.want)
@@ -164,7 +171,8 @@ func TestLimit(t *testing.T) {
 	if err := l.Open(span(MaxOpen, MaxOpen+1)); !errors.Is(err, ErrFull) {
 		t.Fatalf("Open: %v, want ErrFull", err)
 	}
-	for i := int64(1); i < MaxOpen; i++ { // all but the first: still one settled stretch, so the memory stays
+	// all but the first: they are one settled range, so the memory stays
+	for i := int64(1); i < MaxOpen; i++ {
 		l.Settle(span(i, i+1))
 	}
 	size := len(l.open.buf)
@@ -176,7 +184,8 @@ func TestLimit(t *testing.T) {
 	}
 	checkMark(t, l, 0, span(1, 2*MaxOpen))
 	if len(l.open.buf) != size {
-		t.Fatalf("the ring grew from %d to %d entries while one range was pending", size, len(l.open.buf))
+		t.Fatalf("the ring grew from %d to %d entries while one range was pending", size,
+			len(l.open.buf))
 	}
 	l.Settle(span(0, 1))
 	checkMark(t, l, 2*MaxOpen)
@@ -186,9 +195,10 @@ func TestMarkAppends(t *testing.T) {
 	l := opened(t, 6)
 	l.Settle(span(1, 2))
 	l.Settle(span(3, 5))
-	held := []Range{span(0, 1)} // touches what follows, and belongs to somebody else
+	held := []Range{span(0, 1)} // adjacent to the next range, and owned by the caller
 	w, got := l.AppendMark(held)
-	if want := []Range{span(0, 1), span(1, 2), span(3, 5)}; w != at(0) || !reflect.DeepEqual(got, want) {
+	if want := []Range{span(0, 1), span(1, 2), span(3, 5)}; w != at(0) ||
+		!reflect.DeepEqual(got, want) {
 		t.Fatalf("AppendMark = %v %v, want 0 %v", w, got, want)
 	}
 }
@@ -202,7 +212,7 @@ func TestNoAllocationInOrder(t *testing.T) {
 			t.Fatal("Open refused")
 		}
 		next += 4
-		for range 4 { // whole ranges at first, then ranges in four pieces
+		for range 4 { // first whole ranges, then ranges in four pieces
 			l.Settle(span(first, first+1))
 			first++
 		}
@@ -234,7 +244,7 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
-// TestJoin: ranges in any order become ascending ones that do not touch.
+// TestJoin checks that unordered ranges become ascending ones that are not adjacent.
 func TestJoin(t *testing.T) {
 	got := Join([]Range{span(7, 9), span(1, 3), span(3, 4), span(8, 12), span(2, 3)})
 	if want := []Range{span(1, 4), span(7, 12)}; !slices.Equal(got, want) {

@@ -4,19 +4,20 @@ package ledger
 
 import "slices"
 
-// entry is one stretch between the watermark and the tail. It begins where the one before ends.
+// entry is one range between the watermark and the tail. It begins at the end of the previous one.
 type entry struct {
 	to      Position
-	parts   []Range // settled pieces of it: ascending, disjoint, never touching, never the whole
+	parts   []Range // settled pieces: ascending, disjoint, not adjacent, never the whole
 	settled bool
 }
 
-// settle adds piece, which lies in the entry, and says whether any of it is new. begin is where the
-// entry begins.
+// settle adds piece, which is within the entry, and reports whether any of it is new. begin is the
+// start of the entry.
 func (e *entry) settle(piece Range, begin Position) bool {
-	// The first part that ends at or behind the piece's begin, and the first that begins behind its
-	// end: what lies between touches the piece and becomes one with it.
-	i, _ := slices.BinarySearchFunc(e.parts, piece.From, func(p Range, at Position) int { return p.To.Compare(at) })
+	// The first part that ends at or after the piece's start, and the first that begins after its
+	// end: the parts between them touch the piece and are joined with it.
+	i, _ := slices.BinarySearchFunc(e.parts, piece.From,
+		func(p Range, at Position) int { return p.To.Compare(at) })
 	j := i
 	for j < len(e.parts) && e.parts[j].From.Compare(piece.To) <= 0 {
 		j++
@@ -41,7 +42,7 @@ func (e *entry) settle(piece Range, begin Position) bool {
 	return true
 }
 
-// ring is a queue of entries that can be searched. Its length is a power of two.
+// ring is a searchable queue of entries. Its length is a power of two.
 type ring struct {
 	buf  []entry
 	head int
@@ -50,7 +51,7 @@ type ring struct {
 
 func (r *ring) at(i int) *entry { return &r.buf[(r.head+i)&(len(r.buf)-1)] }
 
-// find returns the first entry that ends behind p.
+// find returns the first entry that ends after p.
 func (r *ring) find(p Position) int {
 	lo, hi := 0, r.n
 	for lo < hi {
@@ -73,14 +74,14 @@ func (r *ring) push(e entry) {
 }
 
 func (r *ring) pop() {
-	*r.at(0) = entry{} // its keys and parts are free
+	*r.at(0) = entry{} // release its keys and parts
 	r.head = (r.head + 1) & (len(r.buf) - 1)
 	r.n--
 }
 
-// grow makes room: neighbours that are settled become one; where that frees less than half, the
-// ring doubles. So the ring holds at most four entries for each one that is not settled, and a push
-// costs O(1) on average.
+// grow makes space: adjacent settled entries are joined, and the ring doubles if that frees less
+// than half. The ring therefore holds at most four entries for each unsettled one, and a push takes
+// O(1) on average.
 func (r *ring) grow() {
 	kept := make([]entry, 0, max(4, len(r.buf)*2))
 	for i := range r.n {

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Credit is the window for workers that say how much they will take (Receiver of package flow, or
-// anything that sends the same header). The worker advertises an absolute, cumulative amount of
-// cost: an advertisement that is lost or comes twice changes nothing. It holds for a lease of 2 s,
-// or three round trips; then one batch at a time is sent until the worker speaks again, so that a
-// lost last word cannot stop the flow. Whatever is advertised, the window is never above twice that
-// of [Queue], which runs beside it: a worker that promises too much is not flooded. A worker that
-// advertises nothing gets Queue's window. The zero value works.
+// Credit is the window for workers that report their capacity (Receiver of package flow, or any
+// program that sends the same header). The worker advertises an absolute, cumulative amount of
+// cost, so that a lost or repeated advertisement has no effect. It is valid for a lease of 2 s or
+// three round trips. After that, one batch at a time is sent until the worker responds again, so
+// that a lost last response cannot stop the flow. The window never exceeds twice that of [Queue],
+// which runs in parallel: a worker that promises too much is not flooded. A worker without
+// advertisements gets Queue's window. The zero value is usable.
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -21,7 +21,10 @@ type Credit struct {
 // Name returns "credit".
 func (Credit) Name() string { return "credit" }
 
-// Validate says what is wrong with c.
+// Most returns Max.
+func (c Credit) Most() int { return c.Max }
+
+// Validate returns an error if c is invalid.
 func (c Credit) Validate() error { return validRange("credit", 0, c.Max) }
 
 // New returns a window for one worker.
@@ -32,42 +35,43 @@ func (c Credit) New() Window {
 	return w
 }
 
-// leaseLeast is how long an advertisement holds at least.
+// leaseLeast is the minimum validity of an advertisement.
 const leaseLeast = 2 * time.Second
 
 const (
 	gapSamples  = 32
-	leaseRounds = 3   // and so many round trips
-	overOwn     = 2.0 // times its own estimate is the most that a worker can ask for
+	leaseRounds = 3   // or this many round trips
+	overOwn     = 2.0 // maximum of an advertised window, relative to the window's own estimate
+	priceWeight = 0.1 // of a batch in the mean of the worker's prices
 )
 
-// Leased is a Window whose limit is a promise of its worker with an end.
+// Leased is a Window whose limit is a promise of its worker with an expiry time.
 type Leased interface {
 	Window
-	// LeaseEnds is when the promise ends, since the sender's start; 0: there is none. After it one
-	// batch at a time is to be sent.
+	// LeaseEnds returns the expiry time of the promise, since the sender's start, or 0 if there is
+	// none. Afterwards one batch at a time should be sent.
 	LeaseEnds() time.Duration
-	Binding() string // "credit" or "window": which of the two is less
+	Binding() string // "credit" or "window": the smaller of the two
 }
 
 type credit struct {
 	queueWindow
-	offered bool    // something was advertised since the worker began
-	batches bool    // what follows is in batches, not in cost
+	offered bool    // the worker has advertised since its start
+	batches bool    // the fields below are in batches, not in cost
 	granted float64 // cumulative cost
-	taken   float64 // cumulative cost of what was answered
+	taken   float64 // cumulative cost of answered batches
 	mean    float64 // cost of a batch
 	ends    time.Duration
 	gap     gap
 }
 
-// gap is by how much the worker has counted more lately.
+// gap is the recent minimum of the difference between the worker's count and this one.
 type gap struct {
 	least   float64
 	samples int
 }
 
-// observe takes in a difference, and returns the least of them when there are enough, else 0. A
+// observe adds a difference, and returns the minimum after enough samples, otherwise 0. A single
 // negative one is enough.
 func (g *gap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.least {
@@ -80,7 +84,7 @@ func (g *gap) observe(more float64) float64 {
 	return g.least
 }
 
-// advertised is the advertised window in batches.
+// advertised returns the advertised window in batches.
 func (c *credit) advertised() float64 {
 	if c.mean <= 0 {
 		return 1
@@ -106,12 +110,20 @@ func (c *credit) Binding() string {
 }
 
 func (c *credit) OnSample(s Sample) {
-	if a := &s.Advert; a.Valid && a.Batches != c.batches { // counted in another unit from now on
+	// the worker counts in another unit from now on
+	if a := &s.Advert; a.Valid && a.Batches != c.batches {
 		c.batches, c.taken, c.gap = a.Batches, 0, gap{}
 	}
-	if c.batches {
+	switch {
+	case c.batches:
 		c.taken, c.mean = c.taken+1, 1
-	} else {
+	case s.Advert.Valid && s.Advert.Cost > 0:
+		price := float64(s.Advert.Cost)
+		if c.taken += price; c.mean == 0 {
+			c.mean = price
+		}
+		c.mean += priceWeight * (price - c.mean)
+	default:
 		c.taken += s.Cost
 		if c.mean = s.Mean; c.mean <= 0 {
 			c.mean = s.Cost
@@ -126,8 +138,8 @@ func (c *credit) OnSample(s Sample) {
 	c.queueWindow.OnSample(s)
 }
 
-// reconcile makes up for answers that never came: the worker counts them, we do not. Answers on
-// their way are counted by the worker only, too, but not at every moment.
+// reconcile corrects for lost answers, which only the worker has counted. Answers in transit are
+// also counted by the worker only, but not permanently.
 func (c *credit) reconcile(taken float64) {
 	if taken == 0 {
 		return
@@ -135,7 +147,7 @@ func (c *credit) reconcile(taken float64) {
 	c.taken += c.gap.observe(taken - c.taken)
 }
 
-// ProbeWithin wants no drained probes while the worker speaks for itself.
+// ProbeWithin wants no drained probes while the worker advertises.
 func (c *credit) ProbeWithin() time.Duration {
 	if c.offered {
 		return 0
@@ -146,6 +158,7 @@ func (c *credit) ProbeWithin() time.Duration {
 func (c *credit) Reset(now time.Duration) {
 	c.queueWindow.Reset(now)
 	c.offered, c.batches, c.granted, c.taken, c.ends, c.gap = false, false, 0, 0, 0, gap{}
+	c.mean = 0
 }
 
 func (c *credit) Reason() string {

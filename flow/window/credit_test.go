@@ -5,30 +5,32 @@ import (
 	"time"
 )
 
-// TestCreditUnits: a receiver that takes 40 in flight gets windows of 40 batches if it counts
-// batches of 20 records, and of 2 if it counts records.
+// TestCreditUnits checks that a receiver that accepts 40 in flight gets windows of 40 batches if it
+// counts batches of 20 records, and of 2 if it counts records.
 func TestCreditUnits(t *testing.T) {
 	for _, c := range []struct {
 		batches bool
-		counts  uint64 // of the receiver, for each batch
+		counts  uint64 // counted by the receiver for each batch
 		want    float64
 	}{{true, 1, 40}, {false, 20, 2}} {
 		w := Credit{}.New()
 		for i := range uint64(2000) {
 			taken := (i + 1) * c.counts
 			w.OnSample(Sample{
-				Now: time.Duration(i) * time.Millisecond, RoundTrip: 40 * time.Millisecond, Cost: 20, Mean: 20,
+				Now: time.Duration(i) * time.Millisecond, RoundTrip: 40 * time.Millisecond,
+				Cost: 20, Mean: 20,
 				InFlightAtSend: 20, Done: 20, Limited: true, Epoch: w.Epoch(),
 				Advert: Advert{Valid: true, Batches: c.batches, Credit: taken + 40, Taken: taken},
 			})
 		}
 		if got := w.(*credit).advertised(); got != c.want {
-			t.Errorf("batches %v: the advertised window is %v batches, want %v", c.batches, got, c.want)
+			t.Errorf("batches %v: the advertised window is %v batches, want %v", c.batches,
+				got, c.want)
 		}
 	}
 }
 
-// TestCreditUnitChanges: a receiver that begins to count batches is believed from then on.
+// TestCreditUnitChanges checks that a receiver that changes to counting batches is followed.
 func TestCreditUnitChanges(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	for i := range uint64(100) {
@@ -36,7 +38,8 @@ func TestCreditUnitChanges(t *testing.T) {
 		if i >= 50 {
 			a = Advert{Valid: true, Batches: true, Credit: i - 49 + 30, Taken: i - 49}
 		}
-		w.OnSample(Sample{Now: time.Duration(i) * time.Millisecond, RoundTrip: time.Millisecond, Cost: 20, Mean: 20, Advert: a})
+		w.OnSample(Sample{Now: time.Duration(i) * time.Millisecond, RoundTrip: time.Millisecond,
+			Cost: 20, Mean: 20, Advert: a})
 	}
 	if got := w.advertised(); got != 30 {
 		t.Errorf("the advertised window is %v batches, want 30", got)

@@ -7,55 +7,59 @@ import (
 	"time"
 )
 
-// delay is what the windows share that judge by the round trip: the round, the drained round trip,
-// the start-up and the figures of the last verdict. w is in batches, times are in seconds.
+// delay is the common part of windows that are based on the round trip: the round, the drained
+// round trip, the start-up, and the figures of the last verdict. w is in batches, times are in
+// seconds.
 type delay struct {
-	w, top   float64
-	start    bool // see startup
-	startup  startup
-	round    round
-	inFlight float64 // when the batches of the last round were sent, on the average
-	empty    int     // rounds in a row in which next to nothing was queued behind a full window
-	anew     bool    // the next round is not to be smoothed with those before
-	step     float64 // the last one, if it is still to be judged,
-	queued   float64 // and what had been queued before it
-	rest     int     // rounds for which the window is not to grow,
-	measured bool    // because the start-up measured its level, unless that proves too low
-	need     float64 // samples that end the round
-	base     base
-	state    State
-	verdict  verdict
-	suspects int           // attempts out that are probably lost
-	cut      bool          // narrowed for a timeout or a nack since the last verdict: once a round is enough
-	floor    float64       // of this round's narrowing
-	before   float64       // what a late ack gives back; 0: nothing
-	last     time.Duration // sample
-	since    time.Duration // what was sent before says nothing of the window as it is
-	restarts bool          // a failure starts over, so that the start-up comes again
+	w, top     float64
+	start      bool // see startup
+	startup    startup
+	round      round
+	inFlight   float64 // mean number in flight when the batches of the last round were sent
+	empty      int     // consecutive rounds with almost nothing queued behind a full window
+	unsmoothed bool    // do not smooth the next round with earlier ones
+	step       float64 // the last step, if it is still to be judged,
+	queued     float64 // and the queue before it
+	rest       int     // rounds during which the window must not grow,
+	measured   bool    // because the start-up measured its level, unless that proves too low
+	need       float64 // samples that complete the round
+	base       base
+	state      State
+	verdict    verdict
+	suspects   int // attempts in flight that are probably lost
+	// narrowed after a timeout or a nack since the last verdict: at most once per round
+	cut      bool
+	floor    float64       // lower bound of this round's narrowing
+	before   float64       // restored by a late ack; 0 for nothing
+	last     time.Duration // time of the last sample
+	since    time.Duration // samples sent before do not reflect the current window
+	restarts bool          // a failure restarts the start-up
 }
 
 const (
-	emptyShare  = 0.25 // of the low mark is next to nothing,
-	noneShare   = 0.05 // and so little is nothing
+	emptyShare  = 0.25 // of the low mark: almost nothing queued
+	noneShare   = 0.05 // of the low mark: nothing queued
 	emptyRounds = 3
 
-	vainShare = 0.9 // of a step that only waits was in vain, and the window rests for
-	vainRest  = 16  // round trips
+	// share of a step that may wait before the step counts as useless; the window then rests for
+	vainShare = 0.9
+	vainRest  = 16 // this many round trips
 
-	// The window does not grow while one in so many is probably lost.
+	// The window does not grow while one attempt in this many is probably lost.
 	suspectCalm  = 16.0
 	suspectNoisy = 4.0
 
 	leastRound = 8
 	mostRound  = 64
 
-	// pause is a gap between two samples after which a round begins anew: a suspended machine, a load
-	// that stopped.
+	// pause is the gap between two samples after which a new round begins, for example after a
+	// suspended machine or an interrupted load.
 	pause = 10 * time.Second
 )
 
 func newDelay(initial, top int, start bool) delay {
-	return delay{w: float64(initial), top: float64(top), start: start, need: max(2, float64(initial))}
+	return delay{w: float64(initial), top: float64(top), start: start,
+		need: max(2, float64(initial))}
 }
 
 func (d *delay) Limit() float64 {
@@ -86,10 +90,11 @@ func (d *delay) State() State {
 	return d.state
 }
 
-// bdp is the part of the window that does not wait.
+// bdp returns the part of the window that does not wait.
 func (d *delay) bdp() float64 {
 	if d.weighs() && d.verdict.cause == roundEnded {
-		return max(1, d.inFlight-max(0, d.verdict.queue, d.inFlight*(1-d.base.value/d.verdict.mean)))
+		return max(1, d.inFlight-max(0, d.verdict.queue,
+			d.inFlight*(1-d.base.value/d.verdict.mean)))
 	}
 	if m := d.round.smoothed; m > 0 && d.base.value > 0 {
 		return d.inFlight * min(1, d.base.value/m)
@@ -113,12 +118,12 @@ func (d *delay) nextRound() {
 	}
 }
 
-// rounds is how many rounds so many round trips are, at least one.
+// rounds returns the number of rounds in the given number of round trips, at least one.
 func (d *delay) rounds(trips float64) int {
 	return int(math.Ceil(trips * d.w / max(leastRound, min(d.w, mostRound))))
 }
 
-// sample takes s into the round; true: the round has ended.
+// sample adds s to the round and reports whether the round has ended.
 func (d *delay) sample(s *Sample) bool {
 	if s.Late {
 		return false
@@ -134,13 +139,13 @@ func (d *delay) sample(s *Sample) bool {
 				d.probeEnded(before)
 			}
 			d.nextRound()
-			if d.base.calm() { // what fills the window again finds it empty
+			if d.base.calm() { // the next batches find an empty worker
 				d.since = s.Now + seconds(d.base.value)
 			}
 		}
 		return false
 	}
-	if d.since > 0 && s.Now-s.RoundTrip < d.since { // it was sent into the window as it was before
+	if d.since > 0 && s.Now-s.RoundTrip < d.since { // sent into the previous window
 		return d.sentBefore(s)
 	}
 	d.round.add(s, x)
@@ -154,8 +159,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.need
 }
 
-// suspicious says whether so much is overtaken by later answers that the worker may drop what is
-// beyond some level.
+// suspicious reports whether so many attempts are overtaken by later answers that the worker may
+// drop those beyond some level.
 func (d *delay) suspicious() bool {
 	share := suspectNoisy
 	if d.base.calm() {
@@ -164,12 +169,12 @@ func (d *delay) suspicious() bool {
 	return d.suspects > 0 && float64(d.suspects)*share >= d.w
 }
 
-// judge fills in the verdict of the round that has ended.
+// judge computes the verdict of the round that has ended.
 func (d *delay) judge() *verdict {
 	v := &d.verdict
 	*v = verdict{cause: roundEnded, before: d.w, limited: d.round.used()}
-	if d.start || d.anew { // what was before the window changed says little
-		d.round.smoothed, d.anew = 0, false
+	if d.start || d.unsmoothed { // the state before the window changed is not relevant
+		d.round.smoothed, d.unsmoothed = 0, false
 	}
 	weighs, moved := d.weighs(), false
 	if d.base.short {
@@ -179,13 +184,15 @@ func (d *delay) judge() *verdict {
 	v.mean = d.round.smooth()
 	d.base.fall(v.mean, d.round.jitter())
 	v.base = d.base.value
-	// What was in flight when the round's batches were sent is what made their round trips: in the
-	// start-up, and where the window is not used up, that is less than the window.
+	// The batches in flight when the round's batches were sent caused their round trips. In the
+	// start-up, and if the window is not used up, their number is less than the window.
 	d.inFlight = d.round.ahead / float64(d.round.n)
-	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(), d.base.zone(d.inFlight))
+	v.queue, v.low, v.high = queue(d.inFlight, v.base, v.mean, d.round.jitter(),
+		d.base.zone(d.inFlight))
 	switch {
 	case moved:
-		v.queue = (v.low + v.high) / 2 // its round trips are shares of the base as it was: the window stays
+		// its round trips are relative to the old base: keep the window
+		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:
 		d.weigh(v)
@@ -193,15 +200,15 @@ func (d *delay) judge() *verdict {
 	d.state = Normal
 	if v.queue > v.high {
 		d.state = Slow
-		d.before = 0 // slow is no spurious timeout
+		d.before = 0 // a slow round is not caused by a spurious timeout
 	}
 	return v
 }
 
-// grow widens the window by a batch, and by more each round while next to nothing queues behind it:
-// the worker has become faster than the window's steps. Where round trips hardly vary, what was
-// sent into the window as it was before says nothing of the next step, and a step that only made
-// the queue longer by itself is taken back and rests.
+// grow widens the window by a batch, and by more each round while almost nothing is queued behind
+// it: the worker has become faster than the window's steps. If round trips hardly vary, batches
+// sent into the previous window say nothing about the next step, and a step that only lengthened
+// the queue by itself is undone, followed by a rest.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.suspicious() {
 		return
@@ -228,11 +235,11 @@ func (d *delay) grow(v *verdict, now time.Duration) {
 	d.w = min(d.w+step, d.top)
 	if calm {
 		d.step, d.queued = d.w-v.before, v.queue
-		d.since, d.anew = now, true
+		d.since, d.unsmoothed = now, true
 	}
 }
 
-// vain takes the last step back if all of it waits; true: it did.
+// vain undoes the last step if all of it waits, and reports whether it did.
 func (d *delay) vain(v *verdict, now time.Duration) bool {
 	step := d.step
 	d.step = 0
@@ -241,12 +248,12 @@ func (d *delay) vain(v *verdict, now time.Duration) bool {
 	}
 	d.w = max(1, d.w-step)
 	d.rest, d.measured = d.rounds(vainRest), false
-	d.since, d.anew = now, true
+	d.since, d.unsmoothed = now, true
 	return true
 }
 
-// busy narrows the window by a batch for each failure, in a round to share of itself at most: where
-// a receiver refuses what is beyond its limit, what is left is that limit. A timeout narrows it to
+// busy narrows the window by a batch for each failure, in one round at most to share of itself: for
+// a receiver that refuses work beyond its limit, the rest is that limit. A timeout narrows it to
 // share at once.
 func (d *delay) busy(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
@@ -258,7 +265,7 @@ func (d *delay) busy(now time.Duration, c cause, share float64) {
 		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.before = d.w
-			if d.suspects > 0 { // it delivers what was sent later: what is lost was too much
+			if d.suspects > 0 { // later batches were delivered: the lost ones were too many
 				d.floor = max(1, min(d.w, d.bdp()))
 			}
 		}

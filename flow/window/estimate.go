@@ -11,15 +11,15 @@ import (
 type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
-	sum, sq  float64       // of normalised ones, seconds
-	ahead    float64       // sum of what was in flight at each one's start, in batches
-	limited  int           // of them sent at the limit
-	began    time.Duration // when the last sample before them came
-	smoothed float64       // EWMA of the rounds' normalised means; 0: none yet
+	sum, sq  float64       // of normalized round trips, in seconds
+	ahead    float64       // sum of the batches in flight at the start of each
+	limited  int           // number of samples sent at the limit
+	began    time.Duration // time of the last sample before the round
+	smoothed float64       // EWMA of the rounds' normalized means; 0 if none yet
 	varied   float64       // EWMA of the rounds' variances of the mean
 }
 
-// add takes in s, whose normalised round trip is x seconds.
+// add adds s, whose normalized round trip is x seconds.
 func (r *round) add(s *Sample, x float64) {
 	r.n++
 	r.raw += s.RoundTrip
@@ -34,11 +34,11 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// used says whether the window was the limit for half of the round at least: one that was not is
-// not to grow (RFC 7661).
+// used reports whether the window was the limit for at least half of the round. Otherwise it must
+// not grow (RFC 7661).
 func (r *round) used() bool { return 2*r.limited >= r.n }
 
-// rate is how many a second were delivered in the round.
+// rate returns the deliveries per second in the round.
 func (r *round) rate(now time.Duration) float64 {
 	if span := (now - r.began).Seconds(); span > 0 {
 		return float64(r.n) / span
@@ -46,12 +46,12 @@ func (r *round) rate(now time.Duration) float64 {
 	return 0
 }
 
-// begin forgets the samples of a round but keeps what was learned from those before.
+// begin discards the samples of a round but keeps the averages over earlier rounds.
 func (r *round) begin() { r.n, r.raw, r.sum, r.sq, r.limited, r.ahead = 0, 0, 0, 0, 0, 0 }
 
 func (r *round) rawMean() float64 { return r.raw.Seconds() / float64(r.n) }
 
-// smooth takes the round's mean into the moving one, which it returns.
+// smooth adds the round's mean to the moving mean and returns that.
 func (r *round) smooth() float64 {
 	n := float64(r.n)
 	mean := r.sum / n
@@ -65,7 +65,7 @@ func (r *round) smooth() float64 {
 	return r.smoothed
 }
 
-// jitter is the standard error of a round's mean as a share of it.
+// jitter returns the standard error of a round's mean, relative to the mean.
 func (r *round) jitter() float64 {
 	if r.smoothed == 0 {
 		return 0
@@ -74,40 +74,43 @@ func (r *round) jitter() float64 {
 }
 
 const (
-	roundWeight  = 0.5  // of the newest round in the moving mean
-	probeSamples = 8    // a drained probe takes at least,
-	probeRound   = 2    // and so many times its window,
-	probeMost    = 1024 // but no more; in less than two rounds the rate is still that of the window before
-	probeShare   = 0.75 // of the window that does not wait: a probe may cost little
-	steady       = 0.5  // noise below which few samples tell much:
-	steadyShare  = 0.95 // a probe then narrows less
-	steadyLeast  = 2    // and takes a round, of so many at least
-	varyWeight   = 0.02 // of the newest deviation
-	noisy        = 4.0
-	noisiest     = 0.92
-	baseWeight   = 0.1  // of a drained sample, or of a mean below the base
-	probeWeight  = 0.25 // of a probe's mean
-	fallJitter   = 1.0  // standard errors of a round's mean below which the base follows it
+	roundWeight  = 0.5 // weight of the newest round in the moving mean
+	probeSamples = 8   // minimum samples of a drained probe
+	probeRound   = 2   // minimum samples, as a multiple of the window,
+	// up to this maximum; in less than two rounds the rate is still that of the previous window
+	probeMost   = 1024
+	probeShare  = 0.75 // share of the non-waiting window during a probe, which limits its cost
+	steady      = 0.5  // noise below which few samples are sufficient:
+	steadyShare = 0.95 // a probe then narrows less
+	steadyLeast = 2    // and takes one round of at least this many samples
+	varyWeight  = 0.02 // weight of the newest deviation
+	noisy       = 4.0
+	noisiest    = 0.92
+	baseWeight  = 0.1  // weight of a drained sample, or of a mean below the base
+	probeWeight = 0.25 // weight of a probe's mean
+	fallJitter  = 1.0  // standard errors of a round's mean below which the base follows it
 
-	probeEvery  = 10 * time.Second // between drained probes, at least
-	probeRounds = 30               // and at least so many round trips
+	probeEvery  = 10 * time.Second // minimum interval of drained probes
+	probeRounds = 30               // and the minimum in round trips
 	firstProbe  = time.Second      // while the base is provisional
 	firstRounds = 10
 
-	// A short queue needs a base that is right within a few percent.
-	shortZone           = 0.12            // of the noise widens its dead zone,
+	// A short queue needs a base that is correct within a few percent.
+	shortZone           = 0.12            // share of the noise that widens its dead zone,
 	shortWidth          = 16.0            // more in windows wider than this
-	shortProbeRound     = 8               // windows that a probe takes,
-	shortProbeLeast     = 64              // and this many samples at least
-	shortProbeShare     = 0.88            // of the window that does not wait is left to a probe
-	shortProbeEvery     = 5 * time.Second // between probes, at least,
-	shortProbeDoublings = 2               // and up to this often doubled
-	shortRise           = 3               // standard errors of a probe's mean beyond which the worker has changed
-	shortFall           = 4               // standard errors of a round's mean below the base beyond which it has
+	shortProbeRound     = 8               // samples of a probe as a multiple of the window,
+	shortProbeLeast     = 64              // and at least this many
+	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
+	shortProbeEvery     = 5 * time.Second // minimum interval of probes,
+	shortProbeDoublings = 2               // doubled up to this many times
+	// standard errors of a probe's mean above the base that indicate a slower worker
+	shortRise = 3
+	// standard errors of a round's mean below the base that indicate a faster worker
+	shortFall = 4
 )
 
-// queue estimates what w batches in flight keep waiting at their worker, and the dead zone in which
-// it should stand. noise scales the zone from what a worker without any variation needs to
+// queue estimates the number of batches, of w in flight, that wait at their worker, and the dead
+// zone for that number. noise scales the zone between the needs of a worker without variation and
 // square-root staffing.
 func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 	share := 1.0
@@ -124,40 +127,40 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 
 // base is the mean round trip at a drained worker, in seconds.
 //
-// It is a mean and no minimum: one lucky sample as the base starves workers that serve in parallel.
-// It never expires by age: an undrained replacement would take in the queue that the window built,
-// and ratchet upward. It falls toward any mean below it and rises by drained samples and probes
-// only.
+// It is a mean and not a minimum, because a single short sample as the base starves workers that
+// serve in parallel. It does not expire: an undrained replacement would include the queue that the
+// window built, and increase with each replacement. It falls towards means below it, and rises only
+// through drained samples and probes.
 type base struct {
 	value   float64
-	n       int     // drained samples in it, counted up to probeSamples
-	square  float64 // EWMA of the squared deviation of a drained sample
-	seen    int     // samples in square
+	n       int     // number of drained samples in it, counted up to probeSamples
+	square  float64 // EWMA of the squared deviation of drained samples
+	seen    int     // number of samples in square
 	short   bool    // Queue.Short
-	spoken  bool    // the worker says how long a batch waited
+	spoken  bool    // the worker reports the wait of batches
 	epoch   uint32
 	waits   waits // for short
-	settled bool  // the base was no longer provisional when the probe began
+	settled bool  // the base was no longer provisional at the start of the probe
 	probing bool
-	narrow  float64 // the window while probing
-	quiet   bool    // there was little noise when it began
+	narrow  float64 // the window during the probe
+	quiet   bool    // little noise at the start of the probe
 	probed  int
 	sum     float64
-	ahead   float64       // sum of what was in flight when they were sent, in batches
-	until   time.Duration // last sending that counts, where spans
-	since   time.Duration // when the first came back,
-	done    float64       // and what has been delivered from then on, in batches
+	ahead   float64       // sum of the batches in flight at their sending
+	until   time.Duration // end of the sending times that count, with spans
+	since   time.Duration // arrival of the first one,
+	done    float64       // and batches delivered since
 }
 
-// sample takes in s, whose normalised round trip is x seconds, where it tells of the drained
-// worker; true: it is no sample for a verdict. In a start-up little is known of it, and that has to
-// be right: what was alone at the worker when it was sent, was overtaken and is late, waited; what
-// came back before all else tells how the worker varies.
+// sample uses s, whose normalized round trip is x seconds, if it shows the round trip of the
+// drained worker. It reports whether s must not be used for a verdict. In a start-up the base is
+// uncertain and must be correct. A sample that was alone at the worker when sent, was overtaken and
+// is late has waited. A sample that came back first shows how the worker varies.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
 	}
-	if s.Advert.Valid { // a worker that says how long it made us wait needs no draining
+	if s.Advert.Valid { // a worker that reports the wait needs no draining
 		b.told(x - s.Advert.Wait.Seconds())
 		return false
 	}
@@ -169,7 +172,7 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 		if b.weighed() && s.Epoch+1 == b.epoch {
 			b.waits.late(x / b.value)
 		}
-		return true // sent while a probe held the window down
+		return true // sent while a probe limited the window
 	}
 	alone := s.drained()
 	if starting && alone && b.n > 0 {
@@ -187,12 +190,13 @@ func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	return false
 }
 
-// probe takes in a sample of a probe under way.
+// probe adds a sample of the current probe.
 func (b *base) probe(s *Sample, x float64) {
 	if b.probed > 0 {
 		b.done += s.batches()
 	}
-	if s.Epoch != b.epoch || s.ahead() >= b.narrow+1 { // overdue ones beyond the window may still fill the worker
+	// overdue ones beyond the window may still occupy the worker
+	if s.Epoch != b.epoch || s.ahead() >= b.narrow+1 {
 		return
 	}
 	sent := s.Now - s.RoundTrip
@@ -221,8 +225,8 @@ func (b *base) probe(s *Sample, x float64) {
 // weighed reports whether the probe's round trips count for the drained weight.
 func (b *base) weighed() bool { return b.short && b.settled && !b.quiet }
 
-// spans reports whether the probe measures all attempts that were sent within part of a round trip.
-// The first few that come back, which it measures elsewhere, are the short ones of a wide window.
+// spans reports whether the probe measures all attempts sent within part of a round trip. Otherwise
+// it measures the first ones to come back, which in a wide window are the short ones.
 func (b *base) spans() bool { return b.quiet && b.narrow > probeSamples }
 
 const (
@@ -230,17 +234,18 @@ const (
 	spanAwaited = 1.5 // round trips after which the last of them has come back
 )
 
-// vary takes in how far a drained sample is from the base.
+// vary adds the deviation of a drained sample from the base.
 func (b *base) vary(x float64) {
 	d := x - b.value
 	b.seen++
 	b.square += max(1/float64(b.seen), varyWeight) * (d*d - b.square)
 }
 
-// calm says whether the drained worker is known to vary so little that few samples tell much.
+// calm reports whether the drained worker is known to vary so little that few samples are
+// sufficient.
 func (b *base) calm() bool { return b.seen > 1 && b.noise() < steady }
 
-// deviation of a drained sample, as a share of the base.
+// deviation returns the standard deviation of a drained sample, relative to the base.
 func (b *base) deviation() float64 {
 	if b.value <= 0 {
 		return 0
@@ -248,8 +253,8 @@ func (b *base) deviation() float64 {
 	return math.Sqrt(b.square) / b.value
 }
 
-// noise is how much the round trips of the drained worker vary, from 0, where nothing need be
-// queued to keep it busy, to nearly 1, from a deviation of a quarter of the round trip on.
+// noise returns the variation of the drained worker's round trips, from 0, for which no queue is
+// needed to keep it busy, to almost 1 for deviations of a quarter of the round trip or more.
 func (b *base) noise() float64 {
 	if b.seen < 2 || b.value <= 0 {
 		return 1
@@ -257,8 +262,8 @@ func (b *base) noise() float64 {
 	return min(noisiest, noisy*math.Sqrt(b.square)/b.value)
 }
 
-// zone is the noise that widens the dead zone of the queue of a window of w batches. In a wide
-// window an error of a percent in the base is many batches, so its zone stays wide.
+// zone returns the noise that widens the dead zone of the queue of a window of w batches. In a wide
+// window an error of one percent in the base is many batches, so its zone stays wide.
 func (b *base) zone(w float64) float64 {
 	if b.short {
 		return min(1, shortZone*max(1, w/shortWidth)) * b.noise()
@@ -266,7 +271,7 @@ func (b *base) zone(w float64) float64 {
 	return b.noise()
 }
 
-// narrowed is the window of a probe where so much does not wait.
+// narrowed returns the window of a probe, given the non-waiting part of the window.
 func (b *base) narrowed(bdp float64) float64 {
 	if b.noise() < steady {
 		return max(1, math.Floor(bdp*steadyShare))
@@ -277,7 +282,7 @@ func (b *base) narrowed(bdp float64) float64 {
 	return max(1, math.Floor(bdp*probeShare))
 }
 
-// wanted is how many samples a probe takes.
+// wanted returns the number of samples of a probe.
 func (b *base) wanted() int {
 	if b.quiet {
 		return max(steadyLeast, int(min(b.narrow, probeSamples)))
@@ -288,7 +293,7 @@ func (b *base) wanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
 
-// told takes in a round trip without its wait.
+// told adds a round trip without its reported wait.
 func (b *base) told(x float64) {
 	if x <= 0 {
 		return
@@ -301,8 +306,8 @@ func (b *base) told(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish takes in the mean of the probe. Where round trips vary it is taken from how many came back
-// in the time, by Little's law: those that came back first are the short ones.
+// finish adds the mean of the probe. If round trips vary, it is computed with Little's law from the
+// number of deliveries in the time, because the first ones to come back are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.quiet && b.done > 0 && now > b.since {
@@ -315,7 +320,8 @@ func (b *base) finish(now time.Duration) {
 		b.waits.probed, b.waits.confirmed = weights{}, 0
 		b.rescale(r)
 	} else {
-		b.value += probeWeight * (r - b.value)
+		b.waits.endProbe()
+		b.refine(b.value + probeWeight*(r-b.value))
 		if b.weighed() && b.waits.known() {
 			b.waits.confirmed++
 		}
@@ -325,8 +331,8 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// fall lets the base follow a mean that is below it by more than chance: it would follow every low
-// one else, and end up as a minimum. jitter is the standard error of a round's mean, as a share.
+// fall lets the base follow a mean that is significantly below it. Otherwise it would follow every
+// low mean and become a minimum. jitter is the relative standard error of a round's mean.
 func (b *base) fall(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.spoken && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean
@@ -337,12 +343,19 @@ func (b *base) fall(mean, jitter float64) {
 		errors = 2 * fallJitter
 	}
 	if mean *= 1 + errors*jitter; mean < b.value && !b.spoken {
-		b.value += baseWeight * (mean - b.value)
+		b.refine(b.value + baseWeight*(mean-b.value))
 	}
+}
+
+// refine changes the base to a better estimate for the same worker.
+func (b *base) refine(value float64) {
+	b.waits.refine(b.value, value)
+	b.value = value
 }
 
 // rescale changes the base of a worker whose speed has changed.
 func (b *base) rescale(value float64) {
+	b.waits.rescale(b.value, value)
 	b.square *= value / b.value * value / b.value
 	b.value = value
 }
@@ -360,7 +373,7 @@ func (b *base) end() {
 	}
 }
 
-// restart makes the base provisional: the worker may have changed.
+// restart makes the base provisional, because the worker may have changed.
 func (b *base) restart() {
 	b.end()
 	b.n, b.seen, b.square, b.spoken, b.waits = 0, 0, 0, false, waits{}

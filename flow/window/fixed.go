@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Fixed is a window of constant size, in batches: the baseline of tests and comparisons, and the
-// right choice where the receiver's limit is known.
+// Fixed is a window of constant size, in batches. It is the baseline of tests and comparisons, and
+// the right choice if the receiver's limit is known.
 type Fixed struct {
 	Size int // batches in flight, 1 to 100000; 0 means 4
 }
@@ -16,7 +16,7 @@ type Fixed struct {
 // Name returns "fixed".
 func (Fixed) Name() string { return "fixed" }
 
-// Validate says what is wrong with f.
+// Validate returns an error if f is invalid.
 func (f Fixed) Validate() error {
 	if f.Size < 0 || f.Size > maxSize {
 		return fmt.Errorf("fixed window of %d batches: want 1 to %d, or 0 for 4", f.Size, maxSize)
@@ -32,7 +32,7 @@ func (f Fixed) New() Window {
 	return &fixed{size: float64(f.Size)}
 }
 
-// maxSize bounds every window's ceiling.
+// maxSize bounds the maximum of every window.
 const maxSize = 100_000
 
 type fixed struct {

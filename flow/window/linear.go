@@ -7,46 +7,54 @@ import (
 	"time"
 )
 
-// Step says how often a linear window takes a verdict.
+// Step is the frequency at which a linear window takes a verdict.
 type Step uint8
 
 // The steps.
 const (
 	PerRound Step = iota // once per round of Limit acks, on the round's mean
-	PerAck               // on every ack: the article's letter, which doubles per round trip while all is well
+	// on every ack, as in the original article; it doubles per round trip without congestion
+	PerAck
 )
 
-// Linear is the window of the flow control that was built over Storm (DESIGN.md, system D): an ack
-// within the threshold is NORMAL and widens the window by one batch, one beyond it is SLOW and
-// narrows it by one, a timeout or a nack is BUSY and narrows it by one at once. The zero value
-// works.
+// Linear is the window of the flow control that was built over Storm (DESIGN.md, system D). An ack
+// within the threshold is NORMAL and widens the window by one batch. An ack beyond it is SLOW and
+// narrows it by one. A timeout or a nack is BUSY and narrows it by one at once. The zero value is
+// usable.
 //
-// Without a Threshold the verdict is taken on the queue that the window holds at its worker. By
-// Little's law a window W whose mean round trip is m, at a worker that answers after base when
-// drained, keeps q = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL,
-// above hi = max(3, 3 sqrt(BDP)) SLOW, between them the window holds; BDP = W base/m. The dead zone
-// grows with the measured jitter (research: Vegas's queue estimate, square-root staffing, and the
-// starvation theorem of SIGCOMM 2022).
+// Without a Threshold the verdict depends on the queue that the window causes at its worker. By
+// Little's law a window W with mean round trip m, at a worker with drained round trip base, keeps q
+// = W (1 - base/m) batches waiting. q below lo = max(2, 1.5 sqrt(BDP)) is NORMAL, above hi = max(3,
+// 3 sqrt(BDP)) SLOW, and in between the window does not change; BDP = W base/m. The dead zone grows
+// with the measured jitter (Vegas's queue estimate, square-root staffing, and the starvation
+// theorem of SIGCOMM 2022).
 type Linear struct {
-	Initial   int           // batches; 0 means 1
-	Max       int           // batches; 0 means 1000
-	Threshold time.Duration // of the raw round trip; itself still NORMAL; 0: from the drained round trip
+	Initial int // batches; 0 means 1
+	Max     int // batches; 0 means 1000
+	// bound of the raw round trip, inclusive; 0 means derived from the drained round trip
+	Threshold time.Duration
 	Step      Step
 }
 
 // Name returns "linear".
 func (Linear) Name() string { return "linear" }
 
-// Validate says what is wrong with l.
+// Most returns Max.
+func (l Linear) Most() int { return l.Max }
+
+// Validate returns an error if l is invalid.
 func (l Linear) Validate() error {
 	l = l.filled()
 	switch {
 	case l.Max < 1 || l.Max > maxSize:
-		return fmt.Errorf("linear window with a maximum of %d batches: want 1 to %d", l.Max, maxSize)
+		return fmt.Errorf("linear window with a maximum of %d batches: want 1 to %d", l.Max,
+			maxSize)
 	case l.Initial < 1 || l.Initial > l.Max:
-		return fmt.Errorf("linear window that begins at %d batches: want 1 to its maximum, %d", l.Initial, l.Max)
+		return fmt.Errorf("linear window that begins at %d batches: want 1 to its maximum, %d",
+			l.Initial, l.Max)
 	case l.Threshold < 0:
-		return fmt.Errorf("linear window with a threshold of %v: want a positive one, or 0 to measure it", l.Threshold)
+		return fmt.Errorf("linear window with a threshold of %v: want a positive one, "+
+			"or 0 to measure it", l.Threshold)
 	case l.Step > PerAck:
 		return fmt.Errorf("linear window with step %d: want PerRound or PerAck", l.Step)
 	}
@@ -77,8 +85,8 @@ type linear struct {
 	base    base
 	state   State
 	verdict verdict
-	since   time.Duration // what was sent before tells nothing
-	lost    int           // steps taken for timeouts that a late ack may still give back
+	since   time.Duration // samples sent before are ignored
+	lost    int           // steps taken for timeouts, which a late ack may still undo
 }
 
 func (l *linear) Limit() float64 {
@@ -131,7 +139,7 @@ func (l *linear) judge() {
 	if l.cfg.Threshold > 0 {
 		v.threshold = true
 		v.mean, v.base = l.round.rawMean(), l.cfg.Threshold.Seconds()
-		// Whole nanoseconds are compared, so that the threshold itself is NORMAL.
+		// Compare whole nanoseconds, so that the threshold itself is NORMAL.
 		slow := l.round.raw > l.cfg.Threshold*time.Duration(l.round.n)
 		l.step(slow, !slow, v.limited)
 	} else {

@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// Pool is the worker's side of [Credit]: how much a worker lets its senders have in flight,
-// together and each. It is to keep a little waiting at the worker, enough that it hardly idles
-// while answers and new batches cross the network and no more: every round of completions the mean
-// of what waited is held against two marks, and the pool grows or shrinks by a batch, far above by
-// a fifth. Half-way between the marks a server with exponential times is busy for 99 % of the time,
-// by mean value analysis of the closed loop: about 0.9 batches wait where the network holds next to
-// none, 2.6 where it holds one, 5.6 where it holds seven. Each sender seen in the last 5 s has an
-// even share. It is pure, and not safe for concurrent use. The zero value works.
+// Pool is the worker's side of [Credit]: the number of batches that a worker lets its senders have
+// in flight, in total and each. It keeps a few batches waiting at the worker, just enough that it
+// hardly idles while answers and new batches cross the network. In every round of completions the
+// mean of the waiting batches is compared with two marks, and the pool grows or shrinks by a batch,
+// or by a fifth if it is far above. Half-way between the marks, a server with exponential service
+// times is busy for 99 % of the time, by mean value analysis of the closed loop. About 0.9 batches
+// then wait if the network holds almost none, 2.6 if it holds one, and 5.6 if it holds seven. Each
+// sender seen in the last 5 s gets an equal share. Pool is pure and not safe for concurrent use.
+// The zero value is usable.
 type Pool struct {
-	Max float64 // batches that all senders together may have in flight; 0 means 1000
+	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 
 	size    float64 // batches
 	n       int
-	sum     float64 // of what waited at each completion of the round, in batches
+	sum     float64 // sum of the waiting batches at each completion of the round
 	began   time.Duration
-	last    time.Duration // completion
+	last    time.Duration // time of the last completion
 	steady  bool          // a round has ended since the last pause
-	skip    int           // completions still to come of what waited through it
+	skip    int           // remaining completions of batches that waited during it
 	waiting float64       // EWMA of the rounds' means
 	mean    float64       // cost of a batch
-	rate    float64       // completions a second
-	network float64       // round trip of the network, seconds
+	rate    float64       // completions per second
+	network float64       // round trip of the network in seconds
 	senders map[uint64]*poolSender
 	swept   time.Duration
 }
@@ -42,21 +43,26 @@ const (
 	poolStart  = 4
 	poolWeight = 0.5
 	poolRate   = 0.3
-	poolPause  = 10 // times as long without a completion as between two is a pause: exponential service has one in 22,000
+	// a gap between completions of this many times the mean is a pause; exponential service has one
+	// such gap in 22,000
+	poolPause  = 10
 	poolMean   = 0.02
 	poolSeen   = 5 * time.Second
-	poolForget = 10 * time.Minute // a sender that is not heard of for so long starts anew
-	poolLow    = 0.55             // batches are to wait at least,
-	poolHigh   = 1.15             // and so many at most,
-	rootLow    = 1.2              // and so many times sqrt(what the network holds) more at least,
-	rootHigh   = 2.35             // and so many at most
-	poolMost   = 4096             // senders that are told apart; further ones get the least
+	poolForget = 10 * time.Minute // a sender that is silent for this long starts over
+	poolLow    = 0.55             // minimum of the waiting batches,
+	poolHigh   = 1.15             // and maximum,
+	// plus this many times the square root of the batches in the network as a minimum,
+	rootLow  = 1.2
+	rootHigh = 2.35 // and as a maximum
+	// senders that are distinguished; a further one takes the place of the most silent one
+	poolMost = 1024
 )
 
-// Done takes in that a batch of this cost was served for a sender, with so much cost still waiting,
-// and returns what to tell that sender. network is the sender's own measure of its round trip
-// without the worker's share; 0: it does not say.
-func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64, network time.Duration) Advert {
+// Done records that a batch of the given cost was served for a sender, with waiting cost in the
+// queue, and returns the advertisement for that sender. network is the sender's measurement of its
+// round trip without the worker's share, or 0 if unknown.
+func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
+	network time.Duration) Advert {
 	if p.senders == nil {
 		p.senders = make(map[uint64]*poolSender)
 		p.size, p.mean, p.began = poolStart, cost, now
@@ -65,9 +71,8 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64, net
 	s := p.senders[sender]
 	if s == nil {
 		s = &poolSender{}
-		if len(p.senders) < poolMost {
-			p.senders[sender] = s
-		}
+		p.evict()
+		p.senders[sender] = s
 	}
 	s.taken += cost
 	s.seen = now
@@ -80,13 +85,14 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64, net
 	}
 	p.complete(now, waiting/p.mean)
 	share := max(1, p.size/float64(p.active(now))) * p.mean
-	return Advert{Valid: true, Credit: uint64(math.Ceil(s.taken + share - 1e-6)), Taken: uint64(s.taken), QueueLen: int(waiting)}
+	return Advert{Valid: true, Credit: uint64(math.Ceil(s.taken + share - 1e-6)),
+		Taken: uint64(s.taken), QueueLen: int(waiting)}
 }
 
-// complete takes a completion into the round. What waited through a pause, of the worker's garbage
-// collector for one, says nothing of the pool: it waited for the worker to go on, and before the
-// answers to it have crossed the network the queue is longer than it would be. Of two pauses
-// without a round between them the second is how the worker is now.
+// complete adds a completion to the round. Batches that waited during a pause, for example of the
+// worker's garbage collector, are not representative. They waited for the worker to continue, and
+// until their answers have crossed the network the queue is longer than usual. Of two pauses
+// without a round between them, the second is considered the worker's normal speed.
 func (p *Pool) complete(now time.Duration, waiting float64) {
 	gap := now - p.last
 	p.last = now
@@ -103,7 +109,7 @@ func (p *Pool) complete(now time.Duration, waiting float64) {
 	p.round(now, waiting)
 }
 
-// round holds what waited against what is to wait, when the round is over.
+// round compares the waiting batches with the marks at the end of a round.
 func (p *Pool) round(now time.Duration, waiting float64) {
 	p.n++
 	p.sum += waiting
@@ -119,7 +125,7 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 	}
 	p.waiting += poolWeight * (p.sum/float64(p.n) - p.waiting)
 	p.n, p.sum, p.began, p.steady = 0, 0, now, true
-	root := 1.0 // where nobody says what the network is
+	root := 1.0 // if no sender reports its network
 	if p.network > 0 {
 		root = math.Sqrt(p.rate * p.network)
 	}
@@ -139,7 +145,22 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 	p.size = min(max(p.size, 1), top)
 }
 
-// active senders, at least one.
+// evict makes room for one more sender: the one that was silent for longest starts over.
+func (p *Pool) evict() {
+	if len(p.senders) < poolMost {
+		return
+	}
+	var oldest uint64
+	least := time.Duration(math.MaxInt64)
+	for id, s := range p.senders {
+		if s.seen < least || s.seen == least && id < oldest {
+			oldest, least = id, s.seen
+		}
+	}
+	delete(p.senders, oldest)
+}
+
+// active returns the number of active senders, at least one.
 func (p *Pool) active(now time.Duration) int {
 	n := 0
 	for _, s := range p.senders {
@@ -150,7 +171,7 @@ func (p *Pool) active(now time.Duration) int {
 	return max(n, 1)
 }
 
-// sweep forgets senders that were not heard of for long.
+// sweep removes senders that were silent for long.
 func (p *Pool) sweep(now time.Duration) {
 	if now-p.swept < poolSeen {
 		return

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestProbesOfWideWindowsAreUnbiased: a worker that never queues answers after 100 ms on average.
-// However many probes there are, they must not take the quick answers, which come back first, for
-// the average.
+// TestProbesOfWideWindowsAreUnbiased uses a worker without a queue that answers after 100 ms on
+// average. However many probes are made, they must not take the fast answers, which come back
+// first, for the average.
 func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 	for _, deviation := range []float64{0.02, 0.05, 0.1} {
 		for seed := range uint64(5) {
@@ -43,7 +43,8 @@ func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 				now = a.back
 				done++
 				w.OnSample(Sample{
-					Now: now, RoundTrip: now - a.sent, Cost: 1, Mean: 1, InFlightAtSend: float64(a.ahead), Done: done - a.done,
+					Now: now, RoundTrip: now - a.sent, Cost: 1, Mean: 1,
+					InFlightAtSend: float64(a.ahead), Done: done - a.done,
 					Limited: true, Epoch: a.epoch,
 				})
 				if now > nextProbe && !w.Probing() && !w.Starting() {
@@ -53,10 +54,12 @@ func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 				}
 			}
 			if probes < 20 {
-				t.Errorf("deviation %v, seed %d: %d probes, want at least 20", deviation, seed, probes)
+				t.Errorf("deviation %v, seed %d: %d probes, want at least 20", deviation,
+					seed, probes)
 			}
 			if err := math.Abs(w.Base().Seconds()/0.1 - 1); err > 0.03 {
-				t.Errorf("deviation %v, seed %d: the base is %v, want 100ms within 3%%", deviation, seed, w.Base())
+				t.Errorf("deviation %v, seed %d: the base is %v, want 100ms within 3%%", deviation,
+					seed, w.Base())
 			}
 		}
 	}

@@ -7,31 +7,34 @@ import (
 	"time"
 )
 
-// Queue is the window for receivers that say nothing of themselves: it holds a few batches queued
-// at its worker, neither none (the worker would idle) nor many (they would only wait). The zero
-// value works.
+// Queue is the window for receivers that do not report their capacity: it keeps a few batches
+// queued at its worker. With none the worker would idle; many would only wait. The zero value is
+// usable.
 //
-// The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), against the
-// mean round trip of the drained worker instead of the least; it is to stay between about 1.5 and 3
-// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below that the
-// window grows by one batch a round, above it shrinks by one, far above by up to a quarter. It
-// starts at one batch and at least doubles per round trip until the worker is full. A window is
-// counted in cost, a batch of the worker's mean cost as one.
+// The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), with the mean
+// round trip of the drained worker instead of the minimum. The target is between about 1.5 and 3
+// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below it the window
+// grows by one batch per round, above it shrinks by one, far above by up to a quarter. It starts at
+// one batch and at least doubles per round trip until the worker is full. A window is counted in
+// cost: a batch of the worker's mean cost counts as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
 
-	// Short keeps the queue just long enough that a worker whose round trips vary seldom idles: about
-	// the square root of the batches that are in the network. It costs 1 to 3 percent of the goodput
-	// and needs thousands of batches per minute, because a probe of about a hundred batches drains the
-	// queue every 5 to 20 s. Package limit sets it.
+	// Short keeps the queue just long enough that a worker with varying round trips seldom idles:
+	// about the square root of the number of batches in the network. It costs 1 to 3 percent of the
+	// goodput and needs thousands of batches per minute, because a probe of about a hundred batches
+	// drains the queue every 5 to 20 s. Package limit sets it.
 	Short bool
 }
 
 // Name returns "queue".
 func (Queue) Name() string { return "queue" }
 
-// Validate says what is wrong with q.
+// Most returns Max.
+func (q Queue) Most() int { return q.Max }
+
+// Validate returns an error if q is invalid.
 func (q Queue) Validate() error { return validRange("queue", q.Initial, q.Max) }
 
 // New returns a window for one worker.
@@ -46,9 +49,11 @@ func validRange(name string, initial, top int) error {
 	initial, top = filledRange(initial, top)
 	switch {
 	case top < 1 || top > maxSize:
-		return fmt.Errorf("%s window with a maximum of %d batches: want 1 to %d", name, top, maxSize)
+		return fmt.Errorf("%s window with a maximum of %d batches: want 1 to %d", name, top,
+			maxSize)
 	case initial < 1 || initial > top:
-		return fmt.Errorf("%s window that begins at %d batches: want 1 to its maximum, %d", name, initial, top)
+		return fmt.Errorf("%s window that begins at %d batches: want 1 to its maximum, %d", name,
+			initial, top)
 	}
 	return nil
 }
@@ -65,7 +70,7 @@ func filledRange(initial, top int) (int, int) {
 
 type queueWindow struct{ delay }
 
-// queueCut is what failures of one round leave of the window at least.
+// queueCut bounds the narrowing by the failures of one round.
 const queueCut = 0.5
 
 func (q *queueWindow) OnSample(s Sample) {
@@ -94,10 +99,10 @@ func (q *queueWindow) OnSample(s Sample) {
 func (q *queueWindow) OnTimeout(now time.Duration, _ float64) { q.busy(now, timedOut, queueCut) }
 func (q *queueWindow) OnNack(now time.Duration, _ float64)    { q.busy(now, nacked, queueCut) }
 
-// AIMD is the window for receivers that are shared with senders that we know nothing of: one batch
-// more a round while the worker is not full, a fifth less where it is or where something fails,
-// once a round. Only multiplicative decrease comes to a fair share (Chiu and Jain 1989). What
-// counts as full is what it is for [Queue]. The zero value works.
+// AIMD is the window for receivers that are shared with unknown senders. It adds one batch per
+// round while the worker is not full, and removes a fifth if the worker is full or a batch fails,
+// at most once per round. Only multiplicative decrease converges to a fair share (Chiu and Jain
+// 1989). A worker is full under the same condition as in [Queue]. The zero value is usable.
 type AIMD struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
@@ -106,7 +111,10 @@ type AIMD struct {
 // Name returns "aimd".
 func (AIMD) Name() string { return "aimd" }
 
-// Validate says what is wrong with a.
+// Most returns Max.
+func (a AIMD) Most() int { return a.Max }
+
+// Validate returns an error if a is invalid.
 func (a AIMD) Validate() error { return validRange("aimd", a.Initial, a.Max) }
 
 // New returns a window for one worker.

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Rate is the window of BBR's model: what the worker delivers a second times its drained round
-// trip, a quarter more, and two batches. The rate is the second highest of the last ten rounds,
-// because the highest of few exponential service times is far above their mean. It is experimental:
-// see [Queue]. The zero value works.
+// Rate is the window of BBR's model: the worker's delivery rate times its drained round trip, plus
+// a quarter and two batches. The rate is the second highest of the last ten rounds, because the
+// highest of a few exponential service times is far above their mean. It is experimental; see
+// [Queue]. The zero value is usable.
 type Rate struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
@@ -19,7 +19,10 @@ type Rate struct {
 // Name returns "rate".
 func (Rate) Name() string { return "rate" }
 
-// Validate says what is wrong with r.
+// Most returns Max.
+func (r Rate) Most() int { return r.Max }
+
+// Validate returns an error if r is invalid.
 func (r Rate) Validate() error { return validRange("rate", r.Initial, r.Max) }
 
 // New returns a window for one worker.
@@ -35,12 +38,12 @@ const (
 	rateGain   = 1.25
 	rateExtra  = 2
 	rateCut    = 0.5
-	wholeSlack = 1e-6 // by so little what is whole may be off, as seconds are rounded
+	wholeSlack = 1e-6 // tolerance for integers, because times are rounded to seconds
 )
 
 type rate struct {
 	delay
-	rates [rateRounds]float64 // of the last rounds, deliveries a second
+	rates [rateRounds]float64 // of the last rounds, in deliveries per second
 	next  int
 }
 
@@ -62,7 +65,7 @@ func (r *rate) OnSample(s Sample) {
 	r.nextRound()
 }
 
-// bandwidth is the second highest rate of the last rounds.
+// bandwidth returns the second highest rate of the last rounds.
 func (r *rate) bandwidth() float64 {
 	first, second := 0.0, 0.0
 	for _, x := range r.rates {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestScaleOfTime: a world in which everything takes k times as long has the same windows. Powers
-// of two keep the arithmetic exact.
+// TestScaleOfTime checks that windows do not depend on the unit of time. Powers of two keep the
+// arithmetic exact.
 func TestScaleOfTime(t *testing.T) {
 	for _, a := range []Algorithm{Linear{}, Queue{}, Queue{Short: true}, AIMD{}, Rate{}} {
 		var want []float64
@@ -18,10 +18,12 @@ func TestScaleOfTime(t *testing.T) {
 			now := time.Duration(0)
 			for i := range 4000 {
 				n := w.Limit()
-				rtt := time.Duration((10 + 5*n*rnd.ExpFloat64()/2) * float64(time.Millisecond)).Round(time.Microsecond)
+				rtt := time.Duration((10 +
+					5*n*rnd.ExpFloat64()/2) * float64(time.Millisecond)).Round(time.Microsecond)
 				now += 2 * time.Millisecond
 				w.OnSample(Sample{
-					Now: now * k, RoundTrip: rtt * k, Cost: 1, InFlightAtSend: n, Limited: true, Epoch: w.Epoch(),
+					Now: now * k, RoundTrip: rtt * k, Cost: 1, InFlightAtSend: n, Limited: true,
+					Epoch: w.Epoch(),
 				})
 				if i%701 == 700 {
 					w.OnTimeout(now*k, 1)
@@ -33,7 +35,8 @@ func TestScaleOfTime(t *testing.T) {
 			}
 			for i := range got {
 				if d := got[i] - want[i]; d > 1e-6 || d < -1e-6 {
-					t.Fatalf("%s, time times %d: window %v after sample %d, want %v", a.Name(), k, got[i], i, want[i])
+					t.Fatalf("%s, time times %d: window %v after sample %d, want %v", a.Name(), k,
+						got[i], i, want[i])
 				}
 			}
 		}
@@ -51,15 +54,16 @@ func extremes(v []float64) (low, high float64) {
 	return low, high
 }
 
-// TestCreditCounts: what is granted is absolute, answers may be lost, and a liar is held to twice
-// what its round trips bear out.
+// TestCreditCounts checks that credit is absolute, that answers may be lost, and that an
+// exaggerating worker is limited to twice the window that its round trips justify.
 func TestCreditCounts(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	now := time.Duration(0)
 	answer := func(credit, taken uint64) {
 		now += 10 * ms
 		w.OnSample(Sample{
-			Now: now, RoundTrip: 20 * ms, Cost: 1, Mean: 1, InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch(),
+			Now: now, RoundTrip: 20 * ms, Cost: 1, Mean: 1, InFlightAtSend: w.Limit(),
+			Limited: true, Epoch: w.Epoch(),
 			Advert: Advert{Valid: true, Credit: credit, Taken: taken},
 		})
 	}
@@ -77,7 +81,8 @@ func TestCreditCounts(t *testing.T) {
 	}
 	answer(1_000_000, 201)
 	if own := w.queueWindow.Limit(); w.Limit() > 2*max(own, 2) || w.Binding() != "window" {
-		t.Errorf("a grant of a million gives a window of %v beside its own of %v; %q binds", w.Limit(), own, w.Binding())
+		t.Errorf("a grant of a million gives a window of %v beside its own of %v; %q binds",
+			w.Limit(), own, w.Binding())
 	}
 	answer(0, 202)
 	if w.Limit() != 1 {
@@ -99,7 +104,8 @@ func TestPoolSharesEvenly(t *testing.T) {
 	for i := range 3000 {
 		now += 5 * ms
 		s := i % 3
-		last[s] = p.Done(now, uint64(s), 2, 8, 10*ms) // four batches wait: neither too few nor too many
+		// four batches wait: neither too few nor too many
+		last[s] = p.Done(now, uint64(s), 2, 8, 10*ms)
 	}
 	for s, ad := range last {
 		if !ad.Valid || ad.Taken != 2000 || ad.Credit-ad.Taken != last[0].Credit-last[0].Taken {
@@ -123,18 +129,18 @@ func TestPoolSharesEvenly(t *testing.T) {
 	}
 }
 
-// closed is a worker with exponential service times that one sender keeps as full as its pool
-// allows, in virtual time.
+// closed is a worker with exponential service times, kept as full as its pool allows by one sender,
+// in virtual time.
 type closed struct {
 	pool    Pool
 	rnd     *rand.Rand
-	arrive  []time.Duration // what is on its way, in order
+	arrive  []time.Duration // batches in transit, in order
 	now     time.Duration
 	waiting int
 }
 
-// run serves n batches of this mean time, over a network of this round trip, and returns the share
-// of the time in which it was busy.
+// run serves n batches of the given mean time over a network with the given round trip, and returns
+// the share of the time in which the worker was busy.
 func (c *closed) run(n int, mean, network time.Duration) float64 {
 	began, busy := c.now, time.Duration(0)
 	credit, sent := uint64(4), uint64(0)
@@ -166,12 +172,12 @@ func (c *closed) come() {
 	}
 }
 
-// TestPoolKeepsBusy: a worker is busy for 98 % of the time, whatever its network, with a pool that
-// is little larger than a fixed window would have to be for 99 %: 2, 5, 9 and 14 batches, by mean
-// value analysis.
+// TestPoolKeepsBusy checks that a worker is busy for 98 % of the time with any network, with a pool
+// hardly larger than the fixed window needed for 99 %: 2, 5, 9 and 14 batches, by mean value
+// analysis.
 func TestPoolKeepsBusy(t *testing.T) {
 	for _, v := range []struct {
-		network time.Duration // beside a mean service time of 10 ms
+		network time.Duration // with a mean service time of 10 ms
 		most    float64
 	}{{ms, 3}, {10 * ms, 6}, {35 * ms, 10}, {70 * ms, 16}} {
 		c := closed{rnd: rand.New(rand.NewPCG(1, uint64(v.network)))}
@@ -184,8 +190,8 @@ func TestPoolKeepsBusy(t *testing.T) {
 	}
 }
 
-// TestPoolForgetsPause: what has waited through a pause does not narrow the pool, but a worker that
-// has become slower for good is believed, however much slower.
+// TestPoolForgetsPause checks that batches that waited during a pause do not narrow the pool, and
+// that a worker that has become permanently slower is followed.
 func TestPoolForgetsPause(t *testing.T) {
 	var p Pool
 	now := time.Duration(0)
@@ -200,7 +206,7 @@ func TestPoolForgetsPause(t *testing.T) {
 	for range 10 {
 		now += 500 * ms
 		serve(1, 0, 12)
-		serve(12, ms, 12) // what it held
+		serve(12, ms, 12) // the batches it held
 		serve(20, 10*ms, 2.5)
 	}
 	if p.size != size {
@@ -208,6 +214,7 @@ func TestPoolForgetsPause(t *testing.T) {
 	}
 	serve(400, 10*time.Second, 12)
 	if p.size > size/2 {
-		t.Errorf("the pool is %v batches at a worker that became a thousand times slower with 12 waiting, %v before", p.size, size)
+		t.Errorf("the pool is %v batches at a worker that became a thousand times slower with 12 "+
+			"waiting, %v before", p.size, size)
 	}
 }

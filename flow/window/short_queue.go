@@ -3,25 +3,27 @@
 package window
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
 
-// waits estimates how long calls wait at a worker whose round trips vary, for [Queue.Short].
+// waits estimates the wait of calls at a worker with varying round trips, for [Queue.Short].
 //
-// A queue lengthens all round trips by the same time, so the short ones show it best: the mean
-// would need six times the samples if service times are exponential. Each round trip x counts with
-// the weight e^(-x/width). A wait of w multiplies every weight by e^(-w/width), so the mean weights
+// A queue lengthens all round trips by the same time, so the short ones show it best: with
+// exponential service times the mean would need six times the samples. Each round trip x has the
+// weight e^(-x/width). A wait of w multiplies every weight by e^(-w/width), so the mean weights
 // with and without a queue give w:
 //
 //	w = width * ln(drained / now)
 //
-// Times are shares of the base. The drained weight therefore holds for all speeds of the worker,
-// and probes refine it over minutes. Only the base has to follow when the speed changes.
+// Times are relative to the base. After a change of the worker's speed, the base follows, and the
+// drained weight is only corrected for the network's share. Probes refine it over minutes.
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
+	tilted  float64 // mean of their round trips multiplied by their weights
 	n       float64 // samples in it, counted up to waitsMost
-	probed  weights // of the probe under way, which may find that the base was wrong
+	probed  weights // of the current probe, which may find that the base was wrong
 	round   weights
 
 	least   float64 // round trip of the round, in seconds
@@ -29,46 +31,54 @@ type waits struct {
 
 	share     float64 // of the base in the mean round trip before the worker's speed changed
 	following int     // rounds for which the base still follows such a change
-	found     bool    // by a probe, whose mean counts too
-	confirmed int     // probes in a row that agreed with the base
-	empty     int     // rounds in a row that left the worker idle at times
+	// mean round trip before a round in which the speed may have changed; 0 if none
+	doubted   float64
+	found     bool // by a probe, whose mean counts too
+	confirmed int  // probes in a row that agreed with the base
+	empty     int  // rounds in a row that left the worker idle at times
 }
 
 // weights sums up weights.
 type weights struct {
-	sum float64
-	n   int
+	sum  float64
+	tilt float64 // sum of round trips multiplied by their weights
+	n    int
 }
 
 func (w *weights) add(x float64) {
-	w.sum += math.Exp(-x / waitsWidth)
+	weight := math.Exp(-x / waitsWidth)
+	w.sum += weight
+	w.tilt += x * weight
 	w.n++
 }
 
 const (
 	waitsWidth = 0.3 // of the base: the width of the weight
-	waitsLeast = 48  // samples before the drained weight counts
+	waitsLeast = 48  // samples before the drained weight is used
 	waitsMost  = 800
 
-	networkRise = 0.02 // of the difference per round
+	networkRise = 0.02 // share of the difference, per round
+	mostNetwork = 0.5  // of the base; without any variation all of it would seem to be network
 
-	// Calls in the network fluctuate by about their square root. That many wait to keep the worker
-	// busy.
+	// The calls in the network fluctuate by about the square root of their number. That many
+	// waiting calls keep the worker busy.
 	shortTarget = 0.7
 	shortExtra  = 0.1
 	shortGain   = 0.4  // of the difference from the target, per round
-	shortStep   = 0.25 // square roots of the window that a round changes at most, or a call
+	shortStep   = 0.25 // maximum change per round, in square roots of the window; at least one call
 	shortEmpty  = 4    // rounds below half of the target before the window grows by a call,
-	shortGrowth = 8    // or by this part of itself
-	shortSlack  = 1.0  // square roots of the calls being served by which the two estimates of the queue may differ
+	shortGrowth = 8    // or by this fraction of itself
+	// allowed difference of the two estimates of the queue, in square roots of the calls being
+	// served
+	shortSlack = 1.0
 
-	// A mean round trip that changes by so much from one round to the next, more than the window
-	// did, is a change of the worker's speed.
+	// A mean round trip that changes by more than this between two rounds, beyond the change of the
+	// window, is a change of the worker's speed.
 	speedJitter = 5    // standard errors, and
 	speedLeast  = 0.4  // of its logarithm
-	speedWait   = 0.15 // of the base, the least apparent wait at a worker that has become slower
+	speedWait   = 0.15 // of the base: the least apparent wait at a worker that has become slower
 	speedRounds = 3    // rounds in which the base follows
-	speedWeight = 0.3  // of a round, where a probe has measured the new base
+	speedWeight = 0.3  // weight of a round after a probe has measured the new base
 )
 
 func (w *waits) known() bool { return w.n >= waitsLeast }
@@ -77,9 +87,41 @@ func (w *waits) known() bool { return w.n >= waitsLeast }
 func (w *waits) endProbe() {
 	if p := w.probed; p.n > 0 {
 		w.n = min(w.n+float64(p.n), waitsMost)
-		w.drained += (p.sum/float64(p.n) - w.drained) * min(1, float64(p.n)/w.n)
+		share, n := min(1, float64(p.n)/w.n), float64(p.n)
+		w.drained += (p.sum/n - w.drained) * share
+		w.tilted += (p.tilt/n - w.tilted) * share
 	}
 	w.probed = weights{}
+}
+
+// rescale adapts the drained weight to a change of the base. The network keeps its speed, so its
+// share of the base changes from f to g. A round trip of x becomes g + (x-f)(1-g)/(1-f), which
+// multiplies its weight by
+//
+//	e^((f-g)(1-x) / (width (1-f)))
+//
+// The weighted mean of the round trips stands for x. From 2 ms of network and 20 ms of exponential
+// service to 80 ms, the drained weight grows by 18 percent. Without the correction, the window
+// would hold 0.4 of 8 calls too many.
+func (w *waits) rescale(from, to float64) {
+	if w.n == 0 || w.drained <= 0 {
+		return
+	}
+	f, g := min(w.network/from, mostNetwork), min(w.network/to, mostNetwork)
+	x := w.tilted / w.drained
+	w.drained *= math.Exp((f - g) / (1 - f) * (1 - x) / waitsWidth)
+	w.tilted = w.drained * (g + (x-f)*(1-g)/(1-f))
+}
+
+// refine adapts the drained weight to a better estimate of the base: the round trips stay the same,
+// so x becomes x from/to.
+func (w *waits) refine(from, to float64) {
+	if w.n == 0 || w.drained <= 0 {
+		return
+	}
+	x := w.tilted / w.drained
+	w.drained *= math.Exp(x * (1 - from/to) / waitsWidth)
+	w.tilted = w.drained * x * from / to
 }
 
 // late adds a sample that was sent during a probe and came back after it.
@@ -90,7 +132,7 @@ func (w *waits) late(x float64) {
 	}
 }
 
-// add adds a sample of a round: x is a share of the base, rtt in seconds.
+// add adds a sample of a round: x is relative to the base, rtt in seconds.
 func (w *waits) add(x, rtt float64) {
 	if w.round.n == 0 || rtt < w.least {
 		w.least = rtt
@@ -98,7 +140,8 @@ func (w *waits) add(x, rtt float64) {
 	w.round.add(x)
 }
 
-// wait returns the mean wait of the round as a share of the base. Chance may make it negative.
+// wait returns the mean wait of the round relative to the base. Random variation may make it
+// negative.
 func (w *waits) wait() float64 {
 	return waitsWidth * math.Log(w.drained/max(w.round.sum/float64(w.round.n), 1e-300))
 }
@@ -117,20 +160,29 @@ func (d *delay) weighs() bool {
 }
 
 // follow rescales the base if the worker's speed has changed, and reports whether it has. The queue
-// is as it was, so the base keeps its share of the mean round trip.
+// stays the same, so the base keeps its share of the mean round trip.
 func (d *delay) follow() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {
 		return false
 	}
-	if w.following == 0 && d.speedChanged(mean) {
-		w.share, w.following, w.found, w.confirmed = d.base.value/d.round.smoothed, speedRounds, false, 0
+	before := cmp.Or(w.doubted, d.round.smoothed)
+	if w.following == 0 {
+		change := d.speedChange(mean, before)
+		if change == speedInDoubt && w.doubted == 0 {
+			w.doubted = before
+		} else {
+			w.doubted = 0
+		}
+		if change == speedChanged {
+			w.share, w.following, w.found, w.confirmed = d.base.value/before, speedRounds, false, 0
+		}
 	}
 	if w.following == 0 {
 		return false
 	}
 	if w.following == speedRounds { // a slower worker leaves fewer calls to the network
-		d.w += d.inFlight * w.network * (1/mean - 1/d.round.smoothed)
+		d.w += d.inFlight * w.network * (1/mean - 1/before)
 		d.w = max(1, min(d.w, d.top))
 	}
 	w.following--
@@ -143,26 +195,43 @@ func (d *delay) follow() bool {
 	return true
 }
 
-// speedChanged reports whether the mean round trip of a round differs from that of the rounds
-// before by more than chance and the change of the window explain.
-func (d *delay) speedChanged(mean float64) bool {
-	change := math.Log(mean / d.round.smoothed)
+// speedChange is a round's evidence of a change of the worker's speed.
+type speedChange uint8
+
+const (
+	speedSame    speedChange = iota
+	speedInDoubt             // the next round decides: this one may have begun before the change
+	speedChanged
+)
+
+// speedChange compares the mean round trip of a round with that of earlier rounds. A change of speed
+// must exceed the effects of random variation and of the change of the window. The waits must agree,
+// because a few very long calls change the mean but not the waits.
+func (d *delay) speedChange(mean, before float64) speedChange {
+	change := math.Log(mean / before)
 	grown := math.Log(d.round.ahead / float64(d.round.n) / d.inFlight)
 	limit := max(speedLeast, speedJitter*d.round.jitter())
-	wait := d.base.waits.wait() // a few very long calls change the mean, but not this
-	return change > limit+max(0, grown) && wait > speedWait || change < -limit+min(0, grown) && wait < 0
+	wait := d.base.waits.wait()
+	slower, faster := change > limit+max(0, grown), change < -limit+min(0, grown)
+	switch {
+	case slower && wait > speedWait, faster && wait < 0:
+		return speedChanged
+	case slower, faster:
+		return speedInDoubt
+	}
+	return speedSame
 }
 
-// probeEnded lets the base follow a speed that a probe has found to be another one.
+// probeEnded lets the base follow a changed speed that a probe has found.
 func (d *delay) probeEnded(before float64) {
 	if w := &d.base.waits; d.weighs() && w.confirmed == 0 && d.round.smoothed > 0 {
 		w.share, w.following, w.found = before/d.round.smoothed, speedRounds, true
 	}
 }
 
-// weigh puts the queue and its target into the verdict. The mean round trip, which tells less in a
-// short queue, bounds the estimate where a worker slows down all calls instead of letting some
-// wait.
+// weigh sets the queue and its target in the verdict. The mean round trip, which is less
+// informative for a short queue, bounds the estimate for a worker that slows down all calls instead
+// of letting some wait.
 func (d *delay) weigh(v *verdict) {
 	w := &d.base.waits
 	rate := d.inFlight / v.mean
@@ -172,8 +241,8 @@ func (d *delay) weigh(v *verdict) {
 	v.high = v.low
 }
 
-// approach moves the window towards its target. A round trip of a wide window is several rounds, so
-// each is a part of the way.
+// approach moves the window towards its target. A round trip of a wide window consists of several
+// rounds, so each moves it part of the way.
 func (d *delay) approach(v *verdict) {
 	w := &d.base.waits
 	limit := max(1, shortStep*math.Sqrt(d.inFlight))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestWaitsAreEstimated: the estimate follows the wait for all kinds of service times, and for all
+// TestWaitsAreEstimated checks the estimate of the wait for all kinds of service times and all
 // speeds of the worker.
 func TestWaitsAreEstimated(t *testing.T) {
 	for name, service := range map[string]func(*rand.Rand) float64{
@@ -41,7 +41,8 @@ func TestWaitsAreEstimated(t *testing.T) {
 	}
 }
 
-// TestProbesOutweighNothing: a probe of more samples than the average keeps counts once.
+// TestProbesOutweighNothing checks that a probe with more samples than the average keeps counts
+// once.
 func TestProbesOutweighNothing(t *testing.T) {
 	var w waits
 	for range 4 * waitsMost {
@@ -53,5 +54,128 @@ func TestProbesOutweighNothing(t *testing.T) {
 	}
 	if w.n != waitsMost {
 		t.Errorf("%v samples, want %d", w.n, waitsMost)
+	}
+}
+
+// TestSpeedChangesInTheMiddleOfARound: a round that began before the worker slowed down has a long
+// mean, but short round trips as without a queue. The next round decides.
+func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
+	for name, c := range map[string]struct {
+		next  float64 // mean service time in the round after
+		moves bool
+	}{
+		"slower": {4, true}, "a few long calls": {1, false},
+	} {
+		random := rand.New(rand.NewPCG(1, 1))
+		d := newDelay(8, 100, false)
+		d.base.short, d.base.value, d.inFlight = true, 1, 8
+		for range waitsMost {
+			d.base.waits.probed.add(random.ExpFloat64())
+		}
+		d.base.waits.endProbe()
+		round := func(calls int, mean func(i int) float64) {
+			d.nextRound()
+			for i := range calls {
+				x := mean(i) * random.ExpFloat64()
+				d.round.n++
+				d.round.sum += x
+				d.round.sq += x * x
+				d.round.ahead += d.inFlight
+				d.base.waits.add(x/d.base.value, x)
+			}
+		}
+		for range 10 {
+			round(mostRound, func(int) float64 { return 1 })
+			if d.round.smooth(); d.follow() {
+				t.Fatalf("%s: an even load changed the base", name)
+			}
+		}
+		round(mostRound, func(i int) float64 {
+			if i >= mostRound/2 {
+				return 8
+			}
+			return 0.7
+		})
+		if d.follow() || d.base.waits.doubted == 0 {
+			t.Fatalf("%s: no doubt after a round that changed in the middle", name)
+		}
+		d.round.smooth()
+		round(mostRound, func(int) float64 { return c.next })
+		moved, doubted := d.follow(), d.base.waits.doubted
+		if moved != c.moves || moved == (d.base.value < 2) || doubted != 0 {
+			t.Errorf("%s: base %.2f, followed %v; want %v", name, d.base.value, moved, c.moves)
+		}
+	}
+}
+
+// TestWaitsAfterAChangeOfSpeed checks the estimate of the wait after the service has become slower
+// or faster while the network kept its speed. A round trip consists of both.
+func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
+	for _, c := range []struct {
+		name                       string
+		network, service, becoming float64 // in seconds
+	}{
+		{"fourfold slower", 0.002, 0.02, 0.08},
+		{"four times faster", 0.002, 0.08, 0.02},
+		{"the network's share is a half", 0.02, 0.02, 0.04},
+		{"no network", 0, 0.02, 0.08},
+	} {
+		random := rand.New(rand.NewPCG(1, 1))
+		w := waits{network: c.network}
+		base, roundTrip := c.network+c.service, func(service float64) float64 {
+			return c.network + service*random.ExpFloat64()
+		}
+		for range 20 {
+			for range 1000 {
+				w.probed.add(roundTrip(c.service) / base)
+			}
+			w.endProbe()
+		}
+		next := c.network + c.becoming
+		for part := 1.0; part <= 3; part++ { // a base follows in steps
+			to := base + (next-base)*part/3
+			w.rescale(base+(next-base)*(part-1)/3, to)
+		}
+		for _, want := range []float64{0, 0.1} {
+			w.round = weights{}
+			for range 20000 {
+				x := roundTrip(c.becoming) + want*next
+				w.add(x/next, x)
+			}
+			if got := w.wait(); math.Abs(got-want) > 0.01 {
+				t.Errorf("%s: a wait of %.3f of the base instead of %.1f", c.name, got, want)
+			}
+		}
+	}
+}
+
+// TestWaitsAfterABetterEstimate checks that the estimated wait does not depend on the error of the
+// base during the probes.
+func TestWaitsAfterABetterEstimate(t *testing.T) {
+	const base = 0.02
+	for _, wrong := range []float64{0.8, 0.95, 1.05, 1.2} {
+		random := rand.New(rand.NewPCG(1, 1))
+		var w waits
+		for range 20 {
+			for range 1000 {
+				w.probed.add(random.ExpFloat64() / wrong)
+			}
+			w.endProbe()
+		}
+		for part := 1.0; part <= 4; part++ { // several probes refine the base
+			step := (1 - wrong) * base / 4
+			w.refine(wrong*base+step*(part-1), wrong*base+step*part)
+		}
+		for _, want := range []float64{0, 0.1} {
+			w.round = weights{}
+			for range 20000 {
+				x := random.ExpFloat64() + want
+				w.add(x, x*base)
+			}
+			if got := w.wait(); math.Abs(got-want) > 0.01 {
+				t.Errorf("a base of %v times the right one: a wait of %.3f instead of %.1f",
+					wrong, got, want)
+			}
+		}
 	}
 }

@@ -7,63 +7,71 @@ import (
 	"time"
 )
 
-// startup is how a window finds its worker's level when it begins, or begins anew.
+// startup finds the level of its worker when a window begins or begins again.
 //
-// It goes from one batch to two, which tell whether the worker's pace varies and whether it serves
-// two at once. Where the pace varies, every ack of a full window widens it by one, which doubles it
-// per round trip, until a round shows a queue (RFC 5681). Where it does not, a round trip that is
-// longer than the base is no chance: as long as none is, the window goes to 12 (RFC 6928 begins
-// with ten), to 32, and on by half of itself a round trip, and where some are but little queues, a
-// quarter more (the conservative slow start of HyStart++, RFC 9406). It ends with the first few
-// round trips that show a queue, and does not wait for those behind them: the level is what the
-// worker delivered while a batch was out, at the most, times the base round trip (as in BBR).
+// It goes from one batch to two, which show whether the worker's pace varies and whether it serves
+// two at once. If the pace varies, every ack of a full window widens it by one, which doubles it
+// per round trip, until a round shows a queue (RFC 5681).
 //
-// A machine that stops for a moment makes all that is out late, and so does a worker that shares
-// itself among all that it has: where more comes back in a second than before although all of it is
-// late, the worker is not full yet, and the window goes on by a quarter.
+// If the pace does not vary, a round trip longer than the base is not random. As long as there is
+// none, the window goes to 12 (RFC 6928 begins with ten), to 32, and then grows by half of itself
+// per round trip. If some are longer but little is queued, it grows by a quarter (the conservative
+// slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips that show a
+// queue, without waiting for later ones. The level is the maximum rate at which the worker
+// delivered while a batch was in flight, times the base round trip (as in BBR).
+//
+// A machine that stops for a moment makes all batches in flight late, and so does a worker that
+// divides its capacity among all of them. If more batches per second come back than before although
+// all are late, the worker is not full yet, and the window continues to grow by a quarter.
 type startup struct {
-	fastest float64 // deliveries per second of the fastest round
+	fastest float64 // rounds that were hardly faster
 	flat    int     // rounds that were hardly faster
-	idle    int     // rounds in which the window was not used
-	pace    float64 // the most that the worker delivered in a second while a batch was out
-	before  float64 // the same when the round began
-	came    float64 // batches that came back about one base round trip after the window was widened,
-	most    float64 // and the most of them in any round
-	early   int     // answers in the round to what was sent before it
-	slow    int     // round trips of the round that were longer than chance explains,
-	far     int     // and by far
-	slowAt  float64 // the most batches in flight with which one of them was sent,
-	fineAt  float64 // and one that was not slow
-	queued  int     // the last so many showed a queue
+	idle    int     // rounds in which the window was not used up
+	pace    float64 // maximum deliveries per second while a batch was in flight
+	before  float64 // pace at the start of the round
+	// batches that came back about one base round trip after the window was widened,
+	came   float64
+	most   float64 // and the maximum in any round
+	early  int     // answers in the round to batches sent before it
+	slow   int     // round trips of the round that were longer than random variation explains,
+	far    int     // and those that were much longer
+	slowAt float64 // maximum batches in flight at the sending of a slow one,
+	fineAt float64 // and of one that was not slow
+	queued int     // number of last samples that showed a queue
 }
 
 const (
-	startFaster      = 1.15 // a round of the start-up is to be faster than all before by this factor,
-	startFlat        = 3    // or so many that are not end it (BBR: the pipe is full)
-	startIdle        = 4    // unused rounds end it too
-	startFirst       = 12.0 // batches after the first two,
-	startWide        = 32.0 // and then; from here on what is too much costs more than a round trip,
-	startFurther     = 1.5  // so that the steps are smaller
-	startGently      = 1.25
-	startQueued      = 3.0     // samples that show a queue end it, or a quarter of the window
-	startRest        = 8       // round trips for which a level that was just measured is not questioned
-	startEarly       = 1.0 / 4 // of a round, at most, are the places of what was sent before it; of a narrow one
-	startNarrowEarly = 2.0 / 5 // so many,
-	startNarrow      = 25.0    // else a window of 25 would wait a round trip for its tenth answer
-	startFew         = 4.0     // at once need no more queued than any
-	startSame        = 1.0 / 2 // of the base after the window was widened, what comes is the rest of the round before
-	startChance      = 16      // samples of which one may be slow by chance; one of fewer may, too,
-	startFar         = 1.0 / 2 // unless it is late by so much of the base
-	startMore        = 1.25    // times the pace before is faster
-	startSlack       = 1.0 / 8 // of the base is no delay (RFC 9406), nor
-	startSigmas      = 3.0     // so many deviations
+	// factor by which a round must be faster than all before;
+	startFaster  = 1.15
+	startFlat    = 3    // this many rounds that are not end the start-up (BBR: the pipe is full)
+	startIdle    = 4    // unused rounds also end it
+	startFirst   = 12.0 // batches after the first two,
+	startWide    = 32.0 // and then; beyond this level an excess costs more than a round trip,
+	startFurther = 1.5  // so the steps are smaller
+	startGently  = 1.25
+	startQueued  = 3.0 // samples, or a quarter of the window, that must show a queue to end it
+	// round trips during which a level that was just measured is not questioned
+	startRest = 8
+	// maximum share of a round for batches sent before it, and for a narrow one
+	startEarly       = 1.0 / 4
+	startNarrowEarly = 2.0 / 5 // this share,
+	// because a window of 25 would otherwise wait a round trip for its tenth answer
+	startNarrow = 25.0
+	startFew    = 4.0 // this many at once may be queued as with any number
+	// share of the base after the widening during which answers belong to the previous round
+	startSame   = 1.0 / 2
+	startChance = 16      // samples of which one may be slow at random; one of fewer may be, too,
+	startFar    = 1.0 / 2 // unless it is late by this share of the base
+	startMore   = 1.25    // times the previous pace counts as faster
+	startSlack  = 1.0 / 8 // share of the base that is no delay (RFC 9406), nor are
+	startSigmas = 3.0     // this many standard deviations
 )
 
-// Starting says whether the window is in its start-up.
+// Starting reports whether the window is in its start-up.
 func (d *delay) Starting() bool { return d.start }
 
-// starting takes in a sample of the start-up, whose normalised round trip is x seconds; true: the
-// round has ended.
+// starting adds a sample of the start-up, whose normalized round trip is x seconds, and reports
+// whether the round has ended.
 func (d *delay) starting(s *Sample, x float64) bool {
 	if s.Limited && d.w < 2 {
 		d.w = min(2, d.top)
@@ -82,14 +90,14 @@ func (d *delay) starting(s *Sample, x float64) bool {
 	return d.complete()
 }
 
-// delayed takes in how late a sample of a worker is whose pace does not vary; true: the worker is
-// full.
+// delayed processes the delay of a sample from a worker with a constant pace, and reports whether
+// the worker is full.
 func (d *delay) delayed(s *Sample, x float64) bool {
 	u, base := &d.startup, d.base.value
 	u.pace = max(u.pace, s.pace())
 	d.count(s)
 	if x <= base*(1+max(startSlack, startSigmas*d.base.deviation())) {
-		u.queued = 0 // what came by chance
+		u.queued = 0 // the slow samples were random
 		u.fineAt = max(u.fineAt, s.present())
 		return false
 	}
@@ -107,25 +115,25 @@ func (d *delay) delayed(s *Sample, x float64) bool {
 	return u.full(d.w)
 }
 
-// full says whether enough samples in a row showed a queue for a window of w.
+// full reports whether enough consecutive samples showed a queue for a window of w.
 func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// more says whether a worker from which so many batches come back in x seconds, a little late, is
-// faster than it was seen to be before.
+// more reports whether a worker that returns this many batches in x seconds, slightly late, is
+// faster than observed before.
 func (u *startup) more(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startFar) && batches > startMore*u.before*x
 }
 
-// chance says whether that few of n round trips were slow that it was by chance: one, too, where
-// what was sent with more in flight was not.
+// chance reports whether so few of n round trips were slow that they may be random. That includes a
+// single one if a batch sent with more in flight was not slow.
 func (u *startup) chance(n int) bool {
 	return startChance*u.far <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.fineAt)
 }
 
-// complete says whether a round trip of the start-up is over: as much has come back as the window
-// holds. Where the pace varies, the verdict needs more of what was sent since.
+// complete reports whether a round trip of the start-up is over: as many batches have come back as
+// the window holds. If the pace varies, the verdict needs more batches sent since its start.
 func (d *delay) complete() bool {
 	early := float64(d.startup.early)
 	if !d.base.calm() {
@@ -138,9 +146,10 @@ func (d *delay) complete() bool {
 	return d.round.n > 0 && float64(d.round.n)+early >= math.Floor(d.need)
 }
 
-// sentBefore takes in an answer to what was sent before the window was widened; true: the round has
-// ended. It has a place in the round trip since then. Where the pace does not vary, what comes soon
-// came with the answer that widened the window, and what is sent in its place has that place.
+// sentBefore processes an answer to a batch sent before the window was widened, and reports whether
+// the round has ended. Such a batch takes a place in the current round trip. If the pace does not
+// vary, an answer soon after the widening belongs to the same burst, and the batch sent next takes
+// its place.
 func (d *delay) sentBefore(s *Sample) bool {
 	if !d.start || !d.base.calm() {
 		d.startup.early++
@@ -154,7 +163,7 @@ func (d *delay) sentBefore(s *Sample) bool {
 	return d.complete()
 }
 
-// count takes in when a batch came back.
+// count records the arrival of a batch.
 func (d *delay) count(s *Sample) {
 	u := &d.startup
 	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame && trips < 1+startSame {
@@ -163,14 +172,15 @@ func (d *delay) count(s *Sample) {
 	}
 }
 
-// started takes in the verdict of a round of the start-up. It ends when the worker is full, and
-// what was queued meanwhile is given up at once.
+// started processes the verdict of a round of the start-up. The start-up ends when the worker is
+// full, and the window is then narrowed by the queue at once.
 func (d *delay) started(v *verdict, now time.Duration) {
 	u := &d.startup
 	calm := d.base.calm()
 	full := v.queue > v.high
 	if calm {
-		full = u.full(d.w) || full && (startChance*u.far > d.round.n || !u.more(d.inFlight, v.base, v.mean))
+		full = u.full(d.w) ||
+			full && (startChance*u.far > d.round.n || !u.more(d.inFlight, v.base, v.mean))
 	}
 	if full {
 		d.w = max(1, min(d.w, d.level(v, now)))
@@ -185,24 +195,26 @@ func (d *delay) started(v *verdict, now time.Duration) {
 	if v.limited {
 		u.idle = 0
 	} else if u.idle++; u.idle >= startIdle && d.base.n >= probeSamples {
-		full = true // this load says nothing more; a burst is not to meet a window that doubles
+		// this load gives no more information; a later burst must not meet a doubling window
+		full = true
 	}
 	switch {
 	case full:
 		d.start = false
 		d.since = now
 		if calm {
-			d.anew, d.rest, d.measured = true, d.rounds(startRest), true
+			d.unsmoothed, d.rest, d.measured = true, d.rounds(startRest), true
 		}
 	case calm && v.limited && !d.suspicious():
 		if d.widen(!u.chance(d.round.n)); d.w > v.before {
 			d.since = now
 		}
 	}
-	u.early, u.slow, u.far, u.slowAt, u.fineAt, u.queued, u.came, u.before = 0, 0, 0, 0, 0, 0, 0, u.pace
+	u.early, u.slow, u.far, u.slowAt, u.fineAt, u.queued, u.came, u.before = 0, 0, 0, 0, 0, 0,
+		0, u.pace
 }
 
-// level is what the worker has at once without a queue, and a little more.
+// level returns the number of batches that the worker holds without a queue, and a few more.
 func (d *delay) level(v *verdict, now time.Duration) float64 {
 	u := &d.startup
 	if u.pace > 0 && d.base.calm() {
@@ -215,15 +227,15 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// It serves several at once, whose answers come in bursts: until what is sent for them is there,
-		// more than low has to wait. A round trip may touch two bursts.
+		// It serves several at once, whose answers come in bursts: until the next batches arrive,
+		// more than low must wait. A round trip may touch two bursts.
 		_, most := zone(u.most)
 		return min(bdp+(low+high)/2, u.most+most)
 	}
 	return d.bdp() + (v.low+v.high)/2
 }
 
-// widen is the growth after a round of a worker whose pace does not vary.
+// widen grows the window after a round of a worker with a constant pace.
 func (d *delay) widen(delayed bool) {
 	switch {
 	case delayed:

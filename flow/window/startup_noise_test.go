@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// worker serves so many at once, each in the same time, and answers late as it is told.
+// worker serves several batches at once, each in the same time, with a configurable delay of
+// answers.
 type worker struct {
-	w         Window
-	base      time.Duration
-	free      []time.Duration                      // when each place is
-	late      func(served int) time.Duration       // how late the answer to the nth is
-	stop      func(at time.Duration) time.Duration // when what is to happen then happens; nil: then
+	w    Window
+	base time.Duration
+	free []time.Duration                // when each place is free
+	late func(served int) time.Duration // delay of the answer to the nth batch
+	// maps the time of an event to its actual time; nil for no change
+	stop      func(at time.Duration) time.Duration
 	fly       []sent
 	now       time.Duration
 	served    int
@@ -23,15 +25,16 @@ type worker struct {
 
 type sent struct {
 	at, back    time.Duration
-	ahead, done float64 // in flight with it, and delivered before
+	ahead, done float64 // in flight when sent, and delivered before
 }
 
 func newWorker(slots int, base time.Duration) *worker {
-	return &worker{w: Queue{}.New(), base: base, free: make([]time.Duration, slots), late: func(int) time.Duration { return 0 }}
+	return &worker{w: Queue{}.New(), base: base, free: make([]time.Duration, slots),
+		late: func(int) time.Duration { return 0 }}
 }
 
-// answer fills the window, and takes in the next answer; it returns that of which batch, counted as
-// they were served, it is.
+// answer fills the window and processes the next answer. It returns the index of that batch in the
+// order of service.
 func (k *worker) answer() {
 	for len(k.fly) < int(k.w.Limit()) {
 		place := 0
@@ -59,13 +62,14 @@ func (k *worker) answer() {
 	k.now = s.back
 	k.delivered++
 	k.w.OnSample(Sample{
-		Now: k.now, RoundTrip: k.now - s.at, Cost: 1, InFlightAtSend: s.ahead, Done: k.delivered - s.done,
+		Now: k.now, RoundTrip: k.now - s.at, Cost: 1, InFlightAtSend: s.ahead,
+		Done:    k.delivered - s.done,
 		Limited: true, Epoch: k.w.Epoch(),
 	})
 }
 
-// widths are the windows of the start-up, up to the first that holds so many, and how many batches
-// were not sent meanwhile that a window of that many would have let through.
+// widths returns the windows of the start-up up to the first that reaches upTo, and the number of
+// batches that a window of upTo would have sent in addition meanwhile.
 func (k *worker) widths(upTo int) (path []int, lost float64) {
 	for i := 0; i < 4096; i++ {
 		if n := int(k.w.Limit()); len(path) == 0 || path[len(path)-1] != n {
@@ -79,8 +83,8 @@ func (k *worker) widths(upTo int) (path []int, lost float64) {
 	return path, float64(upTo)*k.now.Seconds()/k.base.Seconds() - k.delivered
 }
 
-// TestStartUpSteps: a worker that serves 40 at once is found in four round trips, in whatever order
-// its answers come.
+// TestStartUpSteps checks that the level of a worker that serves 40 at once is found in four round
+// trips, in whatever order its answers come.
 func TestStartUpSteps(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -88,15 +92,16 @@ func TestStartUpSteps(t *testing.T) {
 		k.late = func(int) time.Duration { return time.Duration(rnd.ExpFloat64() * float64(2*ms)) }
 		path, lost := k.widths(40)
 		if got := fmt.Sprint(path); got != "[1 2 12 32 48]" || lost > 39+38+28+8+4 {
-			t.Errorf("seed %d: the window went %s, %.1f batches were not sent; want [1 2 12 32 48] and about 113", seed, got, lost)
+			t.Errorf("seed %d: the window went %s, %.1f batches were not sent; "+
+				"want [1 2 12 32 48] and about 113", seed, got, lost)
 		}
 	}
 }
 
-// TestStartUpOneLate: an answer that is late by chance, one among those of its round trip, changes
-// no step.
+// TestStartUpOneLate checks that one randomly late answer in a round trip changes no step.
 func TestStartUpOneLate(t *testing.T) {
-	for _, c := range []struct{ first, last int }{{4, 14}, {16, 46}} { // of the round trips of 12 and 32
+	// of the round trips of 12 and 32
+	for _, c := range []struct{ first, last int }{{4, 14}, {16, 46}} {
 		for one := c.first; one <= c.last; one++ {
 			k := newWorker(40, 50*ms)
 			k.late = func(n int) time.Duration {
@@ -112,8 +117,8 @@ func TestStartUpOneLate(t *testing.T) {
 	}
 }
 
-// TestStartUpStall: a machine that stops for some milliseconds while answers come back does not end
-// the start-up.
+// TestStartUpStall checks that a machine that stops for some milliseconds while answers arrive does
+// not end the start-up.
 func TestStartUpStall(t *testing.T) {
 	for _, trips := range []float64{2, 3, 4, 5} {
 		k := newWorker(40, 50*ms)
@@ -127,13 +132,14 @@ func TestStartUpStall(t *testing.T) {
 		}
 		path, _ := k.widths(40)
 		if path[len(path)-1] < 40 {
-			t.Errorf("stopped after %v round trips the window went %v, and not to 40: %s", trips, path, k.w.Reason())
+			t.Errorf("stopped after %v round trips the window went %v, and not to 40: %s", trips,
+				path, k.w.Reason())
 		}
 	}
 }
 
-// TestStartUpQueueIsNoStall: what waits for a place ends the start-up, at the places. (One that
-// waits alone may come behind the round trip.)
+// TestStartUpQueueIsNoStall checks that batches that wait for a place end the start-up at the
+// number of places. (A single one that waits may arrive after the round trip.)
 func TestStartUpQueueIsNoStall(t *testing.T) {
 	for _, slots := range []int{3, 8, 11, 15, 20, 27, 31} {
 		for seed := range uint64(10) {
@@ -145,24 +151,30 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 				k.answer()
 				most = max(most, k.w.Limit())
 			}
-			if k.w.(Starter).Starting() || most > max(startFirst, startWide/startFirst*float64(slots+1)) {
-				t.Errorf("%d slots, seed %d: the window was %v; starting %v", slots, seed, most, k.w.(Starter).Starting())
+			if k.w.(Starter).Starting() ||
+				most > max(startFirst, startWide/startFirst*float64(slots+1)) {
+				t.Errorf("%d slots, seed %d: the window was %v; starting %v", slots, seed, most,
+					k.w.(Starter).Starting())
 			}
 			if got := k.w.Limit(); got < 0.75*float64(slots) || got > 1.6*float64(slots)+1 {
-				t.Errorf("%d slots, seed %d: the window is %v after the start-up: %s", slots, seed, got, k.w.Reason())
+				t.Errorf("%d slots, seed %d: the window is %v after the start-up: %s", slots, seed,
+					got, k.w.Reason())
 			}
 		}
 	}
 }
 
-// TestOvertakenIsNotDrained: what was alone when it was sent, and came back behind what was sent
-// after it, waited for that; what came back first did not. A worker that serves one at a time is
-// known to be calm, and keeps its base.
+// TestOvertakenIsNotDrained checks that a batch that was alone when sent, and came back after later
+// ones, is treated as delayed by them, unlike one that came back first. A worker that serves one at
+// a time is recognized as calm and keeps its base.
 func TestOvertakenIsNotDrained(t *testing.T) {
 	w := Queue{}.New().(*queueWindow)
-	w.OnSample(Sample{Now: 50 * ms, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: 1, Done: 1, Limited: true, Epoch: w.Epoch()})
-	w.OnSample(Sample{Now: 101 * ms, RoundTrip: 51 * ms, Cost: 1, InFlightAtSend: 2, Done: 1, Limited: true, Epoch: w.Epoch()})
-	w.OnSample(Sample{Now: 151 * ms, RoundTrip: 101 * ms, Cost: 1, InFlightAtSend: 1, Done: 2, Limited: true, Epoch: w.Epoch()})
+	w.OnSample(Sample{Now: 50 * ms, RoundTrip: 50 * ms, Cost: 1, InFlightAtSend: 1, Done: 1,
+		Limited: true, Epoch: w.Epoch()})
+	w.OnSample(Sample{Now: 101 * ms, RoundTrip: 51 * ms, Cost: 1, InFlightAtSend: 2, Done: 1,
+		Limited: true, Epoch: w.Epoch()})
+	w.OnSample(Sample{Now: 151 * ms, RoundTrip: 101 * ms, Cost: 1, InFlightAtSend: 1, Done: 2,
+		Limited: true, Epoch: w.Epoch()})
 	if w.Base() != 50*ms || !w.base.calm() {
 		t.Errorf("the base is %v, calm %v; want 50ms, true", w.Base(), w.base.calm())
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestStartUpFindsTheSlots closes the loop over workers that serve so many at once, each in 50 ms:
-// the start-up ends near that, quickly, and was never far beyond it.
+// TestStartUpFindsTheSlots closes the loop over workers that serve several batches at once, each in
+// 50 ms: the start-up quickly ends near that number and never far exceeds it.
 func TestStartUpFindsTheSlots(t *testing.T) {
 	for _, slots := range []int{1, 2, 5, 12, 20, 40, 100} {
 		w := Queue{}.New().(*queueWindow)
@@ -31,7 +31,8 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 			for _, o := range served {
 				delivered++
 				w.OnSample(Sample{
-					Now: now, RoundTrip: now - o.sent, Cost: 1, InFlightAtSend: o.ahead, Done: delivered - o.done,
+					Now: now, RoundTrip: now - o.sent, Cost: 1, InFlightAtSend: o.ahead,
+					Done:    delivered - o.done,
 					Limited: true, Epoch: w.Epoch(),
 				})
 				for len(fly) < int(w.Limit()) {
@@ -51,12 +52,13 @@ func TestStartUpFindsTheSlots(t *testing.T) {
 	}
 }
 
-// TestRefusedIsTheLevel: a level that the worker refuses beyond ends the start-up there.
+// TestRefusedIsTheLevel checks that the level above which the worker refuses ends the start-up.
 func TestRefusedIsTheLevel(t *testing.T) {
 	w := Queue{Initial: 25}.New().(*queueWindow)
 	w.Refused(time.Second, 20)
 	if w.Limit() != 20 || w.Starting() || w.State() != Busy {
-		t.Errorf("window %v, starting %v, %v; want 20, false, BUSY", w.Limit(), w.Starting(), w.State())
+		t.Errorf("window %v, starting %v, %v; want 20, false, BUSY", w.Limit(), w.Starting(),
+			w.State())
 	}
 	w.Refused(time.Second, 30)
 	if w.Limit() != 20 {

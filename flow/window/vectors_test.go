@@ -10,7 +10,8 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// vectorCase is what this package needs of a case; the vectors' README has the form.
+// vectorCase is the part of a case that this package uses; the vectors' README describes the
+// format.
 type vectorCase struct {
 	Name, Policy, Kind string
 	Params             struct {
@@ -57,7 +58,7 @@ func TestVectors(t *testing.T) {
 						t.Fatal(err)
 					}
 					linearTrace(t, c)
-				case "flow.ledger": // of package ledger, whose test reads it
+				case "flow.ledger": // tested by package ledger
 				default:
 					t.Fatalf("policy %q is not known here", head.Policy)
 				}
@@ -81,7 +82,8 @@ func linearTrace(t *testing.T, c vectorCase) {
 		now := time.Duration(i) * time.Second
 		switch e.Event {
 		case "ack":
-			w.OnSample(Sample{Now: now, RoundTrip: e.RoundTrip, Cost: 1, InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch()})
+			w.OnSample(Sample{Now: now, RoundTrip: e.RoundTrip, Cost: 1, InFlightAtSend: w.Limit(),
+				Limited: true, Epoch: w.Epoch()})
 		case "timeout":
 			w.OnTimeout(now, 1)
 		case "nack":
@@ -90,10 +92,12 @@ func linearTrace(t *testing.T, c vectorCase) {
 			t.Fatalf("event %d is %q", i, e.Event)
 		}
 		if w.Limit() != e.Window {
-			t.Fatalf("after event %d (%s %v) the window is %v, want %v: %s", i, e.Event, e.RoundTrip, w.Limit(), e.Window, w.Reason())
+			t.Fatalf("after event %d (%s %v) the window is %v, want %v: %s", i, e.Event,
+				e.RoundTrip, w.Limit(), e.Window, w.Reason())
 		}
 		if e.State != "" && w.State().String() != e.State {
-			t.Fatalf("after event %d (%s %v) the state is %v, want %s", i, e.Event, e.RoundTrip, w.State(), e.State)
+			t.Fatalf("after event %d (%s %v) the state is %v, want %s", i, e.Event, e.RoundTrip,
+				w.State(), e.State)
 		}
 	}
 }

@@ -4,7 +4,7 @@ package window
 
 import "fmt"
 
-// verdict holds the figures that Reason puts into words.
+// verdict holds the figures for Reason.
 type verdict struct {
 	cause              cause
 	mean, base         float64
@@ -25,7 +25,7 @@ const (
 	restarted
 )
 
-// reason puts the verdict into words.
+// reason returns the verdict as text.
 func (v *verdict) reason() string {
 	switch v.cause {
 	case roundEnded:
@@ -42,7 +42,8 @@ func (v *verdict) reason() string {
 	case nacked:
 		return fmt.Sprintf("a batch came back undelivered: %s", v.moved())
 	case refused:
-		return fmt.Sprintf("what is beyond %.4g batches comes back undelivered: %s", v.after, v.moved())
+		return fmt.Sprintf("what is beyond %.4g batches comes back undelivered: %s", v.after,
+			v.moved())
 	case undone:
 		return fmt.Sprintf("an overdue batch was answered after all: %s", v.moved())
 	case restarted:
@@ -51,7 +52,7 @@ func (v *verdict) reason() string {
 	return "no round has ended yet"
 }
 
-// moved says where the window went, if it went anywhere.
+// moved describes the change of the window.
 func (v *verdict) moved() string {
 	if v.before == v.after {
 		return fmt.Sprintf("the window stays at %.4g", v.after)
@@ -66,7 +67,8 @@ func (v *verdict) unused() string {
 	return ", not used to its limit"
 }
 
-// reason of a probe under way.
+// reason describes the current probe.
 func (b *base) reason() string {
-	return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples", b.narrow, b.probed, b.wanted())
+	return fmt.Sprintf("narrowed to %g to measure the drained round trip, %d of %d samples",
+		b.narrow, b.probed, b.wanted())
 }

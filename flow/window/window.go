@@ -1,10 +1,11 @@
 //penstock:pure
 
-// Package window limits what is in flight to one worker.
+// Package window limits the batches in flight to one worker.
 //
-// A [Window] is told what is sent and what comes back, and says how much may be in flight. It is
-// pure: time comes in as an argument; it is not safe for concurrent use; its owner is the machine
-// in package control. One [Algorithm] makes one Window for each worker.
+// A [Window] is notified of sent and answered batches and returns the number that may be in flight.
+// It is pure: time is an argument. It is not safe for concurrent use; its owner is the machine in
+// package control. One [Algorithm] creates one Window for each worker. The package
+// runs under testing/synctest.
 package window
 
 import "time"
@@ -14,18 +15,19 @@ type State uint8
 
 // The states.
 const (
-	Unknown   State = iota // no verdict yet
-	Normal                 // answers within the threshold: the window grows
-	Slow                   // answers beyond it: the window shrinks
-	Busy                   // a timeout or failure: shrunk at once
-	Probing                // one item is out to see whether it is back, or to measure its drained round trip
-	Open                   // left alone after failures
-	Throttled              // closed until Retry-After
+	Unknown State = iota // no verdict yet
+	Normal               // answers within the threshold: the window grows
+	Slow                 // answers beyond it: the window shrinks
+	Busy                 // a timeout or failure: the window shrinks at once
+	// one item is in flight to test the worker or to measure its drained round trip
+	Probing
+	Open      // paused after failures
+	Throttled // closed until Retry-After
 )
 
 var stateNames = [...]string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
 
-// String gives the state as people and metrics see it.
+// String returns the state as shown to users and in metrics.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -33,7 +35,7 @@ func (s State) String() string {
 	return "INVALID"
 }
 
-// MarshalText gives String.
+// MarshalText returns String.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Algorithm is the configuration of a kind of window. It is immutable and safe for concurrent use.
@@ -45,32 +47,38 @@ type Algorithm interface {
 
 // Sample is one answered attempt, never a retry sequence.
 type Sample struct {
-	Now            time.Duration // when it was answered
-	RoundTrip      time.Duration
-	Normal         time.Duration // RoundTrip as an item of the worker's mean cost would have had it; 0: the same as RoundTrip
-	Cost           float64       // of the item
-	Mean           float64       // cost of the worker's items on the average; 0: the same as Cost
-	InFlightAtSend float64       // cost in flight at this worker just after it was sent, overdue attempts included
-	Lost           float64       // of that, what later answers had overtaken by long, so that it is probably lost
-	Suspects       int           // attempts out now of which the same holds
-	Done           float64       // cost that the worker delivered from its sending on, itself included; 0: not known
-	Limited        bool          // the window was the limit when it was sent
-	Late           bool          // it had been given up as timed out
-	Epoch          uint32        // of the window when it was sent (Window.Epoch)
-	Advert         Advert        // what the worker says of itself
+	Now       time.Duration // when it was answered
+	RoundTrip time.Duration
+	// RoundTrip scaled to an item of the worker's mean cost; 0 means equal to RoundTrip
+	Normal time.Duration
+	Cost   float64 // of the item
+	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
+	// cost in flight at this worker just after it was sent, overdue attempts included
+	InFlightAtSend float64
+	// part of it that later answers have long overtaken, so that it is probably lost
+	Lost     float64
+	Suspects int // attempts in flight now that are probably lost
+	// cost that the worker delivered since it was sent, itself included; 0 if unknown
+	Done    float64
+	Limited bool   // the window was the limit when it was sent
+	Late    bool   // it had been treated as timed out
+	Epoch   uint32 // of the window when it was sent (Window.Epoch)
+	Advert  Advert // the worker's report
 }
 
-// Advert is what a worker says with an answer of the window that it grants.
+// Advert is the window that a worker grants with an answer.
 type Advert struct {
-	Valid    bool
-	Credit   uint64        // absolute, cumulative: the cost that it will have taken from us at most, since it began
-	Taken    uint64        // the cost that it has taken from us since it began; 0: not said
-	Batches  bool          // all of that is in batches, whatever they cost
+	Valid bool
+	// absolute and cumulative: the maximum cost that it will have accepted since its start
+	Credit   uint64
+	Taken    uint64        // the cost that it has accepted since its start; 0 if not reported
+	Cost     uint64        // its own price of this batch; 0 if it counts the sender's cost
+	Batches  bool          // all counts are in batches, not in cost
 	QueueLen int           // cost waiting at the worker
-	Wait     time.Duration // of this batch in the worker's queue
+	Wait     time.Duration // time of this batch in the worker's queue
 }
 
-// normal returns the size-normalised round trip in seconds.
+// normal returns the size-normalized round trip in seconds.
 func (s *Sample) normal() float64 {
 	if s.Normal > 0 {
 		return s.Normal.Seconds()
@@ -78,7 +86,7 @@ func (s *Sample) normal() float64 {
 	return s.RoundTrip.Seconds()
 }
 
-// ahead is InFlightAtSend in batches of mean cost.
+// ahead returns InFlightAtSend in batches of mean cost.
 func (s *Sample) ahead() float64 {
 	if s.Mean > 0 {
 		return s.InFlightAtSend / s.Mean
@@ -89,7 +97,7 @@ func (s *Sample) ahead() float64 {
 	return 1
 }
 
-// present is what of ahead is likely to have been at the worker.
+// present returns the part of ahead that was probably at the worker.
 func (s *Sample) present() float64 {
 	if s.InFlightAtSend <= 0 || s.Lost <= 0 {
 		return s.ahead()
@@ -97,8 +105,8 @@ func (s *Sample) present() float64 {
 	return s.ahead() * max(s.Cost, s.InFlightAtSend-s.Lost) / s.InFlightAtSend
 }
 
-// pace is how many batches of mean cost a second the worker delivered while it was out; 0: not
-// known.
+// pace returns the batches of mean cost per second that the worker delivered while the attempt was
+// in flight; 0 if unknown.
 func (s *Sample) pace() float64 {
 	switch {
 	case s.Done <= 0 || s.RoundTrip <= 0:
@@ -111,7 +119,7 @@ func (s *Sample) pace() float64 {
 	return 0
 }
 
-// batches is what it counts as, in batches of mean cost.
+// batches returns the cost of the item in batches of mean cost.
 func (s *Sample) batches() float64 {
 	if s.Mean > 0 {
 		return s.Cost / s.Mean
@@ -119,31 +127,32 @@ func (s *Sample) batches() float64 {
 	return 1
 }
 
-// drained says whether the worker had nothing else of ours when the item was sent.
+// drained reports whether the worker had no other item of this sender when the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
-// overtaken says whether something else came back while it was out, and first that nothing did.
+// overtaken reports whether another item came back while it was in flight; first reports that none
+// did.
 func (s *Sample) overtaken() bool { return s.Done > s.Cost*1.000001 }
 func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
 
 // Window is the limit of one worker.
 type Window interface {
-	// Limit is the most that may be in flight now, at least 1, in batches. Each counts as one if
-	// Batches is true, else as its cost divided by its worker's mean cost.
+	// Limit returns the maximum in flight now, at least 1, in batches. Each counts as one if
+	// Batches is true, otherwise as its cost divided by its worker's mean cost.
 	Limit() float64
 	Batches() bool
 	OnSample(s Sample)                         // delivered
 	OnTimeout(now time.Duration, cost float64) // overdue
 	OnNack(now time.Duration, cost float64)    // retryable answer
-	OnUndo(now time.Duration)                  // a timeout was spurious: the late ack arrived
-	Reset(now time.Duration)                   // the worker restarted or its breaker closed: start over at the floor
+	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
+	// the worker restarted or its breaker closed: start over at the minimum
+	Reset(now time.Duration)
 	State() State
-	Reason() string // the figures of the last verdict, in words
-	Epoch() uint32  // changes when samples sent before must not be judged by the state after
+	Reason() string // the figures of the last verdict as text
+	Epoch() uint32  // changes when samples sent before must not affect the new state
 }
 
-// Discarder is a Window that can discard the current round, because this process was delayed and
-// not its worker.
+// Discarder is a Window that can discard the current round, for use after a delay in this process.
 type Discarder interface {
 	Window
 	Discard(now time.Duration) // starts a new round
@@ -162,8 +171,8 @@ type Starter interface {
 // drained probe. Its owner starts the probes: with jitter, and for few workers at once.
 type Prober interface {
 	Window
-	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the next
-	// probe. Zero means that none is wanted. It is shorter while the base round trip is provisional.
+	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the
+	// next one. Zero means none. It is shorter while the base round trip is provisional.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early

@@ -9,10 +9,11 @@ import (
 
 const ms = time.Millisecond
 
-// ack feeds w n acks of this round trip, sent when the window was full unless idle.
+// ack feeds w n acks with the given round trip, sent when the window was full unless idle.
 func ack(w Window, n int, rtt time.Duration, idle bool) {
 	for range n {
-		w.OnSample(Sample{RoundTrip: rtt, Cost: 1, InFlightAtSend: max(2, w.Limit()), Limited: !idle, Epoch: w.Epoch()})
+		w.OnSample(Sample{RoundTrip: rtt, Cost: 1, InFlightAtSend: max(2, w.Limit()),
+			Limited: !idle, Epoch: w.Epoch()})
 	}
 }
 
@@ -51,11 +52,12 @@ func TestLateAckGivesBack(t *testing.T) {
 		t.Errorf("the window is %v, %v; want 2 (the nack stays), NORMAL", w.Limit(), w.State())
 	}
 	w.OnTimeout(0, 1)
-	w.OnTimeout(0, 1) // takes nothing at the floor
+	w.OnTimeout(0, 1) // has no effect at the minimum
 	w.OnUndo(0)
 	w.OnUndo(0)
 	if w.Limit() != 2 {
-		t.Errorf("the window is %v, want 2: a timeout that took nothing gives nothing back", w.Limit())
+		t.Errorf("the window is %v, want 2: a timeout that took nothing gives nothing back",
+			w.Limit())
 	}
 	w.OnTimeout(0, 1)
 	w.Reset(0)
@@ -73,32 +75,36 @@ func TestLateSampleIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestQueueEstimate checks the rule of linear's automatic threshold against hand-computed places.
+// TestQueueEstimate compares linear's automatic threshold with hand-computed values.
 func TestQueueEstimate(t *testing.T) {
 	for _, c := range []struct {
 		w, base, mean, jitter float64
 		q, low, high          float64
 	}{
-		{4, 0.020, 0.020, 0, 0, 3, 6},       // drained: all of the window is in service or on the way
+		// drained: all of the window is in service or in transit
+		{4, 0.020, 0.020, 0, 0, 3, 6},
 		{4, 0.020, 0.040, 0, 2, 2.12, 4.24}, // half of it waits
 		{8, 0.010, 0.080, 0, 7, 2, 3},
 		{8, 0.010, 0.080, 0.5, 7, 2, 6},     // jitter widens the dead zone
-		{8, 0.100, 0.080, 0, 0, 4.24, 8.49}, // a mean below the base queues nothing
+		{8, 0.100, 0.080, 0, 0, 4.24, 8.49}, // a mean below the base means no queue
 	} {
 		q, low, high := queue(c.w, c.base, c.mean, c.jitter, 1)
-		got, want := fmt.Sprintf("%.2f %.2f %.2f", q, low, high), fmt.Sprintf("%.2f %.2f %.2f", c.q, c.low, c.high)
+		got, want := fmt.Sprintf("%.2f %.2f %.2f", q, low, high),
+			fmt.Sprintf("%.2f %.2f %.2f", c.q, c.low, c.high)
 		if got != want {
-			t.Errorf("queue(%v, %v, %v, %v) = %s, want %s", c.w, c.base, c.mean, c.jitter, got, want)
+			t.Errorf("queue(%v, %v, %v, %v) = %s, want %s", c.w, c.base, c.mean, c.jitter,
+				got, want)
 		}
 	}
 }
 
 // TestAutoThresholdFindsItsPlace closes the loop over a worker that serves one item in 10 ms behind
-// a network of 10 ms: the window must settle where a few wait, and not creep.
+// a network of 10 ms: the window must settle with a few waiting and must not drift.
 func TestAutoThresholdFindsItsPlace(t *testing.T) {
 	w := Linear{}.New()
 	rtt := func() time.Duration { return max(20*ms, time.Duration(w.Limit())*10*ms) }
-	w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Limited: true, Epoch: w.Epoch()})
+	w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Limited: true,
+		Epoch: w.Epoch()})
 	for range 400 {
 		ack(w, int(w.Limit()), rtt(), false)
 	}
@@ -119,14 +125,16 @@ func TestDrainedProbe(t *testing.T) {
 	before, wide := w.Epoch(), w.Limit()
 	w.BeginProbe(0)
 	if w.State() != Probing || w.Limit() >= wide || w.Epoch() == before {
-		t.Fatalf("probing: %v, window %v, epoch %d after %d", w.State(), w.Limit(), w.Epoch(), before)
+		t.Fatalf("probing: %v, window %v, epoch %d after %d", w.State(), w.Limit(),
+			w.Epoch(), before)
 	}
 	w.OnSample(Sample{RoundTrip: time.Second, Cost: 1, InFlightAtSend: 6, Epoch: before})
 	for range w.base.wanted() {
 		w.OnSample(Sample{RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 1, Epoch: w.Epoch()})
 	}
 	if w.Probing() || w.Base() != 20*ms {
-		t.Errorf("after the probe: probing %v, base %v; want 20ms, without the sample sent before it", w.Probing(), w.Base())
+		t.Errorf("after the probe: probing %v, base %v; "+
+			"want 20ms, without the sample sent before it", w.Probing(), w.Base())
 	}
 	if got := w.ProbeWithin(); got != probeEvery {
 		t.Errorf("the next probe is wanted within %v, want %v", got, probeEvery)
@@ -150,10 +158,12 @@ func TestValidate(t *testing.T) {
 		a  Algorithm
 		ok bool
 	}{
-		{Linear{}, true}, {Linear{Initial: 5, Max: 5}, true}, {Linear{Threshold: time.Second, Step: PerAck}, true},
+		{Linear{}, true}, {Linear{Initial: 5, Max: 5}, true},
+		{Linear{Threshold: time.Second, Step: PerAck}, true},
 		{Linear{Initial: -1}, false}, {Linear{Max: -1}, false}, {Linear{Initial: 9, Max: 5}, false},
 		{Linear{Max: maxSize + 1}, false}, {Linear{Threshold: -1}, false}, {Linear{Step: 7}, false},
-		{Fixed{}, true}, {Fixed{Size: 64}, true}, {Fixed{Size: -1}, false}, {Fixed{Size: maxSize + 1}, false},
+		{Fixed{}, true}, {Fixed{Size: 64}, true}, {Fixed{Size: -1}, false},
+		{Fixed{Size: maxSize + 1}, false},
 	} {
 		if err := c.a.Validate(); (err == nil) != c.ok {
 			t.Errorf("%s %+v: %v", c.a.Name(), c.a, err)
@@ -161,14 +171,16 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestStateAndReasonAlwaysReadable walks each window through everything that can happen to it.
+// TestStateAndReasonAlwaysReadable passes each window through all kinds of events.
 func TestStateAndReasonAlwaysReadable(t *testing.T) {
-	for _, a := range []Algorithm{Fixed{}, Fixed{Size: 7}, Queue{}, AIMD{}, Linear{}, Linear{Threshold: 5 * ms, Step: PerAck}} {
+	for _, a := range []Algorithm{Fixed{}, Fixed{Size: 7}, Queue{}, AIMD{}, Linear{},
+		Linear{Threshold: 5 * ms, Step: PerAck}} {
 		w := a.New()
 		see := func() {
 			t.Helper()
 			if w.Limit() < 1 || w.Reason() == "" || w.State().String() == "INVALID" {
-				t.Errorf("%s: window %v, state %v, reason %q", a.Name(), w.Limit(), w.State(), w.Reason())
+				t.Errorf("%s: window %v, state %v, reason %q", a.Name(), w.Limit(), w.State(),
+					w.Reason())
 			}
 		}
 		see()

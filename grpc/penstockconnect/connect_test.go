@@ -3,13 +3,16 @@ package penstockconnect_test
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -31,7 +34,7 @@ const (
 )
 
 // start runs a real server in this process and returns clients of its unary and its streaming
-// procedure.
+// procedure. They are connected in memory, so a test in a bubble of testing/synctest works too.
 func start(
 	t *testing.T, handle func(call int64) error, atServer, atClient *penstockconnect.Interceptor,
 	opts ...connect.ClientOption,
@@ -54,11 +57,21 @@ func start(
 			}
 			return handle(calls.Add(1))
 		}, intercepted))
-	server := httptest.NewServer(mux)
-	t.Cleanup(server.Close)
+	listener := bufconn.Listen(1 << 16)
+	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}}
+	server.Start()
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return listener.DialContext(ctx)
+	}
+	transport := &http.Transport{DialContext: dial}
+	t.Cleanup(func() {
+		transport.CloseIdleConnections()
+		server.Close()
+	})
 	opts = append(opts, connect.WithInterceptors(atClient))
-	return connect.NewClient[text, text](server.Client(), server.URL+unary, opts...),
-		connect.NewClient[text, text](server.Client(), server.URL+stream, opts...), calls
+	inMemory := &http.Client{Transport: transport}
+	return connect.NewClient[text, text](inMemory, "http://test"+unary, opts...),
+		connect.NewClient[text, text](inMemory, "http://test"+stream, opts...), calls
 }
 
 func call(t *testing.T, c *client) error {
@@ -94,7 +107,10 @@ func TestRetry(t *testing.T) {
 
 // TestShedAndRetry: a server beyond its limit says when to come back, and a client with retries
 // follows that.
-func TestShedAndRetry(t *testing.T) {
+func TestShedAndRetry(t *testing.T) { synctest.Test(t, testShedAndRetry) }
+
+func testShedAndRetry(t *testing.T) {
+	const roundTrip = time.Millisecond
 	first, release := make(chan struct{}), make(chan struct{})
 	limiter, err := limit.New(limit.Options{Window: window.Fixed{Size: 1}, MaxWaiting: -1})
 	if err != nil {
@@ -103,8 +119,8 @@ func TestShedAndRetry(t *testing.T) {
 	retries := 0
 	client, _, _ := start(t, func(call int64) error {
 		switch call {
-		case 1: // so that the limiter knows the round trip
-			time.Sleep(time.Millisecond)
+		case 1: // the limiter learns the round trip
+			time.Sleep(roundTrip)
 		case 2:
 			close(first)
 			<-release
@@ -114,8 +130,9 @@ func TestShedAndRetry(t *testing.T) {
 		Policy: backoff.Fixed(0), MaxElapsed: time.Minute,
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				if connect.CodeOf(e.Err) != connect.CodeResourceExhausted || e.Wait <= 0 {
-					t.Errorf("%v, wait %v; want resource_exhausted with a wait", e.Err, e.Wait)
+				if connect.CodeOf(e.Err) != connect.CodeResourceExhausted ||
+					e.Wait < roundTrip || e.Wait > roundTrip*11/10 {
+					t.Errorf("%v, %v; want resource_exhausted, 1ms to 1.1ms", e.Err, e.Wait)
 				}
 				if retries++; retries == 2 {
 					close(release)

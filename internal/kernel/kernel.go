@@ -3,8 +3,8 @@
 // Package kernel is the discrete-event kernel of every simulator: a virtual clock, a heap of
 // events, and seeded randomness.
 //
-// A simulator owns its kernel and defines what an event is. The kernel calls nothing: the simulator
-// takes event after event and acts on it. It is not safe for concurrent use.
+// A simulator owns its kernel and defines the events. The kernel calls nothing: the simulator takes
+// event after event and acts on it. It is not safe for concurrent use.
 package kernel
 
 import (

@@ -1,7 +1,7 @@
-// Package vectors reads golden vectors, what real libraries wait and decide, and compares draws
-// with them. It is shared by the tests of the libraries, and imported by nothing else. It knows the
-// form and which package tests which policy (table.go); it knows no policy. The vectors themselves
-// are in the folder golden, whose README has the form.
+// Package vectors reads golden vectors, which are waits and decisions of real libraries, and
+// compares draws with them. Only tests import it. It defines the form and which package tests which
+// policy (table.go), and contains no policy. The vectors themselves are in the folder golden; its
+// README describes the form.
 package vectors
 
 import (
@@ -27,7 +27,7 @@ type File struct {
 	Cases    []Case `json:"cases"`
 }
 
-// Case is one setting of one policy with what the library did.
+// Case is one setting of one policy with the library's waits or decisions.
 type Case struct {
 	Name      string     `json:"name"`
 	Policy    string     `json:"policy"`
@@ -86,7 +86,7 @@ type Decision struct {
 	Output Object `json:"output"`
 }
 
-// Call is one call on an object, with what it returned.
+// Call is one call on an object, with its result.
 type Call struct {
 	Call     string          `json:"call"`
 	On       string          `json:"on"`

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Object is a JSON object whose fields depend on the policy. It remembers which of them were read,
-// so that a setting that the test does not know cannot pass unseen.
+// Object is a JSON object. Its fields depend on the policy. It remembers which of them were read,
+// so a test fails if it does not know a setting.
 type Object struct {
 	fields map[string]json.RawMessage
 	read   map[string]bool

@@ -34,10 +34,11 @@ type Sample struct {
 func (s Sample) Check(t *testing.T) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(s.ours))
-	if s.step.Min == s.step.Max { // constant, or all but a few beyond what their sample shows
+	if s.step.Min == s.step.Max { // constant, but for rare draws
 		below, upTo := share(sorted, s.step.Min.Duration())
 		if others, most := len(sorted)-(upTo-below), beyond(s.samples, len(sorted)); others > most {
-			t.Errorf("n = %d: %v to %v, and %d of %d draws are not the %d ns that the library always gave; want at most %d",
+			t.Errorf("n = %d: %v to %v, and %d of %d draws are not the %d ns that the library "+
+				"always gave; want at most %d",
 				s.step.N, sorted[0], sorted[len(sorted)-1], others, len(sorted), s.step.Min, most)
 		}
 		return
@@ -55,7 +56,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	_, above := share(sorted, s.step.Max.Duration())
 	above = len(sorted) - above
 	if most := beyond(s.samples, len(sorted)); below > most || above > most {
-		t.Errorf("n = %d: of %d draws %d are below the library's lowest, %d ns, and %d above its highest, %d ns; want at most %d",
+		t.Errorf("n = %d: of %d draws %d are below the library's lowest, %d ns, and %d above its "+
+			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
 	// A draw far outside is refused even alone, at an end where the draws lie close: where few of them
@@ -66,8 +68,10 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 		q, ok := s.step.Quantiles[key]
 		return ok && math.Abs(float64(q)-float64(end)) <= width/20
 	}
-	if dense("0.01", s.step.Min) && lo < float64(s.step.Min)-width/50 || dense("0.99", s.step.Max) && hi > float64(s.step.Max)+width/50 {
-		t.Errorf("n = %d: draws from %v to %v ns, want %d to %d ns", s.step.N, lo, hi, s.step.Min, s.step.Max)
+	if dense("0.01", s.step.Min) && lo < float64(s.step.Min)-width/50 ||
+		dense("0.99", s.step.Max) && hi > float64(s.step.Max)+width/50 {
+		t.Errorf("n = %d: draws from %v to %v ns, want %d to %d ns", s.step.N, lo, hi, s.step.Min,
+			s.step.Max)
 	}
 }
 
@@ -123,13 +127,15 @@ func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
 		}
 		below, upTo := share(sorted, value.Duration())
 		low, high := float64(below)/float64(len(sorted)), float64(upTo)/float64(len(sorted))
-		if q < low && !sameShare(low, q, len(sorted), s.samples) || q > high && !sameShare(high, q, len(sorted), s.samples) {
-			t.Errorf("n = %d: quantile %s is %d ns in the library, ours are %.4f below and %.4f up to it", s.step.N, key, value, low, high)
+		if q < low && !sameShare(low, q, len(sorted), s.samples) ||
+			q > high && !sameShare(high, q, len(sorted), s.samples) {
+			t.Errorf("n = %d: quantile %s is %d ns in the library, ours are %.4f below and "+
+				"%.4f up to it", s.step.N, key, value, low, high)
 		}
 	}
 }
 
-// share counts what is below v and what is up to it.
+// share returns how many draws are below v, and how many are at most v.
 func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	below, _ = slices.BinarySearch(sorted, v)
 	upTo, _ = slices.BinarySearchFunc(sorted, v, func(d, v time.Duration) int {
@@ -141,8 +147,8 @@ func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	return below, upTo
 }
 
-// sameShare reports that two shares may be of one probability; 1/n more for what a step of the
-// counts is.
+// sameShare reports whether a, a share of n draws, and b, a share of m, can come from one
+// probability. It allows for a few counts in addition to the deviations.
 func sameShare(a, b float64, n, m int) bool {
 	p := (a*float64(n) + b*float64(m)) / (float64(n) + float64(m))
 	off := deviations*math.Sqrt(p*(1-p)*(1/float64(n)+1/float64(m))) + 8/float64(n)
@@ -167,11 +173,15 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 		_, upTo := share(sorted, sorted[i])
 		got := float64(upTo-i) / float64(len(sorted))
 		_, ok := listed[sorted[i]]
-		if v := sorted[i]; !ok && cut(Nanos(v)) && (Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
-			ok = true // different values beyond an int64, which are one value only here; the quantiles compare their share
+		if v := sorted[i]; !ok && cut(Nanos(v)) &&
+			(Nanos(v) == s.step.Min || Nanos(v) == s.step.Max) {
+			// different values beyond an int64, which are one value only here; the quantiles
+			// compare their share
+			ok = true
 		}
 		if !ok && got > 0.005 && !sameShare(got, 0.005, len(sorted), s.samples) {
-			t.Errorf("n = %d: %d ns has a share of %.4f, in the library below 0.005", s.step.N, sorted[i], got)
+			t.Errorf("n = %d: %d ns has a share of %.4f, in the library below 0.005", s.step.N,
+				sorted[i], got)
 		}
 		i = upTo
 	}
@@ -193,15 +203,18 @@ func (s Sample) checkCorrelation(t *testing.T) {
 	}
 	r := 0.0
 	for i := range s.ours {
-		r += (float64(s.before[i]) - meanA) * (float64(s.ours[i]) - meanB) / math.Sqrt(varA*varB) / n
+		r += (float64(s.before[i]) - meanA) * (float64(s.ours[i]) - meanB) / math.Sqrt(
+			varA*varB) / n
 	}
 	spread := 0.0
 	for i := range s.ours {
-		a, b := (float64(s.before[i])-meanA)/math.Sqrt(varA), (float64(s.ours[i])-meanB)/math.Sqrt(varB)
+		a, b := (float64(s.before[i])-meanA)/math.Sqrt(varA),
+			(float64(s.ours[i])-meanB)/math.Sqrt(varB)
 		x := a*b - r*(a*a+b*b)/2
 		spread += x * x / n
 	}
 	if off := deviations*math.Sqrt(spread*(1/n+1/float64(s.samples))) + 1e-4; math.Abs(r-*s.step.Corr) > off {
-		t.Errorf("n = %d: correlation with the step before %.4f, want %v within %.4f", s.step.N, r, *s.step.Corr, off)
+		t.Errorf("n = %d: correlation with the step before %.4f, want %v within %.4f", s.step.N, r,
+			*s.step.Corr, off)
 	}
 }

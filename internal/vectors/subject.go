@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Subject is what is compared with a case.
+// Subject is a policy to compare with a case.
 type Subject struct {
 	Err error // from the construction or the validation; nil: none
 	// At is the wait at step n, asked on its own; ok false: it gives up or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
-	// Walk begins a sequence from a fresh state; each call of what it returns is the next wait. nil:
+	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. nil:
 	// At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
 	// Bounds is checked to hold every draw and the library's extremes; nil: not known.
@@ -68,8 +68,8 @@ func Check(t *testing.T, c Case, s Subject) {
 	}
 }
 
-// checkError wants an error whose text is the library's without its class. Java says null where
-// there is no text.
+// checkError compares err with the text of the library's error, without its class. Java has null
+// for an error without text.
 func checkError(t *testing.T, want string, err error) {
 	t.Helper()
 	_, text, _ := strings.Cut(want, ": ")
@@ -161,7 +161,7 @@ func checkRandom(t *testing.T, c Case, s Subject) {
 		}
 		sample.Check(t)
 		if t.Failed() {
-			return // one step that is wrong says enough
+			return // one wrong step is enough
 		}
 	}
 }
@@ -203,12 +203,15 @@ func independent(t *testing.T, c Case, s Subject, n int) []time.Duration {
 func checkBounds(t *testing.T, step Step, s Subject, ours []time.Duration) {
 	t.Helper()
 	lowest, mean, highest := s.Bounds(step.N)
-	if step.Min.Duration() < lowest || step.Max.Duration() > highest || mean < lowest || mean > highest {
-		t.Errorf("n = %d: bounds %d, %d, %d ns do not hold the library's %d to %d ns", step.N, lowest, mean, highest, step.Min, step.Max)
+	if step.Min.Duration() < lowest || step.Max.Duration() > highest || mean < lowest ||
+		mean > highest {
+		t.Errorf("n = %d: bounds %d, %d, %d ns do not hold the library's %d to %d ns", step.N,
+			lowest, mean, highest, step.Min, step.Max)
 	}
 	for _, d := range ours {
 		if d < lowest || d > highest {
-			t.Errorf("n = %d: a draw of %d ns is outside the bounds %d to %d ns", step.N, d, lowest, highest)
+			t.Errorf("n = %d: a draw of %d ns is outside the bounds %d to %d ns", step.N, d, lowest,
+				highest)
 			return
 		}
 	}

@@ -16,8 +16,8 @@ const (
 	Retry   = "retry"
 )
 
-// owners says which package tests a policy. A policy that is not here belongs to nobody, and
-// Compat's test fails.
+// owners maps each policy to the package that tests it. A policy that is missing here fails the
+// test of Compat.
 var owners = map[string]string{
 	"fibonacci":   Backoff,
 	"exponential": Backoff,
@@ -106,12 +106,14 @@ func Dir(t testing.TB) string {
 func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 	for _, policy := range slices.Sorted(maps.Keys(owners)) {
 		if owned := owners[policy] == pkg; owned != (handlers[policy] != nil) {
-			t.Errorf("policy %q belongs to %s: it needs a handler there, and only there", policy, owners[policy])
+			t.Errorf("policy %q belongs to %s: it needs a handler there, and only there", policy,
+				owners[policy])
 		}
 	}
 	for policy := range handlers {
 		if owners[policy] == "" {
-			t.Errorf("policy %q has a handler in the test of %s and no owner: add it to internal/vectors/table.go", policy, pkg)
+			t.Errorf("policy %q has a handler in the test of %s and no owner: "+
+				"add it to internal/vectors/table.go", policy, pkg)
 		}
 	}
 	files, err := Load(Dir(t))
@@ -127,14 +129,16 @@ func Run(t *testing.T, pkg string, handlers map[string]func(*testing.T, Case)) {
 			t.Run(strings.TrimSuffix(f.Name, ".json")+"/"+c.Name, func(t *testing.T) {
 				handle := handlers[c.Policy]
 				if !known {
-					t.Fatalf("policy %q is in no table: add it to internal/vectors/table.go", c.Policy)
+					t.Fatalf("policy %q is in no table: add it to internal/vectors/table.go",
+						c.Policy)
 				}
 				if handle == nil {
 					t.Fatalf("policy %q has no handler in the test of %s", c.Policy, pkg)
 				}
 				handle(t, c)
 				if keys := c.Params.Unread(); len(keys) > 0 && !t.Failed() {
-					t.Errorf("params %q were not read: this form of %q is not known", keys, c.Policy)
+					t.Errorf("params %q were not read: this form of %q is not known", keys,
+						c.Policy)
 				}
 			})
 		}

@@ -1,10 +1,10 @@
-// Package commitmeta puts the ranges that are settled above a committed offset into the metadata
-// text that a broker stores beside the offset, such as Kafka's, and reads them back.
+// Package commitmeta encodes the ranges that are settled above a committed offset into the metadata
+// text that a broker stores with the offset, such as Kafka's, and decodes them.
 //
-// The text also proves who committed: it holds a checksum over the partition's id and the offset.
-// A text of other software, or one that belongs to another offset, is recognised and not believed.
-// The form is described in docs/formats/commit-metadata.md. The package is pure and safe for
-// concurrent use.
+// The text also identifies its writer: it contains a checksum over the partition's id and the
+// offset. A text of other software, or one that belongs to another offset, is detected and
+// rejected. The form is described in docs/formats/commit-metadata.md. The package is pure, safe for
+// concurrent use, and runs under testing/synctest.
 package commitmeta
 
 import (
@@ -80,10 +80,14 @@ func Decode(text, partitionID string, offset int64) (above []stream.Range, own b
 			at += int64(step)
 			ends[i], rest = at, rest[n:]
 		}
-		above = append(above, stream.Range{From: stream.Position{Num: ends[0]}, To: stream.Position{Num: ends[1]}})
+		above = append(above, stream.Range{From: stream.Position{Num: ends[0]},
+			To: stream.Position{Num: ends[1]}})
 	}
 	return above, true
 }
+
+// IsOurs reports whether Encode made text, be it for another partition or offset.
+func IsOurs(text string) bool { return strings.HasPrefix(text, magic) }
 
 func checksum(partitionID string, offset int64, payload []byte) uint32 {
 	var fixed [9]byte

@@ -5,15 +5,19 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
 func markWith(watermark int64, ends ...int64) stream.Mark {
-	m := stream.Mark{Part: stream.Partition{ID: "c/t/0"}, Watermark: stream.Position{Num: watermark}}
+	m := stream.Mark{Part: stream.Partition{ID: "c/t/0"},
+		Watermark: stream.Position{Num: watermark}}
 	for i := 0; i < len(ends); i += 2 {
-		m.Above = append(m.Above, stream.Range{From: stream.Position{Num: ends[i]}, To: stream.Position{Num: ends[i+1]}})
+		m.Above = append(m.Above, stream.Range{From: stream.Position{Num: ends[i]},
+			To: stream.Position{Num: ends[i+1]}})
 	}
 	return m
 }
@@ -64,15 +68,19 @@ func TestRangesThatDoNotFit(t *testing.T) {
 		for range rnd.IntN(3000) {
 			from := at + 1 + rnd.Int64N(1<<rnd.IntN(20))
 			at = from + 1 + rnd.Int64N(1<<rnd.IntN(20))
-			m.Above = append(m.Above, stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: at}})
+			m.Above = append(m.Above, stream.Range{From: stream.Position{Num: from},
+				To: stream.Position{Num: at}})
 		}
 		limit := rnd.IntN(5000)
 		text, stored := commitmeta.Encode(m, limit)
-		if len(text) > max(limit, commitmeta.MinLimit) || !slices.Equal(stored, m.Above[:len(stored)]) {
-			t.Fatalf("%d bytes at a limit of %d; %d of %d ranges", len(text), limit, len(stored), len(m.Above))
+		if len(text) > max(limit, commitmeta.MinLimit) ||
+			!slices.Equal(stored, m.Above[:len(stored)]) {
+			t.Fatalf("%d bytes at a limit of %d; %d of %d ranges", len(text), limit, len(stored),
+				len(m.Above))
 		}
 		if len(stored) < len(m.Above) && len(text) < limit-30 {
-			t.Fatalf("%d of %d ranges in %d of %d bytes", len(stored), len(m.Above), len(text), limit)
+			t.Fatalf("%d of %d ranges in %d of %d bytes", len(stored), len(m.Above),
+				len(text), limit)
 		}
 		above, own := commitmeta.Decode(text, m.Part.ID, m.Watermark.Num)
 		if !own || !slices.Equal(above, stored) {
@@ -116,4 +124,20 @@ func ExampleDecode() {
 	// Output:
 	// [(45, 50]] true
 	// [] false
+}
+
+// TestInABubble: the text does not depend on the clock, so it holds in the virtual time of
+// testing/synctest.
+func TestInABubble(t *testing.T) {
+	m := markWith(100, 120, 180)
+	outside, _ := commitmeta.Encode(m, commitmeta.DefaultLimit)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24 * time.Hour)
+		if text, _ := commitmeta.Encode(m, commitmeta.DefaultLimit); text != outside {
+			t.Errorf("Encode = %q in a bubble, %q outside", text, outside)
+		}
+		if above, own := commitmeta.Decode(outside, "c/t/0", 100); !own || len(above) != 1 {
+			t.Errorf("Decode = %v, %v", above, own)
+		}
+	})
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Lines returns a batch of lines as a reader leaves it, not yet split: of the file a.log, from its
-// start.
+// Lines returns an unsplit batch of lines, as a reader returns it: from the start of the file
+// a.log.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
-// Text is Lines of a text, whose last line ends.
+// Text is Lines for a text that ends with a line end.
 func Text(text string) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 30, Records: 1 << 24})
 	b.Data = append(b.Data, text...)
@@ -25,9 +25,9 @@ func Text(text string) *stream.Batch {
 	return b
 }
 
-// Rows makes batches of parsed records, value by value, in whatever kind and form a test wants: of
-// one partition, p, in which each record is one position further than the one before. The zero
-// value begins at its start.
+// Rows creates batches of parsed records, value by value, in any kind and form. They belong to one
+// partition, p, in which each record is one position after the previous one. The zero value is
+// ready to use.
 type Rows struct {
 	Next int64 // the position of the last record so far
 
@@ -42,18 +42,20 @@ func (r *Rows) Record() {
 	}
 	r.end()
 	r.Next++
-	record := stream.Record{Off: uint32(len(r.b.Data)), Field: uint32(len(r.b.Fields)), Origin: stream.Position{Num: r.Next}}
+	record := stream.Record{Off: uint32(len(r.b.Data)), Field: uint32(len(r.b.Fields)),
+		Origin: stream.Position{Num: r.Next}}
 	r.b.Records = append(r.b.Records, record)
 }
 
 // Field appends a field to the record that was begun last.
 func (r *Rows) Field(name string, kind stream.Kind, text string) {
 	off, n := r.b.AppendData([]byte(text))
-	r.b.Fields = append(r.b.Fields, stream.Field{Name: r.b.Name(name), Kind: kind, Off: off, Len: n})
+	r.b.Fields = append(r.b.Fields, stream.Field{Name: r.b.Name(name), Kind: kind, Off: off,
+		Len: n})
 	r.b.Records[len(r.b.Records)-1].NumFields++
 }
 
-// end ends the record that was begun last by a line end.
+// end adds the line end of the last record.
 func (r *Rows) end() {
 	if n := len(r.b.Records); n > 0 {
 		last := &r.b.Records[n-1]
@@ -62,8 +64,7 @@ func (r *Rows) end() {
 	}
 }
 
-// Batch returns the batch of what was begun since the last one. A record without fields counts as
-// not parsed.
+// Batch returns the batch of the records since the last call. A record without fields is unparsed.
 func (r *Rows) Batch() *stream.Batch {
 	r.end()
 	b := r.b

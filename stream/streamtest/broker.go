@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// Broker is a broker in memory: one topic and one consumer group. It outlives the engines of a
-// test, so that engines can be killed, cut off and started again around it. Sources of it come
-// from NewBrokerSource. It has no clock: a member's session ends when the test says so. It is safe
-// for concurrent use.
+// Broker is an in-memory broker with one topic and one consumer group. It outlives the engines of a
+// test, so that engines can be killed, cut off and restarted. NewBrokerSource creates sources for
+// it. It has no clock: a member's session ends when the test ends it. It is safe for concurrent
+// use.
 //
 // Rebalancing is cooperative: a partition is revoked, its owner acknowledges that, and then it is
-// assigned again. Like a Kafka broker, it accepts commits of any living member for any partition;
-// a commit by a member that does not own the partition, or that lowers an offset, is a mistake of
-// the source, which Mistakes returns.
+// assigned again. Like a Kafka broker, it accepts commits of any living member for any partition. A
+// commit by a member that does not own the partition, or that lowers an offset, is a mistake of the
+// source, which Mistakes returns.
 type Broker struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	parts    []*brokerPartition
 	sessions map[string]*session // the group's members, by name
-	cut      map[string]bool     // members of which no call comes through any more
-	frozen   map[string]bool     // members that are told nothing
+	cut      map[string]bool     // members whose calls are blocked
+	frozen   map[string]bool     // members that get no notifications
 	changed  chan struct{}       // closed and replaced at each change
 	mistakes []string
 	moves    int
@@ -35,8 +35,8 @@ type brokerPartition struct {
 	offset   int64          // committed
 	metadata string
 	stored   bool
-	owner    *session // nil: nobody
-	revoking bool     // the owner was asked to let it go
+	owner    *session // nil if it has no owner
+	revoking bool     // the owner was asked to release it
 }
 
 type brokerRecord struct {
@@ -52,17 +52,18 @@ type session struct {
 	events []groupEvent
 }
 
-// groupEvent asks a member to take partitions or to let them go.
+// groupEvent asks a member to take or to release partitions.
 type groupEvent struct {
 	assigned, revoked []string
 }
 
 var (
-	errUnknownMember = errors.New("streamtest: the broker does not know this member: its session has ended")
-	errCutOff        = errors.New("streamtest: the connection to the broker is cut")
+	errUnknownMember = errors.New("streamtest: the broker does not know this member: " +
+		"its session has ended")
+	errCutOff = errors.New("streamtest: the connection to the broker is cut")
 )
 
-// NewBroker returns a broker with so many empty partitions, named p0, p1 and so on.
+// NewBroker returns a broker with the given number of empty partitions, named p0, p1 and so on.
 func NewBroker(partitions int) *Broker {
 	b := &Broker{
 		sessions: make(map[string]*session), changed: make(chan struct{}),
@@ -89,13 +90,13 @@ func (b *Broker) produce(partition int, r brokerRecord) {
 	b.wake()
 }
 
-// wake lets those look again that wait for a change. The caller holds mu.
+// wake wakes all waiting calls. The caller holds mu.
 func (b *Broker) wake() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// Committed returns the committed offset of a partition and the text beside it.
+// Committed returns the committed offset of a partition and its metadata.
 func (b *Broker) Committed(partition int) (offset int64, metadata string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +111,7 @@ func (b *Broker) SetCommitted(partition int, offset int64) {
 	p.offset, p.metadata, p.stored = offset, "", true
 }
 
-// Lag returns how many offsets lie above the committed ones, in all partitions.
+// Lag returns the number of offsets above the committed ones in all partitions.
 func (b *Broker) Lag() (lag int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +121,8 @@ func (b *Broker) Lag() (lag int64) {
 	return lag
 }
 
-// Owners returns the names of the members that own the partitions; "" for one that nobody owns.
+// Owners returns the names of the members that own the partitions, "" for a partition without
+// owner.
 func (b *Broker) Owners() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -133,14 +135,14 @@ func (b *Broker) Owners() []string {
 	return out
 }
 
-// Moves returns how often a partition was assigned.
+// Moves returns the number of assignments of partitions.
 func (b *Broker) Moves() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.moves
 }
 
-// Mistakes returns what sources must not do and did.
+// Mistakes returns the violations of the protocol by sources.
 func (b *Broker) Mistakes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -157,8 +159,8 @@ func (b *Broker) Expire(member string) {
 	}
 }
 
-// Cut is Expire, and no call of the member comes through any more: its process was killed, or its
-// network was cut. A process that takes its place joins under a name of its own.
+// Cut is Expire, and also blocks all calls of the member: its process was killed, or its network
+// was cut. A process that replaces it joins under another name.
 func (b *Broker) Cut(member string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,8 +170,8 @@ func (b *Broker) Cut(member string) {
 	}
 }
 
-// Freeze ends the session of a member, which is not told: the part of the process that listens is
-// suspended until Thaw. What the member asks is answered.
+// Freeze ends the session of a member without notifying it: the part of the process that listens is
+// suspended until Thaw. Calls of the member are answered.
 func (b *Broker) Freeze(member string) {
 	b.mu.Lock()
 	b.frozen[member] = true
@@ -185,7 +187,7 @@ func (b *Broker) Thaw(member string) {
 	b.wake()
 }
 
-// drop takes a member out of the group. The caller holds mu.
+// drop removes a member from the group. The caller holds mu.
 func (b *Broker) drop(s *session) {
 	if b.sessions[s.name] == s {
 		delete(b.sessions, s.name)
@@ -201,8 +203,8 @@ func (b *Broker) drop(s *session) {
 	b.rebalance()
 }
 
-// rebalance gives each partition to the member that is to have it, or asks the owner to let it go
-// first. The caller holds mu.
+// rebalance assigns each partition to its new member, or first asks the owner to release it. The
+// caller holds mu.
 func (b *Broker) rebalance() {
 	names := slices.Sorted(maps.Keys(b.sessions))
 	for i, p := range b.parts {
@@ -224,7 +226,7 @@ func (b *Broker) rebalance() {
 	b.wake()
 }
 
-// join makes a session for a member, which ends an earlier one of the same name.
+// join creates a session for a member, and ends an earlier one of the same name.
 func (b *Broker) join(name string) *session {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -239,7 +241,7 @@ func (b *Broker) join(name string) *session {
 	return s
 }
 
-// check returns why a call of the session fails. The caller holds mu.
+// check returns the error of the session's calls, or nil. The caller holds mu.
 func (s *session) check() error {
 	switch {
 	case s.b.cut[s.name]:
@@ -250,7 +252,7 @@ func (s *session) check() error {
 	return nil
 }
 
-// next waits for the broker to ask for something. A session that is cut waits until ctx is done.
+// next waits for a request of the broker. A session that is cut waits until ctx is done.
 func (s *session) next(ctx context.Context) (groupEvent, error) {
 	for {
 		s.b.mu.Lock()
@@ -273,7 +275,7 @@ func (s *session) next(ctx context.Context) (groupEvent, error) {
 	}
 }
 
-// release lets partitions go after they were revoked.
+// release releases partitions after they were revoked.
 func (s *session) release(ids []string) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
@@ -288,7 +290,7 @@ func (s *session) release(ids []string) {
 	s.b.rebalance()
 }
 
-// leave gives everything back.
+// leave releases all partitions.
 func (s *session) leave() {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
@@ -297,7 +299,7 @@ func (s *session) leave() {
 	}
 }
 
-// owns is a heartbeat that tells whether the member still has a partition.
+// owns is a heartbeat that reports whether the member still owns a partition.
 func (s *session) owns(id string) (bool, error) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()
@@ -318,7 +320,7 @@ func (b *Broker) partition(id string) *brokerPartition {
 	panic("streamtest: BUG: no partition " + id)
 }
 
-// offsetCommit is the position of one partition as it is stored.
+// offsetCommit is the stored position of one partition.
 type offsetCommit struct {
 	id       string
 	offset   int64
@@ -335,10 +337,12 @@ func (s *session) commit(list []offsetCommit) error {
 	for _, c := range list {
 		p := s.b.partition(c.id)
 		if p.owner != s {
-			s.b.mistakes = append(s.b.mistakes, fmt.Sprintf("%s commits %s, which it does not own", s.name, c.id))
+			s.b.mistakes = append(s.b.mistakes,
+				fmt.Sprintf("%s commits %s, which it does not own", s.name, c.id))
 		}
 		if p.stored && c.offset < p.offset {
-			s.b.mistakes = append(s.b.mistakes, fmt.Sprintf("%s lowers %s from %d to %d", s.name, c.id, p.offset, c.offset))
+			s.b.mistakes = append(s.b.mistakes,
+				fmt.Sprintf("%s lowers %s from %d to %d", s.name, c.id, p.offset, c.offset))
 		}
 		p.offset, p.metadata, p.stored = c.offset, c.metadata, true
 	}
@@ -346,7 +350,7 @@ func (s *session) commit(list []offsetCommit) error {
 	return nil
 }
 
-// position returns what is stored of a partition.
+// position returns the stored position of a partition.
 func (s *session) position(id string) (c offsetCommit, stored bool, err error) {
 	s.b.mu.Lock()
 	defer s.b.mu.Unlock()

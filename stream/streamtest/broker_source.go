@@ -13,20 +13,19 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// BrokerSource is one member of a [Broker]'s group: the smallest source that keeps the contract of
-// [stream.AssignedSource]. A position is the offset of the next record, as in a Kafka commit.
+// BrokerSource is a member of a [Broker]'s group: a minimal [stream.AssignedSource]. A position is
+// the offset of the next record, as in a Kafka commit.
 type BrokerSource struct {
 	broker *Broker
 	host   stream.Host
 	member string
-	// MetadataLimit bounds the text beside a committed offset. Zero means commitmeta.DefaultLimit.
+	// MetadataLimit bounds the metadata of a committed offset. Zero means commitmeta.DefaultLimit.
 	MetadataLimit int
-	// BatchRecords bounds the records of a batch. Zero means that the batch's own limits do.
+	// BatchRecords bounds the records of a batch. Zero means the limits of the batch.
 	BatchRecords int
 }
 
-// NewBrokerSource returns a source that joins the group under the name of member when it is
-// opened.
+// NewBrokerSource returns a source that joins the group as member when it is opened.
 func NewBrokerSource(b *Broker, h stream.Host, member string) *BrokerSource {
 	return &BrokerSource{broker: b, host: h, member: member}
 }
@@ -41,7 +40,8 @@ func (s *BrokerSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 	}
 	ctx, leave := context.WithCancel(context.WithoutCancel(ctx))
 	r := &brokerReader{
-		s: s, o: o, leave: leave, left: make(chan struct{}), changed: make(chan struct{}), parts: make(map[string]*readPartition),
+		s: s, o: o, leave: leave, left: make(chan struct{}), changed: make(chan struct{}),
+		parts: make(map[string]*readPartition),
 	}
 	s.host.Go("broker/group", func(host context.Context) error {
 		defer close(r.left)
@@ -60,19 +60,19 @@ type brokerReader struct {
 	leave context.CancelFunc
 	left  chan struct{} // closed when the group's goroutine has ended
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	session *session
 	parts   map[string]*readPartition
 	changed chan struct{} // closed and replaced when parts change
-	last    string        // partition of the last batch: the others come first
+	last    string        // partition of the last batch, which is read last
 }
 
 // readPartition is a partition that the broker has assigned.
 type readPartition struct {
 	part   *stream.Partition
-	number uint32 // 0: Assign has not returned, or refused it
+	number uint32 // 0 until Assign has returned without an error
 	next   int64
-	above  []stream.Range // settled, ahead of next
+	above  []stream.Range // settled ranges above next
 	paused bool           // it is being revoked
 	stored int64          // committed by this session
 
@@ -80,8 +80,8 @@ type readPartition struct {
 	assigned chan struct{}      // closed when Assign has returned
 }
 
-// serve takes part in the group until ctx is done. A session that the broker has ended is followed
-// by another one.
+// serve is a member of the group until ctx is done. A session that the broker has ended is replaced
+// by a new one.
 func (r *brokerReader) serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		s := r.s.broker.join(r.s.member)
@@ -101,13 +101,15 @@ func (r *brokerReader) serve(ctx context.Context) {
 
 func (r *brokerReader) handle(ctx context.Context, s *session, e groupEvent) {
 	for _, id := range e.assigned {
-		p := &readPartition{part: &stream.Partition{ID: id, Name: id}, assigned: make(chan struct{})}
+		p := &readPartition{part: &stream.Partition{ID: id, Name: id},
+			assigned: make(chan struct{})}
 		assigning, cancel := context.WithCancel(ctx)
 		p.cancel = cancel
 		r.mu.Lock()
 		r.parts[id] = p
 		r.mu.Unlock()
-		r.s.host.Go("broker/assign", func(context.Context) error { // it may wait for the sink, and a revocation must not
+		// Assign may wait for the sink, and must not delay a revocation
+		r.s.host.Go("broker/assign", func(context.Context) error {
 			defer close(p.assigned)
 			r.assign(assigning, s, p)
 			return nil
@@ -127,7 +129,8 @@ func (r *brokerReader) handle(ctx context.Context, s *session, e groupEvent) {
 	r.revoke(ctx, s, e.revoked)
 }
 
-// revoke lets partitions go in order. If the session ends meanwhile they are lost with it.
+// revoke releases partitions in an orderly way. If the session ends meanwhile they are lost with
+// it.
 func (r *brokerReader) revoke(ctx context.Context, s *session, ids []string) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
@@ -149,7 +152,7 @@ func (r *brokerReader) revoke(ctx context.Context, s *session, ids []string) {
 	}
 }
 
-// awaitAssigned ends calls of Assign for these partitions, and waits for them.
+// awaitAssigned cancels calls of Assign for these partitions, and waits for them.
 func (r *brokerReader) awaitAssigned(ids []string) {
 	for _, id := range ids {
 		r.mu.Lock()
@@ -176,7 +179,7 @@ func (r *brokerReader) assign(ctx context.Context, s *session, p *readPartition)
 	}
 	got, err := r.o.Assignments.Assign(ctx, []stream.PartitionOffer{o})
 	if err != nil || got[0].Err != nil {
-		return // the engine has reported it; the partition stays unread
+		return // the engine has reported the error; the partition stays unread
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +188,7 @@ func (r *brokerReader) assign(ctx context.Context, s *session, p *readPartition)
 	r.wake()
 }
 
-// wake lets Read look at the partitions again. The caller holds mu.
+// wake makes Read check the partitions again. The caller holds mu.
 func (r *brokerReader) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -228,8 +231,8 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill reads from the first partition that has something, beginning behind the one of the last
-// batch. done reports whether there are partitions and all were read to their ends.
+// fill reads from the first partition with data, beginning after that of the last batch. done
+// reports whether there are partitions and all were read to their ends.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -251,8 +254,8 @@ func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan str
 	return done, r.changed, theirs
 }
 
-// readFrom appends records of p up to the next range that is settled. Offsets without a record
-// belong to the span of the record behind them, or end the span.
+// readFrom appends records of p up to the next settled range. Offsets without a record belong to
+// the span of the next record, or end the span.
 func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 	for len(p.above) > 0 && p.above[0].From.Num <= p.next {
 		p.next = max(p.next, p.above[0].To.Num)
@@ -260,7 +263,8 @@ func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 	}
 	from := p.next
 	for _, rec := range r.s.broker.fetch(p.part.ID, from) {
-		if len(p.above) > 0 && p.next >= p.above[0].From.Num || b.Full() || r.s.BatchRecords > 0 && b.Origins >= r.s.BatchRecords {
+		if len(p.above) > 0 && p.next >= p.above[0].From.Num || b.Full() ||
+			r.s.BatchRecords > 0 && b.Origins >= r.s.BatchRecords {
 			break
 		}
 		p.next++
@@ -268,7 +272,8 @@ func (r *brokerReader) readFrom(p *readPartition, b *stream.Batch) {
 			continue
 		}
 		b.Records = append(b.Records, stream.Record{
-			Off: uint32(len(b.Data)), Len: uint32(len(rec.value)), Origin: stream.Position{Num: p.next},
+			Off: uint32(len(b.Data)), Len: uint32(len(rec.value)),
+			Origin: stream.Position{Num: p.next},
 		})
 		b.Data = append(append(b.Data, rec.value...), '\n')
 		b.Origins++

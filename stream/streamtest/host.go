@@ -4,7 +4,7 @@
 //
 // It imports the contract and the standard library, so that a connector's tests need nothing of the
 // engine. The suite that every connector passes is engine/connector/connectortest. The package is
-// for tests only.
+// for tests only, and runs under testing/synctest if a host is created and stopped in the bubble.
 package streamtest
 
 import (
@@ -23,11 +23,11 @@ import (
 // patience bounds the wait for goroutines to stop.
 const patience = 20 * time.Second
 
-// errProcessEnded is the cause with which a Host's goroutines are told to stop.
+// errProcessEnded is the cause with which a Host's goroutines are stopped.
 var errProcessEnded = errors.New("streamtest: the process ends")
 
-// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, also those
-// that New asks for. It is safe for concurrent use.
+// Host is a [stream.SourceHost] for tests of any component. Goroutines start at once, including
+// those requested by New. It is safe for concurrent use.
 type Host struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -37,17 +37,17 @@ type Host struct {
 	tally
 	routes
 
-	mu    sync.Mutex // guards what follows
-	taken bool       // Stop was called: its caller has the error
+	mu    sync.Mutex // guards the fields below
+	taken bool       // Stop was called and has returned the error
 	dir   vfs.Dir    // nil until State opens it
 }
 
-// NewHost returns a host over [vfs.OS], whose log goes to the test's. When the test ends, the
-// host's goroutines are stopped and waited for; an error of one of them that the test has not taken
-// by Stop fails the test.
+// NewHost returns a host over [vfs.OS] that logs to the test. At the end of the test, the host's
+// goroutines are stopped and waited for. An error of a goroutine that the test has not received
+// from Stop fails the test.
 func NewHost(t testing.TB) *Host { return NewHostOn(t, vfs.OS()) }
 
-// NewHostOn is NewHost over the file system given.
+// NewHostOn is NewHost with the given file system.
 func NewHostOn(t testing.TB, files vfs.FS) *Host {
 	t.Helper()
 	h := &Host{
@@ -81,8 +81,7 @@ func (h *Host) FS() vfs.FS { return h.files }
 // Go implements stream.Host.
 func (h *Host) Go(name string, run func(context.Context) error) { h.group.Go(name, run) }
 
-// State implements stream.SourceHost. Without UseState the directory is a temporary one of this
-// host.
+// State implements stream.SourceHost. Without UseState the directory is temporary.
 func (h *Host) State() (vfs.Dir, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,8 +95,8 @@ func (h *Host) State() (vfs.Dir, error) {
 	return h.dir, nil
 }
 
-// UseState makes State open the directory at path of the host's file system, as the next process
-// over the same state does. It must precede the first State.
+// UseState makes State open the directory at path in the host's file system, as the next process
+// with the same state does. It must be called before State.
 func (h *Host) UseState(path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

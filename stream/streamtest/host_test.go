@@ -6,13 +6,15 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// write makes a file in the state directory of a host.
+// write creates a file in the state directory of a host.
 func write(t *testing.T, h stream.SourceHost) {
 	t.Helper()
 	dir, err := h.State()
@@ -28,7 +30,7 @@ func write(t *testing.T, h stream.SourceHost) {
 	}
 }
 
-// files counts what is in the state directory of a host.
+// files returns the number of entries in the state directory of a host.
 func files(t *testing.T, h stream.SourceHost) int {
 	t.Helper()
 	dir, err := h.State()
@@ -42,7 +44,8 @@ func files(t *testing.T, h stream.SourceHost) int {
 	return len(entries)
 }
 
-// TestProcesses gives two hosts the same state, as two lives of one process, and a third one none.
+// TestProcesses gives two hosts the same state, like two lives of one process, and a third one
+// none.
 func TestProcesses(t *testing.T) {
 	state := t.TempDir()
 	first := streamtest.NewHost(t)
@@ -80,4 +83,26 @@ func TestHostRecords(t *testing.T) {
 	if err := h.Stop(); !errors.Is(err, failure) {
 		t.Errorf("Stop = %v", err)
 	}
+}
+
+// TestInABubble runs a goroutine of a host in the virtual time of testing/synctest.
+func TestInABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := streamtest.NewHost(t)
+		ran, start := time.Duration(0), time.Now()
+		h.Go("wait", func(ctx context.Context) error {
+			time.Sleep(time.Hour)
+			ran = time.Since(start)
+			<-ctx.Done()
+			return nil
+		})
+		write(t, h)
+		time.Sleep(2 * time.Hour)
+		if err := h.Stop(); err != nil {
+			t.Error(err)
+		}
+		if ran != time.Hour || files(t, h) != 1 {
+			t.Errorf("the goroutine ran after %v, and %d files; want 1h and 1", ran, files(t, h))
+		}
+	})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Quiet is a stream.Host for a synctest bubble, in which a goroutine that watches files would stop
-// time: it runs only what the test wants. It keeps what is logged and counted, and is safe for
-// concurrent use.
+// time: it runs only the goroutines that the test selects. It records logs and counts, and is safe
+// for concurrent use.
 type Quiet struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -22,27 +22,28 @@ type Quiet struct {
 	tally
 	routes
 
-	mu     sync.Mutex      // guards what follows
-	ctx    context.Context // of goroutines; nil before the first one and after Stop
+	mu     sync.Mutex      // guards the fields below
+	ctx    context.Context // of the goroutines; nil before the first one and after Stop
 	cancel context.CancelFunc
 	dir    vfs.Dir         // nil until State opens it
 	lines  strings.Builder // of the log, from Info on
 }
 
-// NewQuiet returns a host over a file system, of whose goroutines only those run that runs says yes
-// to. The log goes to also, too; nil: to nobody else.
+// NewQuiet returns a host over a file system that runs only the goroutines for which runs returns
+// true. The log also goes to also, unless nil.
 func NewQuiet(files vfs.FS, also io.Writer, runs func(name string) bool) *Quiet {
 	h := &Quiet{files: files, runs: runs}
 	var w io.Writer = logLines{h}
 	if also != nil {
 		w = io.MultiWriter(also, w)
 	}
-	h.log = slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{} // a bubble's times tell nothing
-		}
-		return a
-	}}))
+	h.log = slog.New(slog.NewTextHandler(w,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{} // times in a bubble are meaningless
+			}
+			return a
+		}}))
 	return h
 }
 
@@ -66,8 +67,8 @@ func (h *Quiet) Go(name string, run func(context.Context) error) {
 	h.group.Go(func() { _ = run(ctx) })
 }
 
-// Stop ends the context of all goroutines and waits for them, as the end of a process does. Go may
-// be called after it.
+// Stop ends the context of all goroutines and waits for them, like the end of a process. Go may be
+// called after it.
 func (h *Quiet) Stop() {
 	h.mu.Lock()
 	if h.cancel != nil {
@@ -98,14 +99,14 @@ func (h *Quiet) State() (vfs.Dir, error) {
 	return h.dir, nil
 }
 
-// Logged returns the log's lines so far, without their times.
+// Logged returns the log lines so far, without their times.
 func (h *Quiet) Logged() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lines.String()
 }
 
-// logLines writes into a host's lines.
+// logLines writes to a host's lines.
 type logLines struct{ h *Quiet }
 
 func (l logLines) Write(p []byte) (int, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Store is a database in memory with transactions and a ledger for each partition. It outlives the
-// engines of a test, as a [Broker] does. Sinks over it come from NewStoreSink. It is safe for
+// Store is an in-memory database with transactions and a ledger for each partition. Like a
+// [Broker], it outlives the engines of a test. NewStoreSink creates sinks for it. It is safe for
 // concurrent use.
 type Store struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	rows     []string
 	ledgers  map[string]*storeLedger // by partition
 	mistakes []string
@@ -24,7 +24,7 @@ type Store struct {
 	down     error
 }
 
-// storeLedger is what the store holds of one partition.
+// storeLedger is the ledger of one partition.
 type storeLedger struct {
 	epoch     int
 	watermark stream.Position
@@ -41,21 +41,21 @@ func (s *Store) Rows() []string {
 	return slices.Clone(s.rows)
 }
 
-// Mistakes returns what no engine may do and one did.
+// Mistakes returns the violations of the contract by engines.
 func (s *Store) Mistakes() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.mistakes)
 }
 
-// Fenced returns how many transactions failed since their partition had another owner.
+// Fenced returns the number of transactions that failed because their partition had another owner.
 func (s *Store) Fenced() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.fenced
 }
 
-// Repeated returns how many transactions found that their batch was there.
+// Repeated returns the number of transactions whose batch was already stored.
 func (s *Store) Repeated() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,14 +76,14 @@ func (s *Store) Forget(partitionID string) {
 	delete(s.ledgers, partitionID)
 }
 
-// Steal begins an epoch of a partition, as the late Take of a process does that has lost it.
+// Steal begins an epoch of a partition, like a late Take by a process that has lost it.
 func (s *Store) Steal(partitionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledgers[partitionID].epoch++
 }
 
-// Epoch returns how often a partition was taken.
+// Epoch returns the number of times that a partition was taken.
 func (s *Store) Epoch(partitionID string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ type StoreSink struct {
 	// Before, if not nil, is called in each transaction before it commits. An error aborts it.
 	Before func(ctx context.Context, a stream.Attempt) error
 	// After, if not nil, is called when a transaction has committed. An error is an answer that
-	// was lost.
+	// After, if not nil, is called after a commit. An error simulates a lost response.
 	After func(ctx context.Context, a stream.Attempt) error
 	// BeforeTake, if not nil, is called by Take.
 	BeforeTake func(ctx context.Context) error
@@ -118,7 +118,7 @@ type ownership struct {
 	confirmed bool
 }
 
-// NewStoreSink returns a sink that writes into s.
+// NewStoreSink returns a sink that writes to s.
 func NewStoreSink(s *Store) *StoreSink {
 	return &StoreSink{store: s, taken: make(map[uint32]*ownership)}
 }
@@ -138,7 +138,7 @@ func (s *StoreSink) Open(_ context.Context, o stream.SinkOptions) error {
 // Close implements stream.Sink.
 func (s *StoreSink) Close() error { return nil }
 
-// Load implements stream.TransactionalSink. No engine calls it for partitions that are assigned.
+// Load implements stream.TransactionalSink. Engines do not call it for assigned partitions.
 func (s *StoreSink) Load(context.Context) ([]stream.Mark, error) {
 	return nil, errors.New("streamtest: the ledger of this store is by partition, see Take")
 }
@@ -184,7 +184,8 @@ func (s *StoreSink) take(parts []stream.Taking) ([]stream.Taken, error) {
 		}
 		l.epoch++
 		s.taken[p.Assignment] = &ownership{epoch: l.epoch}
-		out[i].Mark = stream.Mark{Part: p.Part, Watermark: l.watermark, Above: slices.Clone(l.spans)}
+		out[i].Mark = stream.Mark{Part: p.Part, Watermark: l.watermark,
+			Above: slices.Clone(l.spans)}
 	}
 	return out, nil
 }
@@ -230,10 +231,13 @@ func (s *StoreSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 }
 
 // Store implements stream.TransactionalSink.
-func (s *StoreSink) Store(_ context.Context, spans []stream.Span) error { return s.commit(spans, nil) }
+func (s *StoreSink) Store(_ context.Context,
+	spans []stream.Span) error {
+	return s.commit(spans, nil)
+}
 
-// commit writes rows and spans together, unless the spans are there. The epoch is looked up as it
-// is now: that of a late attempt is too old, or its assignment has been released.
+// commit writes rows and spans together, unless the spans exist. It checks the current epoch: that
+// of a late attempt is too old, or its assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,7 +261,8 @@ func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 		case wholly:
 			there++
 		case partly:
-			s.store.mistakes = append(s.store.mistakes, fmt.Sprintf("%s: a part of %v is there", sp.Part.ID, sp.Range))
+			s.store.mistakes = append(s.store.mistakes,
+				fmt.Sprintf("%s: a part of %v is there", sp.Part.ID, sp.Range))
 			return errors.New("streamtest: a part of the batch is in the ledger")
 		}
 	}
@@ -266,7 +271,8 @@ func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 		return nil
 	}
 	if there > 0 {
-		s.store.mistakes = append(s.store.mistakes, fmt.Sprintf("%d of %d spans of a batch are there", there, covering))
+		s.store.mistakes = append(s.store.mistakes,
+			fmt.Sprintf("%d of %d spans of a batch are there", there, covering))
 		return errors.New("streamtest: a part of the batch is in the ledger")
 	}
 	for _, sp := range spans {
@@ -294,11 +300,13 @@ func (s *StoreSink) Compact(_ context.Context, marks []stream.Mark) error {
 			}
 		}
 		if m.Watermark.Compare(at) > 0 {
-			s.store.mistakes = append(s.store.mistakes, fmt.Sprintf("%s: folded up to %v, and it holds %v", m.Part.ID, m.Watermark, at))
+			s.store.mistakes = append(s.store.mistakes,
+				fmt.Sprintf("%s: folded up to %v, and it holds %v", m.Part.ID, m.Watermark, at))
 			continue
 		}
 		l.watermark = m.Watermark
-		l.spans = slices.DeleteFunc(l.spans, func(r stream.Range) bool { return r.To.Compare(l.watermark) <= 0 })
+		l.spans = slices.DeleteFunc(l.spans,
+			func(r stream.Range) bool { return r.To.Compare(l.watermark) <= 0 })
 	}
 	return nil
 }
@@ -311,7 +319,7 @@ const (
 	wholly
 )
 
-// holds tells how much of r the ledger has.
+// holds returns how much of r the ledger contains.
 func (l *storeLedger) holds(r stream.Range) holding {
 	if r.To.Compare(l.watermark) <= 0 {
 		return wholly
@@ -338,7 +346,7 @@ func (l *storeLedger) holds(r stream.Range) holding {
 	return notAtAll
 }
 
-// add takes r, of which the ledger has nothing.
+// add adds r, which does not overlap the ledger.
 func (l *storeLedger) add(r stream.Range) {
 	l.spans = append(l.spans, r)
 	slices.SortFunc(l.spans, func(a, b stream.Range) int { return cmp.Compare(a.From.Num, b.From.Num) })

@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// tally keeps what a component counts and reports. Its zero value is ready, and it is safe for
-// concurrent use.
+// tally records the counts and faults of a component. The zero value is ready to use. It is safe
+// for concurrent use.
 type tally struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	counts map[string]int64
 	faults []error
 }
@@ -23,7 +23,7 @@ func (t *tally) Count(name string, n int64) {
 	t.counts[name] += n
 }
 
-// Counted returns what was counted under name.
+// Counted returns the counter name.
 func (t *tally) Counted(name string) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -36,20 +36,20 @@ func (t *tally) addFault(err error) {
 	t.faults = append(t.faults, err)
 }
 
-// Faults returns what the component has reported by Fault.
+// Faults returns the errors that the component has reported with Fault.
 func (t *tally) Faults() []error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.faults)
 }
 
-// Route is the name of the one route that a host has until SetRoutes.
+// Route is the name of the only route of a host before SetRoutes.
 const Route = "test/main"
 
-// routes are those of a host. The zero value is the one route [Route]; it is safe for concurrent
-// use.
+// routes are the routes of a host. The zero value has the single route [Route]. It is safe for
+// concurrent use.
 type routes struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	set   bool
 	names []string
 }
@@ -64,7 +64,7 @@ func (r *routes) Routes() []string {
 	return slices.Clone(r.names)
 }
 
-// SetRoutes changes what Routes returns.
+// SetRoutes changes the result of Routes.
 func (r *routes) SetRoutes(names ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 // Op is a kind of call.
 type Op string
 
-// The kinds of calls. What only looks (OpStat, OpList, OpRead, OpOpenDir) makes no crash clone.
+// The kinds of calls. Read-only ones (OpStat, OpList, OpRead, OpOpenDir) create no crash clone.
 const (
 	OpOpen     Op = "open" // Open and OpenFile
 	OpRead     Op = "read" // Read and ReadAt
@@ -16,7 +16,7 @@ const (
 	OpTruncate Op = "truncate"
 	OpSync     Op = "sync" // of a file
 	OpSyncDir  Op = "sync directory"
-	OpRename   Op = "rename" // RenameNew too
+	OpRename   Op = "rename" // also RenameNew
 	OpRemove   Op = "remove"
 	OpMakeDir  Op = "make directory"
 	OpOpenDir  Op = "open directory"
@@ -29,13 +29,13 @@ const (
 type Call struct {
 	N    int // the first is 1
 	Op   Op
-	Path string // absolute; of a rename: the new one; of an open file: its name now
-	From string // of a rename: the old path
-	Size int    // bytes read or written; of a truncate: the new length
+	Path string // absolute; for a rename the new path; for an open file its current name
+	From string // for a rename: the old path
+	Size int    // bytes read or written; for a truncate the new length
 	Err  error
 }
 
-// String gives number, kind, path and result.
+// String returns number, kind, path and result.
 func (c Call) String() string {
 	s := fmt.Sprintf("call %d: %s %s", c.N, c.Op, c.Path)
 	if c.From != "" {
@@ -52,26 +52,27 @@ func (c Call) String() string {
 
 // Fault makes calls fail.
 type Fault struct {
-	Op   Op     // calls of this kind; "": of every kind
-	Path string // only those whose path contains it; "": all
-	Nth  int    // the nth of them from now on; 0 means 1
-	// Lasting makes every one from the nth on fail; else the nth alone does.
+	Op   Op     // calls of this kind; "" for all kinds
+	Path string // calls whose path contains this text; "" for all
+	Nth  int    // the nth matching call from now on; 0 means 1
+	// Lasting makes all matching calls from the nth on fail, instead of the nth only.
 	Lasting bool
-	Err     error // what they return, wrapped with the path
-	Short   int   // of a write: how many bytes it writes before it fails, at most all but one
+	Err     error // the error returned, wrapped with the path
+	Short   int   // for a write: bytes written before it fails, at most all but one
 
 	seen, struck int
 }
 
-// Fail arms a fault. A failed call does nothing, but for a write (Short) and a sync, which loses
-// for good what was not synced: it stays visible, and no later sync saves it, as Linux does.
+// Fail arms a fault. A failed call has no effect, except for a write (Short) and a sync. As on
+// Linux, data whose sync has failed stays visible but is permanently lost for the disk: no later
+// sync saves it.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.faults = append(m.faults, &f)
 }
 
-// Heal disarms all faults and returns how often they struck.
+// Heal disarms all faults and returns the number of failed calls.
 func (m *Mem) Heal() (struck int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -82,7 +83,7 @@ func (m *Mem) Heal() (struck int) {
 	return struck
 }
 
-// strike returns the fault that hits this call, if any.
+// strike returns the fault for this call, if any.
 func (m *Mem) strike(op Op, path string) *Fault {
 	var hit *Fault
 	for _, f := range m.faults {
@@ -98,29 +99,52 @@ func (m *Mem) strike(op Op, path string) *Fault {
 	return hit
 }
 
-// callsKept is how many calls are remembered at least; twice as many at most.
+// callsKept is the minimum number of calls recorded; the maximum is twice that.
 const callsKept = 1 << 16
 
-// Calls returns the calls so far, the oldest first; of very many, the last ones.
+// Calls returns the recorded calls, oldest first; the oldest may be missing.
 func (m *Mem) Calls() []Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]Call(nil), m.calls...)
 }
 
-// call does one call under the lock, unless a fault hits it: do sees the fault and may do a part;
-// its error, or else the fault's, is the call's.
-func (m *Mem) call(op Op, path string, changes bool, do func(c *Call, f *Fault) error) error {
-	return m.callWith(op, path, changes, func(c *Call, f *Fault) error {
-		if f != nil {
-			return pathError(string(op), path, f.Err)
-		}
-		return do(c, f)
-	})
+// callBody is the effect of a call, performed under the lock. The fault is nil unless one strikes.
+type callBody func(c *Call, f *Fault) error
+
+// call performs one call under the lock. A fault prevents it completely.
+func (m *Mem) call(op Op, path string, changes bool, do callBody) error {
+	return m.callWith(op, path, changes, orFault(do))
 }
 
-func (m *Mem) callWith(op Op, path string, changes bool, do func(c *Call, f *Fault) error) error {
+// callWith performs one call under the lock; do handles a fault.
+func (m *Mem) callWith(op Op, path string, changes bool, do callBody) error {
 	m.mu.Lock()
+	return m.callLocked(op, path, changes, do)
+}
+
+// call is [Mem.call] for the current path of an open file, which another goroutine may rename.
+func (f *file) call(op Op, changes bool, do callBody) error {
+	return f.callWith(op, changes, orFault(do))
+}
+
+func (f *file) callWith(op Op, changes bool, do callBody) error {
+	f.m.mu.Lock()
+	return f.m.callLocked(op, f.node.path, changes, do)
+}
+
+// orFault returns a body that returns the fault instead of running do.
+func orFault(do callBody) callBody {
+	return func(c *Call, f *Fault) error {
+		if f != nil {
+			return pathError(string(c.Op), c.Path, f.Err)
+		}
+		return do(c, nil)
+	}
+}
+
+// callLocked performs one call and unlocks m.mu, which the caller has locked.
+func (m *Mem) callLocked(op Op, path string, changes bool, do callBody) error {
 	m.called++
 	c := Call{N: m.called, Op: op, Path: path}
 	c.Err = do(&c, m.strike(op, path))

@@ -19,21 +19,23 @@ import (
 type Harness struct {
 	FS   vfs.FS
 	Root string // an empty directory in it
-	// Symlink and FIFO plant what the calls of vfs cannot, by a path beneath Root; nil where the
-	// system has none.
+	// Symlink and FIFO create files that vfs cannot create, at a path beneath Root; nil if the
+	// system does not support them.
 	Symlink func(target, path string) error
 	FIFO    func(path string) error
 }
 
-// TestFS checks that a file system keeps the promises of vfs that do not need a crash. make is
+// TestFS checks that a file system keeps the promises of vfs that do not require a crash. make is
 // called for each subtest.
 func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T, *bench)
 	}{
-		{"names", testNames}, {"open", testOpen}, {"flags", testFlags}, {"offset", testOffset}, {"truncate", testTruncate},
-		{"closed", testClosed}, {"symlinks", testSymlinks}, {"not regular", testNotRegular}, {"stat", testStat},
+		{"names", testNames}, {"open", testOpen}, {"flags", testFlags}, {"offset", testOffset},
+		{"truncate", testTruncate},
+		{"closed", testClosed}, {"symlinks", testSymlinks}, {"not regular", testNotRegular},
+		{"stat", testStat},
 		{"entries", testEntries}, {"make directory", testMakeDir}, {"rename", testRename},
 		{"rename between directories", testRenameBetween}, {"rename new", testRenameNew},
 		{"rename an open file", testRenameOpen}, {"remove", testRemove}, {"lock", testLock},
@@ -56,7 +58,7 @@ func TestFS(t *testing.T, make func(t *testing.T) Harness) {
 	}
 }
 
-// bench is a file system with one directory open, and short forms that fail the test.
+// bench is a file system with one open directory, and shorthands that fail the test on errors.
 type bench struct {
 	*testing.T
 	h   Harness
@@ -114,8 +116,9 @@ func (b *bench) is(what string, err, want error) {
 	}
 }
 
-// outside are names that lead out of the directory, or are not names.
-var outside = []string{"", "/", "/etc/passwd", "..", "../x", "a/..", "a/../b", "a/../../b", "./a", "a/.", "a//b", "a/", "/a", "a\x00b"}
+// outside are names that lead out of the directory or are invalid.
+var outside = []string{"", "/", "/etc/passwd", "..", "../x", "a/..", "a/../b", "a/../../b", "./a",
+	"a/.", "a//b", "a/", "/a", "a\x00b"}
 
 func testNames(_ *testing.T, b *bench) {
 	b.mkdir(b.dir, "a")
@@ -143,7 +146,7 @@ func testNames(_ *testing.T, b *bench) {
 	b.is("Remove(.)", b.dir.Remove("."), fs.ErrInvalid)
 	b.is("Rename to .", b.dir.Rename("b", b.dir, "."), fs.ErrInvalid)
 	odd := []string{"..b", "b..", "a/..b", "π"}
-	if runtime.GOOS == "linux" { // elsewhere a system may refuse them
+	if runtime.GOOS == "linux" { // other systems may refuse them
 		odd = append(odd, "...", " ", "*?", "line\nend", "\xff\xfe", `C:\x`)
 	}
 	for _, name := range odd {

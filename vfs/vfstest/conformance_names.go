@@ -18,11 +18,13 @@ func testSymlinks(t *testing.T, b *bench) {
 	b.mkdir(b.dir, "real")
 	b.put(b.dir, "real/f", "text")
 	for _, link := range [][2]string{
-		{"real", "dir"}, {"real/f", "file"}, {"nothing", "dangling"}, {"f", "real/again"}, {"..", "up"}, {"loop", "loop"},
+		{"real", "dir"}, {"real/f", "file"}, {"nothing", "dangling"}, {"f", "real/again"},
+		{"..", "up"}, {"loop", "loop"},
 	} {
 		b.ok("Symlink", b.h.Symlink(link[0], b.path(link[1])))
 	}
-	for _, name := range []string{"file", "dangling", "real/again", "dir/f", "dir/again", "dir/none", "up/x", "loop", "loop/x", "dir"} {
+	for _, name := range []string{"file", "dangling", "real/again", "dir/f", "dir/again",
+		"dir/none", "up/x", "loop", "loop/x", "dir"} {
 		_, err := b.dir.Open(name)
 		b.is("Open("+name+")", err, vfs.ErrNotRegular)
 		if err != nil && !strings.Contains(err.Error(), "symlink") {
@@ -110,14 +112,16 @@ func testStat(_ *testing.T, b *bench) {
 	if named != open {
 		b.Errorf("Stat by name %+v, of the open file %+v; want the same", named, open)
 	}
-	if named.Name != "f" || named.Size != 5 || !named.Mode.IsRegular() || named.Mode.Perm()&0o077 != 0 || named.ModTime.IsZero() {
+	if named.Name != "f" || named.Size != 5 || !named.Mode.IsRegular() ||
+		named.Mode.Perm()&0o077 != 0 || named.ModTime.IsZero() {
 		b.Errorf("Stat = %+v; want f, 5 bytes, regular, 0600, a time", named)
 	}
 	b.put(b.dir, "g", "")
 	other, err := b.dir.Stat("g")
 	b.ok("Stat", err)
 	if other.Ino == named.Ino && other.Ino != 0 || other.Dev != named.Dev {
-		b.Errorf("two files have device, inode %d, %d and %d, %d", named.Dev, named.Ino, other.Dev, other.Ino)
+		b.Errorf("two files have device, inode %d, %d and %d, %d", named.Dev, named.Ino, other.Dev,
+			other.Ino)
 	}
 	b.ok("Rename", b.dir.Rename("f", b.dir, "h"))
 	moved, err := b.dir.Stat("h")
@@ -151,7 +155,7 @@ func testEntries(_ *testing.T, b *bench) {
 		b.ok("Symlink", b.h.Symlink("a", b.path("zlink")))
 		want = append(want, vfs.Entry{Name: "zlink", Type: fs.ModeSymlink})
 	}
-	for range 2 { // the second time the same
+	for range 2 { // the second time with the same result
 		list, err = b.dir.Entries(".")
 		if err != nil || !slices.Equal(sorted(list), want) {
 			b.Errorf("Entries = %v, %v; want %v", list, err, want)
@@ -297,7 +301,9 @@ func testLock(_ *testing.T, b *bench) {
 	for _, d := range []vfs.Dir{b.dir, again} {
 		_, err = d.Lock(".lock", "pid 18")
 		b.is("second Lock", err, vfs.ErrLocked)
-		if err != nil && (!strings.Contains(err.Error(), "pid 17 on here") || !strings.Contains(err.Error(), ".lock")) {
+		if err != nil &&
+			(!strings.Contains(err.Error(), "pid 17 on here") ||
+				!strings.Contains(err.Error(), ".lock")) {
 			b.Errorf("second Lock: %v; want the file and the holder in it", err)
 		}
 	}
@@ -309,7 +315,8 @@ func testLock(_ *testing.T, b *bench) {
 	b.ok("Lock after the first was closed", err)
 	_, err = b.dir.Lock(".lock", "")
 	if err == nil || !strings.Contains(err.Error(), `"19"`) {
-		b.Errorf("Lock held by a shorter text: %v; want it, and nothing of the longer one before", err)
+		b.Errorf("Lock held by a shorter text: %v; want it, and nothing of the longer one before",
+			err)
 	}
 	b.ok("Close", next.Close())
 	b.wantText(b.dir, ".lock", "19")

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Content returns all of a file as a reader sees it, who opens it anew.
+// Content returns the contents of a file, read through a new handle.
 func Content(t testing.TB, dir vfs.Dir, name string) string {
 	t.Helper()
 	f, err := dir.Open(name)

@@ -9,58 +9,58 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Data says what of the bytes that were not synced a crash leaves.
+// Data is the treatment of unsynced bytes in a crash.
 type Data string
 
-// What a crash leaves of bytes. Synced ones are always left.
+// The values of Data. Synced bytes always survive.
 const (
-	DataAll    Data = "kept"   // all of them: only the process died
-	DataNone   Data = "lost"   // none
-	DataPrefix Data = "prefix" // of each file, a prefix of its writes, the last one cut anywhere
-	// Of each file, all but a part of the page that was written last: half of the new bytes in it,
-	// then old ones or zeros.
+	DataAll    Data = "kept"   // all survive: only the process died
+	DataNone   Data = "lost"   // all are lost
+	DataPrefix Data = "prefix" // a prefix of each file's writes survives, the last one cut anywhere
+	// All survive except for part of the page written last in each file: half of its new bytes
+	// survive, followed by old bytes or zeros.
 	DataTorn Data = "torn"
 )
 
-// Names says what of the names that were made, renamed or removed since the directory's sync a
-// crash leaves.
+// Names is the treatment of names that were created, renamed or removed since the sync of their
+// directory.
 type Names string
 
-// What a crash leaves of names. A rename in one directory is left whole or not at all; of one
-// between two directories, the new name may be left beside the old one, but never neither.
+// The values of Names. A rename within a directory survives completely or not at all. After a
+// rename between two directories, both names may survive, but never neither.
 const (
 	NamesAll  Names = "kept"
 	NamesNone Names = "lost"
-	NamesSome Names = "some" // each change survives or not, whatever became of the others
+	NamesSome Names = "some" // each change survives or not, independently
 )
 
-// Crash is what a crash at one moment left.
+// Crash is a file system after a crash.
 type Crash struct {
-	FS    *Mem // nothing is open in it, no lock is held, and all that it has is durable
-	Call  Call // the last one before the crash
+	FS    *Mem // nothing is open in it, no lock is held, and all its data is durable
+	Call  Call // the last call before the crash
 	Data  Data
 	Names Names
 	Seed  uint64
 }
 
-// String says how to find this crash again.
+// String returns the parameters that reproduce this crash.
 func (c Crash) String() string {
-	return fmt.Sprintf("crash after %v; data %s, names %s, seed %d", c.Call, c.Data, c.Names, c.Seed)
+	return fmt.Sprintf("crash after %v; data %s, names %s, seed %d", c.Call, c.Data,
+		c.Names, c.Seed)
 }
 
-// Crashes runs the workload on an empty file system, once, and yields after each call that may have
-// changed something the file systems that a crash at this moment can leave: one as after a kill of
-// the process, and those of every combination of [Data] and [Names] that makes a difference under
-// seed. The loop body runs inside the call, so it sees the workload's variables as they were at the
-// crash. The workload must make its calls on its own goroutine, and the body must not use what the
-// workload may have locked. A break lets the workload run to its end.
+// Crashes runs the workload once on an empty file system. After each call that may have changed
+// something, it yields the file systems that a crash at this moment can leave: one as after a kill
+// of the process, and one for every combination of [Data] and [Names] that makes a difference under
+// seed. The loop body runs inside the call, so it sees the workload's variables as of the crash.
+// The workload must make its calls on its own goroutine, and the body must not use locks that the
+// workload may hold. After a break the workload runs to its end.
 func Crashes(t testing.TB, seed uint64, workload func(vfs.FS)) iter.Seq[Crash] {
 	t.Helper()
 	return CrashesFrom(t, seed, New(), func(m *Mem) { workload(m) })
 }
 
-// CrashesFrom is [Crashes] on a file system that holds something already, such as one that a crash
-// left.
+// CrashesFrom is [Crashes] on an existing file system, for example one left by a crash.
 func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Seq[Crash] {
 	t.Helper()
 	return func(yield func(Crash) bool) {
@@ -80,9 +80,9 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
-// Watch makes after be told of each call that may have changed something, on the goroutine that
-// made it, when the call is done and before it returns: for workloads of several goroutines, which
-// then take their crashes by [Mem.Crash]. nil ends it.
+// Watch calls after for each call that may have changed something, on the goroutine of the call,
+// when the call is done and before it returns. It is meant for concurrent workloads, which simulate
+// their crashes with [Mem.Crash]. Nil ends it.
 func (m *Mem) Watch(after func(Call)) { m.watch(after) }
 
 func (m *Mem) watch(after func(Call)) {
@@ -104,12 +104,14 @@ func (m *Mem) crashes(c Call, seed uint64) iter.Seq[Crash] {
 		if names {
 			nameses = []Names{NamesNone, NamesSome, NamesAll}
 		}
-		if !yield(Crash{FS: m.Crash(DataAll, NamesAll, seed), Call: c, Data: DataAll, Names: NamesAll, Seed: seed}) {
+		if !yield(Crash{FS: m.Crash(DataAll, NamesAll, seed), Call: c, Data: DataAll,
+			Names: NamesAll, Seed: seed}) {
 			return
 		}
 		for _, d := range datas {
 			for _, n := range nameses {
-				if !yield(Crash{FS: m.Crash(d, n, seed+uint64(c.N)), Call: c, Data: d, Names: n, Seed: seed}) {
+				if !yield(Crash{FS: m.Crash(d, n, seed+uint64(c.N)), Call: c, Data: d, Names: n,
+					Seed: seed}) {
 					return
 				}
 			}
@@ -117,15 +119,14 @@ func (m *Mem) crashes(c Call, seed uint64) iter.Seq[Crash] {
 	}
 }
 
-// unsynced says whether any file has bytes that are not on the disk, a removed or renamed one
-// included.
+// unsynced reports whether any file has unsynced bytes, including removed and renamed files.
 func (m *Mem) unsynced() bool {
 	found := false
 	m.walk(func(n *node) { found = found || len(n.writes) > 0 })
 	return found
 }
 
-// walk visits every node that a crash could leave, once.
+// walk visits every node that may exist after a crash, once.
 func (m *Mem) walk(visit func(*node)) {
 	done := make(map[*node]bool)
 	var visitOnce func(n *node)
@@ -150,8 +151,8 @@ func (m *Mem) walk(visit func(*node)) {
 	}
 }
 
-// Crash returns what a crash now would leave. The Mem itself goes on. It may be called while others
-// use the Mem.
+// Crash returns the file system after a crash at this moment. The Mem itself is unchanged. It is
+// safe for concurrent use.
 func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +181,8 @@ func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 			c.links++
 			return c
 		}
-		c := &node{ino: n.ino, mode: n.mode, links: 1, born: n.born, changed: n.changed, target: n.target}
+		c := &node{ino: n.ino, mode: n.mode, links: 1, born: n.born, changed: n.changed,
+			target: n.target}
 		copies[n] = c
 		if n.mode.IsDir() {
 			c.seen, c.kept = make(map[string]*node), make(map[string]*node)
@@ -202,7 +204,7 @@ func (m *Mem) Crash(data Data, names Names, seed uint64) *Mem {
 	return clone
 }
 
-// survives returns what a crash leaves of the op.
+// survives returns the part of the op that survives a crash.
 func (o *nameOp) survives(names Names, rng *rand.Rand) []change {
 	switch names {
 	case NamesNone:
@@ -218,10 +220,10 @@ func (o *nameOp) survives(names Names, rng *rand.Rand) []change {
 	return o.changes
 }
 
-// page is the unit in which a system brings bytes to the disk.
+// page is the unit in which a system writes bytes to the disk.
 const page = 4096
 
-// crashed returns what a crash leaves of a file's bytes.
+// crashed returns a file's bytes after a crash.
 func (n *node) crashed(data Data, rng *rand.Rand) content {
 	switch {
 	case len(n.writes) == 0 && data != DataAll, data == DataNone:
@@ -255,7 +257,7 @@ func (n *node) crashed(data Data, rng *rand.Rand) content {
 	return c
 }
 
-// tear undoes the second half of what was written last into one page.
+// tear undoes the second half of the last write to a page.
 func (n *node) tear(c *content, rng *rand.Rand) {
 	last := n.writes[len(n.writes)-1]
 	if last.size >= 0 || len(last.data) == 0 {

@@ -46,7 +46,7 @@ func writeAll(t *testing.T, f vfs.File, text string) {
 	must(t, err)
 }
 
-// replace is how a file is replaced; steps left out of it must be found out by some crash.
+// replace replaces a file correctly; a crash must detect each skipped step.
 func replace(t *testing.T, fs vfs.FS, text string, skip string) {
 	t.Helper()
 	d := mustDir(t, fs)
@@ -85,7 +85,7 @@ func TestCrashesFindWhatIsNotSynced(t *testing.T) {
 			for c := range CrashesFrom(t, seed, m, func(m *Mem) {
 				replace(t, m, next, skip)
 				done = true
-				_, err := m.MakeDir("/d/after", 0o700) // a call after it, to look at
+				_, err := m.MakeDir("/d/after", 0o700) // a subsequent call
 				must(t, err)
 			}) {
 				check(c)
@@ -131,17 +131,18 @@ func TestWhatACrashLeavesOfBytes(t *testing.T) {
 	for s := range uint64(200) {
 		got := read(DataPrefix, s)
 		if len(got) < len(synced) || !bytes.HasPrefix(whole, got) {
-			t.Fatalf("prefix: %d bytes that are none of what was written", len(got))
+			t.Fatalf("prefix: %d bytes that were never written", len(got))
 		}
 		lengths[len(got)] = true
 	}
 	if len(lengths) < 100 {
 		t.Errorf("prefix: %d different lengths under 200 seeds", len(lengths))
 	}
-	got := read(DataTorn, 1) // the last page begins at 8192, 12000 is the end, half of 3808 is left
+	got := read(DataTorn, 1) // the last page begins at 8192, the end is 12000, half of 3808 is left
 	want := append(append([]byte(nil), whole[:8192+1904]...), make([]byte, 1904)...)
 	if !bytes.Equal(got, want) {
-		t.Errorf("torn: %d bytes, last new one %d; want %d, %d", len(got), bytes.LastIndexByte(got, 'b'), len(want), 8192+1903)
+		t.Errorf("torn: %d bytes, last new one %d; want %d, %d", len(got),
+			bytes.LastIndexByte(got, 'b'), len(want), 8192+1903)
 	}
 }
 
@@ -175,7 +176,7 @@ func TestFailedSyncLosesForGood(t *testing.T) {
 		t.Fatalf("Sync = %v, want EIO", err)
 	}
 	writeAll(t, f, "three")
-	must(t, f.Sync()) // says yes, as Linux does
+	must(t, f.Sync()) // reports success, as Linux does
 	if got, _ := m.ReadFile("/d/f"); string(got) != "one two three" {
 		t.Errorf("a reader sees %q, want all", got)
 	}
@@ -207,7 +208,8 @@ func TestWhatACrashLeavesOfNames(t *testing.T) {
 		if !there("/d/moved") && !there("/to/moved") {
 			t.Fatalf("seed %d: a rename between directories lost the file", s)
 		}
-		outcomes[fmt.Sprint(there("/d/moved"), there("/to/moved"), there("/d/again"), there("/d/removed"), there("/d/made"))]++
+		outcomes[fmt.Sprint(there("/d/moved"), there("/to/moved"), there("/d/again"),
+			there("/d/removed"), there("/d/made"))]++
 	}
 	if len(outcomes) != 3*2*2*2 {
 		t.Errorf("%d outcomes, want all 24: %v", len(outcomes), outcomes)
@@ -262,7 +264,8 @@ func TestClonesAreApart(t *testing.T) {
 		if got, err := c.ReadFile("/d/f"); string(got) != texts[i] || err != nil {
 			t.Errorf("clone %d holds %q, %v; want %q as when it was taken", i, got, err, texts[i])
 		}
-		if got, err := c.Crash(DataNone, NamesNone, 1).ReadFile("/d/f"); string(got) != texts[i] || err != nil {
+		if got, err := c.Crash(DataNone, NamesNone, 1).ReadFile("/d/f"); string(got) != texts[i] ||
+			err != nil {
 			t.Errorf("a crash of clone %d leaves %q, %v; want all of it", i, got, err)
 		}
 	}
@@ -318,7 +321,8 @@ func TestFaults(t *testing.T) {
 	f := mustOpen(t, d, "f", os.O_CREATE|os.O_RDWR)
 	m.Fail(Fault{Op: OpWrite, Nth: 2, Err: syscall.ENOSPC, Short: 2})
 	writeAll(t, f, "abcd")
-	if n, err := f.Write([]byte("efgh")); n != 2 || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "/d/f") {
+	if n, err := f.Write([]byte("efgh")); n != 2 || !errors.Is(err, syscall.ENOSPC) ||
+		!strings.Contains(err.Error(), "/d/f") {
 		t.Errorf("Write = %d, %v; want 2, ENOSPC that names the file", n, err)
 	}
 	writeAll(t, f, "ij")
@@ -341,7 +345,8 @@ func TestFaults(t *testing.T) {
 	}
 	must(t, g.Sync())
 	calls := m.Calls()
-	if last := calls[len(calls)-1]; last.Op != OpSync || last.Path != "/d/g" || last.Err != nil || last.N != len(calls) {
+	if last := calls[len(calls)-1]; last.Op != OpSync || last.Path != "/d/g" || last.Err != nil ||
+		last.N != len(calls) {
 		t.Errorf("last call %v", last)
 	}
 }

@@ -31,7 +31,7 @@ func (d *dir) Close() error {
 
 func (d *dir) full(name string) string { return path.Join(clean(d.path), name) }
 
-// at resolves all parts of name but the last to the directory that holds it. It needs m.mu.
+// at resolves all parts of name but the last to a directory. The caller holds m.mu.
 func (d *dir) at(op, name string) (*node, string, error) {
 	if d.closed {
 		return nil, "", pathError(op, name, fs.ErrClosed)
@@ -67,7 +67,7 @@ func (n *node) child(op, name, part string) (*node, error) {
 	return next, nil
 }
 
-// directory resolves name, or "." , to a directory. It needs m.mu.
+// directory resolves name, or ".", to a directory. The caller holds m.mu.
 func (d *dir) directory(op, name string) (*node, error) {
 	if name == "." && !d.closed {
 		return d.node, nil
@@ -83,19 +83,20 @@ func (d *dir) Open(name string) (vfs.File, error) { return d.OpenFile(name, os.O
 
 func (d *dir) OpenFile(name string, flag int, perm fs.FileMode) (vfs.File, error) {
 	var f *file
-	err := d.m.call(OpOpen, d.full(name), flag&(os.O_CREATE|os.O_TRUNC) != 0, func(*Call, *Fault) error {
-		at, last, err := d.at("open", name)
-		if err != nil {
-			return err
-		}
-		n, err := d.m.openNode(at, name, last, flag, perm)
-		if err != nil {
-			return err
-		}
-		n.path = d.full(name)
-		f = &file{m: d.m, node: n, flag: flag, name: last}
-		return nil
-	})
+	err := d.m.call(OpOpen, d.full(name), flag&(os.O_CREATE|os.O_TRUNC) != 0,
+		func(*Call, *Fault) error {
+			at, last, err := d.at("open", name)
+			if err != nil {
+				return err
+			}
+			n, err := d.m.openNode(at, name, last, flag, perm)
+			if err != nil {
+				return err
+			}
+			n.path = d.full(name)
+			f = &file{m: d.m, node: n, flag: flag, name: last}
+			return nil
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +174,8 @@ func (d *dir) RenameNew(oldName string, to vfs.Dir, newName string) error {
 func (d *dir) move(oldName string, to vfs.Dir, newName string, replace bool) error {
 	target, ok := to.(*dir)
 	if !ok || target.m != d.m {
-		return pathError("rename", oldName, fmt.Errorf("to a directory of another file system: %w", fs.ErrInvalid))
+		return pathError("rename", oldName,
+			fmt.Errorf("to a directory of another file system: %w", fs.ErrInvalid))
 	}
 	return d.m.call(OpRename, target.full(newName), true, func(c *Call, _ *Fault) error {
 		c.From = d.full(oldName)
@@ -200,7 +202,8 @@ func (d *dir) move(oldName string, to vfs.Dir, newName string, replace bool) err
 			there.links--
 		}
 		n.path = c.Path
-		d.m.note(change{dir: into, name: newLast, node: n}, change{dir: from, name: last, node: n, gone: true})
+		d.m.note(change{dir: into, name: newLast, node: n},
+			change{dir: from, name: last, node: n, gone: true})
 		return nil
 	})
 }

@@ -19,7 +19,7 @@ type file struct {
 	closed bool
 }
 
-// may says whether the file is open, and for reading or writing.
+// may returns an error unless the file is open for reading or writing, respectively.
 func (f *file) may(op string, writes bool) error {
 	if f.closed {
 		return pathError(op, f.node.path, fs.ErrClosed)
@@ -32,7 +32,7 @@ func (f *file) may(op string, writes bool) error {
 }
 
 func (f *file) Read(p []byte) (n int, err error) {
-	err = f.m.call(OpRead, f.node.path, false, func(c *Call, _ *Fault) error {
+	err = f.call(OpRead, false, func(c *Call, _ *Fault) error {
 		if err := f.may("read", false); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (f *file) Read(p []byte) (n int, err error) {
 }
 
 func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
-	err = f.m.call(OpRead, f.node.path, false, func(c *Call, _ *Fault) error {
+	err = f.call(OpRead, false, func(c *Call, _ *Fault) error {
 		if err := f.may("read", false); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (f *file) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 func (f *file) Write(p []byte) (n int, err error) {
-	err = f.m.callWith(OpWrite, f.node.path, true, func(c *Call, fault *Fault) error {
+	err = f.callWith(OpWrite, true, func(c *Call, fault *Fault) error {
 		if err := f.may("write", true); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (f *file) Seek(offset int64, whence int) (int64, error) {
 }
 
 func (f *file) Stat() (info vfs.Info, err error) {
-	err = f.m.call(OpStat, f.node.path, false, func(*Call, *Fault) error {
+	err = f.call(OpStat, false, func(*Call, *Fault) error {
 		if f.closed {
 			return pathError("stat", f.node.path, fs.ErrClosed)
 		}
@@ -126,7 +126,7 @@ func (f *file) Stat() (info vfs.Info, err error) {
 }
 
 func (f *file) Truncate(size int64) error {
-	return f.m.call(OpTruncate, f.node.path, true, func(c *Call, _ *Fault) error {
+	return f.call(OpTruncate, true, func(c *Call, _ *Fault) error {
 		if err := f.may("truncate", true); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (f *file) Truncate(size int64) error {
 }
 
 func (f *file) Sync() error {
-	return f.m.callWith(OpSync, f.node.path, true, func(_ *Call, fault *Fault) error {
+	return f.callWith(OpSync, true, func(_ *Call, fault *Fault) error {
 		if f.closed {
 			return pathError("sync", f.node.path, fs.ErrClosed)
 		}

@@ -26,8 +26,10 @@ func TestLinux(t *testing.T, system vfs.FS) {
 		name string
 		run  func(t *testing.T, system vfs.FS)
 	}{
-		{"special files", testSpecialFiles}, {"unreadable", testUnreadable}, {"vanishing entries", testVanishingEntries},
-		{"replaced names", testReplacedNames}, {"lock of another process", testLockOfAnotherProcess}, {"inode", testInode},
+		{"special files", testSpecialFiles}, {"unreadable", testUnreadable},
+		{"vanishing entries", testVanishingEntries},
+		{"replaced names", testReplacedNames},
+		{"lock of another process", testLockOfAnotherProcess}, {"inode", testInode},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, system) })
 	}
@@ -74,7 +76,7 @@ func testSpecialFiles(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testUnreadable gives up root's power over permissions for its thread, where it has it.
+// testUnreadable drops root's permission override for its thread, if it has it.
 func testUnreadable(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	if err := os.Chmod(root, 0o755); err != nil {
@@ -109,7 +111,7 @@ func testUnreadable(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testVanishingEntries lists a directory while files in it come and go.
+// testVanishingEntries lists a directory while files in it are created and removed.
 func testVanishingEntries(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	stop, done := make(chan struct{}), make(chan struct{})
@@ -140,8 +142,8 @@ func testVanishingEntries(t *testing.T, system vfs.FS) {
 	}
 }
 
-// testReplacedNames opens names that somebody exchanges for symlinks, FIFOs and directories all the
-// time: what is opened is a regular file of this directory, or nothing.
+// testReplacedNames opens names that are constantly replaced by symlinks, FIFOs and directories: an
+// opened file is always a regular file of this directory.
 func testReplacedNames(t *testing.T, system vfs.FS) {
 	d, root := openTemp(t, system)
 	outside := t.TempDir()
@@ -210,7 +212,8 @@ func testReplacedNames(t *testing.T, system vfs.FS) {
 	}
 }
 
-// lockRoot names the directory that the child process of testLockOfAnotherProcess locks.
+// lockRoot is the environment variable with the directory that the child process of
+// testLockOfAnotherProcess locks.
 const lockRoot = "VFSTEST_LOCK_ROOT"
 
 // holdLock takes the lock, prints the error, and keeps the lock until its input ends.
@@ -224,7 +227,7 @@ func holdLock(system vfs.FS, root string) {
 	os.Exit(0)
 }
 
-// testLockOfAnotherProcess starts its own test binary again, for this test alone.
+// testLockOfAnotherProcess starts its own test binary again, for this test only.
 func testLockOfAnotherProcess(t *testing.T, system vfs.FS) {
 	if root := os.Getenv(lockRoot); root != "" {
 		holdLock(system, root)
@@ -250,8 +253,10 @@ func testLockOfAnotherProcess(t *testing.T, system vfs.FS) {
 	}
 	_, err = d.Lock(".lock", "us")
 	holder := fmt.Sprintf("pid %d", child.Process.Pid)
-	if !errors.Is(err, vfs.ErrLocked) || !strings.Contains(err.Error(), holder) || !strings.Contains(err.Error(), root) {
-		t.Fatalf("Lock while another process holds it = %v; want ErrLocked with %q and the path", err, holder)
+	if !errors.Is(err, vfs.ErrLocked) || !strings.Contains(err.Error(), holder) ||
+		!strings.Contains(err.Error(), root) {
+		t.Fatalf("Lock while another process holds it = %v; want ErrLocked with %q and the path",
+			err, holder)
 	}
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -275,7 +280,8 @@ func testInode(t *testing.T, system vfs.FS) {
 	}
 	st := want.Sys().(*syscall.Stat_t)
 	got, err := d.Stat("f")
-	if err != nil || got.Ino != st.Ino || got.Dev != st.Dev || got.Links != uint64(st.Nlink) || !got.ModTime.Equal(want.ModTime()) {
+	if err != nil || got.Ino != st.Ino || got.Dev != st.Dev || got.Links != uint64(st.Nlink) ||
+		!got.ModTime.Equal(want.ModTime()) {
 		t.Errorf("Stat = %+v, %v; want device %d, inode %d", got, err, st.Dev, st.Ino)
 	}
 	if got.Birth.After(got.ModTime) {

@@ -1,10 +1,11 @@
-// Package vfstest is a file system in memory that loses what was not synced, in the worst order,
-// and a suite that every implementation of vfs passes.
+// Package vfstest provides an in-memory file system that loses unsynced data in the worst order,
+// and a conformance suite for implementations of vfs.
 //
-// [Mem] keeps two states of every file and directory: what a reader sees, and what is on the disk.
-// [Crashes] runs a workload and hands out, after each call that changes anything, clones as a power
-// loss at that moment could leave them. [Mem.Fail] makes the n-th call of a kind fail. The tests
-// own it; it never touches a real file, and the same seed gives the same clones.
+// [Mem] has two states of every file and directory: the visible one, and the one on disk. [Crashes]
+// runs a workload and yields, after each call that changes anything, clones as a power loss at that
+// moment could leave them. [Mem.Fail] makes the n-th call of a kind fail. Mem never touches a real
+// file, and equal seeds give equal clones. A Mem and [Crashes] start no goroutine and run under
+// testing/synctest; the suites start subtests and child processes, so they do not.
 package vfstest
 
 import (
@@ -20,29 +21,29 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Mem is a file system in memory. Its root is "/", and a relative path starts there. It is safe for
+// Mem is an in-memory file system. Its root is "/"; relative paths start there. It is safe for
 // concurrent use.
 //
-// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods that Mem
-// has beside OpenDir and MakeDir are the hand of somebody else: they are not recorded, do not fail,
-// and what they do is durable at once.
+// Every call through vfs is recorded ([Mem.Calls]) and may fail ([Mem.Fail]). The methods of Mem
+// other than OpenDir and MakeDir represent actions of other programs: they are not recorded, do not
+// fail, and are durable at once.
 //
-// Of permissions it knows the owner's, as a user who is not root. It has no limit of space but a
-// fault.
+// It checks the owner's permissions, for a user other than root. Its size is unlimited, except for
+// faults.
 type Mem struct {
-	mu      sync.Mutex // guards all that follows, and every node
+	mu      sync.Mutex // guards all fields below, and every node
 	root    *node
 	nextIno uint64
 	ticks   int64
 	now     func() time.Time
-	names   []*nameOp // changes of directories that were not synced, in order
+	names   []*nameOp // unsynced changes of directories, in order
 	calls   []Call
 	called  int
 	faults  []*Fault
-	after   func(Call) // is told of each call that may have changed something, without mu
+	after   func(Call) // called without mu for each call that may have changed something
 }
 
-// epoch is where the clock of a Mem begins; each reading is a millisecond later.
+// epoch is the initial time of a Mem's clock, which advances by a millisecond with each reading.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty file system.
@@ -52,8 +53,7 @@ func New() *Mem {
 	return m
 }
 
-// SetClock makes now the clock for times of change and birth; nil is a clock of the Mem's own that
-// goes on by a millisecond with each reading.
+// SetClock sets the clock for modification and birth times. Nil restores the Mem's own clock.
 func (m *Mem) SetClock(now func() time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *Mem) OpenDir(name string) (vfs.Dir, error) {
 	return d, nil
 }
 
-// MakeDir opens a directory by its path, and makes it and its parents where they are missing.
+// MakeDir opens a directory by its path, and creates missing directories.
 func (m *Mem) MakeDir(name string, perm fs.FileMode) (vfs.Dir, error) {
 	var d *dir
 	err := m.call(OpMakeDir, clean(name), true, func(*Call, *Fault) error {
@@ -130,7 +130,7 @@ func (m *Mem) makeAll(name string, perm fs.FileMode) (*node, error) {
 	return at, nil
 }
 
-// makeDir makes a directory, durably.
+// makeDir creates a directory, durably.
 func (m *Mem) makeDir(at *node, name string, perm fs.FileMode) *node {
 	n := m.newNode(fs.ModeDir | perm.Perm())
 	at.seen[name], at.kept[name] = n, n
@@ -138,7 +138,7 @@ func (m *Mem) makeDir(at *node, name string, perm fs.FileMode) *node {
 	return n
 }
 
-// symlinksMost is how many symlinks one path may lead through.
+// symlinksMost is the maximum number of symlinks in one path.
 const symlinksMost = 40
 
 // resolve follows an absolute path through symlinks.
@@ -181,8 +181,8 @@ func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// WriteFile puts data into a file, durably, and makes it and its directories where they are
-// missing. A file that exists keeps its inode.
+// WriteFile writes data to a file, durably, and creates the file and its directories if they are
+// missing. An existing file keeps its inode.
 func (m *Mem) WriteFile(name string, data []byte) error {
 	return m.outside(name, func(at *node, last string) error {
 		n := at.seen[last]
@@ -202,7 +202,7 @@ func (m *Mem) WriteFile(name string, data []byte) error {
 	})
 }
 
-// ReadFile returns what a reader of the file sees.
+// ReadFile returns the visible contents of the file.
 func (m *Mem) ReadFile(name string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -216,7 +216,7 @@ func (m *Mem) ReadFile(name string) ([]byte, error) {
 	return append([]byte(nil), n.data.b...), nil
 }
 
-// Symlink makes a symlink to target.
+// Symlink creates a symlink to target.
 func (m *Mem) Symlink(target, name string) error {
 	return m.plant(name, func() *node {
 		n := m.newNode(fs.ModeSymlink | 0o777)
@@ -225,7 +225,7 @@ func (m *Mem) Symlink(target, name string) error {
 	})
 }
 
-// Special makes a FIFO, socket or device: what the type bits of mode say.
+// Special creates a FIFO, socket or device, according to the type bits of mode.
 func (m *Mem) Special(name string, mode fs.FileMode) error {
 	return m.plant(name, func() *node { return m.newNode(mode.Type() | 0o600) })
 }

@@ -7,24 +7,25 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// node is a file, directory or symlink, whatever its names are.
+// node is a file, directory or symlink, independent of its names.
 type node struct {
 	ino           uint64
 	mode          fs.FileMode
 	links         uint64
 	born, changed time.Time
 	target        string // of a symlink
-	path          string // of a file that was opened: by which name, or what it was renamed to since
-	locked        bool
+	// for a file that was opened: the name, updated by renames
+	path   string
+	locked bool
 
 	// A regular file.
-	data   content // as a reader sees it
-	disk   content // as it was synced
-	writes []write // not synced, in order
+	data   content // visible contents
+	disk   content // synced contents
+	writes []write // unsynced, in order
 
 	// A directory.
-	seen map[string]*node // as a reader sees it
-	kept map[string]*node // as it was synced
+	seen map[string]*node // visible names
+	kept map[string]*node // synced names
 }
 
 func (m *Mem) newNode(mode fs.FileMode) *node {
@@ -44,13 +45,13 @@ func (n *node) info(name string) vfs.Info {
 	}
 }
 
-// content is bytes that clones may share: what lies below frozen is never overwritten in place.
+// content is bytes that clones may share: bytes below frozen are never overwritten in place.
 type content struct {
 	b      []byte
 	frozen int
 }
 
-// share returns a content with the same bytes, which both may change.
+// share returns a content with the same bytes; both may be changed.
 func (c *content) share() content {
 	c.frozen = len(c.b)
 	return content{b: c.b[:len(c.b):len(c.b)], frozen: len(c.b)}
@@ -79,11 +80,11 @@ func (c *content) truncate(size int) {
 	c.frozen = min(c.frozen, size)
 }
 
-// write is one change of a file that was not synced.
+// write is one unsynced change of a file.
 type write struct {
 	off  int
 	data []byte
-	size int // truncated to it; -1: written
+	size int // truncated to this size; -1 for a write
 }
 
 func (w *write) apply(c *content) {
@@ -104,8 +105,8 @@ func (n *node) truncate(size int) {
 	n.writes = append(n.writes, write{size: size})
 }
 
-// sync brings what was written since the last one to the disk. When it fails, the system forgets
-// that there is anything to bring: what was written stays visible, and no later sync saves it.
+// sync makes unsynced writes durable. If it fails, the writes are forgotten, as on Linux: they stay
+// visible, and no later sync saves them.
 func (n *node) sync(failed bool) {
 	if !failed {
 		for i := range n.writes {
@@ -115,10 +116,10 @@ func (n *node) sync(failed bool) {
 	n.writes = nil
 }
 
-// nameOp is one change of directories that was not synced.
+// nameOp is one unsynced change of directories.
 type nameOp struct {
-	// One directory's, or those of a rename between two: the name that is made, then the one that
-	// goes.
+	// The changes of one directory, or of a rename between two: the name that is created, then the
+	// one that is removed.
 	changes []change
 }
 
@@ -126,7 +127,7 @@ type change struct {
 	dir  *node
 	name string
 	node *node
-	gone bool // the name goes, if it is still that node's
+	gone bool // the name is removed, if it still refers to that node
 }
 
 func (c *change) apply(entries map[string]*node) {
@@ -138,8 +139,10 @@ func (c *change) apply(entries map[string]*node) {
 	}
 }
 
-// between says whether the op is of two directories.
-func (o *nameOp) between() bool { return len(o.changes) > 1 && o.changes[0].dir != o.changes[1].dir }
+// between reports whether the op concerns two directories.
+func (o *nameOp) between() bool {
+	return len(o.changes) > 1 && o.changes[0].dir != o.changes[1].dir
+}
 
 func (m *Mem) note(changes ...change) {
 	now := m.time()
@@ -150,8 +153,8 @@ func (m *Mem) note(changes ...change) {
 	m.names = append(m.names, &nameOp{changes: changes})
 }
 
-// syncNames makes what happened in a directory durable. A rename out of it brings the new name with
-// it: no file system that keeps a journal loses both. When it fails, what happened is forgotten, as
+// syncNames makes the changes of a directory durable. A rename out of it also makes the new name
+// durable, because no journaling file system loses both. If it fails, the changes are forgotten, as
 // with a file.
 func (m *Mem) syncNames(d *node, failed bool) {
 	kept := m.names[:0]

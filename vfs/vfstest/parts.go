@@ -40,7 +40,8 @@ func TestWriteParts(t *testing.T, system vfs.FS, root string) {
 	}
 	got := make([]byte, len(want)+1)
 	if n, _ := f.ReadAt(got, 0); !bytes.Equal(got[:n], want) {
-		t.Errorf("the file has %d bytes that differ from the %d of the parts in their order", n, len(want))
+		t.Errorf("the file has %d bytes that differ from the %d of the parts in their order", n,
+			len(want))
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)

@@ -113,7 +113,7 @@ func TestRoutes(t *testing.T) {
 	left(1)
 }
 
-// TestOutcomes: what Redis answers decides between a new attempt, a pause and a person.
+// TestOutcomes: Redis's answer decides between a retry, a pause and an operator's action.
 func TestOutcomes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.Set(t.Context(), o.Key, "text", 0).Err(); err != nil {

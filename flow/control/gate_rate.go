@@ -7,19 +7,20 @@ import (
 	"time"
 )
 
-// limiter paces a lane whose worker has answered that it takes no more than so many a second (429).
-// It remembers the rate at which it was refused: the rate falls to 0.7 of what was delivered and
-// grows back as CUBIC does (RFC 9438, with the constants of the AWS SDKs' adaptive mode), to just
-// below what was refused. There it stays: only after a long while, and each time that proves wrong
-// after twice as long, it tries for more. Rates are in attempts a second.
+// limiter paces a lane with a worker that limits the rate (429). It remembers the refused rate. The
+// rate falls to 0.7 of the delivered one and grows back as in CUBIC (RFC 9438, with the constants
+// of the AWS SDKs' adaptive mode), to just below the refused rate. It stays there and tries a
+// higher rate only after a long wait, which doubles each time the higher rate is refused. Rates are
+// in attempts per second.
 type limiter struct {
+	fixed
 	rate      float64 // 0: there is no limit
 	ceiling   float64 // at which it was last refused
 	cut       time.Duration
 	retest    time.Duration // how long the ceiling is believed
 	nextStart time.Duration // of an attempt
 
-	// What was delivered in the last second, in tenths.
+	// Deliveries in the last second, in tenths.
 	counts [rateSlots + 1]uint16
 	slot   int64
 }
@@ -30,7 +31,7 @@ const (
 	rateBeta    = 0.7
 	rateCubic   = 0.4
 	rateBelow   = 0.99 // of the ceiling is held
-	rateAhead   = 2.0  // times what is delivered is the most
+	rateAhead   = 2.0  // maximum rate, as a multiple of the delivered rate
 	rateLeast   = 0.5
 	rateFew     = 5 // deliveries in the last second, below which no rate is known
 	rateRetest  = time.Minute
@@ -38,7 +39,7 @@ const (
 	rateAlike   = 0.8         // a refusal at so much of the ceiling confirms it
 	rateSpan    = time.Second // by which receivers count
 	rateOutage  = 2500 * time.Millisecond
-	rateChance  = 0.15 // of what a worker refuses by chance, from which on it tells nothing of a rate
+	rateChance  = 0.15 // share of random refusals from which refusals say nothing about a rate
 	rateForget  = 2.0  // times the ceiling and nothing was refused: there is no limit any more
 )
 
@@ -48,7 +49,8 @@ func (r *limiter) tell(now, sent time.Duration) {
 	if c := &r.counts[r.slot%int64(len(r.counts))]; *c < math.MaxUint16 {
 		*c++
 	}
-	if r.rate > 0 && sent < r.cut { // it had been taken when the other one was refused, whose answer was quicker
+	// it was taken before the refused one, which was answered earlier
+	if r.rate > 0 && sent < r.cut {
 		r.ceiling = max(r.ceiling, r.measured(now))
 	}
 }
@@ -61,14 +63,15 @@ func (r *limiter) turn(now time.Duration) {
 	r.slot = max(r.slot, slot)
 }
 
-// measured is what was delivered in the last second.
+// measured returns the number of deliveries in the last second.
 func (r *limiter) measured(now time.Duration) float64 {
 	r.turn(now)
 	sum := 0.0
 	for _, c := range r.counts {
 		sum += float64(c)
 	}
-	part := float64(now%rateSlot) / float64(rateSlot) // of the slot under way; the oldest counts for the rest
+	// of the current slot; the oldest counts for the rest
+	part := float64(now%rateSlot) / float64(rateSlot)
 	oldest := float64(r.counts[(r.slot+1)%int64(len(r.counts))])
 	return sum - part*oldest
 }
@@ -95,9 +98,9 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// suppose takes in that a worker which delivered so many in a second then refused everything, and
-// soon after took batches again: it says nothing of a rate, but counts by the second. What was
-// refused has left its count by then.
+// suppose handles a worker that delivered at the rate at, then refused everything, and soon took
+// batches again. Such a worker does not report a rate but limits the number per second. The refused
+// attempts have left its count by then.
 func (r *limiter) suppose(now time.Duration, at float64) {
 	switch {
 	case r.rate > 0 && at < rateAlike*r.ceiling: // it was paced, and refused all the same
@@ -131,7 +134,7 @@ func (r *limiter) paced(now time.Duration) float64 {
 	return max(rateLeast, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
 }
 
-// space keeps a distance to the next attempt. There is no burst: what was not used is gone.
+// space sets the earliest time of the next attempt. There is no burst: unused time is lost.
 func (r *limiter) space(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {
@@ -144,5 +147,26 @@ func (r *limiter) space(now time.Duration) {
 	r.nextStart = max(r.nextStart, now-time.Duration(float64(time.Second)/p)) + time.Duration(float64(time.Second)/p)
 }
 
-// shut says whether the next attempt has to wait.
+// shut reports whether the next attempt has to wait.
 func (r *limiter) shut(now time.Duration) bool { return r.rate > 0 && now < r.nextStart }
+
+func (r *limiter) name() string { return gateRate }
+
+func (r *limiter) room(now time.Duration) int {
+	switch {
+	case r.rate == 0:
+		return unlimited
+	case r.shut(now):
+		return 0
+	}
+	return 1
+}
+
+func (r *limiter) next(now time.Duration) (time.Duration, bool) {
+	return r.nextStart, r.rate > 0 && now < r.nextStart
+}
+
+func (r *limiter) started(now time.Duration, _ *attempt) (timed bool) {
+	r.space(now)
+	return r.shut(now)
+}

@@ -1,0 +1,60 @@
+//penstock:pure
+
+package control
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+)
+
+// env is shared by the parts of a machine: its configuration, the time and the source of chance.
+type env struct {
+	cfg Config
+	now time.Duration
+	src *rand.PCG
+	rnd *rand.Rand
+}
+
+// jitter draws d times a number between from and to.
+func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
+	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
+}
+
+// wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
+func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
+	if !o.active {
+		*o = outage{active: true, since: e.now}
+	}
+	if policy != nil {
+		d, next, ok := policy.Next(o.state, e.src)
+		if !ok {
+			d = o.state.Prev
+		}
+		o.state = next
+		if most > 0 {
+			d = min(d, most)
+		}
+		return max(d, 0)
+	}
+	limit := probeLate
+	if most > 0 {
+		limit = most
+	}
+	if e.now-o.since < earlyFor {
+		limit = min(limit, probeEarly)
+	}
+	d := min(probeBase<<min(o.k, 10), limit)
+	o.k++
+	return e.jitter(d, 0.5, 1)
+}
+
+// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute
+// and 30 s later.
+type outage struct {
+	active bool
+	since  time.Duration
+	k      uint
+	state  backoff.State
+}

@@ -1,0 +1,107 @@
+//penstock:pure
+
+package control
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/penstock-io/penstock/rate"
+)
+
+// Limit bounds attempts, whatever windows say. The zero value means none.
+type Limit struct {
+	Rate        float64 // cost a second, such as records; 0 means no limit
+	Bytes       float64 // a second; 0 means no limit
+	Concurrency int     // attempts in flight, overdue ones included; 0 means no limit
+}
+
+func (l Limit) validate() error {
+	if !(l.Rate >= 0) || !(l.Bytes >= 0) || math.IsInf(l.Rate, 0) || math.IsInf(l.Bytes, 0) || l.Concurrency < 0 {
+		return fmt.Errorf("a limit of %v a second, %v bytes a second and %d attempts: want positive numbers, or 0 for none",
+			l.Rate, l.Bytes, l.Concurrency)
+	}
+	return nil
+}
+
+// bucketGate lets attempts start while its bucket holds a token. An attempt may take more than
+// that, and later ones wait until that is made up for: in t seconds, at most perSecond * (t +
+// burst) tokens and one attempt more are taken.
+type bucketGate struct {
+	fixed
+	label  string
+	bucket rate.Bucket
+	tokens func(a *attempt) float64
+}
+
+const (
+	burst     = 0.1  // seconds of tokens that are saved up
+	leastLeft = 1e-6 // of a token is none
+)
+
+// newBucketGate returns nil if there is no limit.
+func newBucketGate(label string, perSecond float64, tokens func(a *attempt) float64) gate {
+	if perSecond == 0 {
+		return nil
+	}
+	return &bucketGate{fixed{}, label, rate.NewBucket(perSecond, max(1, burst*perSecond)), tokens}
+}
+
+func (l Limit) quota() gate {
+	return newBucketGate(gateQuota, l.Rate, func(a *attempt) float64 { return a.cost })
+}
+
+func (l Limit) bytes() gate {
+	return newBucketGate(gateBytes, l.Bytes, func(a *attempt) float64 { return float64(a.item.bytes) })
+}
+
+func (l Limit) slots() gate {
+	if l.Concurrency == 0 {
+		return nil
+	}
+	return &slots{label: gateConcurrency, most: l.Concurrency}
+}
+
+func (g *bucketGate) name() string { return g.label }
+
+func (g *bucketGate) room(now time.Duration) int {
+	if g.bucket.Tokens(now) < leastLeft/2 {
+		return 0
+	}
+	return 1 // and after that it is asked again
+}
+
+func (g *bucketGate) next(now time.Duration) (time.Duration, bool) {
+	wait := g.bucket.Wait(now, leastLeft)
+	return now + wait, wait > 0
+}
+
+func (g *bucketGate) started(now time.Duration, a *attempt) (timed bool) {
+	g.bucket.Add(now, -g.tokens(a))
+	_, timed = g.next(now)
+	return timed
+}
+
+// slots bounds attempts in flight, overdue ones included.
+type slots struct {
+	fixed
+	label       string
+	most, taken int // most 0: there is no bound
+}
+
+func (g *slots) name() string { return g.label }
+
+func (g *slots) room(time.Duration) int {
+	if g.most == 0 {
+		return unlimited
+	}
+	return max(0, g.most-g.taken)
+}
+
+func (g *slots) started(time.Duration, *attempt) bool {
+	g.taken++
+	return false
+}
+
+func (g *slots) ended(*attempt) { g.taken-- }

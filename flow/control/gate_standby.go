@@ -1,0 +1,76 @@
+//penstock:pure
+
+package control
+
+import "time"
+
+// standby decides which lanes are used, by their Limits.Standby: lanes up to the least number of
+// which one is up. A lane is up unless its breaker is open.
+//
+//	Standby 0: A down, B up   B takes items, A gets probes
+//	Standby 1: C up           C takes nothing until B is down, too
+//
+// While no lane is up, all of them may be used: their breakers and the global backoff decide.
+type standby struct {
+	some   bool // a lane has a number above 0
+	active int  // lanes with a higher number take nothing
+}
+
+// standbyGate is shut while a lane with a lower number is up.
+type standbyGate struct {
+	fixed
+	lanes *lanes
+	lane  *lane
+}
+
+func newStandbyGate(ls *lanes, l *lane) gate { return &standbyGate{lanes: ls, lane: l} }
+
+func (g *standbyGate) name() string { return gateStandby }
+
+func (g *standbyGate) room(time.Duration) int {
+	if s := &g.lanes.standby; s.some && g.lane.limits.Standby > s.active {
+		return 0
+	}
+	return unlimited
+}
+
+// failover chooses the active number after lanes came, went, failed or recovered.
+func (ls *lanes) failover() {
+	before := ls.standby
+	s := standby{}
+	least, highest := -1, 0
+	for _, l := range ls.up {
+		n := l.limits.Standby
+		highest = max(highest, n)
+		if !l.br.shut() && (least < 0 || n < least) {
+			least = n
+		}
+	}
+	if s.some = highest > 0; s.some {
+		if s.active = least; least < 0 {
+			s.active = highest
+		}
+	}
+	if ls.standby = s; s != before {
+		ls.refreshAll()
+	}
+}
+
+// mayOpen reports whether the breaker of l may open for long: if others take over, or half of those
+// with its number are still closed.
+func (ls *lanes) mayOpen(l *lane) bool {
+	if !ls.standby.some {
+		return ls.opened < max(1, len(ls.up)/2)
+	}
+	alike, opened := 0, 0
+	for _, other := range ls.up {
+		if other.limits.Standby > l.limits.Standby {
+			return true
+		}
+		if other.limits.Standby == l.limits.Standby {
+			alike++
+			opened += one(other.br.open)
+		}
+	}
+	return opened < max(1, alike/2)
+}

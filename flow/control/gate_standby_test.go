@@ -1,0 +1,140 @@
+package control_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/flow/window"
+)
+
+// newTiers returns a machine with one lane for each of these Limits.Standby.
+func newTiers(t *testing.T, standby ...int) *model {
+	t.Helper()
+	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, len(standby))
+	for i, n := range standby {
+		w.lane(int32(i), true, control.Limits{Standby: n})
+	}
+	return w
+}
+
+// serve answers attempts for d, at each lane that is not failing with a delivery, and
+// returns the number of attempts of each lane.
+func (w *model) serve(d time.Duration, failing ...int32) map[int32]int {
+	attempts := make(map[int32]int)
+	for end := w.now + d; w.now < end; w.pass(50 * ms) {
+		w.fill()
+		for _, x := range w.running() {
+			attempts[x.lane]++
+			outcome := control.Delivered
+			for _, f := range failing {
+				if x.lane == f {
+					outcome = control.Retryable
+				}
+			}
+			w.answer(x, outcome, 0)
+		}
+	}
+	return attempts
+}
+
+// TestStandby: a standby takes nothing while a lane before it is up, everything while none is, and
+// nothing again when one has recovered.
+func TestStandby(t *testing.T) {
+	for name, c := range map[string]struct {
+		standby []int
+		failing []int32 // in the second phase
+		used    []int32 // then, beside probes
+	}{
+		"one and one":             {[]int{0, 1}, []int32{0}, []int32{1}},
+		"one of two is up":        {[]int{0, 0, 1}, []int32{0}, []int32{1}},
+		"both are down":           {[]int{0, 0, 1}, []int32{0, 1}, []int32{2}},
+		"three, and two standbys": {[]int{0, 0, 0, 5, 5}, []int32{0, 1, 2}, []int32{3, 4}},
+		"the standby is down too": {[]int{0, 1, 2}, []int32{0, 1}, []int32{2}},
+		"the standby alone":       {[]int{0, 1, 2}, []int32{1, 2}, []int32{0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTiers(t, c.standby...)
+			for phase, failing := range [][]int32{nil, c.failing, nil} {
+				used := c.used
+				if failing == nil {
+					used = preferred(c.standby)
+				}
+				w.serve(2*time.Minute, failing...) // until probes have found the lanes that are up
+				got := w.serve(10*time.Second, failing...)
+				if share := shareOf(got, used); share < 0.9 {
+					t.Errorf("phase %d: attempts by lane are %v, want nearly all at %v", phase, got, used)
+				}
+				for i, l := range w.m.Status().Lanes {
+					shut := l.Gate == "standby" || l.Gate == "breaker" // never tried again
+					if failing == nil && c.standby[i] > 0 && (got[int32(i)] > 0 || !shut) {
+						t.Errorf("phase %d: standby %d has %d attempts and gate %q",
+							phase, i, got[int32(i)], l.Gate)
+					}
+				}
+			}
+			w.drain()
+		})
+	}
+}
+
+// preferred returns the lanes with number 0.
+func preferred(standby []int) (all []int32) {
+	for i, n := range standby {
+		if n == 0 {
+			all = append(all, int32(i))
+		}
+	}
+	return all
+}
+
+// shareOf returns the share of the attempts at these lanes, and 0 if there are few attempts.
+func shareOf(attempts map[int32]int, lanes []int32) float64 {
+	total, at := 0, 0
+	for lane, n := range attempts {
+		total += n
+		if slices.Contains(lanes, lane) {
+			at += n
+		}
+	}
+	if total < 100 {
+		return 0
+	}
+	return float64(at) / float64(total)
+}
+
+// TestStandbyDown: while every lane fails, all of them get probes, and the first that recovers
+// takes the items.
+func TestStandbyDown(t *testing.T) {
+	w := newTiers(t, 0, 1)
+	w.serve(10 * time.Second)
+	w.serve(time.Minute, 0, 1)
+	if got := w.serve(5*time.Minute, 0, 1); got[0] == 0 || got[1] == 0 {
+		t.Errorf("attempts by lane are %v while all fail, want probes of both", got)
+	}
+	w.serve(2*time.Minute, 0)
+	if got := w.serve(10*time.Second, 0); got[1] < 50 {
+		t.Errorf("attempts by lane are %v after the standby has recovered", got)
+	}
+	w.drain()
+}
+
+// TestStandbyLanesChange: a standby takes over when the last lane before it leaves, and stops when
+// one joins.
+func TestStandbyLanesChange(t *testing.T) {
+	w := newTiers(t, 0, 1)
+	w.serve(time.Second)
+	w.lane(0, false, control.Limits{})
+	if got := w.serve(10 * time.Second); got[1] < 50 {
+		t.Errorf("attempts by lane are %v after the first lane has left", got)
+	}
+	w.lane(0, true, control.Limits{})
+	if got := w.serve(10 * time.Second); got[0] < 50 || got[1] > 5 {
+		t.Errorf("attempts by lane are %v after it has joined again", got)
+	}
+	if s := w.m.Status().Lanes[0]; s.State == window.Open {
+		t.Errorf("the first lane is %+v", s)
+	}
+	w.drain()
+}

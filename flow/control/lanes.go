@@ -1,0 +1,339 @@
+//penstock:pure
+
+package control
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/dispatch"
+)
+
+// lanes holds the workers of a machine, and how much each of them may take now.
+type lanes struct {
+	*env
+	blame  *blame
+	policy policy
+
+	all    []*lane              // up, or down with attempts in flight; by number
+	up     []*lane              // by number
+	cands  []dispatch.Candidate // of up
+	masked []int                // candidates hidden while one item chooses
+	shared gates                // of all lanes
+
+	places  int // sum of lane.places
+	free    int // lanes with places
+	ready   int // lanes with a breaker that needs a probe
+	open    int // lanes that neither breaker nor throttle holds back
+	opened  int // lanes with an open breaker
+	firsts  int // lanes with a next run that waits for one item
+	global  global
+	standby standby
+	probes  []*lane // windows narrowed to measure, oldest first
+	uptime  uptime
+
+	delivered  uint64 // attempts
+	load       load   // of their windows
+	flyingCost float64
+
+	timer gateTimer
+}
+
+func newLanes(e *env, b *blame) *lanes {
+	ls := &lanes{env: e, blame: b, policy: newPolicy(e.cfg.Dispatch, e.src)}
+	ls.share()
+	return ls
+}
+
+// policy is the dispatch policy, with its optional capabilities.
+type policy struct {
+	dispatch.Chooser
+	binds    bool              // it has one lane for an item
+	holder   dispatch.Holder   // nil if it does not hold items
+	follower dispatch.Follower // nil if it does not follow changes
+}
+
+func newPolicy(d dispatch.Policy, src rand.Source) (p policy) {
+	p.Chooser = d.New(src)
+	_, p.binds = p.Chooser.(dispatch.Binding)
+	p.holder, _ = p.Chooser.(dispatch.Holder)
+	p.follower, _ = p.Chooser.(dispatch.Follower)
+	return p
+}
+
+// changed tells the policy that the ith candidate has changed; below 0: any of them may have.
+func (p *policy) changed(i int, all []dispatch.Candidate) {
+	if p.follower != nil {
+		p.follower.Changed(i, all)
+	}
+}
+
+// gateTimer is when the next gate may open.
+type gateTimer struct {
+	at    time.Duration
+	set   bool
+	dirty bool // a gate has changed: at is to be computed again
+}
+
+// add takes in that a gate may open then.
+func (t *gateTimer) add(now, at time.Duration) {
+	if at > now && (!t.set || at < t.at) {
+		t.set, t.at = true, at
+	}
+}
+
+// hide keeps dispatch from choosing this lane, until unhide.
+func (ls *lanes) hide(num int32) {
+	if i, found := ls.find(num); found {
+		if at := ls.all[i].at; at >= 0 && ls.cands[at].Free {
+			ls.cands[at].Free = false
+			ls.masked = append(ls.masked, at)
+			ls.policy.changed(at, ls.cands)
+		}
+	}
+}
+
+func (ls *lanes) unhide() {
+	for _, i := range ls.masked {
+		ls.cands[i].Free = true
+		ls.policy.changed(i, ls.cands)
+	}
+}
+
+// pick asks the dispatch policy.
+func (ls *lanes) pick(it *item) *lane {
+	if i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands); i >= 0 {
+		return ls.up[i]
+	}
+	return nil
+}
+
+// bound reports whether the dispatch policy assigns it to l, free or not.
+func (ls *lanes) bound(it *item, l *lane) bool {
+	was := ls.cands[l.at].Free
+	ls.cands[l.at].Free = true
+	i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands)
+	ls.cands[l.at].Free = was
+	return i == l.at
+}
+
+func (ls *lanes) refreshAll() {
+	for _, l := range ls.up {
+		ls.refresh(l)
+	}
+}
+
+// restarted resets the state of a worker if its process is a new one.
+func (ls *lanes) restarted(l *lane, r *Report) {
+	// 0: an answer without a report, such as that of a broken connection
+	if r.Epoch == 0 || r.Epoch == l.workerID {
+		return
+	}
+	if l.workerID != 0 {
+		ls.endProbe(l)
+		l.est = estimator{}
+		l.win.Reset(ls.now)
+		l.win.hear()
+	}
+	l.workerID = r.Epoch
+}
+
+// unfirst lets the lane that waits for it go on.
+func (ls *lanes) unfirst(it *item) {
+	if l := it.firstOf; l != nil {
+		it.firstOf, l.run.first = nil, nil
+		ls.firsts--
+		ls.refresh(l)
+	}
+}
+
+// add makes a lane, or changes the limits of one that is up. It reports whether the lane was
+// down.
+func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
+	limits.InFlight = max(0, limits.InFlight)
+	i, found := ls.find(num)
+	if !found {
+		l := &lane{num: num, at: -1, hard: slots{label: gateLimit}}
+		l.win = newWindowGate(ls.cfg.Window.New(), &l.est, &ls.load)
+		ls.guard(l)
+		ls.all = slices.Insert(ls.all, i, l)
+	}
+	l := ls.all[i]
+	if wasDown = l.at < 0; wasDown {
+		l.used = ls.now
+	}
+	l.hard.most, l.wantOrdered = limits.InFlight, limits.Ordered
+	l.limits.Standby = max(0, limits.Standby)
+	l.reorder()
+	ls.rank(l)
+	ls.failover()
+	return wasDown
+}
+
+// rank puts l among the lanes that are up.
+func (ls *lanes) rank(l *lane) {
+	if l.at < 0 {
+		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
+		ls.up = slices.Insert(ls.up, i, l)
+		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
+		reseat(ls.up, i)
+		ls.policy.changed(-1, ls.cands)
+		ls.timer.dirty = true // it may be throttled from before
+	}
+	ls.refresh(l)
+}
+
+// reseat gives the lanes from this index on their new places.
+func reseat(up []*lane, from int) {
+	for i := from; i < len(up); i++ {
+		up[i].at = i
+	}
+}
+
+func (ls *lanes) remove(num int32) {
+	i, found := ls.find(num)
+	if !found || ls.all[i].at < 0 {
+		return
+	}
+	l := ls.all[i]
+	ls.endProbe(l)
+	if l.br.open {
+		ls.opened--
+	}
+	l.br = breaker{}
+	if l.run.first != nil {
+		ls.unfirst(l.run.first)
+	}
+	at := l.at
+	l.at = -1
+	ls.refresh(l)
+	ls.up = slices.Delete(ls.up, at, at+1)
+	ls.cands = slices.Delete(ls.cands, at, at+1)
+	reseat(ls.up, at)
+	ls.policy.changed(-1, ls.cands)
+	ls.forget(l)
+	ls.failover()
+}
+
+// forget frees a lane that is down when its last attempt has been concluded.
+func (ls *lanes) forget(l *lane) {
+	if l.at >= 0 || l.flying > 0 || !l.run.concluded() {
+		return
+	}
+	if i, found := ls.find(l.num); found && ls.all[i] == l {
+		ls.all = slices.Delete(ls.all, i, i+1)
+	}
+}
+
+func (ls *lanes) find(num int32) (int, bool) {
+	return slices.BinarySearchFunc(ls.all, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
+}
+
+// refresh updates the machine's view of l: the number of items it may take, and its state for
+// dispatch.
+func (ls *lanes) refresh(l *lane) {
+	ls.seats(l)
+	if l.at < 0 {
+		return
+	}
+	c := &ls.cands[l.at]
+	c.Known, c.Failures = l.est.known, l.failing
+	c.Mean, c.Rate, c.Service, c.Base = l.est.mean, l.est.rate, toDuration(l.est.service), l.win.said.base
+	ls.policy.changed(l.at, ls.cands)
+}
+
+// seats updates the part of that which a start at l can change, without informing dispatch.
+func (ls *lanes) seats(l *lane) {
+	places, ready, open, full := 0, false, false, false
+	switch {
+	case l.at < 0 || l.throttle.room(ls.now) == 0:
+	case l.br.shut():
+		ready = !ls.global.active && l.br.probe == nil && l.win.load.n == 0 && ls.now >= l.br.until &&
+			!l.gates.shut(ls.now, forProbe)
+	default:
+		open = true
+		if places, _ = l.gates.room(ls.now, forItem); places > 0 {
+			load, _ := l.gates.room(ls.now, forLoad)
+			full = load == 0 && places == unlimited
+			places = min(places, load)
+		}
+	}
+	ls.places += places - l.places
+	ls.free += one(places > 0) - one(l.places > 0)
+	ls.ready += one(ready) - one(l.ready)
+	ls.open += one(open) - one(l.open)
+	l.places, l.ready, l.open = places, ready, open
+	if l.at < 0 {
+		return
+	}
+	c := &ls.cands[l.at]
+	c.Free, c.Full = places > 0, full
+	c.Heard, c.Used = l.heard, l.used
+	c.InFlight, c.Work = l.win.load.n, l.flyingCost-l.stuck.cost
+}
+
+// one returns 1 for true and 0 for false.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// probe lets a window measure its drained round trip where that is due: at most one lane, or a
+// tenth of them, at a time, and only lanes that are used to their limit (others have drained
+// samples for nothing).
+func (ls *lanes) probe(l *lane, limited bool) {
+	d := &l.win.drain
+	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {
+		return
+	}
+	ls.endProbe(l)
+	if !d.due(ls.now, ls.jitter) || !limited {
+		return
+	}
+	if len(ls.probes) >= max(1, len(ls.up)/10) {
+		if oldest := ls.probes[0]; ls.now >= oldest.win.drain.ends {
+			ls.endProbe(oldest)
+			ls.refresh(oldest)
+		}
+		return
+	}
+	ls.probes = append(ls.probes, l)
+	d.begin(ls.now, l.est.smoothed())
+	l.win.hear()
+}
+
+func (ls *lanes) endProbe(l *lane) {
+	if !l.win.drain.on {
+		return
+	}
+	l.win.drain.end(ls.now)
+	l.win.hear()
+	if i := slices.Index(ls.probes, l); i >= 0 {
+		ls.probes = slices.Delete(ls.probes, i, i+1)
+	}
+}
+
+// uptime is how long at least one lane has been open.
+type uptime struct {
+	total, since time.Duration
+	up           bool
+}
+
+// note takes in whether a lane is open from now on.
+func (u *uptime) note(now time.Duration, up bool) {
+	if u.up {
+		u.total += now - u.since
+	}
+	u.since, u.up = now, up
+}
+
+// at returns the uptime now.
+func (u *uptime) at(now time.Duration) time.Duration {
+	if u.up {
+		return u.total + now - u.since
+	}
+	return u.total
+}

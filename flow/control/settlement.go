@@ -1,0 +1,217 @@
+//penstock:pure
+
+package control
+
+// settlement ends items: they are delivered, withdrawn, cut into pieces or buried.
+type settlement struct {
+	*env
+	lanes    *lanes
+	backlog  *backlog
+	evidence *evidence
+	hands    map[uint64]*item // items that are being cut or buried, or are receiving their pieces
+	replay   replay
+	counts   struct {
+		settled    uint64
+		withdrawn  uint64
+		duplicates uint64 // answers that delivered an item a second time
+		poisoned   uint64 // items refused as poison
+	}
+}
+
+func newSettlement(ev *evidence) *settlement {
+	return &settlement{
+		env: ev.env, lanes: ev.lanes, backlog: ev.backlog, evidence: ev,
+		hands: make(map[uint64]*item), replay: replay{most: ev.cfg.Replay},
+	}
+}
+
+// reject notes that it will never be taken: it is cut or buried when nothing of it runs any more.
+func (s *settlement) reject(it *item, out []Command) []Command {
+	if it.state == isDone || it.state == inHands || it.fate == withdrawn {
+		return out
+	}
+	s.backlog.leave(it)
+	it.state = inFlight
+	it.fate = refused
+	it.interrupt()
+	return out
+}
+
+// refuse asks for a refused item to be cut, and settles a withdrawn one,
+// when no attempt of it runs.
+func (s *settlement) refuse(it *item, out []Command) []Command {
+	if it.fate == undecided || it.state != inFlight || len(it.running) > 0 {
+		return out
+	}
+	if it.fate == withdrawn {
+		return s.settleWithdrawn(it, out)
+	}
+	it.state = inHands
+	s.hands[it.seq] = it
+	if it.account.ended && !s.cfg.Poison.Refuse { // a piece may repeat data that was stored
+		return append(out, it.refusal(Bury))
+	}
+	return append(out, it.refusal(Bisect))
+}
+
+// cut takes the answer to Bisect.
+func (s *settlement) cut(e *Event, out []Command) []Command {
+	it := s.hands[e.Seq]
+	if it == nil || it.cut.left > 0 {
+		return out
+	}
+	if e.Pieces < 2 {
+		if it.fate == withdrawn {
+			delete(s.hands, e.Seq)
+			return s.settleWithdrawn(it, out)
+		}
+		if s.acquit(it) {
+			return out
+		}
+		return append(out, it.refusal(Bury))
+	}
+	it.cut.begin(e.Pieces)
+	return out
+}
+
+// buried takes the answer to Bury.
+func (s *settlement) buried(e *Event, out []Command) []Command {
+	it := s.hands[e.Seq]
+	if it == nil || it.cut.left > 0 {
+		return out
+	}
+	delete(s.hands, e.Seq)
+	out = append(out, Command{Kind: Settle, Seq: it.seq, Lane: -1, Number: it.number})
+	s.settle(it)
+	return out
+}
+
+// expectPieces makes the item of a attempt that was settled in part ready for the pieces that
+// follow.
+func (s *settlement) expectPieces(a *attempt, n uint32) {
+	it := a.item
+	if n == 0 || it.state == isDone || it.state == inHands {
+		return
+	}
+	s.backlog.leave(it)
+	it.state = inHands
+	it.cut.begin(n)
+	it.cut.byID, it.cut.byLane, it.by = a.id, a.lane.num, a
+	s.hands[it.seq] = it
+}
+
+// piece puts an item into the place of its parent, which goes when the last one has come.
+func (s *settlement) piece(e *Event, out []Command) []Command {
+	p := s.hands[e.Parent]
+	if p == nil || p.cut.left == 0 {
+		return out
+	}
+	r := p.rank.piece(p.cut.total-p.cut.left, p.cut.total, e.Seq)
+	it := s.backlog.newItem(e.Seq, r, p, e)
+	it.counted = p.counted
+	it.inherit(p, e.Died)
+	s.replay.add(it)
+	switch e.Outcome {
+	case Delivered:
+		it.state = inHands
+		it.number = p.number
+		it.cut.byID, it.cut.byLane = p.cut.byID, p.cut.byLane
+		if p.by != nil {
+			p.by.held = append(p.by.held, it)
+		} else {
+			out = s.settlePiece(it, out)
+		}
+	case Rejected:
+		it.state = inHands
+		it.number = p.number
+		s.hands[it.seq] = it
+		out = append(out, Command{Kind: Bury, Seq: it.seq, Lane: -1, Number: it.number})
+	default:
+		// the rest of a split avoids its lane, and waits longer if little was taken
+		if p.cut.byID != 0 {
+			it.tried = append(it.tried, p.cut.byLane)
+			if it.cost*2 > p.cost {
+				it.retry = p.retry
+			}
+		}
+		it.state = inFlight
+		if p.fate == withdrawn {
+			it.fate = withdrawn
+			out = s.refuse(it, out)
+			break
+		}
+		s.evidence.judge(it)
+		it.charged = p.cut.total == 1 // nothing of it was settled
+		s.backlog.again(it, nil)
+	}
+	if p.cut.left--; p.cut.left == 0 {
+		delete(s.hands, p.seq)
+		s.replay.remove(p)
+		s.backlog.finish(p)
+	}
+	return out
+}
+
+func (s *settlement) settlePiece(it *item, out []Command) []Command {
+	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: it.cut.byID, Lane: it.cut.byLane, Number: it.number})
+	s.settle(it)
+	return out
+}
+
+// settlePieces settles the delivered pieces of an attempt that is being concluded; those still to
+// come settle as they come.
+func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
+	for _, it := range a.held {
+		out = s.settlePiece(it, out)
+	}
+	clear(a.held)
+	a.held = a.held[:0]
+	if a.item.by == a {
+		a.item.by = nil
+	}
+	return out
+}
+
+// deliver settles it, once.
+func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
+	a.lane.throttle.outage = outage{}
+	if it.state == isDone {
+		s.counts.duplicates++
+		return out
+	}
+	if it.state == inHands { // cut or being buried: too late to stop that
+		s.counts.duplicates++
+		return out
+	}
+	s.backlog.bucket.earn(a)
+	s.evidence.blame.acknowledge(it, a.late)
+	for _, f := range it.failures {
+		if i, found := s.lanes.find(f.lane); found {
+			s.lanes.all[i].doubts.wrong++
+		}
+	}
+	out = append(out, Command{Kind: Settle, Seq: it.seq, ID: a.id, Lane: a.lane.num, Number: it.number})
+	out = s.recall(a, out)
+	s.settle(it)
+	return out
+}
+
+// recall cancels the other running attempts of the item of a, as a has settled it. Overdue attempts
+// run on, since their late answers are samples of their workers' times. If a is a hedge, the first
+// attempt runs on, too.
+func (s *settlement) recall(a *attempt, out []Command) []Command {
+	for _, o := range a.item.running {
+		if o != a && !a.twin && !o.overdue && !o.ordered && !o.canceled {
+			o.canceled = true
+			out = append(out, Command{Kind: Cancel, Seq: a.item.seq, ID: o.id, Lane: o.lane.num})
+		}
+	}
+	return out
+}
+
+// settle counts it and takes it out of the sequence.
+func (s *settlement) settle(it *item) {
+	s.counts.settled++
+	s.replay.settle(it)
+	s.backlog.finish(it)
+}

@@ -1,0 +1,52 @@
+//penstock:pure
+
+package dispatch
+
+import "slices"
+
+// Entry is a policy as configs, traces and simulators know it, by its name.
+type Entry struct {
+	Policy                          // with its defaults
+	With       func(Options) Policy // with these settings; nil if it has none
+	Experiment bool                 // it is for simulators: no config takes it
+}
+
+// Options are the settings that configs have for dispatch.
+type Options struct {
+	Band float64 // of LeastCompletion
+}
+
+var registry = []Entry{
+	{Policy: LeastCompletion{}, With: func(o Options) Policy { return LeastCompletion(o) }},
+	{Policy: RoundRobin{}},
+	{Policy: Hash{}},
+	{Policy: LeastInFlight{}, Experiment: true},
+	{Policy: TwoChoices{}, Experiment: true},
+}
+
+// Registry returns all policies.
+func Registry() []Entry { return slices.Clone(registry) }
+
+// Find returns the policy of this name with these settings, and nil if there is none.
+func Find(name string, o Options) Policy {
+	for _, e := range registry {
+		switch {
+		case e.Name() != name:
+		case e.With != nil:
+			return e.With(o)
+		default:
+			return e.Policy
+		}
+	}
+	return nil
+}
+
+// Names returns the names that a config may have.
+func Names() (names []string) {
+	for _, e := range registry {
+		if !e.Experiment {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}

@@ -1,0 +1,142 @@
+package flow
+
+import (
+	"sync"
+	"time"
+)
+
+// eventQueue passes events from other goroutines to the loop, which takes all of them at once. Its
+// content is bounded: a response for each running attempt, one item of the producer, one burial,
+// and the newest lanes.
+type eventQueue[T any] struct {
+	start time.Time
+	// capacity one: there are events, and the goroutine that added them does not run the loop
+	wake chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	pending pendingEvents[T]
+	left    bool // the loop has ended and takes no further events
+}
+
+// pendingEvents are the events since the last take.
+type pendingEvents[T any] struct {
+	now     time.Duration // of the take, since the start
+	answers []*attempt[T] // their at never decreases
+	offer   Item[T]
+	offered bool  // offer is an item
+	ended   error // of the producer; io.EOF: there is no more
+	buried  *held[T]
+	buryErr error
+	saved   int64
+	lanes   []Lane[T] // the whole new list; nil if it has not changed
+
+	withdraw bool // Options.Withdrawn may have changed
+
+	pinged chan struct{} // closed when the loop has handled these events; nil if there was no Ping
+}
+
+// reset empties m and keeps its memory.
+func (m *pendingEvents[T]) reset() {
+	clear(m.answers)
+	*m = pendingEvents[T]{answers: m.answers[:0]}
+}
+
+func newEventQueue[T any]() *eventQueue[T] {
+	return &eventQueue[T]{start: time.Now(), wake: make(chan struct{}, 1)}
+}
+
+// wakeRun wakes the goroutine of Run.
+func (b *eventQueue[T]) wakeRun() {
+	select {
+	case b.wake <- struct{}{}:
+	default: // a wakeup is pending, and all events are taken after it
+	}
+}
+
+// answer puts an attempt that has returned, stamped here so that the round trip does not hold the
+// loop's delay.
+func (b *eventQueue[T]) answer(a *attempt[T]) {
+	b.mu.Lock()
+	a.at = time.Since(b.start)
+	b.pending.answers = append(b.pending.answers, a)
+	b.mu.Unlock()
+}
+
+func (b *eventQueue[T]) putOffer(it Item[T], err error) {
+	b.mu.Lock()
+	b.pending.ended = err
+	if err == nil {
+		b.pending.offer, b.pending.offered = it, true
+	}
+	b.mu.Unlock()
+}
+
+func (b *eventQueue[T]) putBuried(h *held[T], err error) {
+	b.mu.Lock()
+	b.pending.buried, b.pending.buryErr = h, err
+	b.mu.Unlock()
+}
+
+// putSaved and putLanes wake Run: their callers may hold locks that a callback takes.
+func (b *eventQueue[T]) putSaved(n int64) {
+	b.mu.Lock()
+	b.pending.saved += n
+	b.mu.Unlock()
+	b.wakeRun()
+}
+
+func (b *eventQueue[T]) putLanes(lanes []Lane[T]) {
+	b.mu.Lock()
+	b.pending.lanes = append([]Lane[T]{}, lanes...)
+	b.mu.Unlock()
+	b.wakeRun()
+}
+
+// putWithdraw wakes Run, like putSaved.
+func (b *eventQueue[T]) putWithdraw() {
+	b.mu.Lock()
+	b.pending.withdraw = true
+	b.mu.Unlock()
+	b.wakeRun()
+}
+
+// putPing returns a channel that is closed when the loop has handled the events queued so far, or
+// has ended.
+func (b *eventQueue[T]) putPing() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pending.pinged == nil {
+		b.pending.pinged = make(chan struct{})
+		if b.left {
+			close(b.pending.pinged)
+		} else {
+			b.wakeRun()
+		}
+	}
+	return b.pending.pinged
+}
+
+// leave ends the event queue: later pings return at once.
+func (b *eventQueue[T]) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.left = true
+	b.pending.answerPing()
+}
+
+// answerPing closes the channel of the pings in m, if there are any.
+func (m *pendingEvents[T]) answerPing() {
+	if m.pinged != nil {
+		close(m.pinged)
+		m.pinged = nil
+	}
+}
+
+// take exchanges the events for m and reuses its memory.
+func (b *eventQueue[T]) take(m *pendingEvents[T]) {
+	m.reset()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending, *m = *m, b.pending
+	m.now = time.Since(b.start)
+}

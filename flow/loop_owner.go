@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"math"
+	"runtime"
+)
+
+// A goroutine with an event for the loop puts it into the event queue and then runs the loop
+// itself, unless another goroutine is already running it. So a runner that has a response, and is
+// idle afterwards, takes the next attempt at once, without waking another goroutine. If another
+// goroutine is running the loop, that one handles the event in one more round. The technique is
+// flat combining (Hendler, Incze, Shavit, Tzafrir: Flat combining and the
+// synchronization-parallelism tradeoff, SPAA 2010).
+
+// roundsAtOnce is the number of rounds that a goroutine other than that of Run handles before it
+// returns to its own work.
+const roundsAtOnce = 8
+
+// runLoop makes sure that the caller's events in the event queue are processed. It may call the
+// callbacks of Options.
+func (l *loop[T]) runLoop() {
+	if l.claims.Add(1) > 1 {
+		return
+	}
+	returned, still := false, true
+	defer func() {
+		if !returned {
+			l.panicked = caught("callback", recover())
+		}
+		if still {
+			l.handed <- struct{}{}
+		}
+	}()
+	still = l.handleUpTo(roundsAtOnce)
+	returned = true
+}
+
+// handleUpTo runs the loop until the event queue is empty, or for at most the given number of
+// rounds. still reports that the caller remains the loop owner; otherwise any goroutine may run the
+// loop.
+func (l *loop[T]) handleUpTo(rounds int) (still bool) {
+	for range rounds {
+		n := l.claims.Load()
+		l.handleEvents()
+		if l.over = l.ended(); l.over {
+			return true
+		}
+		l.alarm.set(l.nextWake, l.events.start)
+		if l.claims.CompareAndSwap(n, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// runToEnd runs the loop on the goroutine of Run, which has no other work, and reports whether
+// everything is done.
+func (l *loop[T]) runToEnd() (over bool) {
+	returned := false
+	defer func() {
+		if !returned {
+			l.panicked = caught("callback", recover())
+			l.rethrow()
+		}
+	}()
+	over = l.over || l.handleUpTo(math.MaxInt)
+	returned = true
+	return over
+}
+
+// rethrow ends Run in the way in which the callback ended.
+func (l *loop[T]) rethrow() {
+	switch {
+	case l.panicked == nil:
+	case l.panicked.Value == nil:
+		runtime.Goexit()
+	default:
+		panic(l.panicked)
+	}
+}

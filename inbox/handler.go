@@ -1,0 +1,54 @@
+package inbox
+
+import (
+	"errors"
+	"io"
+	"net/http"
+)
+
+// ServeHTTP implements http.Handler.
+//
+//	200    applied, now or before; the body is Options.Success
+//	401    the signature is missing or wrong
+//	405    the method is not POST or PUT
+//	413    the body is larger than Options.MaxBody
+//	422    rejected, or the key was used with another body
+//	500    the change has failed; the sender should repeat
+//
+// Responses hold no text of an error; OnError gets it.
+func (i *Inbox[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost && r.Method != http.MethodPut {
+		w.Header().Set("Allow", "POST, PUT")
+		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, i.o.MaxBody))
+	if err != nil {
+		i.refuse(w, r, err)
+		return
+	}
+	if _, err := i.Receive(r.Context(), r.Header, body); err != nil {
+		i.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, i.o.Success) // a sender that has not read it repeats
+}
+
+func (i *Inbox[T]) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if i.o.OnError != nil {
+		i.o.OnError(r, err)
+	}
+	status := http.StatusInternalServerError
+	_, unsigned := errors.AsType[*SignatureError](err)
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case unsigned:
+		status = http.StatusUnauthorized
+	case large:
+		status = http.StatusRequestEntityTooLarge
+	case errors.Is(err, ErrRejected), errors.Is(err, ErrKeyReused):
+		status = http.StatusUnprocessableEntity
+	}
+	http.Error(w, http.StatusText(status), status)
+}

@@ -1,0 +1,49 @@
+package stream
+
+import "context"
+
+// Rereadable is an optional part of the options of a [Source] that can be read a second time,
+// beside a running route and without a trace: for `penstock audit`.
+type Rereadable interface {
+	// Reread returns how to read all data again, or an error with the reason why that is impossible
+	// with these options.
+	Reread() (Reread, error)
+}
+
+// Reread describes how a source reads all of its data again.
+type Reread struct {
+	// Options are passed to [Component].New of the source.
+	Options any
+	// Finished reports whether the source has finished the partition of this name, so that all of
+	// it was settled although its mark may be deleted. Nil means none.
+	Finished func(name string) bool
+}
+
+// AuditedSink is a [Sink] that lets its contents be counted, beside a running route and without
+// a trace in its data.
+type AuditedSink interface {
+	// Audit connects to the receiver. It is called instead of Open. Only Pipeline, Route and Place
+	// of o are set.
+	Audit(ctx context.Context, o SinkOptions) (Audit, error)
+}
+
+// Audit compares records that a receiver must hold with those that it holds. It is used by one
+// goroutine.
+type Audit interface {
+	// Ledger returns the progress in the ledger of a TransactionalSink, without fencing off any
+	// process. ok is false if the sink has no ledger.
+	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
+	// Expect adds the kept records of b to those that the receiver must hold. It does not retain
+	// b, and may call [Batch.Drop] for records that the receiver must have refused.
+	Expect(ctx context.Context, b *Batch) error
+	// Compare calls found for each difference. Records with equal content are one difference.
+	Compare(ctx context.Context, found func(AuditDifference) error) error
+	// Close frees all resources.
+	Close() error
+}
+
+// AuditDifference is a number of equal records of which the receiver holds too few or too many.
+type AuditDifference struct {
+	RecordID string // of one of them; see [Batch.AppendRecordID]
+	Missing  int64  // records that are missing; negative if the receiver holds more than expected
+}

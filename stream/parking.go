@@ -1,0 +1,128 @@
+package stream
+
+import (
+	"context"
+	"time"
+)
+
+// ParkingSink is a [Sink] that takes records into a store of its own, in the state directory, and
+// delivers them later. A batch is delivered, as flow sees it, when its records are durable there.
+// The engine shows them as parked until the sink has delivered them.
+//
+// The store is local: the engine refuses such a sink for an [AssignedSource], whose partitions may
+// continue at another node.
+type ParkingSink interface {
+	Sink
+	// Parked returns the sums of the store. It is called after Open, from any goroutine, and must
+	// not wait for a receiver.
+	Parked() ParkedCounts
+	// Deliveries returns the store for queries. It is called after Open.
+	Deliveries() DeliveryStore
+}
+
+// ParkedCounts are sums over a store, in source records. Waiting is the present number, and
+// Exhausted the part of it that waits for an operator; the others only grow.
+type ParkedCounts struct {
+	Waiting, Exhausted, Delivered, Dead, Cancelled int64
+}
+
+// DeliveryStore answers queries about parked deliveries. It is safe for concurrent use. Its methods
+// return [ErrNoDelivery] for a delivery that it does not have.
+type DeliveryStore interface {
+	// Delivery returns the newest delivery of a key, with its history.
+	Delivery(ctx context.Context, key string) (Delivery, error)
+	// List returns a page of deliveries by ascending ID, without their histories.
+	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
+	// Retry makes the next attempt or poll of a waiting or exhausted delivery due now, as an extra
+	// one.
+	Retry(ctx context.Context, key string) (Delivery, error)
+	// Cancel ends a waiting or exhausted delivery.
+	Cancel(ctx context.Context, key string) (Delivery, error)
+}
+
+// ParkingOptions is an optional part of the options of a [ParkingSink]: it opens the store without
+// the sink, for commands that look at it beside a running process or without one.
+type ParkingOptions interface {
+	// OpenDeliveries opens the store in the directory that [SinkOptions].StateDir returns. The
+	// error wraps fs.ErrNotExist if nothing was parked yet.
+	OpenDeliveries(ctx context.Context, stateDir string) (OpenDeliveryStore, error)
+}
+
+// OpenDeliveryStore is a [DeliveryStore] that its user closes.
+type OpenDeliveryStore interface {
+	DeliveryStore
+	// Counts reads the sums of the store.
+	Counts(ctx context.Context) (ParkedCounts, error)
+	Close() error
+}
+
+// Errors of a [DeliveryStore].
+var (
+	ErrNoDelivery    = constError("there is no delivery with this key")
+	ErrDeliveryEnded = constError("the delivery has ended")
+	ErrBadFilter     = constError("the filter is invalid")
+)
+
+type constError string
+
+// Error returns the text.
+func (e constError) Error() string { return string(e) }
+
+// DeliveryFilter selects deliveries. The zero value selects the first page of all.
+type DeliveryFilter struct {
+	Host  string
+	State string // waiting, exhausted, done, dead or cancelled
+	After int64  // ID of the last delivery of the page before
+	Limit int
+}
+
+// Delivery is a parked delivery in the form of the API.
+type Delivery struct {
+	ID        int64             `json:"id"`
+	Key       string            `json:"key"`
+	Record    string            `json:"record"` // id of the source's record
+	Host      string            `json:"host"`   // of the next request
+	URL       string            `json:"url"`    // without its query
+	State     string            `json:"state"`
+	Planned   int               `json:"attempts_planned"`       // of the schedule
+	Attempt   int               `json:"next_attempt,omitempty"` // from 1; 0 if none is left
+	Operation *Operation        `json:"operation,omitempty"`    // that is polled
+	Parked    time.Time         `json:"parked_at"`
+	Next      time.Time         `json:"next_at,omitzero"` // of the next attempt or poll
+	Ended     time.Time         `json:"ended_at,omitzero"`
+	Last      *DeliveryAttempt  `json:"last,omitempty"` // the last attempt
+	Attempts  []DeliveryAttempt `json:"history,omitempty"`
+}
+
+// Operation is the asynchronous work of a receiver on a delivery.
+type Operation struct {
+	Location string    `json:"location"` // without its query
+	Accepted time.Time `json:"accepted_at"`
+	Polls    int       `json:"polls"`
+	Found    string    `json:"found,omitempty"` // result of the last poll
+}
+
+// DeliveryAttempt is a line of a delivery's history: an attempt, a planned time that passed without
+// one, or an action of an operator.
+type DeliveryAttempt struct {
+	At     time.Time `json:"at"`
+	Event  string    `json:"event"`
+	Millis int64     `json:"milliseconds,omitempty"`
+	Status int       `json:"status,omitempty"`
+	Detail string    `json:"detail,omitempty"`
+	Body   string    `json:"body,omitempty"`
+}
+
+// DeadLetter is a record that a [ParkingSink] has given up.
+type DeadLetter struct {
+	ID        string // of the record, see [Batch.AppendRecordID]
+	Partition string
+	File      string // name of the partition
+	Position  Position
+	Record    []byte
+	Reason    string // the same for all records of a kind
+	Detail    string
+	Attempts  int
+	Worker    string
+	History   []DeliveryAttempt
+}
