@@ -8,25 +8,25 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Admin is the address at which metrics, health and status are served, with its settings: the key
-// `admin`, whose value is an address alone, off, or a mapping.
+// Admin is the address at which metrics, health and status are served, with its settings. The value
+// of the key `admin` is an address, off, or a mapping.
 type Admin struct {
-	// Address is host:port; port 0 takes a free one. Empty or AdminOff serves nothing. Without a token
-	// the host must be localhost or a loopback address.
-	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070; off: nowhere"`
-	// Token is asked for as a bearer token. Empty means none.
-	Token string `yaml:"token" secret:"true" doc:"asked for as a bearer token; needed where others than this machine can connect"`
-	// Hosts are further values of the Host header that are accepted. With a token and no hosts, any
-	// is.
-	Hosts []string `yaml:"hosts" doc:"names besides localhost under which it may be asked"`
-	// Pprof serves /debug/pprof.
-	Pprof bool `yaml:"pprof" doc:"serve /debug/pprof, too"`
+	// Address is host:port; port 0 uses a free port. Empty or AdminOff disables the server. Without
+	// a token the host must be localhost or a loopback address.
+	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
+	// Token is the required bearer token. Empty means none.
+	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
+	// Hosts are additional accepted values of the Host header. With a token and no hosts, any value
+	// is accepted.
+	Hosts []string `yaml:"hosts" doc:"accepted host names besides localhost"`
+	// Pprof enables /debug/pprof.
+	Pprof bool `yaml:"pprof" doc:"also serve /debug/pprof"`
 }
 
-// AdminOff is the address that serves nothing.
+// AdminOff is the address that disables the server.
 const AdminOff = "off"
 
-// On reports whether anything is served.
+// On reports whether the server is enabled.
 func (a *Admin) On() bool { return a.Address != "" && a.Address != AdminOff }
 
 // UnmarshalText sets the address.
@@ -73,7 +73,7 @@ func (l *loader) admin(n *yaml.Node, f *Config) {
 	}
 }
 
-// plan gives an address alone where nothing else is set.
+// plan returns a single address if nothing else is set.
 func (a *Admin) plan() *yaml.Node {
 	if !a.On() {
 		return text(AdminOff, false)

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Bounds of what a config may ask for.
+// Bounds of options.
 const (
 	maxBatchBytes   = stream.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
 	maxBatchRecords = 1 << 24
@@ -35,6 +35,15 @@ func (c check) all() {
 	c.retry()
 	c.guard()
 	c.limits()
+}
+
+// composite checks the flow of a sink that consists of others.
+func (c check) composite() {
+	_, ok := c.route.Sink.Options.(stream.Composite)
+	if ok && c.route.Flow.Dispatch == "hash" {
+		c.wrong("flow", "dispatch", "flow.dispatch is hash, which has one worker for a batch, "+
+			"and sink %s has workers that are not used; take it out", c.route.Sink.Component.Name)
+	}
 }
 
 func (c check) guard() {
@@ -106,6 +115,7 @@ func (c check) flow() {
 		c.wrong("flow", "abandon", "flow.abandon is 0; every delivery would end before it began")
 	}
 	c.trace()
+	c.composite()
 	switch {
 	case f.TieBand < 0 || f.TieBand > 1:
 		c.wrong("flow", "tie_band", "flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
@@ -125,12 +135,14 @@ func (c check) flow() {
 	if f.Poison == 0 && c.given("flow", "poisoned") {
 		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
 	}
-	for _, l := range []struct {
-		key   string
-		limit Limit
-	}{{"limit", f.Limit}, {"worker_limit", f.WorkerLimit}} {
-		if l.limit.Concurrency < 0 {
-			c.wrong("flow", l.key, "flow.%s.concurrency is %d; it may be 1 or more batches, or 0 for no limit", l.key, l.limit.Concurrency)
+	for _, l := range f.limits() {
+		part, key, name := l.key, "concurrency", l.key
+		if c.given("flow", l.key) {
+			part, key, name = "flow", l.key, "flow."+l.key
+		}
+		if l.Concurrency < 0 {
+			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for no limit",
+				name, l.Concurrency)
 		}
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {

@@ -17,13 +17,16 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved: changing State afterwards does not move the dead letters, whose directory each route
-// has.
+// resolved. Changing State afterwards does not move the dead letters: each route has their
+// directory.
 type Config struct {
 	Path      string     // file it was read from, as given to Load or Parse; empty if built in Go
 	State     string     // directory of checkpoints and dead letters, created if missing; must not be empty
+	Cluster   Cluster    // processes that share these pipelines; the zero value means none
 	Admin     Admin      // address of metrics, health and status; the zero value serves none
+	Telemetry Telemetry  // receiver of metrics and traces; the zero value pushes none
 	Pipelines []Pipeline // at least one, with distinct names
+	Notices   Errors     // former names of keys that the file uses, in order of place
 	Tests     []Test     // of processors; `penstock test` runs them, an engine ignores them
 }
 
@@ -70,8 +73,21 @@ func (r *Route) FromEnvironment() []string {
 // Use is a component with its options.
 type Use struct {
 	Component stream.Component
-	Options   any   // what Component.Options returned, decoded; nil for a component without options
+	Options   any   // decoded result of Component.Options; nil for a component without options
 	Where     Place // of its name; zero if built in Go
+}
+
+// ends returns the members of a composite, or u itself.
+func (u Use) ends() []Use {
+	composite, ok := u.Options.(stream.Composite)
+	if !ok {
+		return []Use{u}
+	}
+	var all []Use
+	for _, m := range composite.Members() {
+		all = append(all, Use{Component: m.Component, Options: m.Options, Where: u.Where})
+	}
+	return all
 }
 
 // Place is a position in a config file. The zero value is no place.
@@ -86,70 +102,69 @@ type Batch struct {
 	// it. Default 256KiB, or what the sink prefers.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
 	// Records is 1 to 16777216. Default 5000, or what the sink prefers.
-	Records int `yaml:"records" doc:"records in a batch, at most"`
+	Records int `yaml:"records" doc:"maximum number of records in a batch"`
 	// Linger is how long an incomplete batch waits for more records: 0 to 1h. Default 200ms.
-	Linger time.Duration `yaml:"linger" doc:"how long a batch that has been begun waits for more"`
+	Linger time.Duration `yaml:"linger" doc:"how long an incomplete batch waits for more records"`
 }
 
 // Flow is how a route spreads batches over the workers of its sink: the key `flow`.
 type Flow struct {
 	// Window is the algorithm that limits the in-flight batches of each worker. Default auto.
-	Window string `yaml:"window" enum:"auto,queue,linear,aimd,credit,fixed" doc:"limit of batches in flight to each worker"`
+	Window string `yaml:"window" names:"auto,@window" doc:"limit of in-flight batches of each worker"`
 	// Size is the limit of a fixed window, 1 to 1000 batches. It is set if and only if Window is
 	// fixed.
 	Size int `yaml:"size" doc:"of a fixed window, in batches"`
 	// Initial is where an adaptive window starts, 1 to Max batches. Default 1.
-	Initial int `yaml:"initial" doc:"of a window that adapts, in batches"`
+	Initial int `yaml:"initial" doc:"where an adaptive window starts, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
-	Max int `yaml:"max" doc:"of a window that adapts, in batches"`
+	Max int `yaml:"max" doc:"maximum of an adaptive window, in batches"`
 	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such as
 	// "200ms". Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	// Step is how often a linear window changes. Default per_round.
-	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window takes a step"`
+	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
 	// Dispatch chooses the worker of the next batch. Default least_completion.
-	Dispatch string `yaml:"dispatch" enum:"least_completion,round_robin,hash" doc:"how the worker of a batch is chosen"`
+	Dispatch string `yaml:"dispatch" names:"@dispatch" doc:"how the worker of a batch is chosen"`
 	// Timeout is the round trip after which a batch is sent to another worker as well: "auto" or a
 	// duration shorter than Abandon. Default auto.
 	Timeout string `yaml:"timeout" doc:"round trip after which a batch goes to another worker: auto or a duration"`
 	// Abandon bounds one attempt. It must be positive; default 1m.
-	Abandon time.Duration `yaml:"abandon" doc:"hard end of a delivery"`
+	Abandon time.Duration `yaml:"abandon" doc:"bound of one attempt"`
 
 	// TieBand makes least_completion choose at random among workers that are slower than the best by
 	// at most this share, 0 to 1. Default 0: always the best.
-	TieBand float64 `yaml:"tie_band" doc:"of least_completion: chance decides among workers that take this share longer"`
-	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0 means
-	// no limit. Default
-	// 0.1.
-	Redeliver float64 `yaml:"redeliver" doc:"batches that may be sent again in vain, for each that is delivered; 0: without bound"`
+	TieBand float64 `yaml:"tie_band" doc:"of least_completion: choose at random among workers slower than the best by at most this share"`
+	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0
+	// means no limit. Default 0.1.
+	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
 	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of deliveries.
 	// Default 10.
-	RedeliverRate float64 `yaml:"redeliver_rate" doc:"and so many a second, whatever is delivered"`
-	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. Default: no
-	// limit.
-	Limit       Limit `yaml:"limit" doc:"bounds on all workers together, whatever windows allow"`
-	WorkerLimit Limit `yaml:"worker_limit" doc:"the same for each worker"`
+	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
+	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. They are the
+	// keys `limit` and `worker_limit` beside `sink`. Default: no limit.
+	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
+	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
 	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches.
 	// Default false.
-	Hedge bool `yaml:"hedge" doc:"a second copy, to another worker, of the batch that holds the checkpoint back: of 2 % at most"`
+	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
 	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck such
 	// as one database. If they do, one window limits all of them together. Default false.
-	Shared bool `yaml:"shared" doc:"find out by pausing workers whether they share a bottleneck, which then gets one window"`
+	Shared bool `yaml:"shared" doc:"find out by pauses whether workers share a bottleneck; if so, they share a window"`
 	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is
 	// held responsible; 0 means never. Default 3.
-	Poison int `yaml:"poison" doc:"workers that may die of a batch before it is cut; 0: any number, and no suspects"`
+	Poison int `yaml:"poison" doc:"workers that a batch may kill before it is bisected; 0: any number"`
 	// Poisoned is the fate of a batch that workers fail without dying. Default keep: it is retried.
-	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"what becomes of one that workers fail, and do not die of"`
+	Poisoned string `yaml:"poisoned" enum:"keep,dead_letter" doc:"fate of a batch that workers fail without dying"`
 
 	// Order is none, or partition to deliver each partition in order. Empty, the default, means the
 	// sink's own.
 	Order string `yaml:"order" enum:"none,partition" doc:"default: the sink's own (partition for a file)"`
 
 	// Trace is the file that records the decisions of flow control. Empty, the default, means none.
-	Trace string `yaml:"trace" path:"true" alone:"true" doc:"file for what the flow's machine is told and does"`
+	Trace string `yaml:"trace" path:"true" alone:"true" doc:"file that records the decisions of flow control"`
 	// TraceMax ends the trace after this many bytes, at least 64KiB; delivery continues. Default
 	// 256MiB.
-	TraceMax stream.Size `yaml:"trace_max" doc:"bytes of the trace, at most; then it ends, and delivery goes on"`
+	TraceMax stream.Size `yaml:"trace_max" doc:"maximum size of the trace; delivery continues after it ends"`
 }
 
 // Retry is how long a batch that was not delivered waits for its next attempt: the key `retry`.
@@ -162,25 +177,25 @@ type Retry struct {
 	// Max is the longest wait, at least Base. Default 30s, or Base if Backoff is fixed.
 	Max time.Duration `yaml:"max" doc:"longest wait"`
 	// Jitter is full (each wait is drawn from zero to its length) or none. Default full.
-	Jitter string `yaml:"jitter" enum:"full,none" doc:"how each wait is drawn"`
+	Jitter string `yaml:"jitter" enum:"full,none" doc:"full: each wait is drawn from zero to its length"`
 	// Attempts is the number of failures after which a batch is exhausted. Only failures at workers
 	// that deliver other batches count. Zero, the default, means any number.
-	Attempts int `yaml:"attempts" doc:"failed attempts of a batch before it is exhausted, where its workers deliver others; 0: any number"`
+	Attempts int `yaml:"attempts" doc:"failures, at workers that deliver other batches, after which a batch is exhausted; 0: any number"`
 	// MaxElapsed is how long after its first such failure a batch is exhausted, without the time in
 	// which no worker was open. Zero, the default, means any time.
-	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, outages left out; 0: any time"`
+	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
 	// keep.
 	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"what happens to an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
-	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond that nothing is read"`
+	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond it reading pauses"`
 }
 
 // Waiting bounds the batches that wait for another attempt: the key `retry.waiting`.
 type Waiting struct {
 	// Bytes is their size in source bytes, at least 1. Zero, the default, means that memory and
 	// checkpoint.replay bound them.
-	Bytes stream.Size `yaml:"bytes" doc:"bytes of the source; 0: only memory and checkpoint.replay bound them"`
+	Bytes stream.Size `yaml:"bytes" doc:"source bytes; 0: only memory and checkpoint.replay bound them"`
 	// Records is the number of their records, 1 to 100000000. Default 2000000.
 	Records int `yaml:"records" doc:"records"`
 }
@@ -192,28 +207,29 @@ var replacedByPolicy = []string{"base", "max", "jitter"}
 type DeadLetters struct {
 	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
 	// directory.
-	Dir string `yaml:"dir" path:"true" doc:"folder of the dead letters; default: dead beneath state"`
+	Dir string `yaml:"dir" path:"true" doc:"directory of the dead letters; default: dead in the state directory"`
 	// Max bounds the dead letters of the route in bytes, at least 1. A full file stops the route:
 	// nothing is dropped. Default 1GiB.
-	Max stream.Size `yaml:"max" doc:"bytes at most; full: the route stops, nothing is dropped"`
+	Max stream.Size `yaml:"max" doc:"maximum bytes; a full file stops the route, nothing is dropped"`
 }
 
 // Guard stops a route that turns too many records into dead letters: the key `guard`.
 type Guard struct {
-	// Share is the share of dead records that is borne, 0 to 1. Default 0.1.
-	Share float64 `yaml:"share" doc:"share of dead records that is borne, 0 to 1"`
-	// Records is the number of records that are judged at least, 1 to 100000. The start of a run is
-	// judged by a tenth of it if no record was delivered, after 10 s by a hundredth. Default 1000.
-	Records int `yaml:"records" doc:"records that are judged at least; a tenth of it if none was delivered"`
+	// Share is the tolerated share of dead records, 0 to 1. Default 0.1.
+	Share float64 `yaml:"share" doc:"tolerated share of dead records, 0 to 1"`
+	// Records is the minimum number of records to judge, 1 to 100000. The start of a run is judged
+	// after a tenth of it if no record was delivered, and after 10 s after a hundredth. Default
+	// 1000.
+	Records int `yaml:"records" doc:"minimum number of records to judge; a tenth of it if none was delivered"`
 	// Off disables the guard. Default false.
-	Off bool `yaml:"off" doc:"no guard: a wrong pattern or token may turn all input into dead letters"`
+	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
 }
 
 // Checkpoint is how often progress is saved: the key `checkpoint`.
 type Checkpoint struct {
 	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight plus
 	// those settled since the last write. Default 32MiB.
-	Replay stream.Size `yaml:"replay" doc:"what a kill repeats at most: bytes in flight, or settled and not yet written"`
+	Replay stream.Size `yaml:"replay" doc:"maximum bytes that a kill repeats: in flight, or settled and not yet written"`
 	// Sync is how often progress is made durable against power loss, up to 1h. Default 1s.
-	Sync time.Duration `yaml:"sync" doc:"how often what was written is made durable against power loss"`
+	Sync time.Duration `yaml:"sync" doc:"how often progress is made durable against power loss"`
 }

@@ -10,10 +10,12 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/penstock-io/penstock/flow/dispatch"
+	windows "github.com/penstock-io/penstock/flow/window"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// option is what a struct tag says of one field, and its name in messages.
+// option is an option's struct tag, and its name in messages.
 type option struct {
 	name       string // with dots: "rotate.bytes"
 	doc        string
@@ -46,11 +48,27 @@ func optionOf(prefix string, f reflect.StructField) option {
 	}
 	return option{
 		name: joinKey(prefix, keyOf(f)), doc: f.Tag.Get("doc"),
-		enum: split("enum"), min: f.Tag.Get("min"), max: f.Tag.Get("max"),
+		enum: append(split("enum"), registered(split("names"))...),
+		min:  f.Tag.Get("min"), max: f.Tag.Get("max"),
 		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
 		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
 		expression: f.Tag.Get("expr") == "true" || reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
 	}
+}
+
+// registered replaces @window and @dispatch by the names in the registries of package flow.
+func registered(words []string) (names []string) {
+	for _, w := range words {
+		switch w {
+		case "@window":
+			names = append(names, windows.Names()...)
+		case "@dispatch":
+			names = append(names, dispatch.Names()...)
+		default:
+			names = append(names, w)
+		}
+	}
+	return names
 }
 
 // keyOf is the key of a field in a config, "" for one that no config can set.
@@ -82,8 +100,8 @@ func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructFi
 	return keys, fields
 }
 
-// decode reads a node into v, which holds the default. It notes what is wrong and returns false,
-// going on with the rest.
+// decode reads a node into v, which holds the default. It records mistakes and continues; it
+// returns false after the first.
 func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 	t := v.Type()
 	if isNull(n) && (t.Kind() != reflect.Struct || t == sizeType) {
@@ -99,7 +117,7 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 		return decodeValue(l, n, v, o)
 	case t == durationType || t == sizeType:
 		return l.decodeScalar(n, v, o)
-	case reflect.PointerTo(t).Implements(textType) && (scalar || !hasOptions(t)):
+	case reflect.PointerTo(t).Implements(textType) && (scalar || !hasOptions(t) && !isList(t)):
 		return l.decodeScalar(n, v, o)
 	case t.Kind() == reflect.Pointer:
 		fresh := reflect.New(t.Elem())
@@ -135,8 +153,8 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	}
 	keys, fields := fieldsOf(v.Type())
 	before := len(l.errs)
-	given := map[string]*yaml.Node{} // the value, or the key where the value is wrong
-	meant := map[string]bool{}       // what the unknown ones probably stand for
+	given := map[string]*yaml.Node{} // by known key: the value, or the key if the value is wrong
+	meant := map[string]bool{}       // known keys for which the unknown ones probably stand
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		f, ok := fields[key.Value]
@@ -154,7 +172,7 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 		f := fields[key]
 		fo := optionOf(o.name, f)
 		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil && at.Kind() == reflect.String {
-			at.SetString(l.resolve(at.String())) // a default such as "." means the config's folder too
+			at.SetString(l.resolve(at.String())) // a default such as "." is relative to the config's directory, too
 		}
 		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
@@ -183,7 +201,25 @@ func listField(t reflect.Type) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// hasOptions says whether t is a struct that a mapping can set.
+// isList reports whether t is a struct that may be written as a list.
+func isList(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	_, ok := listField(t)
+	return ok
+}
+
+// hasItems reports whether v is such a struct, and its list is not empty.
+func hasItems(v reflect.Value) bool {
+	if v.Kind() != reflect.Struct {
+		return false
+	}
+	f, ok := listField(v.Type())
+	return ok && v.FieldByIndex(f.Index).Len() > 0
+}
+
+// hasOptions reports whether t is a struct that a mapping can set.
 func hasOptions(t reflect.Type) bool {
 	if t.Kind() != reflect.Struct {
 		return false
@@ -246,7 +282,7 @@ func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// resolve makes a path relative to the config's folder one that the process can open.
+// resolve makes a path relative to the config's directory one that the process can open.
 func (l *loader) resolve(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

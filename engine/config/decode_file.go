@@ -8,14 +8,14 @@ import (
 
 // Kind names a kind of YAML file in messages.
 type Kind struct {
-	Noun  string // what such a file is, in one word: "config"
-	Least string // what such a file has at least, for the message about an empty one
+	Noun  string // the kind of file in one word: "config"
+	Least string // the minimum contents of such a file, for the message about an empty one
 }
 
-// DecodeFile reads a YAML file of another kind than a config into v, a pointer to a struct that
-// holds the defaults. The struct's tags and its Validate method mean what they mean for the options
-// of a component, whose name is the kind's noun. An error is an *[Error], or [Errors] where several
-// independent things are wrong.
+// DecodeFile decodes a YAML file of another kind than a config into v, a pointer to a struct with
+// the defaults. The struct's tags and its Validate method have the same meaning as for the options
+// of a component; the component's name is the kind's noun. The result is an *[Error], or [Errors]
+// for several independent mistakes.
 func DecodeFile(path string, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
 	l.kind = k
@@ -26,7 +26,7 @@ func DecodeFile(path string, k Kind, v any) error {
 	return decodeText(l, text, v)
 }
 
-// Decode is [DecodeFile] of a text. The path names it in errors.
+// Decode is [DecodeFile] for a text. path names it in errors.
 func Decode(path string, text []byte, k Kind, v any) error {
 	l := newLoader(path, LoadOptions{Env: os.LookupEnv})
 	l.kind = k

@@ -12,7 +12,21 @@ type tuning struct {
 	Count uint          `yaml:"count" max:"9"`
 	Wait  time.Duration `yaml:"wait" min:"1ms" max:"1s"`
 	Ports ports         `yaml:"ports"`
+	Times times         `yaml:"times"`
 }
+
+// times are a list, or a text.
+type times struct {
+	List []time.Duration `yaml:",list"`
+	Of   string
+}
+
+func (w *times) UnmarshalText(text []byte) error {
+	w.Of = string(text)
+	return nil
+}
+
+func (w times) MarshalText() ([]byte, error) { return []byte(w.Of), nil }
 
 type ports struct {
 	From int   `yaml:"from"`
@@ -27,6 +41,16 @@ func TestDecode(t *testing.T) {
 	want := tuning{Level: 0.5, Count: 3, Wait: time.Second, Ports: ports{List: []int{1, 80}}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, want %+v", got, err, want)
+	}
+	for text, want := range map[string]times{
+		"times: [1s, 2m]": {List: []time.Duration{time.Second, 2 * time.Minute}},
+		"times: a + b":    {Of: "a + b"},
+	} {
+		got = tuning{}
+		err := Decode("t.yaml", []byte(text), tuningKind, &got)
+		if err != nil || !reflect.DeepEqual(got.Times, want) {
+			t.Errorf("%s: %+v, %v, want %+v", text, got.Times, err, want)
+		}
 	}
 	got = tuning{}
 	if err := Decode("t.yaml", []byte("ports: {from: 7}"), tuningKind, &got); err != nil || got.Ports.From != 7 {
@@ -43,6 +67,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"wait: 0s":           `t.yaml:1:7: tuning.wait: "0s" is less than 1ms`,
 		"wait: 2s":           `t.yaml:1:7: tuning.wait: "2s" is more than 1s`,
 		"ports: [8, 0]":      `t.yaml:1:12: tuning.ports[1]: "0" is less than 1`,
+		"times: [1s, x]":     `t.yaml:1:13: tuning.times[1]: "x" is not a duration`,
 		"ports: {List: [1]}": `t.yaml:1:9: tuning.ports has no option "List"`,
 	} {
 		err := Decode("t.yaml", []byte(text), tuningKind, &tuning{})
@@ -56,7 +81,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDescribeBoundsAndLists: the schema and a plan know what the decoder knows.
+// TestDescribeBoundsAndLists checks that the schema and the plan support all that the decoder
+// supports.
 func TestDescribeBoundsAndLists(t *testing.T) {
 	schema := string(appendJSON(nil, describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))
 	if !strings.Contains(schema, `"ports":[5]`) {

@@ -14,38 +14,42 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// What a config may be at most. A file beyond one of these is a mistake or an attack.
+// The maximum size of a config. A larger file is a mistake or an attack.
 const (
 	maxConfigBytes = 1 << 20
-	maxAliases     = 100     // uses, an alias within an aliased value counting each time
-	maxNodes       = 100_000 // values, after aliases were followed
+	maxAliases     = 100     // uses; an alias within an aliased value counts each time
+	maxNodes       = 100_000 // values, after resolving aliases
 )
 
-// loader is one reading of one config; its methods add to errs and go on where they can.
+// loader reads one config. Its methods add to errs and continue where possible.
 type loader struct {
 	kind    Kind
 	path    string
-	dir     string // folder against which relative paths are resolved
+	dir     string // directory for relative paths
 	lines   []string
 	options LoadOptions
-	secrets map[string]bool // keys whose values no message may show
-	shown   []string        // lines as an excerpt may show them
-	hidden  []string        // values that no message may show
+	secrets map[string]bool // keys with secret values, which must not appear in messages
+	shown   []string        // lines as shown in excerpts
+	hidden  []string        // values that must not appear in messages
 	errs    Errors
+	notices Errors
 	aliases int
 	nodes   int
-	claims  map[string]claim
-	source  Use                 // of the pipeline that is being read
-	right   map[any]func(error) // by the Options of a component that nothing is wrong with: notes what it says of them later
+	source  Use // of the current pipeline
+	set     *set
+	text    []byte                // nil if it could not be read
+	root    *yaml.Node            // nil if it could not be parsed
+	top     map[string]*yaml.Node // its values by key
+	meant   map[string]bool       // known keys for which the unknown ones probably stand
 }
 
-// claim says who has what only one may have.
+// claim is the owner of a resource that only one component may have.
 type claim struct {
 	what  string
 	where Place
 }
 
-// fail notes what is wrong at a node.
+// fail records a mistake at a node.
 func (l *loader) fail(n *yaml.Node, format string, args ...any) *Error {
 	return l.failAt(n.Line, n.Column, format, args...)
 }
@@ -60,19 +64,19 @@ func (l *loader) failAt(line, column int, format string, args ...any) *Error {
 	return e
 }
 
-// leastHidden is the shortest secret that is looked for in messages: a shorter one is in every
-// second word.
+// leastHidden is the minimum length of a secret that is masked in messages. A shorter one would
+// match parts of ordinary words.
 const leastHidden = 4
 
-// hide keeps a value out of messages: what a component says of its options may quote them.
+// hide masks a value in messages, because errors of a component may quote its options.
 func (l *loader) hide(value string) {
 	if len(value) >= leastHidden {
 		l.hidden = append(l.hidden, value)
 	}
 }
 
-// hideSecrets hides what stands beneath secret keys, word by word, for the lines of an excerpt
-// break a text differently.
+// hideSecrets hides the values of secret keys, word by word, because excerpts break lines
+// differently.
 func (l *loader) hideSecrets(n *yaml.Node, secret bool) {
 	if n.Kind == yaml.ScalarNode && secret && !strings.Contains(n.Value, "${") {
 		for _, word := range strings.Fields(n.Value) {
@@ -90,7 +94,7 @@ func (l *loader) hideSecrets(n *yaml.Node, secret bool) {
 	}
 }
 
-// maskQuoted masks the further lines of a secret in quotes, whatever their indentation.
+// maskQuoted masks the continuation lines of a quoted secret, regardless of their indentation.
 func (l *loader) maskQuoted(n *yaml.Node) {
 	if n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
 		return
@@ -109,7 +113,7 @@ func (l *loader) redact(message string) string {
 	return maskURLs(message)
 }
 
-// report returns the mistakes that l has found, as an error, with no secret in any of their texts.
+// report returns the mistakes found by l as an error, with all secrets masked.
 func report(l *loader) error {
 	for _, e := range l.errs {
 		e.Message, e.Excerpt, e.Hint = l.redact(e.Message), l.redact(e.Excerpt), l.redact(e.Hint)
@@ -117,17 +121,17 @@ func report(l *loader) error {
 	return l.errs.joined()
 }
 
-// masks reports whether l shows the line with something masked; lines count from 1.
+// masks reports whether l shows the line with a masked part; lines count from 1.
 func masks(l *loader, line int) bool {
 	return line < 1 || line > len(l.lines) || l.shown[line-1] != l.lines[line-1]
 }
 
-// place is where a node stands.
+// place returns the position of a node.
 func (l *loader) place(n *yaml.Node) Place {
 	return Place{File: l.path, Line: n.Line, Column: n.Column}
 }
 
-// read returns the text of the config, or nil after an error was noted.
+// read returns the text of the config, or nil after recording an error.
 func (l *loader) read() []byte {
 	file, err := os.Open(l.path)
 	if err != nil {
@@ -147,7 +151,7 @@ func (l *loader) read() []byte {
 	return text
 }
 
-// cause strips the path from an error of package os: the message has it already.
+// cause removes the path from an error of package os, because the message contains it already.
 func cause(err error) error {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err
@@ -155,8 +159,8 @@ func cause(err error) error {
 	return err
 }
 
-// parse turns text into the tree of its one document, aliases followed, or nil after an error was
-// noted.
+// parse returns the tree of the single document in text, with aliases resolved, or nil after
+// recording an error.
 func (l *loader) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
 		l.failAt(0, 0, "is larger than %v; a %s is written by hand, this is something else", stream.Size(maxConfigBytes), l.kind.Noun)
@@ -193,7 +197,7 @@ func (l *loader) parse(text []byte) *yaml.Node {
 	return root
 }
 
-// isText refuses what the YAML reader would refuse without a place.
+// isText rejects text that the YAML parser would reject without a position.
 func (l *loader) isText(text []byte) bool {
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		l.failAt(0, 0, "is UTF-16; save it as UTF-8")
@@ -216,8 +220,8 @@ func (l *loader) isText(text []byte) bool {
 	return true
 }
 
-// tidy follows aliases and merge keys, and refuses what YAML allows and a config must not have:
-// tags, keys given twice, keys that are not text. open are the anchors within which it stands.
+// tidy resolves aliases and merge keys, and rejects YAML features that a config must not use: tags,
+// repeated keys, and keys that are not text. open are the anchors that contain the node.
 func (l *loader) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if l.nodes++; l.nodes == maxNodes+1 {
 		l.fail(n, "more than %d values, aliases followed; a %s is written by hand, this is something else", maxNodes, l.kind.Noun)
@@ -256,8 +260,7 @@ func (l *loader) follow(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	return l.tidy(n.Alias, open)
 }
 
-// pairs returns the keys and values of a mapping; what a merge key brings comes last and never
-// replaces.
+// pairs returns the keys and values of a mapping. Those of a merge key come last and replace none.
 func (l *loader) pairs(n *yaml.Node, open []*yaml.Node) []*yaml.Node {
 	out := make([]*yaml.Node, 0, len(n.Content))
 	seen := map[string]*yaml.Node{}
@@ -307,7 +310,7 @@ func (l *loader) mergedFrom(value *yaml.Node) []*yaml.Node {
 	return nil
 }
 
-// kindName says what a node is to somebody who never heard of nodes.
+// kindName returns the kind of a node in words for users.
 func kindName(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.MappingNode:
@@ -320,7 +323,7 @@ func kindName(n *yaml.Node) string {
 	return "text"
 }
 
-// isNull says whether nothing was written for a value: nothing at all, ~ or null.
+// isNull reports whether a value is missing, ~ or null.
 func isNull(n *yaml.Node) bool {
 	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
 }

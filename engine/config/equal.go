@@ -4,6 +4,8 @@ import (
 	"encoding"
 	"reflect"
 	"slices"
+
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Equal reports whether r and other configure the same route: name, components, and every option,
@@ -13,13 +15,18 @@ func (r *Route) Equal(other *Route) bool {
 	return r.Name == other.Name && r.Sink.Equal(other.Sink) &&
 		slices.EqualFunc(r.Processors, other.Processors, Use.Equal) &&
 		r.Batch == other.Batch && r.Flow == other.Flow && r.Retry == other.Retry &&
-		r.DeadLetters == other.DeadLetters && r.Checkpoint == other.Checkpoint &&
+		r.DeadLetters == other.DeadLetters && r.Guard == other.Guard &&
+		r.Checkpoint == other.Checkpoint &&
 		r.Memory == other.Memory && r.Drain == other.Drain
 }
 
 // Equal reports whether u and other are the same component with the same options, as [Route.Equal]
 // does.
 func (u Use) Equal(other Use) bool {
+	if _, ok := u.Options.(stream.Composite); ok {
+		return u.Component.Name == other.Component.Name &&
+			slices.EqualFunc(u.ends(), other.ends(), Use.Equal)
+	}
 	return u.Component.Role == other.Component.Role && u.Component.Name == other.Component.Name &&
 		sameValue(reflect.ValueOf(u.Options), reflect.ValueOf(other.Options))
 }
@@ -29,9 +36,9 @@ func (a *Admin) Equal(other *Admin) bool {
 	return a.On() == other.On() && (!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
-// sameValue reports whether two options are equal. An option that is written as text is compared as
-// text, and of a struct only the fields that a config can set are compared, since the others hold
-// what was derived from them: two compilations of one expression are not deeply equal.
+// sameValue reports whether two options are equal. Options with a text form are compared as text.
+// Of a struct only the fields that a config can set are compared, because the others are derived:
+// two compilations of one expression are not deeply equal.
 func sameValue(a, b reflect.Value) bool {
 	if !a.IsValid() || !b.IsValid() {
 		return a.IsValid() == b.IsValid()

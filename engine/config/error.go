@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// maxShown is how many problems one report prints; the rest is counted.
+// maxShown is the number of mistakes that a report prints; the others are counted.
 const maxShown = 20
 
 // Error is a mistake in a config.
 type Error struct {
 	Place   Place
-	Message string // one line: what is wrong and what to write instead
-	Excerpt string // the line with its neighbours and a caret; empty if there is none to show
-	Hint    string // the nearest valid name or the right form; empty if there is none
+	Message string // one line: the mistake and its remedy
+	Excerpt string // the line with its neighbors and a caret; empty if there is none
+	Hint    string // the nearest valid name or the correct form; empty if there is none
 }
 
 // Error returns place, message, excerpt and hint, without a line end.
@@ -63,13 +63,17 @@ func (es Errors) Unwrap() []error {
 	return out
 }
 
-// joined returns nil, the one *Error, or Errors sorted by place without repeats (an alias is
-// decoded where it is used).
-func (es Errors) joined() error {
+// sorted sorts es by position and returns it without duplicates (an alias is decoded at each use).
+func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
 	})
-	es = slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
+	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
+}
+
+// joined returns nil, a single *Error, or Errors sorted by position without duplicates.
+func (es Errors) joined() error {
+	es = es.sorted()
 	switch len(es) {
 	case 0:
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// excerptWidth is how many characters of a line an excerpt shows; of a longer one the part around
-// the caret.
+// excerptWidth is the number of characters of a line in an excerpt; of a longer line the part
+// around the caret is shown.
 const excerptWidth = 100
 
-// excerpt shows the line, one before and one after, and a caret below the column; lines and columns
-// count from 1, columns in characters. The lines are masked ones: a report ends up in logs.
+// excerpt shows the line, its neighbors, and a caret below the column. Lines and columns count from
+// 1, columns in characters. The lines must be masked, because reports are logged.
 func excerpt(lines []string, line, column int) string {
 	if line < 1 || line > len(lines) {
 		return ""
@@ -35,14 +35,15 @@ func excerpt(lines []string, line, column int) string {
 		fmt.Fprintf(&b, "%5d | %s", i, text)
 		b.WriteByte('\n')
 		if i == line {
-			at := min(column-1-from, utf8.RuneCountInString(text)) // the end, where it points into what is masked
+			// the end of the line, if the column is in a masked part
+			at := min(column-1-from, utf8.RuneCountInString(text))
 			fmt.Fprintf(&b, "      | %s^\n", strings.Repeat(" ", max(at, 0)))
 		}
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// window cuts excerptWidth characters out of a line and replaces those that a terminal would not
+// window returns excerptWidth characters of a line, with those replaced that a terminal would not
 // show as one character.
 func window(line string, from int) string {
 	r := []rune(line)
@@ -65,9 +66,9 @@ var (
 	bareUser  = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@") // of a URL that lacks its scheme
 )
 
-// masked returns the lines without what stands behind secret keys, in their line and indented
-// beneath it, and without the secrets of URLs. It rather hides too much: what it gets is what
-// nobody could parse.
+// masked returns the lines without the values of secret keys, in their line and indented beneath
+// it, and without the secrets of URLs. If in doubt it masks too much, because the text may not be
+// parsable.
 func masked(lines []string, secrets map[string]bool) []string {
 	out := make([]string, len(lines))
 	within := -1 // indentation of the secret key beneath which this line stands
@@ -89,8 +90,8 @@ func masked(lines []string, secrets map[string]bool) []string {
 	return out
 }
 
-// maskLine masks the values of one line, and says whether there was a secret key in it. A variable
-// stays: its name is no secret.
+// maskLine masks the secret values in one line and reports whether it contains a secret key. A
+// variable stays, because its name is not secret.
 func maskLine(line string, secrets map[string]bool) (string, bool) {
 	found := false
 	for at := 0; ; {
@@ -116,7 +117,7 @@ func maskLine(line string, secrets map[string]bool) (string, bool) {
 	}
 }
 
-// maskURLs is stream.MaskURLs, and masks user and password also where the scheme is missing.
+// maskURLs is stream.MaskURLs, and also masks user and password in URLs without a scheme.
 func maskURLs(text string) string {
 	return bareUser.ReplaceAllString(stream.MaskURLs(text), stream.Masked+"@")
 }

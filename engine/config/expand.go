@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxIncluded is how large a file that ${file:...} names may be: it holds a token, not data.
+// maxIncluded is the maximum size of a file used in ${file:...}, which holds a token.
 const maxIncluded = 64 << 10
 
-// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ stands for ${, and a $
-// elsewhere for itself. It runs after parsing, so what it brings in is never YAML. fromFile says
-// that a file was read: messages do not show such a value.
+// expand replaces ${VAR}, ${VAR:-default} and ${file:/path} in a value; $${ means a literal ${, and
+// any other $ is literal. It runs after parsing, so inserted text is never parsed as YAML. fromFile
+// reports that a file was read; such values are not shown in messages.
 func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	var b strings.Builder
 	rest := n.Value
@@ -49,7 +49,7 @@ func (l *loader) expand(n *yaml.Node) (text string, fromFile, ok bool) {
 	}
 }
 
-// variable gives the value of what stands between ${ and }.
+// variable returns the value of the text between ${ and }.
 func (l *loader) variable(inner string) (value string, file bool, err error) {
 	if path, ok := strings.CutPrefix(inner, "file:"); ok {
 		value, err = l.included(path)
@@ -69,7 +69,7 @@ func (l *loader) variable(inner string) (value string, file bool, err error) {
 	return value, false, nil
 }
 
-// included reads a file that holds one value, without the line end behind it.
+// included returns the single value in a file, without the line end.
 func (l *loader) included(path string) (string, error) {
 	if path == "" {
 		return "", fmt.Errorf("the path is missing")
@@ -77,7 +77,7 @@ func (l *loader) included(path string) (string, error) {
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(l.dir, path)
 	}
-	info, err := os.Stat(path) // before opening: a FIFO would wait for a writer
+	info, err := os.Stat(path) // before opening, because opening a FIFO would wait for a writer
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", path, cause(err))
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// FuzzLoad: any text is a config or gets errors whose places lie within it; nothing panics, nothing
-// is unbounded, and what a plan says is a config again.
+// FuzzLoad checks that any text is a config or gets errors with valid positions, without panics or
+// unbounded work, and that a plan is a config.
 func FuzzLoad(f *testing.F) {
 	scripts, err := filepath.Glob("testdata/messages/*.txt")
 	if err != nil || len(scripts) == 0 {
@@ -57,7 +57,7 @@ func FuzzLoad(f *testing.F) {
 func checkPlan(t *testing.T, f *Config, o LoadOptions) {
 	plan := f.Plan()
 	if strings.Contains(string(plan), stream.Masked) || strings.Contains(string(plan), "$") {
-		return // secrets do not come back, and ${ would have to be escaped
+		return // masked secrets cannot be read back, and ${ would need escapes
 	}
 	again, err := newLoader("f.yaml", o).load(plan)
 	if err != nil {
@@ -68,7 +68,7 @@ func checkPlan(t *testing.T, f *Config, o LoadOptions) {
 	}
 }
 
-// FuzzMask: no excerpt shows what stands behind a secret key, however it is written.
+// FuzzMask checks that no excerpt shows the value of a secret key, in any notation.
 func FuzzMask(f *testing.F) {
 	const needle = "s3cr3t-of-ours"
 	for _, parts := range [][2]string{

@@ -12,9 +12,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// JSONSchema is the JSON Schema (draft 2020-12) of configs that name these components, made from
-// the tags of the option structs: what editors complete and check. It knows names, types and
-// values; what Validate and combinations refuse, only Load does.
+// JSONSchema returns the JSON Schema (draft 2020-12) of configs with these components, made from
+// the tags of the option structs, for completion and checks in editors. It covers names, types and
+// values. Rules in Validate methods and for combinations of options are only checked by Load.
 func JSONSchema(components []stream.Component) ([]byte, error) {
 	s := schemas{components}
 	var out bytes.Buffer
@@ -86,13 +86,22 @@ type schemas struct{ components []stream.Component }
 
 func (s schemas) file() object {
 	properties := object{
-		{"state", textSchema().with("description", "folder of checkpoints and dead letters").with("default", "./state")},
+		{"state", schemaOfState()},
 		{"admin", schemaOf(reflect.ValueOf(Admin{}), option{doc: "address of metrics, health and status"}).with("default", "off")},
+		{"telemetry", schemaOf(reflect.ValueOf(Telemetry{Interval: DefaultTelemetryInterval}),
+			option{doc: "pushes metrics and traces to an OpenTelemetry receiver"})},
 		{"pipelines", object{
 			{"type", "object"}, {"description", "name to pipeline"}, {"minProperties", 1},
 			{"propertyNames", object{{"pattern", namesForm.String()}}}, {"additionalProperties", ref("pipeline")},
 		}},
 	}
+	properties = append(properties, member{processorsKey, object{
+		{"type", "object"}, {"description", "lists of processors that routes use by name"},
+		{"propertyNames", object{{"pattern", namesForm.String()}}},
+		{"additionalProperties", object{
+			{"type", "array"}, {"minItems", 1}, {"items", ref("processor")},
+		}},
+	}})
 	tests := schemaOf(reflect.ValueOf([]Test{}), option{doc: "unit tests of processors, for `penstock test`"})
 	properties = append(properties, member{"tests", tests})
 	return object{
@@ -120,7 +129,10 @@ func (s schemas) defs() object {
 		{"source", s.component(stream.SourceRole)},
 		{"processor", s.component(stream.ProcessorRole)},
 		{"sink", s.component(stream.SinkRole)},
-		{"route", s.route(nil, []string{"sink"})},
+		{"route", s.route(object{{otherwiseKey, object{
+			{"type", "boolean"}, {"default", false},
+			{"description", "take the records that no other route's condition takes"},
+		}}}, []string{"sink"})},
 		{"pipeline", s.pipeline()},
 	}
 }
@@ -131,9 +143,17 @@ func (s schemas) route(more object, required []string) object {
 	d.DeadLetters.Dir = ""
 	properties := append(slices.Clip(more), object{
 		{"processors", object{
-			{"type", "array"}, {"description", "in the order in which they run"}, {"items", ref("processor")},
+			{"type", "array"}, {"description", "in the order in which they run"},
+			{"items", anyOf(ref("processor"), object{
+				{"type", "object"}, {"required", []string{useKey}}, {"additionalProperties", false},
+				{"properties", object{
+					{useKey, textSchema().with("description", "name of a shared list")},
+				}},
+			})},
 		}},
 		{"sink", ref("sink")},
+		{limitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "bounds on the sink, whatever windows allow"})},
+		{workerLimitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "the same for each worker"})},
 		{"batch", schemaOf(reflect.ValueOf(d.Batch), option{})},
 		{"flow", schemaOf(reflect.ValueOf(d.Flow), option{})},
 		{"retry", backoffSchema(schemaOf(reflect.ValueOf(d.Retry), option{}))},
@@ -167,6 +187,12 @@ func (s schemas) component(r stream.Role) object {
 		if c.Role != r {
 			continue
 		}
+		i := slices.IndexFunc(properties, func(m member) bool { return m.key == c.Name })
+		if i >= 0 && c.Options != nil {
+			other := schemaOf(reflect.ValueOf(c.Options()).Elem(), option{})
+			properties[i].value = anyOf(properties[i].value.(object), other)
+			continue
+		}
 		names = append(names, c.Name)
 		if c.Options == nil {
 			properties = append(properties, member{c.Name, object{{"type", []string{"object", "null"}}, {"maxProperties", 0}}})
@@ -174,6 +200,13 @@ func (s schemas) component(r stream.Role) object {
 		}
 		o := option{}
 		options := c.Options()
+		if _, ok := options.(stream.Composite); ok {
+			properties = append(properties, member{c.Name, object{
+				{"type", "array"}, {"minItems", 2},
+				{"description", "sinks, the preferred one first"}, {"items", ref(string(r))},
+			}})
+			continue
+		}
 		_, o.expression = options.(expression)
 		properties = append(properties, member{c.Name, schemaOf(reflect.ValueOf(options).Elem(), o)})
 	}
@@ -188,7 +221,7 @@ func (s schemas) component(r stream.Role) object {
 // textSchema takes whatever a config may have for a text: `password: 0123` is a number to YAML.
 func textSchema() object { return ofType("string", "number", "boolean") }
 
-// schemaOf is the schema of an option whose default is v.
+// schemaOf returns the schema of an option with the default v.
 func schemaOf(v reflect.Value, o option) object {
 	s := shapeOf(v, o)
 	if o.doc != "" {
@@ -230,6 +263,9 @@ func shapeOf(v reflect.Value, o option) object {
 		return pairs
 	case reflect.PointerTo(t).Implements(textType) && t.Kind() != reflect.Struct:
 		return textSchema()
+	case reflect.PointerTo(t).Implements(textType) && isList(t):
+		f, _ := listField(t)
+		return anyOf(textSchema(), schemaOf(v.FieldByIndex(f.Index), optionOf("", f)))
 	case reflect.PointerTo(t).Implements(textType):
 		return anyOf(textSchema(), structSchema(v))
 	}

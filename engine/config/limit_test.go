@@ -1,6 +1,9 @@
 package config
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestRates(t *testing.T) {
 	for text, want := range map[string]float64{"100/s": 100, "6000/m": 100, "7200 /h": 2, "0.5/s": 0.5, "0/s": 0} {
@@ -28,5 +31,29 @@ func TestRates(t *testing.T) {
 		if b.UnmarshalText([]byte(text)) == nil {
 			t.Errorf("%q is read as %v bytes a second", text, float64(b))
 		}
+	}
+}
+
+// TestLimitKeys: the limits stand beside the sink, or in flow under their former names, not in
+// both.
+func TestLimitKeys(t *testing.T) {
+	const head = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n"
+	want := Limit{Rate: 100, Bytes: 1e7, Concurrency: 8}
+	for _, keys := range []string{
+		"    limit: {rate: 100/s, bytes: 10MB/s, concurrency: 8}\n" +
+			"    worker_limit: {concurrency: 2}\n",
+		"    flow:\n      limit: {rate: 100/s, bytes: 10MB/s, concurrency: 8}\n" +
+			"      worker_limit: {concurrency: 2}\n",
+	} {
+		c, _ := mustLoad(t, head+keys)
+		f := c.Pipelines[0].Routes[0].Flow
+		if f.Limit != want || f.WorkerLimit != (Limit{Concurrency: 2}) {
+			t.Errorf("%s is read as %+v and %+v", keys, f.Limit, f.WorkerLimit)
+		}
+	}
+	const both = head + "    limit: {rate: 1/s}\n    flow: {limit: {rate: 2/s}}\n"
+	_, _, err := loadText(t, both)
+	if err == nil || !strings.Contains(err.Error(), "former name of limit") {
+		t.Errorf("both names: %v", err)
 	}
 }

@@ -12,26 +12,45 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// LoadOptions are the surroundings of a config.
+// LoadOptions are the environment of a config.
 type LoadOptions struct {
 	// Components are the sources, processors and sinks that the config may name.
 	Components []stream.Component
 
 	// Env looks up the variable of ${NAME} and reports whether it is set. Nil means os.LookupEnv.
 	Env func(name string) (value string, ok bool)
+
+	// Source is the source of the pipelines, as YAML, such as "stdin: {}". A pipeline that has a
+	// source is refused then. Empty means that each pipeline names its source.
+	Source string
 }
 
-// Load reads the config file at path. It returns all of it or an error, which is an [*Error], or
-// [Errors] if several independent things are wrong. It opens the config and the files that
-// ${file:...} names, and creates nothing. Relative paths in the config are resolved against its
-// directory.
+// Load reads the config at path: a file, or a directory of files (see [Files]). It returns all of
+// it or an error, which is an [*Error], or [Errors] if several independent things are wrong. It
+// opens the config and the files that ${file:...} names, and creates nothing. Relative paths in a
+// file are resolved against its directory; the default of `state` against path.
 func Load(path string, o LoadOptions) (*Config, error) {
-	l := newLoader(path, o)
-	text := l.read()
-	if len(l.errs) > 0 {
+	files, err := Files(path)
+	if err != nil {
+		l := newLoader(path, o)
+		l.failAt(0, 0, "cannot read the %s: %v", l.kind.Noun, cause(err))
 		return nil, report(l)
 	}
-	return l.load(text)
+	if len(files) == 0 {
+		l := newLoader(path, o)
+		l.failAt(0, 0, "is a folder without files *.yaml, and its %s has none either", confDir)
+		return nil, report(l)
+	}
+	s := newSet(path)
+	for _, file := range files {
+		l := newLoader(file, o)
+		text := l.read()
+		if len(l.errs) == 0 {
+			l.text = text
+		}
+		s.add(l)
+	}
+	return s.load()
 }
 
 // Parse is Load for a config in memory of at most 1 MiB. name stands for the file in errors;
@@ -47,25 +66,19 @@ func newLoader(path string, o LoadOptions) *loader {
 	}
 	return &loader{
 		kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path, dir: filepath.Dir(path), options: o,
-		secrets: secretKeys(o.Components), claims: map[string]claim{},
-		right: map[any]func(error){},
+		secrets: secretKeys(o.Components), set: newSet(path),
 	}
 }
 
-// load reads a config's text. It is what the fuzzer drives.
+// load reads a config's text. The fuzzer calls it directly.
 func (l *loader) load(text []byte) (*Config, error) {
-	root := l.parse(text)
-	if root == nil {
-		return nil, report(l)
-	}
-	f := l.file(root)
-	if len(l.errs) > 0 {
-		return nil, report(l)
-	}
-	return f, nil
+	l.text = text
+	s := newSet(l.path)
+	s.add(l)
+	return s.load()
 }
 
-// secretKeys collects the keys that any component marks as secret.
+// secretKeys returns the keys that any component marks as secret.
 func secretKeys(cs []stream.Component) map[string]bool {
 	out := map[string]bool{}
 	var visit func(t reflect.Type, depth int)
@@ -85,6 +98,8 @@ func secretKeys(cs []stream.Component) map[string]bool {
 		}
 	}
 	visit(reflect.TypeFor[Admin](), 0)
+	visit(reflect.TypeFor[Telemetry](), 0)
+	visit(reflect.TypeFor[Cluster](), 0)
 	for _, c := range cs {
 		if c.Options != nil {
 			visit(reflect.TypeOf(c.Options()), 0)
@@ -94,52 +109,23 @@ func secretKeys(cs []stream.Component) map[string]bool {
 }
 
 var (
-	fileKeys  = []string{"state", "admin", "pipelines", "tests"}
+	fileKeys  = []string{"state", "admin", "telemetry", processorsKey, "pipelines", "tests"}
 	namesForm = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 )
 
-func (l *loader) file(root *yaml.Node) *Config {
-	f := &Config{Path: l.path, State: l.resolve("state"), Admin: Admin{Address: AdminOff}}
-	if root.Kind != yaml.MappingNode {
-		l.fail(root, "a config is a mapping with `pipelines:`, and this is %s", article(kindName(root)))
-		return f
-	}
-	keys, meant := l.keys(root, "a config", fileKeys)
-	if n := keys["state"]; n != nil {
-		l.decode(n, reflect.ValueOf(&f.State).Elem(), option{name: "state", path: true})
-		if f.State == "" {
-			l.fail(n, "state is empty; name a folder, or leave the key out for ./state beside this file")
-		}
-	}
-	if n := keys["admin"]; n != nil {
-		l.admin(n, f)
-	}
-	n := keys["pipelines"]
-	switch {
-	case n == nil && meant["pipelines"]:
-	case n == nil:
-		l.fail(root, "`pipelines:` is missing: a config has at least one pipeline, with a source and a sink")
-	case n.Kind != yaml.MappingNode || len(n.Content) == 0:
-		l.fail(n, "pipelines wants a mapping of names to pipelines, and this is %s", emptyOr(n))
-	default:
-		l.pipelines(n, f)
-	}
-	if n := keys["tests"]; n != nil {
-		loadTests(l, n, f)
-	}
-	return f
-}
-
 func (l *loader) pipelines(n *yaml.Node, f *Config) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
+		if !claimFirst(l, "pipeline", n.Content[i]) {
+			continue
+		}
 		if p, ok := l.pipeline(n.Content[i], n.Content[i+1], f.State); ok {
 			f.Pipelines = append(f.Pipelines, p)
 		}
 	}
 }
 
-// keys gives the values of a mapping by key, after refusing unknown ones; meant are the known keys
-// that those probably stand for, which nobody needs to be told are missing.
+// keys returns the values of a mapping by key, after rejecting unknown keys. meant are the known
+// keys that the unknown ones probably stand for, which are not reported as missing.
 func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
@@ -154,7 +140,7 @@ func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*
 	return out, meant
 }
 
-// emptyOr says what a node is where a filled mapping is wanted.
+// emptyOr describes a node in place of which a non-empty mapping is required.
 func emptyOr(n *yaml.Node) string {
 	if n.Kind == yaml.MappingNode {
 		return "empty"

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// loadText loads a config that lies as penstock.yaml in a new folder.
+// loadText loads a config from penstock.yaml in a new directory.
 func loadText(t *testing.T, text string) (*Config, string, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -40,7 +40,7 @@ func mustLoad(t *testing.T, text string) (*Config, string) {
 
 const minimal = "pipelines:\n  access:\n    source: {spool_dir: {path: in}}\n    sink: {drop: {}}\n"
 
-// TestDefaults pins what a config means that says nothing: other people's configs rely on it.
+// TestDefaults pins all defaults, because existing configs rely on them.
 func TestDefaults(t *testing.T) {
 	f, dir := mustLoad(t, minimal)
 	want := Route{
@@ -75,7 +75,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// plain is a route without what cannot be compared: functions.
+// plain returns a route without functions, which cannot be compared.
 func plain(r Route) Route {
 	r.Sink.Component.Options, r.Sink.Component.New = nil, nil
 	return r
@@ -90,7 +90,7 @@ func TestDefaultRouteIsWhatLoadGives(t *testing.T) {
 	}
 }
 
-// TestFormsOfAComponent: a component without options may be written in three ways.
+// TestFormsOfAComponent checks the three notations of a component without options.
 func TestFormsOfAComponent(t *testing.T) {
 	for _, sink := range []string{"{drop: {}}", "{drop: }", "drop", `"drop"`, "{null: }", "'null'", "\n      drop:", "{drop: ~}"} {
 		f, _ := mustLoad(t, "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: "+sink+"\n")
@@ -208,7 +208,7 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
-// TestLongForm: the config with several routes out of one source that the design shows.
+// TestLongForm checks a config with several routes for one source.
 func TestLongForm(t *testing.T) {
 	f, dir := mustLoad(t, `
 state: ./var/state
@@ -241,7 +241,7 @@ pipelines:
 	}
 }
 
-// TestErrorsCanBeTaken: a caller gets at each problem as a value.
+// TestErrorsCanBeTaken checks that callers can extract each mistake as a value.
 func TestErrorsCanBeTaken(t *testing.T) {
 	_, dir, err := loadText(t, "stat: x\n"+minimal+"    drain: 5\n")
 	es, ok := err.(Errors)
@@ -268,7 +268,7 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	}
 }
 
-// TestPlanIsAConfig: what Plan writes means the same.
+// TestPlanIsAConfig checks that a plan has the same meaning as its config.
 func TestPlanIsAConfig(t *testing.T) {
 	f, _ := mustLoad(t, `
 pipelines:
@@ -305,8 +305,8 @@ pipelines:
 	}
 }
 
-// TestOutsidersOptions: a struct that the loader cannot decode is a bug of its component, said at
-// once.
+// TestOutsidersOptions checks that an options struct that the loader cannot decode is reported as a
+// bug of its component.
 func TestOutsidersOptions(t *testing.T) {
 	defer func() {
 		if v := recover(); v == nil || !strings.Contains(v.(string), "config: BUG: ") {

@@ -13,9 +13,9 @@ var update = flag.Bool("update", false, "write the messages that came out into t
 // leastMessages is how many broken configs the scripts must hold.
 const leastMessages = 40
 
-// TestMessages reads the scripts in testdata/messages: broken configs with the exact message that
-// each gets. A script is cases apart by a line of ====; a case is its title, a line of ----, the
-// config, a line of ----, and the message.
+// TestMessages checks the scripts in testdata/messages: broken configs with their exact messages.
+// The cases of a script are separated by a line of ====. A case consists of its title, a line of
+// ----, the config, a line of ----, and the message.
 func TestMessages(t *testing.T) {
 	scripts, err := filepath.Glob(absolute(t, "testdata/messages/*.txt"))
 	if err != nil || len(scripts) == 0 {
@@ -66,7 +66,8 @@ func runScript(t *testing.T, script string) (cases int) {
 	return len(blocks)
 }
 
-// unescape lets a script hold what an editor would not keep: \t, \x01, \xff as they stand.
+// unescape replaces escapes in a script for characters that an editor would not keep: \t, \x01,
+// \xff.
 func unescape(config string) string {
 	return strings.NewReplacer(`\t`, "\t", `\x01`, "\x01", `\xff`, "\xff", `\r`, "\r").Replace(config)
 }

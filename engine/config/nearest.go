@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that word was most likely meant to be: at most a third of its letters
-// may be wrong. It returns the empty string if there is none.
+// Nearest returns the name that word is most likely meant to be, with at most a third of its
+// letters wrong, or "" if there is none.
 func Nearest(word string, names []string) string {
 	best, least := "", max(len(word)/3, 1)+1
 	for _, name := range names {
@@ -25,12 +25,12 @@ func Nearest(word string, names []string) string {
 
 func plainName(s string) string { return strings.NewReplacer("_", "", "-", "", " ", "").Replace(s) }
 
-// distance is the optimal string alignment distance in bytes: insert, delete, replace, or swap of
-// two neighbours (Damerau 1964).
+// distance returns the optimal string alignment distance in bytes: insertions, deletions,
+// replacements, and swaps of adjacent bytes (Damerau 1964).
 func distance(a, b string) int {
 	const longest = 64
 	if len(a) > longest || len(b) > longest {
-		return max(len(a), len(b)) // as if nothing were alike: no name is that long
+		return max(len(a), len(b)) // treated as completely different: no name is that long
 	}
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -53,12 +53,12 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
-// didYouMean is the hint for an unknown name: the nearest, else all that there are.
+// didYouMean returns the hint for an unknown name: the nearest name, otherwise all names.
 func didYouMean(word string, names []string) string {
 	if n := Nearest(word, names); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
-	const most = 30 // a longer list helps nobody
+	const most = 30 // a longer list would not help
 	if len(names) == 0 || len(names) > most {
 		return ""
 	}

@@ -17,7 +17,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// naive is the distance by its definition, for short words.
+// naive computes the distance by its definition, for short words.
 func naive(a, b string) int {
 	if a == "" || b == "" {
 		return len(a) + len(b)

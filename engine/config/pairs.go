@@ -7,18 +7,18 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// A slice of structs whose first field is tagged `yaml:",key"` and whose second `yaml:",value"` is
-// a mapping that keeps its order: `set: {b: 1, a: 2}`. A further field Where of type Place gets the
-// place of the key; any others are unexported. Where the elements also read a text, it may be a
-// list of texts instead: `columns: [b, a]`.
+// A slice of structs with the tag `yaml:",key"` on the first field and `yaml:",value"` on the
+// second is an ordered mapping: `set: {b: 1, a: 2}`. A field Where of type Place gets the position
+// of the key; all others must be unexported. If the elements implement a text form, a list of texts
+// is also allowed: `columns: [b, a]`.
 
-// isPairs says whether t is such a slice.
+// isPairs reports whether t is such a slice.
 func isPairs(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() >= 2 &&
 		t.Elem().Field(0).Tag.Get("yaml") == ",key" && t.Elem().Field(1).Tag.Get("yaml") == ",value"
 }
 
-// isTexts says whether the elements of a slice read a text.
+// isTexts reports whether the elements of a slice have a text form.
 func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implements(textType) }
 
 func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
@@ -47,8 +47,7 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// describePairs gives them as they would be written: as a list where that is allowed, since a value
-// may be left out there.
+// describePairs returns the written form: a list if that is allowed, because it can omit values.
 func describePairs(v reflect.Value, secret bool) *yaml.Node {
 	if isTexts(v.Type()) {
 		list := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}

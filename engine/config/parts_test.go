@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The components of these tests have an option of every type that the loader knows.
+// The components of these tests have options of all types that the loader supports.
 
 type spoolOptions struct {
 	Path      string        `yaml:"path" path:"true" required:"true" doc:"folder whose files are read"`
@@ -72,7 +72,7 @@ func (o *httpOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// whereOptions is a component whose options may be one text: `where: status >= 400`.
+// whereOptions are the options of a component that may be a single text: `where: status >= 400`.
 type whereOptions struct {
 	Expr    string `yaml:"expr"`
 	OnError string `yaml:"on_error" enum:"dead_letter,pass,drop"`
@@ -87,6 +87,16 @@ func (o *whereOptions) UnmarshalText(text []byte) error {
 }
 
 func (*whereOptions) Expression() {}
+
+func (*whereOptions) Otherwise(lists [][]any) any {
+	var all []string
+	for _, list := range lists {
+		for _, o := range list {
+			all = append(all, "not "+o.(*whereOptions).Expr)
+		}
+	}
+	return &whereOptions{Expr: strings.Join(all, " | "), OnError: "dead_letter"}
+}
 
 func noComponent(any, stream.Host) (any, error) { return nil, errors.New("not made to run") }
 

@@ -19,8 +19,12 @@ import (
 // defaults included, paths resolved and secrets masked. Apart from the secrets it is a config
 // again.
 func (c *Config) Plan() []byte {
-	root := mapping("state", c.State)
+	root := mapping()
+	add(root, "state", c.statePlan())
 	add(root, "admin", c.Admin.plan())
+	if c.Telemetry.On() {
+		add(root, "telemetry", describe(reflect.ValueOf(c.Telemetry), false))
+	}
 	pipelines := mapping()
 	for i := range c.Pipelines {
 		add(pipelines, c.Pipelines[i].Name, c.Pipelines[i].plan())
@@ -63,7 +67,7 @@ func (c *Config) RoutePlans() []RoutePlan {
 	return out
 }
 
-// MarshalJSON returns the plan as an object whose keys are in the order of the config.
+// MarshalJSON returns the plan as an object with its keys in the order of the config.
 func (r RoutePlan) MarshalJSON() ([]byte, error) { return appendJSON(nil, r.root), nil }
 
 func (p *Pipeline) plan() *yaml.Node {
@@ -92,6 +96,10 @@ func (r *Route) plan() *yaml.Node {
 	}
 	add(n, "sink", r.Sink.plan())
 	flow := describe(reflect.ValueOf(r.Flow), false)
+	for _, l := range r.Flow.limits() {
+		add(n, l.key, valueOf(flow, l.key))
+		remove(flow, l.key)
+	}
 	fixed := r.Flow.Window == "fixed"
 	if fixed {
 		remove(flow, "initial")
@@ -151,7 +159,12 @@ func (r Retry) plan() *yaml.Node {
 func (u Use) plan() *yaml.Node {
 	n := mapping()
 	options := mapping()
-	if u.Options != nil {
+	if _, ok := u.Options.(stream.Composite); ok {
+		options = &yaml.Node{Kind: yaml.SequenceNode}
+		for _, m := range u.ends() {
+			options.Content = append(options.Content, m.plan())
+		}
+	} else if u.Options != nil {
 		options = describe(reflect.ValueOf(u.Options).Elem(), false)
 	}
 	add(n, u.Component.Name, options)
@@ -168,8 +181,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 		return text(stream.Size(v.Int()).String(), secret)
 	case t.Kind() == reflect.Pointer:
 		return describe(v.Elem(), secret)
-	case !hasOptions(t) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
-		if out, err := v.Interface().(encoding.TextMarshaler).MarshalText(); err == nil {
+	case !hasItems(v) && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
+		out, err := v.Interface().(encoding.TextMarshaler).MarshalText()
+		if err == nil && (len(out) > 0 || !hasOptions(t)) { // no text: it was written as a mapping
 			return text(string(out), secret)
 		}
 	}
@@ -178,7 +192,7 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 	}
 	switch t.Kind() {
 	case reflect.Struct:
-		if f, ok := listField(t); ok && v.FieldByIndex(f.Index).Len() > 0 {
+		if f, ok := listField(t); ok && hasItems(v) {
 			return describe(v.FieldByIndex(f.Index), secret)
 		}
 		return describeStruct(v, secret)

@@ -45,6 +45,9 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 		l.fail(policy, "retry.policy is the former name of retry.backoff, and both are given; take one of them out")
 		return nil
 	}
+	if policy != nil {
+		formerName(l, policy, "retry.policy", "retry.backoff")
+	}
 	for i := 0; i+1 < len(out.Content); i += 2 {
 		key, value := *out.Content[i], out.Content[i+1]
 		if key.Value == policyKey {

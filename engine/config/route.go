@@ -17,7 +17,10 @@ import (
 const MainRoute = "main"
 
 var (
-	routeKeys    = []string{"processors", "sink", "batch", "flow", "retry", "dead_letters", "guard", "checkpoint", "memory", "drain"}
+	routeKeys = []string{
+		"processors", "sink", limitKey, workerLimitKey, "batch", "flow", "retry", "dead_letters", "guard",
+		"checkpoint", "memory", "drain",
+	}
 	pipelineKeys = append([]string{"source", "routes"}, routeKeys...)
 )
 
@@ -53,10 +56,14 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 	}
 	keys, meant := l.keys(n, what, pipelineKeys)
 	l.source = Use{}
-	if s := keys["source"]; s != nil {
+	s := keys["source"]
+	if l.options.Source != "" {
+		s = givenSource(l, s, key, what)
+	}
+	if s != nil {
 		p.Source, _ = l.use(s, stream.SourceRole, what)
 		l.source = p.Source
-	} else if !meant["source"] {
+	} else if !meant["source"] && l.options.Source == "" {
 		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(stream.SourceRole)
 	}
 	routes, sink := keys["routes"], keys["sink"]
@@ -68,12 +75,36 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		l.strayKeys(n, what, routes)
 		p.Routes = l.routes(routes, what, state)
 	default:
-		p.Routes = []Route{l.route(MainRoute, key, keys, meant, what, state)}
+		p.Routes = []Route{l.route(MainRoute, key, keys, meant, what, state, nil)}
 	}
 	return p, true
 }
 
-// strayKeys refuses what belongs to a route and stands beside `routes:`.
+// givenSource returns the source of LoadOptions, with the place of the pipeline's key. written is
+// the source in the file, which is refused; nil if there is none.
+func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
+	if written != nil {
+		const text = "%s has a source, and the command line gives another one; take it out of the file"
+		l.fail(written, text, what)
+		return nil
+	}
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(l.options.Source), &doc); err != nil || len(doc.Content) == 0 {
+		l.fail(key, "%s: the source of the command line is not YAML: %v", what, err)
+		return nil
+	}
+	var move func(*yaml.Node)
+	move = func(n *yaml.Node) {
+		n.Line, n.Column = key.Line, key.Column
+		for _, c := range n.Content {
+			move(c)
+		}
+	}
+	move(doc.Content[0])
+	return doc.Content[0]
+}
+
+// strayKeys refuses keys of a route beside `routes:`.
 func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -94,6 +125,14 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		return nil
 	}
 	var out []Route
+	type rest struct { // the route with `otherwise: true`
+		key   *yaml.Node
+		keys  map[string]*yaml.Node
+		meant map[string]bool
+		of    string
+		at    int // in out
+	}
+	var last *rest
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		l.checkName(key, "route")
@@ -102,12 +141,23 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 			l.fail(value, "%s wants a sink, and this is %s", of, article(kindName(value)))
 			continue
 		}
-		known := append([]string{"source"}, routeKeys...)
-		keys, meant := l.keys(value, of, known)
+		keys, meant := l.keys(value, of, append([]string{"source", otherwiseKey}, routeKeys...))
 		if keys["source"] != nil {
 			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move it up, or make a second pipeline", of)
 		}
-		out = append(out, l.route(key.Value, key, keys, meant, of, state))
+		switch {
+		case !isOtherwise(l, keys):
+			out = append(out, l.route(key.Value, key, keys, meant, of, state, nil))
+		case last != nil:
+			l.fail(keys[otherwiseKey], "%s: a pipeline has one route with `otherwise: true`, and %q is one",
+				of, last.key.Value)
+		default:
+			last = &rest{key, keys, meant, of, len(out)}
+		}
+	}
+	if last != nil {
+		r := l.route(last.key.Value, last.key, last.keys, last.meant, last.of, state, out)
+		out = slices.Insert(out, last.at, r)
 	}
 	return out
 }
@@ -118,8 +168,12 @@ func (l *loader) checkName(key *yaml.Node, what string) {
 	}
 }
 
-// route reads one route from the values of its keys.
-func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool, what, state string) Route {
+// route reads one route from the values of its keys. A route with `otherwise: true` takes the
+// records that the conditions of others leave.
+func (l *loader) route(
+	name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool,
+	what, state string, others []Route,
+) Route {
 	r := DefaultRoute(name, state)
 	r.Where = l.place(key)
 	if s := keys["sink"]; s != nil {
@@ -130,7 +184,13 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 	if p := keys["processors"]; p != nil {
 		r.Processors = l.processors(p, what)
 	}
-	l.shape(&r)
+	right := true
+	if at := keys[otherwiseKey]; at != nil && at.Value == "true" {
+		r.Processors, right = addOtherwise(l, at, r.Processors, others, what)
+	}
+	if right {
+		l.shape(&r)
+	}
 	preferred, ok := r.Sink.Options.(stream.Preferred)
 	if ok {
 		r.prefer(preferred.PreferredBatch())
@@ -152,6 +212,7 @@ func (l *loader) route(name string, key *yaml.Node, keys map[string]*yaml.Node, 
 			l.decode(v, reflect.ValueOf(part.to).Elem(), option{name: part.key})
 		}
 	}
+	r.Flow.readLimits(l, keys)
 	if ok && len(l.errs) == before && valueOf(keys["batch"], "bytes") == nil {
 		r.yield()
 	}
@@ -178,11 +239,11 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	}.all()
 }
 
-// preferredInMemory is how many of a sink's preferred batches fit the memory of a route that does
-// not say how much.
+// preferredInMemory is how many of a sink's preferred batches fit into the default memory of a
+// route.
 const preferredInMemory = 16
 
-// prefer takes a sink's wish for the default.
+// prefer applies a sink's preferred batch limits as defaults.
 func (r *Route) prefer(b stream.BatchLimits) {
 	if b.Bytes > 0 {
 		r.Batch.Bytes = stream.Size(b.Bytes)
@@ -193,8 +254,8 @@ func (r *Route) prefer(b stream.BatchLimits) {
 	}
 }
 
-// yield makes a batch that is only a sink's wish fit the bounds that the config says: a few of it
-// have to.
+// yield reduces a sink's preferred batch limits so that a few batches fit within the bounds of the
+// config.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
 	r.Batch.Bytes = max(1, min(r.Batch.Bytes, max(bound/8, min(bound, stream.Size(stream.DefaultBatchLimits.Bytes)))))
@@ -206,24 +267,19 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 			Hint = "write each on a line that starts with `- `"
 		return nil
 	}
-	var out []Use
-	for _, c := range n.Content {
-		u, _ := l.use(c, stream.ProcessorRole, what)
-		out = append(out, u)
-	}
-	return out
+	return readUses(l, n, what)
 }
 
-// shape hands the schema of the records from each processor to the next, and to the sink. Behind
-// one whose options are wrong nothing is known, and so nothing else is said.
+// shape passes the schema of the records from each processor to the next, and to the sink. It stops
+// at a component with wrong options, since the schema behind it is unknown.
 func (l *loader) shape(r *Route) {
 	schema := stream.UnparsedSchema()
-	all := append(slices.Clone(r.Processors), r.Sink)
+	all := append(slices.Clone(r.Processors), r.Sink.ends()...)
 	if _, ok := l.source.Options.(stream.Shaper); ok {
 		all = slices.Insert(all, 0, l.source)
 	}
 	for _, u := range all {
-		refused := l.right[u.Options]
+		refused := l.set.right[u.Options]
 		if refused == nil && u.Options != nil || u.Component.Name == "" {
 			return
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// decodeScalar reads text into v by the type of v, never by what the text looks like: a password
-// "0123" stays text.
+// decodeScalar reads text into v by the type of v, never by the form of the text: a password "0123"
+// stays text.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
 		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()), article(kindName(n)))
@@ -111,17 +111,17 @@ func (l *loader) claim(n *yaml.Node, o option, path string) bool {
 	if abs, err := filepath.Abs(path); err == nil {
 		key = abs
 	}
-	if first, taken := l.claims[key]; taken {
-		l.fail(n, "%s: %s is taken by %s in line %d; two owners would destroy each other's work",
-			o.name, path, first.what, first.where.Line)
+	if first, taken := l.set.claims[key]; taken {
+		l.fail(n, "%s: %s is taken by %s %s; two owners would destroy each other's work",
+			o.name, path, first.what, inLine(l, first.where))
 		return false
 	}
-	l.claims[key] = claim{o.name, l.place(n)}
+	l.set.claims[key] = claim{o.name, l.place(n)}
 	return true
 }
 
-// show gives a value as a message may show it: never a secret, nor what a file or a variable held,
-// for that often is one.
+// show returns a value for a message. It hides secrets, and values that came from a file or a
+// variable, since those are often secret.
 func show(n *yaml.Node, text string, hidden bool) string {
 	switch {
 	case text != n.Value || hidden && strings.Contains(n.Value, "${"):
@@ -151,7 +151,7 @@ func wanted(t reflect.Type) string {
 	return "text"
 }
 
-// setScalar sets v to what text says; shown is how an error may name it.
+// setScalar parses text into v; errors name it as shown.
 func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == durationType {
 		d, err := parseDuration(text, shown)

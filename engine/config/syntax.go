@@ -11,7 +11,7 @@ import (
 // quoteText is the hint in place of one that would quote a line with a secret.
 const quoteText = "if it is text, quote the whole value"
 
-// syntax notes an error of the YAML parser, in words that say what to write.
+// syntax records an error of the YAML parser, with a remedy.
 func (l *loader) syntax(err error) {
 	defer func() {
 		if e := l.errs[len(l.errs)-1]; masks(l, e.Place.Line) && strings.Contains(e.Hint, "'") {
@@ -49,7 +49,7 @@ func (l *loader) syntax(err error) {
 	}
 }
 
-// lineAt returns the line and what stands in it from the column on.
+// lineAt returns the line, and its rest from the column on.
 func (l *loader) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(l.lines) {
 		return "", ""
@@ -126,8 +126,8 @@ func (l *loader) tagged(n *yaml.Node) {
 	}
 }
 
-// cut returns what was written for a plain scalar behind which a comment starts, comment included,
-// or "".
+// cut returns the written form of a plain scalar that is followed by a comment, including the
+// comment; otherwise "".
 func (l *loader) cut(n *yaml.Node) string {
 	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	if n.Kind != yaml.ScalarNode || n.Style&quotes != 0 || !strings.HasPrefix(n.LineComment, "#") {
@@ -140,9 +140,8 @@ func (l *loader) cut(n *yaml.Node) string {
 	return strings.TrimRight(rest, " ")
 }
 
-// checkCut refuses a value that a ` #` cut short: always where an expression is wanted, elsewhere
-// only where the rest is plainly broken, for comments behind values are as common as they are
-// harmless.
+// checkCut refuses a value that a ` #` cut short. An expression is always refused; another value
+// only if the rest is clearly broken, because comments after values are common and harmless.
 func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 	whole := l.cut(n)
 	if whole == "" {
@@ -164,7 +163,7 @@ func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 // bareValue finds a plain scalar within brackets that is a variable: its brace opens a mapping.
 var bareValue = regexp.MustCompile(`[:,\[{]\s*(\$\{[^{}]*\})`)
 
-// bareVariable is what to do where a line of from to to has one, else "".
+// bareVariable returns the remedy if one of the lines from to to has a bare variable, else "".
 func (l *loader) bareVariable(from, to int) string {
 	for _, line := range l.lines[max(0, from-1):min(to, len(l.lines))] {
 		if found := bareValue.FindStringSubmatch(line); found != nil {
@@ -174,7 +173,7 @@ func (l *loader) bareVariable(from, to int) string {
 	return ""
 }
 
-// unbalanced says whether brackets or double quotes are left open.
+// unbalanced reports whether brackets or double quotes are left open.
 func unbalanced(s string) bool {
 	depth := 0
 	for _, r := range s {
@@ -191,8 +190,8 @@ func unbalanced(s string) bool {
 // quoted gives the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
-// plainRest is the value that starts a rest of line: up to a comment, or up to what ends it within
-// brackets.
+// plainRest returns the value at the start of a rest of line, up to a comment or the end of the
+// enclosing brackets.
 func plainRest(rest string) string {
 	if i := strings.Index(rest, " #"); i >= 0 {
 		rest = rest[:i]
@@ -206,7 +205,7 @@ func plainRest(rest string) string {
 	return strings.TrimSpace(rest)
 }
 
-// bracketed is the bracket that starts a rest of line, up to where it is closed.
+// bracketed returns the bracket at the start of a rest of line, up to its closing bracket.
 func bracketed(rest string) string {
 	depth := 0
 	for i, r := range rest {

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +31,7 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 		l.unknownComponent(key, role, what)
 		return u, false
 	}
+	c = variant(l.options.Components, c, options)
 	u.Component = c
 	if c.Options == nil {
 		if options != nil && !isNull(options) && (options.Kind != yaml.MappingNode || len(options.Content) > 0) {
@@ -39,10 +41,15 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 		return u, true
 	}
 	u.Options = c.Options()
+	composite, ok := u.Options.(stream.Composite)
+	if ok && !readMembers(l, composite, key, options, role) {
+		return u, false
+	}
 	if !l.optionsOf(u, key, options) || !claimExclusive(l, u, key) {
 		return u, false
 	}
-	l.right[u.Options] = func(err error) { l.refused(err, c.Name, key, options) }
+	remarksOf(l, u, key, options)
+	l.set.right[u.Options] = func(err error) { l.refused(err, c.Name, key, options) }
 	return u, true
 }
 
@@ -55,16 +62,17 @@ func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	name := fmt.Sprintf("%s %s", u.Component.Role, u.Component.Name)
 	for _, resource := range user.Exclusive() {
 		id := "exclusive " + resource
-		if first, taken := l.claims[id]; taken {
-			l.fail(key, "%s: %s is used by %s in line %d; only one component can have it", name, resource, first.what, first.where.Line)
+		if first, taken := l.set.claims[id]; taken {
+			l.fail(key, "%s: %s is used by %s %s; only one component can have it",
+				name, resource, first.what, inLine(l, first.where))
 			return false
 		}
-		l.claims[id] = claim{name, l.place(key)}
+		l.set.claims[id] = claim{name, l.place(key)}
 	}
 	return true
 }
 
-// refused notes what a component says of its options.
+// refused records the error of a component about its options.
 func (l *loader) refused(err error, name string, key, options *yaml.Node) {
 	for _, e := range flatten(err) {
 		l.invalid(e, name, key, options)
@@ -109,10 +117,24 @@ func (l *loader) component(role stream.Role, name string) (stream.Component, boo
 	return stream.Component{}, false
 }
 
+// variant returns the component of the role and name of c that the options select.
+func variant(all []stream.Component, c stream.Component, options *yaml.Node) stream.Component {
+	if options == nil || options.Kind != yaml.MappingNode {
+		return c
+	}
+	for _, other := range all {
+		same := other.Role == c.Role && other.Name == c.Name
+		if same && other.When != "" && valueOf(options, other.When) != nil {
+			return other
+		}
+	}
+	return c
+}
+
 func (l *loader) names(role stream.Role) []string {
 	var out []string
 	for _, c := range l.options.Components {
-		if c.Role == role {
+		if c.Role == role && !slices.Contains(out, c.Name) {
 			out = append(out, c.Name)
 		}
 	}
@@ -148,6 +170,9 @@ func (l *loader) example(role stream.Role) string {
 func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	v := reflect.ValueOf(u.Options).Elem()
 	name := u.Component.Name
+	if _, ok := u.Options.(stream.Composite); ok {
+		return isValid(l, u, key, options)
+	}
 	if options == nil || isNull(options) {
 		if v.Kind() != reflect.Struct {
 			e := l.fail(key, "%s has no value", name)
@@ -167,9 +192,32 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	}
 	o := option{name: name}
 	_, o.expression = u.Options.(expression)
-	if !l.decode(options, v, o) {
+	return l.decode(options, v, o) && isValid(l, u, key, options)
+}
+
+// readMembers reads the list of components that a composite consists of.
+func readMembers(l *loader, to stream.Composite, key, options *yaml.Node, role stream.Role) bool {
+	if options == nil || options.Kind != yaml.SequenceNode || len(options.Content) == 0 {
+		at := key
+		if options != nil {
+			at = options
+		}
+		l.fail(at, "%s wants a list of %ss, the preferred one first", key.Value, role).
+			Hint = fmt.Sprintf("write %s: [{NAME: {options}}, {NAME: {options}}]", key.Value)
 		return false
 	}
+	right := true
+	for i, n := range options.Content {
+		u, ok := l.use(n, role, fmt.Sprintf("%s[%d]", key.Value, i))
+		right = right && ok
+		to.Add(stream.Member{Component: u.Component, Options: u.Options})
+	}
+	return right
+}
+
+// isValid lets decoded options validate themselves.
+func isValid(l *loader, u Use, key, options *yaml.Node) bool {
+	name := u.Component.Name
 	validator, ok := u.Options.(interface{ Validate() error })
 	if !ok {
 		return true
@@ -182,8 +230,7 @@ func (l *loader) optionsOf(u Use, key, options *yaml.Node) bool {
 	return false
 }
 
-// flatten gives the errors that were joined in err, an OptionError around several included once for
-// each.
+// flatten returns the errors joined in err. An OptionError around several is repeated for each.
 func flatten(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
@@ -195,8 +242,8 @@ func flatten(err error) []error {
 	return []error{err}
 }
 
-// invalid notes what Validate said, at the value that it names, or at the deepest key above it that
-// was written.
+// invalid records an error of Validate at the value that it names, or at the deepest existing key
+// above it.
 func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	oe, ok := err.(*stream.OptionError)
 	if !ok {
@@ -235,8 +282,8 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	}
 }
 
-// columnsTo is how many columns behind the start of a text of one line its nth character stands; 0
-// where it is written otherwise than it reads: with escapes, variables, or in several lines.
+// columnsTo returns the column offset of the nth character of a text on one line. It returns 0 if
+// the written form differs from the text: with escapes, with variables, or on several lines.
 func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 	if nth <= 0 || n.Kind != yaml.ScalarNode {
 		return 0

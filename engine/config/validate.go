@@ -17,6 +17,9 @@ func (c *Config) Validate() error {
 	if c.State == "" {
 		v.fail(Place{File: c.Path}, "state is empty; name a folder")
 	}
+	if err := c.Cluster.Check(); err != nil {
+		v.fail(Place{File: c.Path}, "state.nats: %v", err)
+	}
 	if err := c.Admin.Check(); err != nil {
 		v.fail(Place{File: c.Path}, "admin: %v", err)
 	}
@@ -122,7 +125,7 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 
 // shape hands the schema of the records from one component to the next, unless Load has.
 func (v *validation) shape(p *Pipeline, r *Route, what string) {
-	uses := slices.Concat([]Use{p.Source}, r.Processors, []Use{r.Sink})
+	uses := slices.Concat([]Use{p.Source}, r.Processors, r.Sink.ends())
 	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {
 		return
 	}
@@ -151,6 +154,12 @@ func (v *validation) enums(at Place, what, part string, value reflect.Value) {
 			v.fail(at, "%s: %s.%s %v", what, part, wrong.Key, wrong.Err)
 		}
 	}
+	for f, field := range value.Fields() {
+		o := optionOf(part, f)
+		if f.Tag.Get("names") != "" && !slices.Contains(o.enum, field.String()) {
+			v.fail(at, "%s: %s is %q, want %s", what, o.name, field.String(), choice(o.enum))
+		}
+	}
 }
 
 // routePart is a key of a route with its value.
@@ -159,7 +168,7 @@ type routePart struct {
 	value reflect.Value // addressable
 }
 
-// parts returns the keys of a route whose values are decoded into fields.
+// parts returns the keys of a route that are decoded into fields.
 func (r *Route) parts() []routePart {
 	return []routePart{
 		{"batch", reflect.ValueOf(&r.Batch).Elem()}, {"flow", reflect.ValueOf(&r.Flow).Elem()},

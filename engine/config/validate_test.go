@@ -27,8 +27,8 @@ func built() *Config {
 	}}}
 }
 
-// TestValidate: a config built in Go is refused for what a file would be, with the name of the
-// pipeline and route.
+// TestValidate: a config built in Go is refused for the same mistakes as a file, with the name of
+// the pipeline and route.
 func TestValidate(t *testing.T) {
 	if err := built().Validate(); err != nil {
 		t.Fatalf("the config that the others are made from: %v", err)
@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 			in + "http: tries and ratio do not fit together"},
 		{"a zero route", func(_ *Config, r *Route) { r.Drain = 0 }, in + "drain is 0"},
 		{"enum",
-			func(_ *Config, r *Route) { r.Flow.Window = "wide" }, in + `flow.window is "wide", want auto, queue,`},
+			func(_ *Config, r *Route) { r.Flow.Window = "wide" }, in + `flow.window is "wide", want auto, linear,`},
 		{"timeout",
 			func(_ *Config, r *Route) { r.Flow.Timeout = "2h" },
 			in + "flow.timeout (2h) must be shorter than flow.abandon (1m)"},
@@ -88,8 +88,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestValidateShowsThePlace: a loaded config that was changed in Go still says where the route
-// stands.
+// TestValidateShowsThePlace: an error in a loaded config that was changed in Go has the place of
+// the route.
 func TestValidateShowsThePlace(t *testing.T) {
 	c, dir := mustLoad(t, minimal)
 	c.Pipelines[0].Routes[0].Memory = 1

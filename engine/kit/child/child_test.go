@@ -25,19 +25,20 @@ import (
 // patience bounds every wait of a test.
 const patience = 20 * time.Second
 
-// sh is a spec that runs a shell's script.
+// sh returns a spec that runs a shell script.
 func sh(script string, args ...string) child.Spec {
 	return child.Spec{Command: append([]string{"/bin/sh", "-c", script, "sh"}, args...), Grace: -1}
 }
 
-// output runs a process to its end and returns what it wrote.
+// output runs a process to its end and returns its standard output.
 func output(t *testing.T, s child.Spec, input string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out []byte
 	err := child.Run(ctx, s, func(ctx context.Context, p *child.Process) error {
-		if err := p.Write(ctx, []byte(input)); err != nil && !errors.Is(err, child.ErrNotReading) { // it may have ended before it was asked
+		// the child may have ended before it reads its input
+		if err := p.Write(ctx, []byte(input)); err != nil && !errors.Is(err, child.ErrNotReading) {
 			return err
 		}
 		if err := p.CloseInput(); err != nil && !errors.Is(err, child.ErrNotReading) {
@@ -51,14 +52,16 @@ func output(t *testing.T, s child.Spec, input string) (string, error) {
 	return string(out), err
 }
 
-// TestEnvironment: a child gets the listed variables, in no shell, in its folder; and nothing else.
+// TestEnvironment checks that a child gets only the listed variables, no shell and its own
+// directory.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("LISTED", "a value")
 	t.Setenv("SECRET", "hunter2")
 	dir := t.TempDir()
 	s := child.Spec{
 		Command: []string{"/usr/bin/env"}, Dir: dir, Grace: -1,
-		Env: []string{"LISTED", "MADE", "NOT_SET"}, Extra: map[string]string{"MADE": "by penstock", "UNLISTED": "x"},
+		Env:   []string{"LISTED", "MADE", "NOT_SET"},
+		Extra: map[string]string{"MADE": "by penstock", "UNLISTED": "x"},
 	}
 	out, err := output(t, s, "")
 	if want := "LISTED=a value\nMADE=by penstock\n"; err != nil || out != want {
@@ -72,7 +75,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestEnds: how a process ended is told, with what it said last.
+// TestEnds checks that errors tell how a process ended and quote its last output.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -93,20 +96,22 @@ func TestEnds(t *testing.T) {
 			continue
 		}
 		e, ok := errors.AsType[*child.ExitError](err)
-		if !ok || e.Code != c.code || e.Signalled != c.signal || !strings.Contains(e.Said, c.said) || e.Killed != nil {
+		if !ok || e.Code != c.code || e.Signalled != c.signal ||
+			!strings.Contains(e.Said, c.said) || e.Killed != nil {
 			t.Errorf("%q: %#v", c.script, err)
 		}
 	}
 	for _, command := range [][]string{{"no-such-program"}, {"./no-such-file"}, {os.TempDir()}} {
-		err := child.Run(t.Context(), child.Spec{Command: command}, func(context.Context, *child.Process) error { return nil })
+		err := child.Run(t.Context(), child.Spec{Command: command},
+			func(context.Context, *child.Process) error { return nil })
 		if e, ok := errors.AsType[*child.StartError](err); !ok || e.Program != command[0] {
 			t.Errorf("%q: %v, want a StartError", command, err)
 		}
 	}
 }
 
-// TestGroupDies: a hanging child is killed with what it has started, and Run returns soon, whoever
-// still holds its pipes.
+// TestGroupDies checks that a hanging child is killed with its descendants, and that Run returns
+// soon even if another process still holds its pipes.
 func TestGroupDies(t *testing.T) {
 	enough := errors.New("enough")
 	for name, script := range map[string]string{
@@ -130,7 +135,8 @@ func TestGroupDies(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				t.Errorf("Run took %v", took)
 			}
-			if e, ok := errors.AsType[*child.ExitError](err); name != "background only" && (!ok || !errors.Is(e.Killed, enough)) {
+			if e, ok := errors.AsType[*child.ExitError](err); name != "background only" &&
+				(!ok || !errors.Is(e.Killed, enough)) {
 				t.Errorf("Run: %v, want that it was killed for %v", err, enough)
 			}
 			if len(pids) == 0 {
@@ -146,8 +152,7 @@ func TestGroupDies(t *testing.T) {
 	}
 }
 
-// dead says whether a process is gone, or a zombie that only waits to be reaped by who inherited
-// it.
+// dead reports whether a process has ended, or is a zombie that its parent has not reaped yet.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true
@@ -171,8 +176,8 @@ func eventually(what func() bool) bool {
 	return true
 }
 
-// TestGrace: a child that ends when its input does is not killed; one that does not is, after its
-// grace.
+// TestGrace checks that a child that ends with its input is not killed, and that one that does not
+// end is killed after Grace.
 func TestGrace(t *testing.T) {
 	for _, c := range []struct {
 		script string
@@ -191,32 +196,34 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestWriteToNobody: a write to a child that does not read ends with its context, one to a dead
-// child at once.
+// TestWriteToNobody checks that a write to a child that does not read ends with its context, and
+// that a write to a dead child fails at once.
 func TestWriteToNobody(t *testing.T) {
 	enough := errors.New("enough")
 	big := make([]byte, 4<<20)
-	err := child.Run(t.Context(), sh("while :; do sleep 1000; done"), func(ctx context.Context, p *child.Process) error {
-		own, cancel := context.WithTimeoutCause(ctx, 50*time.Millisecond, enough)
-		defer cancel()
-		if err := p.Write(own, big); !errors.Is(err, enough) {
-			t.Errorf("Write: %v, want %v", err, enough)
-		}
-		return nil
-	})
+	err := child.Run(t.Context(), sh("while :; do sleep 1000; done"),
+		func(ctx context.Context, p *child.Process) error {
+			own, cancel := context.WithTimeoutCause(ctx, 50*time.Millisecond, enough)
+			defer cancel()
+			if err := p.Write(own, big); !errors.Is(err, enough) {
+				t.Errorf("Write: %v, want %v", err, enough)
+			}
+			return nil
+		})
 	if _, ok := errors.AsType[*child.ExitError](err); !ok {
 		t.Errorf("Run: %v", err)
 	}
-	_ = child.Run(t.Context(), sh("exec 0<&-; sleep 0.1"), func(ctx context.Context, p *child.Process) error {
-		if err := p.Write(ctx, big); !errors.Is(err, child.ErrNotReading) {
-			t.Errorf("Write to a closed input: %v", err)
-		}
-		return nil
-	})
+	_ = child.Run(t.Context(), sh("exec 0<&-; sleep 0.1"),
+		func(ctx context.Context, p *child.Process) error {
+			if err := p.Write(ctx, big); !errors.Is(err, child.ErrNotReading) {
+				t.Errorf("Write to a closed input: %v", err)
+			}
+			return nil
+		})
 }
 
-// TestStandardError: lines go to the log, so many at most, none of them without a bound; the rest
-// is counted.
+// TestStandardError checks that standard error is logged at a limited rate, that log lines are
+// bounded, and that omitted lines are counted.
 func TestStandardError(t *testing.T) {
 	var log bytes.Buffer
 	s := sh(`i=0; while [ $i -lt 5000 ]; do echo "line $i" >&2; i=$((i+1)); done
@@ -231,16 +238,17 @@ func TestStandardError(t *testing.T) {
 	if n := strings.Count(text, "\n"); n < 20 || n > most {
 		t.Errorf("%d lines in the log, want 20 to %d", n, most)
 	}
-	if !strings.Contains(text, "text=\"line 0\" worker=w") || !strings.Contains(text, "left out") || len(text) > most*1200 {
+	if !strings.Contains(text, "text=\"line 0\" worker=w") || !strings.Contains(text, "left out") ||
+		len(text) > most*1200 {
 		t.Errorf("the log: %.2000s", text)
 	}
-	if e, ok := errors.AsType[*child.ExitError](err); !ok || !strings.HasSuffix(e.Said, "the end") || len(e.Said) > 300 {
+	if e, ok := errors.AsType[*child.ExitError](err); !ok ||
+		!strings.HasSuffix(e.Said, "the end") || len(e.Said) > 300 {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestLimits: a process that takes more memory, or more processor time, than it may, does not get
-// it.
+// TestLimits checks that the kernel enforces the memory and processor time limits.
 func TestLimits(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("skipped: limits of children need Linux")
@@ -259,7 +267,8 @@ func TestLimits(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := child.Spec{Command: []string{"/opt/my app/run", ""}, Env: []string{"PATH"}, Memory: 1 << 30}
+	good := child.Spec{Command: []string{"/opt/my app/run", ""}, Env: []string{"PATH"},
+		Memory: 1 << 30}
 	if err := good.Validate(); err != nil {
 		t.Errorf("%+v: %v", good, err)
 	}

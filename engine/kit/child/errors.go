@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// StartError is a program that could not be started: it is not there, may not be executed, or its
-// folder is missing. It will not pass by itself.
+// StartError means that a program could not be started: it does not exist, is not executable, or
+// its working directory is missing. Retrying does not help.
 type StartError struct {
 	Program string
 	Err     error
 }
 
-// Error gives program and reason.
+// Error returns the program and the reason.
 func (e *StartError) Error() string {
-	return fmt.Sprintf("start %s: %v; it must be an executable file, or a program that is in PATH", e.Program, e.Err)
+	return fmt.Sprintf("start %s: %v; it must be an executable file, or a program that is in PATH",
+		e.Program, e.Err)
 }
 
 // Unwrap returns the reason.
@@ -34,18 +35,19 @@ func EndedCleanly(err error) bool {
 	return errors.Is(err, ErrEnded)
 }
 
-// ExitError is a child that did not end with status 0, or had to be killed.
+// ExitError is the end of a child that exited with a non-zero status, was ended by a signal, or was
+// killed.
 type ExitError struct {
 	Program   string
-	Code      int    // its exit status; -1: a signal ended it
+	Code      int    // its exit status; -1 if a signal ended it
 	State     string // in words: "exit status 1", "signal: killed"
-	Signalled bool   // by a signal that was not ours
-	Killed    error  // why this process killed it; nil: it did not
-	Talk      error  // what the one who talked to it found wrong; nil: nothing but its end
-	Said      string // the end of what it wrote to standard error, at most 300 bytes
+	Signalled bool   // by a signal that this process did not send
+	Killed    error  // why this process killed it; nil if it did not
+	Talk      error  // a protocol error found by the session; nil if there is none
+	Said      string // the last 300 bytes of its standard error
 }
 
-// Error says how it ended and quotes what it said last.
+// Error returns the way the child ended and the end of its standard error.
 func (e *ExitError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", e.Program, e.State)
@@ -61,7 +63,7 @@ func (e *ExitError) Error() string {
 	return b.String()
 }
 
-// Unwrap returns why it was killed and what was wrong with its talk.
+// Unwrap returns the reason for the kill and the protocol error, if any.
 func (e *ExitError) Unwrap() []error {
 	var errs []error
 	for _, err := range []error{e.Killed, e.Talk} {

@@ -12,55 +12,58 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Session is the talk with one incarnation of a child.
+// Session is the conversation with one incarnation of a child.
 type Session interface {
 	comparable
-	// Serve reads what the child says until it ends or says what it may not; then it kills it.
+	// Serve reads the child's output until the child ends or breaks the protocol, in which case
+	// Serve kills it.
 	Serve(ctx context.Context) error
-	// End is called after Serve has returned and the process and its group are gone: whoever waits for
-	// an answer is told err.
+	// End is called after Serve has returned and the process and its group are dead. It passes err
+	// to all callers that wait for a response.
 	End(err error)
-	// Did says whether the child has done anything since its start, and whether it has anything in
-	// hand now. It is called before End.
+	// Did reports whether the child has completed any work since its start, and whether it has work
+	// in progress. It is called before End.
 	Did() (worked, busy bool)
 }
 
-// Fleet keeps children running, each in a slot of its own, until its context ends. One that ends is
-// started again: at once if it has worked since its start, or if it died of what it had in hand, up
-// to maxKilled times in a row: that may be the fault of what it was given, and those who give it
-// find out. Else after a wait that grows from FirstWait to LastWait.
+// Fleet keeps children running, each in its own slot, until its context ends. A child that ends is
+// restarted. The restart is immediate if the child has completed work since its start. It is also
+// immediate if the child died with work in progress, at most maxKilled times in a row: one bad
+// record may be the cause, and the caller isolates it. Otherwise the wait grows from FirstWait to
+// LastWait.
 type Fleet[S Session] struct {
 	o     FleetOptions[S]
 	slots []*Slot[S]
 	tree  *supervise.Supervisor
 }
 
-// FleetOptions say what runs in a fleet. All are required.
+// FleetOptions configure a fleet. All fields are required.
 type FleetOptions[S Session] struct {
 	Name  string   // of the supervisor
 	Names []string // of the slots
 	Spec  func(slot string) Spec
-	Talk  func(p *Process) S // makes the session with a child that has just started
+	Talk  func(p *Process) S // creates the session with a child that has just started
 }
 
-// The waits between starts of a child that does nothing but end.
+// The waits between restarts of a child that ends without completing any work.
 const (
 	FirstWait = 100 * time.Millisecond
 	LastWait  = 30 * time.Second
 )
 
-// maxKilled is how many deaths with work in hand are forgiven in a row.
+// maxKilled bounds consecutive immediate restarts after deaths with work in progress.
 const maxKilled = 16
 
-// waits is the policy of one slot: the wait depends on what its last children did, which the
-// supervisor does not know.
+// waits is the restart policy of one slot. The wait depends on the work of its last children, which
+// the supervisor does not know.
 type waits[S Session] struct {
 	backoff.Policy
 	slot *Slot[S]
 }
 
 // Next implements backoff.Policy.
-func (w waits[S]) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State, ok bool) {
+func (w waits[S]) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State,
+	ok bool) {
 	w.slot.mu.Lock()
 	ends := w.slot.ends
 	w.slot.mu.Unlock()
@@ -73,42 +76,43 @@ func (w waits[S]) Next(s backoff.State, src rand.Source) (wait time.Duration, ne
 	return w.Policy.Next(s, src)
 }
 
-// Slot is the place of one child. Its methods may be called by any goroutine.
+// Slot holds one child. Its methods may be called concurrently.
 type Slot[S Session] struct {
 	name string
 
-	mu      sync.Mutex // guards what follows
-	session S          // zero: there is none
+	mu      sync.Mutex // guards the fields below
+	session S          // zero if no child is running
 	changed chan struct{}
-	last    error     // how the last one ended
+	last    error     // how the last child ended
 	next    time.Time // of the next start; zero: not known yet
-	ends    int       // in a row that are not forgiven
-	killed  int       // in a row that died of what they had in hand
+	ends    int       // consecutive ends that delay the restart
+	killed  int       // consecutive deaths with work in progress
 }
 
-// DownError says that there is no child in a slot at the moment.
+// DownError means that a slot has no running child.
 type DownError struct {
 	Slot string
-	Next time.Duration // until the next start, at least
-	Ends int           // how many have ended in a row without having worked
-	Err  error         // how the last one ended; nil: the first has not started yet
+	Next time.Duration // lower bound of the time until the next start
+	Ends int           // consecutive ends without completed work
+	Err  error         // how the last child ended; nil if none has started yet
 }
 
-// Error says since when and until when.
+// Error returns the last error and the time until the next start.
 func (e *DownError) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("%s: its child has not started yet", e.Slot)
 	}
-	return fmt.Sprintf("%s: its child has ended and starts again in %v: %v", e.Slot, e.Next.Round(time.Millisecond), e.Err)
+	return fmt.Sprintf("%s: its child has ended and starts again in %v: %v", e.Slot,
+		e.Next.Round(time.Millisecond), e.Err)
 }
 
-// Unwrap returns how the last one ended.
+// Unwrap returns the error with which the last child ended.
 func (e *DownError) Unwrap() error { return e.Err }
 
-// Soon is what DownError.Next says at least, also where the next start is due or not known yet.
+// Soon is the minimum of DownError.Next, which is also used if the next start is due or not known.
 const Soon = 10 * time.Millisecond
 
-// NewFleet starts nothing.
+// NewFleet creates a fleet; Serve starts the children.
 func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
 	f := &Fleet[S]{o: o}
 	var children []supervise.Child
@@ -120,7 +124,7 @@ func NewFleet[S Session](o FleetOptions[S]) (*Fleet[S], error) {
 			Name:     name,
 			Backoff:  waits[S]{backoff.Exponential(FirstWait, 2, LastWait).Equal(), s},
 			Run:      func(ctx context.Context) error { return s.run(ctx, spec, o.Talk) },
-			Shutdown: spec.grace() + 5*time.Second, // beyond that even SIGKILL has not ended it
+			Shutdown: spec.grace() + 5*time.Second, // time for SIGKILL to take effect
 		})
 	}
 	var err error
@@ -134,7 +138,7 @@ func (f *Fleet[S]) Slots() []*Slot[S] { return f.slots }
 // Serve runs the children until ctx ends, and returns when they are gone. It may be called once.
 func (f *Fleet[S]) Serve(ctx context.Context) error { return f.tree.Serve(ctx) }
 
-// event notes when a child will be back.
+// event records the time of a child's next start.
 func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !e.Restart {
 		return
@@ -148,7 +152,7 @@ func (f *Fleet[S]) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// run is one incarnation.
+// run runs one incarnation of the child.
 func (s *Slot[S]) run(ctx context.Context, spec Spec, talk func(*Process) S) error {
 	var none, session S
 	err := Run(ctx, spec, func(ctx context.Context, p *Process) error {
@@ -185,7 +189,7 @@ func (s *Slot[S]) set(session S, err error) {
 	s.changed = make(chan struct{})
 }
 
-// count notes what the last child did before it ended.
+// count updates the counters of consecutive ends after a child has ended.
 func (s *Slot[S]) count(worked, busy bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +203,7 @@ func (s *Slot[S]) count(worked, busy bool) {
 	}
 }
 
-// Session returns the talk with the child that runs; a *DownError: there is none.
+// Session returns the session with the running child, or a *DownError if there is none.
 func (s *Slot[S]) Session() (S, error) {
 	session, _, err := s.look()
 	return session, err
@@ -219,8 +223,8 @@ func (s *Slot[S]) look() (S, <-chan struct{}, error) {
 	return none, s.changed, &DownError{Slot: s.name, Next: wait, Ends: s.ends, Err: s.last}
 }
 
-// Await returns the talk with the child that runs, when there is one; a program that cannot be
-// started is a *DownError at once. ctx bounds the wait.
+// Await waits for a running child and returns its session. If the program cannot be started, it
+// returns a *DownError at once. ctx bounds the wait.
 func (s *Slot[S]) Await(ctx context.Context) (S, error) {
 	for {
 		session, changed, err := s.look()

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child"
 )
 
-// echo is a session that counts the lines it has heard.
+// echo is a session that counts the lines it receives.
 type echo struct {
 	p     *child.Process
 	heard int
@@ -37,8 +37,8 @@ func (e *echo) Serve(context.Context) error {
 func (e *echo) End(err error)            { e.ended <- err }
 func (e *echo) Did() (worked, busy bool) { return e.heard > 0, e.busy }
 
-// TestFleetWaits: a child that does nothing but end waits longer and longer; one that works, or
-// dies of what it has in hand, is back at once.
+// TestFleetWaits checks that the wait grows for a child that ends without completing any work. A
+// child that has completed work, or dies with work in progress, restarts at once.
 func TestFleetWaits(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
@@ -46,14 +46,16 @@ func TestFleetWaits(t *testing.T) {
 		ends         int
 		least, most  time.Duration
 	}{
-		{"idle", "exit 1", false, 4, 50*time.Millisecond + 100*time.Millisecond + 200*time.Millisecond, patience},
+		{"idle", "exit 1", false, 4, 50*time.Millisecond + 100*time.Millisecond +
+			200*time.Millisecond, patience},
 		{"worked", "echo; exit 1", false, 10, 0, patience},
 		{"busy", "exit 1", true, 10, 0, patience},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			ended := make(chan error)
 			f, err := child.NewFleet(child.FleetOptions[*echo]{
-				Name: "f", Names: []string{"one"}, Spec: func(string) child.Spec { return sh(c.script) },
+				Name: "f", Names: []string{"one"},
+				Spec: func(string) child.Spec { return sh(c.script) },
 				Talk: func(p *child.Process) *echo { return &echo{p: p, busy: c.busy, ended: ended} },
 			})
 			if err != nil {
@@ -70,7 +72,7 @@ func TestFleetWaits(t *testing.T) {
 			}
 			took := time.Since(began)
 			go func() {
-				for range ended { // those that follow until it stops
+				for range ended { // drain further ends until the fleet stops
 				}
 			}()
 			if err := h.Stop(); err != nil {
@@ -81,7 +83,8 @@ func TestFleetWaits(t *testing.T) {
 				t.Errorf("%d ends took %v, want %v to %v", c.ends, took, c.least, c.most)
 			}
 			_, err = f.Slots()[0].Session()
-			if down, ok := errors.AsType[*child.DownError](err); !ok || down.Err == nil || c.name == "idle" && down.Ends < 4 {
+			if down, ok := errors.AsType[*child.DownError](err); !ok || down.Err == nil ||
+				c.name == "idle" && down.Ends < 4 {
 				t.Errorf("the slot says %v", down)
 			}
 		})

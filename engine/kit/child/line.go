@@ -7,18 +7,19 @@ import (
 	"io"
 )
 
-// QuotedMost is how many bytes of what a child wrote an error quotes.
+// QuotedMost is the number of bytes of a child's output that errors quote.
 const QuotedMost = 200
 
-// lineBuffer is how much is read from a child at once, in bytes.
+// lineBuffer is the size of the read buffer in bytes.
 const lineBuffer = 64 << 10
 
-// Quoted is the beginning of what a child wrote, for an error that quotes it.
+// Quoted returns the beginning of a child's output, for an error that quotes it.
 func Quoted(line []byte) []byte { return line[:min(len(line), QuotedMost)] }
 
-// ServeLines is a [Session] of lines: it gives take each line that p writes, as ReadLine returns
-// it, until the child has ended, which is no error here: how it died says more. A line that is too
-// long, or that take refuses, ends the child.
+// ServeLines implements Serve of a [Session] for a line-based protocol. It calls take with each
+// line that ReadLine returns, until the child ends. The end of the child is not an error here,
+// because the exit status describes it better. A line that is too long, or for which take returns
+// an error, kills the child.
 func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	in := bufio.NewReaderSize(p, lineBuffer)
 	for {
@@ -36,10 +37,10 @@ func ServeLines(p *Process, most int, take func(line []byte) error) error {
 	}
 }
 
-// ReadLine returns the next line that a child wrote, without its end ("\n" or "\r\n"), in memory of
-// its own. io.EOF: there is none; what follows the last end of a line is none either. One of more
-// than most bytes, which has to be more than QuotedMost, is an error with its beginning; the rest
-// of it is not read.
+// ReadLine returns the next line of a child's output, without its line end ("\n" or "\r\n"), in
+// newly allocated memory. It returns io.EOF at the end and ignores an unterminated last line. A
+// line of more than most bytes is an error that quotes its beginning; the rest of it is not read.
+// most must exceed QuotedMost.
 func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -55,7 +56,9 @@ func ReadLine(in *bufio.Reader, most int) ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, io.EOF
 		case len(line) > most:
-			return nil, fmt.Errorf("it has written a line of more than %d bytes, which begins with %q", most, Quoted(line))
+			return nil, fmt.Errorf("it has written a line of more than %d bytes, "+
+				"which begins with %q",
+				most, Quoted(line))
 		}
 	}
 }

@@ -30,7 +30,8 @@ func TestReadLine(t *testing.T) {
 			}
 		}
 		_, err := child.ReadLine(in, most)
-		if c.end == "" && err != io.EOF || c.end != "" && (err == nil || !strings.Contains(err.Error(), c.end) || len(err.Error()) > 400) {
+		if c.end == "" && err != io.EOF || c.end != "" &&
+			(err == nil || !strings.Contains(err.Error(), c.end) || len(err.Error()) > 400) {
 			t.Errorf("%s ends with %v, want %q", c.name, err, c.end)
 		}
 	}

@@ -9,25 +9,27 @@ import (
 )
 
 const (
-	logBurst   = 20        // lines that are logged at once
-	logRate    = 5         // lines a second beyond that
-	maxLogLine = 1000      // bytes of a line that are logged
-	maxSaid    = 300       // bytes of the end that an ExitError quotes
-	logPeriod  = time.Hour // of an account that was never used: longer than any burst takes to come back
+	logBurst   = 20   // lines that may be logged at once
+	logRate    = 5    // lines per second beyond the burst
+	maxLogLine = 1000 // bytes of a line that are logged
+	maxSaid    = 300  // last bytes of the output, which an ExitError quotes
+	// logPeriod is the initial age of the token bucket. It is longer than a full burst takes to
+	// refill.
+	logPeriod = time.Hour
 )
 
-// logWriter takes what a child writes to standard error: whole lines into the log, so many a second
-// at most, with how many were left out; and remembers the end. Write, flush and last may be called
-// by several goroutines.
+// logWriter receives a child's standard error. It logs whole lines at a limited rate, counts the
+// omitted ones, and remembers the end of the output. Write, flush and last may be called
+// concurrently.
 type logWriter struct {
 	log   *slog.Logger
 	attrs []any
 
-	mu    sync.Mutex // guards what follows
-	line  []byte     // begun, at most maxLogLine bytes
-	long  bool       // the line was cut; its rest is thrown away
+	mu    sync.Mutex // guards the fields below
+	line  []byte     // the unfinished line, at most maxLogLine bytes
+	long  bool       // the line was truncated; its rest is discarded
 	tail  []byte
-	room  float64 // lines that may be logged now
+	room  float64 // tokens: lines that may be logged now
 	at    time.Time
 	muted int
 }
@@ -59,7 +61,7 @@ func (w *logWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// endLocked ends the begun line and appends it, if it may be logged.
+// endLocked finishes the current line and appends it to lines if the rate limit allows it.
 func (w *logWriter) endLocked(lines []string) []string {
 	text := string(bytes.TrimRight(w.line, "\r"))
 	if w.long {
@@ -94,14 +96,15 @@ func (w *logWriter) put(lines []string, muted int) {
 		return
 	}
 	if muted > 0 {
-		w.log.Warn("lines of a child's standard error were left out", append([]any{"lines", muted}, w.attrs...)...)
+		w.log.Warn("lines of a child's standard error were left out",
+			append([]any{"lines", muted}, w.attrs...)...)
 	}
 	for _, text := range lines {
 		w.log.Warn("a child wrote to standard error", append([]any{"text", text}, w.attrs...)...)
 	}
 }
 
-// flush logs what has been left: a last line without an end, and how many were left out.
+// flush logs an unterminated last line and the number of omitted lines.
 func (w *logWriter) flush() {
 	w.mu.Lock()
 	var lines []string
@@ -113,14 +116,14 @@ func (w *logWriter) flush() {
 	w.put(lines, muted)
 }
 
-// last is the end of what was written, without line ends around it.
+// last returns the end of the output without surrounding white space.
 func (w *logWriter) last() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(string(w.tail), "\uFFFD"))
 }
 
-// say logs what went wrong beside the child.
+// say logs a problem with the child, such as limits that could not be set.
 func (w *logWriter) say(what string, err error) {
 	if w.log != nil {
 		w.log.Warn(what, append([]any{"error", err}, w.attrs...)...)

@@ -8,41 +8,45 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are what the options of every component that runs a program have in common: they embed
-// it.
+// Options are embedded by the options of every component that runs a program.
 type Options struct {
-	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...]; no shell reads it"`
-	Dir     string        `yaml:"dir" path:"true" doc:"the folder in which it runs; default: that of the config"`
-	Env     []string      `yaml:"env" doc:"names of the variables that it gets; made: PENSTOCK_WORKER, for lines PENSTOCK_BATCH"`
-	Memory  stream.Size   `yaml:"memory" doc:"address space of each process; 0: no limit; Linux"`
-	CPU     time.Duration `yaml:"cpu" doc:"processor time of each process; 0: no limit; Linux"`
-	Grace   time.Duration `yaml:"grace" doc:"how long it may take to end once its input has ended"`
+	Command []string      `yaml:"command" required:"true" doc:"[PROGRAM, ARG...], run without a shell"`
+	Dir     string        `yaml:"dir" path:"true" doc:"working directory; default: the config's directory"`
+	Env     []string      `yaml:"env" doc:"environment variables to pass; PENSTOCK_WORKER, and for lines PENSTOCK_BATCH, are added"`
+	Memory  stream.Size   `yaml:"memory" doc:"address space limit of each process; 0: no limit; Linux only"`
+	CPU     time.Duration `yaml:"cpu" doc:"CPU time limit of each process; 0: no limit; Linux only"`
+	Grace   time.Duration `yaml:"grace" doc:"time to exit after the end of input"`
 }
 
-// DefaultOptions are those of a config that names a command only.
-func DefaultOptions() Options { return Options{Dir: ".", Env: []string{"PATH"}, Grace: defaultGrace} }
+// DefaultOptions returns the options of a config that sets only the command.
+func DefaultOptions() Options {
+	return Options{Dir: ".", Env: []string{"PATH"}, Grace: defaultGrace}
+}
 
-// Validate says what is wrong, each a *stream.OptionError.
+// Validate returns a *stream.OptionError for each invalid option.
 func (o *Options) Validate() error {
 	var errs []error
 	if len(o.Command) == 0 {
-		errs = append(errs, &stream.OptionError{Key: "command", Err: errors.New("is missing; write [PROGRAM, ARG...]")})
+		errs = append(errs, &stream.OptionError{Key: "command",
+			Err: errors.New("is missing; write [PROGRAM, ARG...]")})
 	}
 	if o.Grace < 0 {
-		errs = append(errs, &stream.OptionError{Key: "grace", Err: fmt.Errorf("%v is below zero", o.Grace)})
+		errs = append(errs, &stream.OptionError{Key: "grace",
+			Err: fmt.Errorf("%v is below zero", o.Grace)})
 	}
 	return errors.Join(append(errs, o.Spec("").Validate())...)
 }
 
-// Spec is what is run as the worker of that name, which the program finds as PENSTOCK_WORKER where
-// Env lists it. Its Log is not set.
+// Spec returns the Spec to run for the given worker. The program gets the worker's name in
+// PENSTOCK_WORKER if Env lists it. The Log of the Spec is not set.
 func (o *Options) Spec(worker string) Spec {
 	grace := o.Grace
 	if grace == 0 {
 		grace = -1
 	}
 	return Spec{
-		Command: o.Command, Dir: o.Dir, Env: o.Env, Extra: map[string]string{"PENSTOCK_WORKER": worker},
+		Command: o.Command, Dir: o.Dir, Env: o.Env,
+		Extra:  map[string]string{"PENSTOCK_WORKER": worker},
 		Memory: o.Memory, CPU: o.CPU, Grace: grace, Attrs: []any{"worker", worker},
 	}
 }

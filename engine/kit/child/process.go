@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Process is a child that runs. Kill may be called by any goroutine; Write and
-// CloseInput belong to one, Read to one.
+// Process is a running child. Kill may be called concurrently. Write and CloseInput must be called
+// by one goroutine, Read by one goroutine.
 type Process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -24,17 +24,20 @@ type Process struct {
 	stderr  *os.File
 	exited  chan struct{} // closed when the process and its group are dead
 
-	leftover int // bytes read after the deadline that its death set; of the goroutine that reads
+	// bytes read after the deadline set at its death; used only by the reading goroutine
+	leftover int
 
-	mu     sync.Mutex // guards what follows; held while a signal is sent, so that none goes to a process that was reaped
-	killed error      // why; nil: it was not
+	// mu guards the fields below. It is held while a signal is sent, so that no signal goes to a
+	// process that has been reaped.
+	mu     sync.Mutex
+	killed error // the reason for the kill; nil if not killed
 	reaped bool
 }
 
-// PID is the process id, for logs.
+// PID returns the process id, for logs.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Kill kills the process with its whole group; cause is part of what Run returns. It does not wait.
+// Kill kills the process and its whole group. Run's error includes cause. Kill does not wait.
 func (p *Process) Kill(cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,8 +50,19 @@ func (p *Process) Kill(cause error) {
 	killGroup(p.cmd.Process)
 }
 
-// writePatience is how long a write to a child that does not read blocks before its context is
-// asked again.
+// terminate asks the process and its group to end. Run's error includes cause.
+func (p *Process) terminate(cause error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reaped {
+		return
+	}
+	if p.killed == nil && terminateGroup(p.cmd.Process) {
+		p.killed = cause
+	}
+}
+
+// writePatience is the interval at which a blocked write checks its context.
 const writePatience = 20 * time.Millisecond
 
 // ErrNotReading is the error of a write to a child that has closed its standard input or has ended.
@@ -64,7 +78,8 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 			return ErrNotReading
 		default:
 		}
-		if p.in.SetWriteDeadline(time.Now().Add(writePatience)) != nil { // it was closed: the child has ended
+		// an error means that the pipe is closed: the child has ended
+		if p.in.SetWriteDeadline(time.Now().Add(writePatience)) != nil {
 			return ErrNotReading
 		}
 		n, err := p.in.Write(data)
@@ -91,14 +106,15 @@ func (p *Process) Await(ctx context.Context) {
 	}
 }
 
-// Read reads what the child writes to its standard output; io.EOF once it is dead and all was read.
+// Read reads the child's standard output. It returns io.EOF after the child has ended and all
+// output was read.
 func (p *Process) Read(text []byte) (int, error) {
 	n, err := p.out.Read(text)
 	if !errors.Is(err, os.ErrDeadlineExceeded) || p.leftover >= maxLeftover {
 		return n, err
 	}
-	// The child is dead, and a process outside of its group holds the pipe, or this goroutine is late.
-	// A deadline that has passed hides bytes that are there.
+	// The child is dead. Either a process outside its group holds the pipe, or this goroutine is
+	// late. A read deadline in the past hides bytes that are available.
 	if err := p.out.SetReadDeadline(time.Now().Add(leftoverWait)); err != nil {
 		return 0, err
 	}
@@ -109,18 +125,18 @@ func (p *Process) Read(text []byte) (int, error) {
 
 const (
 	leftoverWait = 10 * time.Millisecond
-	maxLeftover  = 1 << 20 // the largest capacity of a pipe
+	maxLeftover  = 1 << 20 // the largest capacity of a pipe on Linux
 )
 
-// UnreadOutput returns the bytes that the child has written to its standard output and that Read
-// has not returned. ok is false on systems that cannot tell.
+// UnreadOutput returns the number of bytes of the child's standard output that Read has not
+// returned yet. ok is false if the system cannot report it.
 func (p *Process) UnreadOutput() (bytes int, ok bool) { return unreadBytes(p.out) }
 
-// CloseInput ends the child's standard input.
+// CloseInput closes the child's standard input.
 func (p *Process) CloseInput() error { return p.in.Close() }
 
-// UnreadInput returns the bytes on the child's standard input that it has not read. It needs
-// Spec.KeepInput. ok is false on systems that cannot tell.
+// UnreadInput returns the number of bytes of standard input that the child has not read. It
+// requires Spec.KeepInput. ok is false if the system cannot report it.
 func (p *Process) UnreadInput() (bytes int, ok bool) {
 	if p.input == nil {
 		return 0, false
@@ -128,23 +144,25 @@ func (p *Process) UnreadInput() (bytes int, ok bool) {
 	return unreadBytes(p.input)
 }
 
-// Run starts a process, calls talk and returns when the process and its group are gone. When talk
-// returns, or ctx ends, the child's standard input is closed; it then has Grace to end by itself,
-// after which its group is killed.
+// Run starts a process, calls talk, and returns when the process and its group are dead. When talk
+// returns or ctx ends, the child's standard input is closed. The child then has Grace to end by
+// itself, after which its group is killed.
 //
-// The error says how it ended: *StartError, an error of talk, *ExitError; nil is an end with status
-// 0. Where talk's error only tells that the child is dead, what it died of is the better answer: it
-// is part of an *ExitError then.
+// Run returns nil if the child exits with status 0 and talk returns nil. Otherwise it returns a
+// *StartError, the error of talk, or an *ExitError. If talk's error is only a consequence of the
+// child's death, Run returns an *ExitError with the cause of death.
 func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process) error) error {
 	p, err := start(s)
 	if err != nil {
 		return err
 	}
 	name := fmt.Sprintf("%s, process %d", p.name, p.PID())
-	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), name) // what watches the process outlives ctx, by Grace at most
+	// These goroutines outlive ctx by at most Grace.
+	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), name)
 	var state error
 	group.Go("stderr", func(context.Context) error {
-		_, _ = io.Copy(p.log, p.stderr) // it ends with the child, or by the deadline after it
+		// ends with the child, or at the deadline set after its death
+		_, _ = io.Copy(p.log, p.stderr)
 		return nil
 	})
 	group.Go("exit", func(context.Context) error {
@@ -153,12 +171,13 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 	})
 	talked := make(chan struct{})
 	group.Go("end", func(context.Context) error {
-		p.end(ctx, talked, s.grace())
+		p.end(ctx, talked, s)
 		return nil
 	})
 	returned := false
 	defer func() {
-		if !returned { // talk panicked, or ended the goroutine: the child goes, the panic stays
+		// talk panicked or called runtime.Goexit: kill the child and let the panic continue
+		if !returned {
 			p.Kill(errPanicked)
 			close(talked)
 			_ = group.Wait()
@@ -176,7 +195,8 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 var errPanicked = errors.New("who talked to it panicked")
 
 func start(s Spec) (*Process, error) {
-	p := &Process{name: s.name(), cmd: s.command(), log: newLogWriter(s.Log, s.Attrs), exited: make(chan struct{})}
+	p := &Process{name: s.name(), cmd: s.command(), log: newLogWriter(s.Log, s.Attrs),
+		exited: make(chan struct{})}
 	var theirs, ours []*os.File
 	closeAll := func(files []*os.File) {
 		for _, f := range files {
@@ -221,23 +241,26 @@ func start(s Spec) (*Process, error) {
 	return p, nil
 }
 
-// wait returns how the process ended, once its group is dead too.
+// wait waits for the process and kills the rest of its group. It returns the error of cmd.Wait.
 func (p *Process) wait() error {
 	err := p.cmd.Wait()
 	p.mu.Lock()
-	killGroup(p.cmd.Process) // what it has left behind; its id cannot have been given away in this moment
+	// Kill the remaining group members. The process id cannot have been reused yet, because the
+	// process has only just been reaped.
+	killGroup(p.cmd.Process)
 	p.reaped = true
 	p.mu.Unlock()
-	soon := time.Now().Add(lingering) // a process that has left the group may hold the pipes for ever
+	// a process that has left the group may hold the pipes indefinitely
+	soon := time.Now().Add(lingering)
 	_ = p.out.SetReadDeadline(soon)
 	_ = p.stderr.SetReadDeadline(soon)
 	close(p.exited)
 	return err
 }
 
-// end ends the child's input when the talk is over or ctx ends, and kills the child where that does
-// not end it in time.
-func (p *Process) end(ctx context.Context, talked <-chan struct{}, grace time.Duration) {
+// end closes the child's input when talk has returned or ctx ends, and kills the child if it does
+// not end within its grace.
+func (p *Process) end(ctx context.Context, talked <-chan struct{}, s Spec) {
 	cause := errSilent
 	select {
 	case <-p.exited:
@@ -247,16 +270,32 @@ func (p *Process) end(ctx context.Context, talked <-chan struct{}, grace time.Du
 		cause = context.Cause(ctx)
 	}
 	_ = p.in.Close()
-	if grace > 0 {
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		select {
-		case <-p.exited:
-			return
-		case <-timer.C:
-		}
+	if s.grace() > 0 && p.endsWithin(ctx, s) {
+		return
 	}
 	p.Kill(cause)
+}
+
+// endsWithin reports whether the child ends within its grace. If ctx has ended or ends meanwhile,
+// the child is told so.
+func (p *Process) endsWithin(ctx context.Context, s Spec) bool {
+	timer := time.NewTimer(s.grace())
+	defer timer.Stop()
+	var ended <-chan struct{}
+	if s.Terminate {
+		ended = ctx.Done()
+	}
+	for {
+		select {
+		case <-p.exited:
+			return true
+		case <-ended:
+			p.terminate(context.Cause(ctx))
+			ended = nil
+		case <-timer.C:
+			return false
+		}
+	}
 }
 
 var errSilent = errors.New("it did not end when its input did")
@@ -271,7 +310,7 @@ func (p *Process) close() {
 	p.log.flush()
 }
 
-// meaning joins how the process ended with what talk said.
+// meaning combines the exit state of the process with the error of talk.
 func (p *Process) meaning(state, talkErr error) error {
 	p.mu.Lock()
 	killed := p.killed
@@ -280,7 +319,8 @@ func (p *Process) meaning(state, talkErr error) error {
 		return talkErr
 	}
 	ended := p.cmd.ProcessState
-	e := &ExitError{Program: p.name, Code: ended.ExitCode(), State: ended.String(), Killed: killed, Said: p.log.last()}
+	e := &ExitError{Program: p.name, Code: ended.ExitCode(), State: ended.String(), Killed: killed,
+		Said: p.log.last()}
 	e.Signalled = killed == nil && e.Code < 0
 	if talkErr != nil && !errors.Is(talkErr, killed) && !isBroken(talkErr) {
 		e.Talk = talkErr
@@ -288,8 +328,9 @@ func (p *Process) meaning(state, talkErr error) error {
 	return e
 }
 
-// isBroken says whether err only tells that the child is gone.
+// isBroken reports whether err is only a consequence of the child's death.
 func isBroken(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrClosed) || errors.Is(err, ErrNotReading) ||
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, os.ErrClosed) || errors.Is(err, ErrNotReading) ||
 		errors.Is(err, os.ErrDeadlineExceeded) || brokenPipe(err)
 }

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// attributes puts the child into a group of its own, so that it can be killed with all that it
-// starts.
+// attributes puts the child into its own process group, so that it can be killed with its
+// descendants.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// limit tells that there are none.
+// limit returns an error if a limit is set, because this system does not support limits.
 func limit(_ int, s Spec) error {
 	if s.Memory > 0 || s.CPU > 0 {
 		return errors.New("memory and cpu limits of children need Linux")

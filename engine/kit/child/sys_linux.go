@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes puts the child into a group of its own, so that it can be killed with all that it
-// starts and a Ctrl-C at the terminal does not reach it while its batches are drained; and lets the
-// kernel kill it when this process is killed.
+// attributes puts the child into its own process group. The child can then be killed with its
+// descendants, and Ctrl-C at the terminal does not reach it while its batches are drained. The
+// kernel kills the child if this process is killed.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// limit sets the limits of a process that has just been started. What it has taken in that moment
-// it keeps.
+// limit sets the limits of a process that has just been started. Resources that the process has
+// acquired before are not taken away.
 func limit(pid int, s Spec) error {
 	var errs []error
 	set := func(resource int, n uint64) {

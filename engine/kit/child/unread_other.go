@@ -4,5 +4,5 @@ package child
 
 import "os"
 
-// unreadBytes cannot tell on this system.
+// unreadBytes is not supported on this system.
 func unreadBytes(*os.File) (bytes int, ok bool) { return 0, false }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Evaluator runs one program over batches. It belongs to one goroutine and keeps only memory from
-// batch to batch.
+// Evaluator runs one program over batches. It must be used by one goroutine. Between batches it
+// keeps only memory for reuse.
 type Evaluator struct {
 	program *Program
 	batch   *stream.Batch
@@ -22,18 +22,18 @@ type Evaluator struct {
 	env     map[string]any
 	vm      vm.VM
 	scan    kitjson.Scanner
-	id      []byte // of the record whose meta.id was asked for last
+	id      []byte // of the record whose meta.id was computed last
 	out     []byte
-	same    stream.Field // what a literal was written as in this batch
-	written bool         // it was
+	same    stream.Field // the field for a literal, written once per batch
+	written bool         // same is valid
 }
 
-// slot is one field that the program uses.
+// slot is a field that the program uses.
 type slot struct {
 	name  string
-	index uint32 // in Batch.Names
-	have  bool   // some record of the batch may have it
-	hint  uint32 // where in a record it was last
+	index uint32 // index in Batch.Names
+	have  bool   // the batch has the name
+	hint  uint32 // position of the field in the previous record
 }
 
 // NewEvaluator returns an evaluator of p.
@@ -45,8 +45,8 @@ func NewEvaluator(p *Program) *Evaluator {
 	return e
 }
 
-// Begin sets the evaluator to a batch, whose Records are filled. Call it again when Names has
-// grown.
+// Begin sets the evaluator to a batch, whose Records are filled. It must be called again after
+// Names has grown.
 func (e *Evaluator) Begin(b *stream.Batch) {
 	e.batch, e.written = b, false
 	for s := range e.slots {
@@ -54,8 +54,8 @@ func (e *Evaluator) Begin(b *stream.Batch) {
 	}
 }
 
-// Holds says whether the condition is true for record i. The error says why it cannot be said, and
-// names the field.
+// Holds reports whether the condition is true for record i. An error gives the reason why it cannot
+// be evaluated and names the field.
 func (e *Evaluator) Holds(i int) (bool, error) {
 	if e.program.condition != nil {
 		return e.program.condition(e, i)
@@ -71,7 +71,7 @@ func (e *Evaluator) Holds(i int) (bool, error) {
 	return ok, nil
 }
 
-// field finds the field of a slot in record i.
+// field returns the field of a slot in record i.
 func (e *Evaluator) field(s, i int) (stream.Field, bool) {
 	b, slot := e.batch, &e.slots[s]
 	r := &b.Records[i]
@@ -95,7 +95,7 @@ func (e *Evaluator) field(s, i int) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// load reads a slot's value; a field that is missing is null.
+// load returns a slot's value; a missing field is null.
 func (e *Evaluator) load(s, i int) (value, error) {
 	f, ok := e.field(s, i)
 	if !ok {
@@ -104,16 +104,17 @@ func (e *Evaluator) load(s, i int) (value, error) {
 	return fieldValue(e.batch, f)
 }
 
-// metaOf is a member of meta.
+// metaOf returns a member of meta.
 func (e *Evaluator) metaOf(name string, i int) any {
 	if name == "time" {
 		return e.batch.Time
 	}
-	v, _ := e.metaValue(name, i).decode() // a number of 64 bits and texts
+	// a 64-bit number or a text, which decode without an error
+	v, _ := e.metaValue(name, i).decode()
 	return v
 }
 
-// metaValue is a member of meta but for time.
+// metaValue returns a member of meta other than time.
 func (e *Evaluator) metaValue(name string, i int) value {
 	b := e.batch
 	r := &b.Records[i]
@@ -127,7 +128,8 @@ func (e *Evaluator) metaValue(name string, i int) value {
 	return value{kind: text, raw: e.id}
 }
 
-// start is where in its file record i begins: where the one before it ends, or its span begins.
+// start returns the offset of record i in its file: the end of the previous record, or the start of
+// the span.
 func start(b *stream.Batch, i int) int64 {
 	r := &b.Records[i]
 	for k := i - 1; k >= 0 && b.Records[k].Span == r.Span; k-- {
@@ -138,9 +140,8 @@ func start(b *stream.Batch, i int) int64 {
 	return b.Spans[r.Span].From.Num
 }
 
-// Field evaluates a value for record i and returns it as a field without a name. One that is a
-// field of the record is returned as it is, with its digits; what has to be written is written
-// behind the raw bytes of the batch.
+// Field evaluates a value for record i and returns it as a field without a name. A field of the
+// record is returned unchanged, with its digits. Other values are appended to the arena.
 func (e *Evaluator) Field(i int) (stream.Field, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -168,7 +169,7 @@ func (e *Evaluator) Field(i int) (stream.Field, error) {
 	return f, err
 }
 
-// keep puts a value into the arena.
+// keep appends a value to the arena.
 func (e *Evaluator) keep(v value) (stream.Field, error) {
 	switch v.kind {
 	case null:
@@ -194,8 +195,8 @@ func (e *Evaluator) put(k stream.Kind, s []byte) stream.Field {
 	return stream.Field{Kind: k, Off: off, Len: n}
 }
 
-// AppendText appends to dst what the value for record i is as text, nothing where it is null. It
-// only reads the batch.
+// AppendText appends the value for record i to dst as text; null appends nothing. It only reads the
+// batch.
 func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	if e.program.value == nil {
 		out, err := e.run(i)
@@ -220,7 +221,7 @@ func (e *Evaluator) AppendText(dst []byte, i int) ([]byte, error) {
 	return dst, err
 }
 
-// write puts a result of the machine into the arena.
+// write appends a result of the virtual machine to the arena.
 func (e *Evaluator) write(out any) (stream.Field, error) {
 	k, dst, err := written(e.out[:0], out)
 	if err != nil || k == stream.Null {
@@ -230,7 +231,7 @@ func (e *Evaluator) write(out any) (stream.Field, error) {
 	return e.put(k, dst), nil
 }
 
-// written appends a result of the machine, as a field holds it.
+// written appends a result of the virtual machine in the form of a field.
 func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	switch v := out.(type) {
 	case nil:
@@ -243,7 +244,8 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 		return stream.Number, strconv.AppendInt(dst, int64(v), 10), nil
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
-			return stream.Null, dst, fmt.Errorf("the result is %v, which is no number that can be written", v)
+			return stream.Null, dst, fmt.Errorf(
+				"the result is %v, which is no number that can be written", v)
 		}
 		return stream.Number, strconv.AppendFloat(dst, v, 'g', -1, 64), nil
 	case time.Time:
@@ -258,7 +260,7 @@ func written(dst []byte, out any) (stream.Kind, []byte, error) {
 	return kindOf(text), append(dst, text...), nil
 }
 
-// kindOf is the kind of a JSON text that some other type of the library was written as.
+// kindOf returns the kind of a JSON text that another type of the library was encoded as.
 func kindOf(text []byte) stream.Kind {
 	if text[0] == '[' || text[0] == '{' {
 		return stream.JSON

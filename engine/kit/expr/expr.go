@@ -1,13 +1,14 @@
 // Package expr evaluates expressions over the records of a batch: conditions and values of
 // processors and connectors.
 //
-// The language is that of github.com/expr-lang/expr. A field is a name; one whose name is no word
-// is `$env["user-agent"]`; `meta.id`, `meta.file`, `meta.offset` and `meta.time` are the record's
-// origin. Comparisons of fields with literals, joined by and, or and not, run without the library's
-// machine, and allocate nothing; everything else gets the values that it names.
+// The language is that of github.com/expr-lang/expr. A field is written as its name, or as
+// `$env["user-agent"]` if the name is not an identifier. `meta.id`, `meta.file`, `meta.offset` and
+// `meta.time` are the record's origin. Comparisons of fields with literals, combined with and, or
+// and not, run without the library's virtual machine and allocate nothing. Other expressions run on
+// the machine with the values they use.
 //
-// A program is read-only and shared; an [Evaluator] belongs to one goroutine. The package owns
-// neither batch nor record, and changes neither, but that [Evaluator.Field] may write a value into
+// A program is immutable and may be shared; an [Evaluator] must be used by one goroutine. The
+// package does not modify batches or records, except that [Evaluator.Field] may append a value to
 // the arena.
 package expr
 
@@ -31,27 +32,27 @@ import (
 // Limits of an expression.
 const (
 	MaxNodes     = 1000    // names, literals and operators
-	MemoryBudget = 100_000 // elements that one evaluation may make in arrays and maps
+	MemoryBudget = 100_000 // elements that one evaluation may allocate in arrays and maps
 )
 
 // Text is an expression in the options of a component.
 type Text string
 
-// Expression marks the text for the config's reader: ` #` within it must not begin a comment.
+// Expression marks the text for the config reader: ` #` inside it does not begin a comment.
 func (*Text) Expression() {}
 
-// Error is what is wrong with an expression.
+// Error is a mistake in an expression.
 type Error struct {
 	Message string
-	At      int      // characters into the expression
-	Word    string   // a name that does not exist, if that is what is wrong
-	Known   []string // those that do
+	At      int      // offset in the expression, in characters
+	Word    string   // an unknown name, if that is the mistake
+	Known   []string // the known names
 }
 
-// Error gives the message.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Option returns err as the error of an option, "" for options that are one text.
+// Option returns err as the error of an option. key is "" for an option that consists of one text.
 func Option(key string, err error) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return &stream.OptionError{Key: key, Err: e, At: e.At, Word: e.Word, Known: e.Known}
@@ -61,23 +62,25 @@ func Option(key string, err error) error {
 
 // Program is a compiled expression.
 type Program struct {
-	text    string
-	names   []string // of fields that it uses
-	all     bool     // it uses $env: any field
-	meta    bool     // it uses meta
-	result  stream.FieldType
-	lenient bool // null is less than nothing: the schema is known, so that a missing value is no mistake in a name
+	text   string
+	names  []string // fields used
+	all    bool     // uses $env itself, and so any field
+	meta   bool     // uses meta
+	result stream.FieldType
+	// comparisons with null are false, because the schema is known and a missing value cannot be a
+	// misspelled name
+	lenient bool
 
-	condition condition   // the quick way; nil: none
-	value     operand     // of one that is a literal, a field or a member of it; nil: none
+	condition condition   // compiled without the virtual machine; nil if not possible
+	value     operand     // a literal, a field or a member of a field; nil otherwise
 	literal   bool        // value is the same for all records
-	machine   *vm.Program // the general way; nil where there is a quick one
+	machine   *vm.Program // for the virtual machine; nil if condition or value is set
 }
 
 // metaNames are the members of meta.
 var metaNames = []string{"id", "file", "offset", "time"}
 
-// Condition compiles an expression that is true or false, for records of the schema.
+// Condition compiles a boolean expression for records of the schema.
 func Condition(text string, in stream.Schema) (*Program, error) { return compile(text, in, true) }
 
 // Value compiles an expression of any type.
@@ -94,7 +97,8 @@ func compile(text string, in stream.Schema, condition bool) (*Program, error) {
 	p := &Program{text: text, lenient: !in.Open && len(in.Fields) > 0}
 	seen := look(tree.Node)
 	if seen.count > MaxNodes {
-		return nil, &Error{Message: fmt.Sprintf("has more than %d names, literals and operators", MaxNodes)}
+		return nil, &Error{Message: fmt.Sprintf("has more than %d names, literals and operators",
+			MaxNodes)}
 	}
 	p.names, p.all, p.meta = seen.fields(), seen.all, seen.meta
 	if err := seen.check(in); err != nil {
@@ -123,9 +127,10 @@ func compile(text string, in stream.Schema, condition bool) (*Program, error) {
 	return p, p.assemble(condition)
 }
 
-// typed lets the library check types, against the schema, or, where that is open, what needs none;
-// it returns the result's.
-func typed(text string, in stream.Schema, names []string, condition bool) (stream.FieldType, error) {
+// typed lets the library check types, against the schema if it is known, and returns the type of
+// the result.
+func typed(text string, in stream.Schema, names []string,
+	condition bool) (stream.FieldType, error) {
 	env := types.Map{"meta": types.Map{
 		"id": types.String, "file": types.String, "offset": types.Int, "time": types.TypeOf(noTime),
 	}}
@@ -158,7 +163,8 @@ func typed(text string, in stream.Schema, names []string, condition bool) (strea
 			return stream.BoolType, nil
 		}
 	}
-	if id, ok := program.Node().(*ast.IdentifierNode); ok { // a JSON or number field: not known to the library
+	// a JSON or number field, whose type the library does not know
+	if id, ok := program.Node().(*ast.IdentifierNode); ok {
 		if at := in.Find(id.Value); at >= 0 {
 			return in.Fields[at].Type, nil
 		}
@@ -166,24 +172,26 @@ func typed(text string, in stream.Schema, names []string, condition bool) (strea
 	return stream.AnyType, nil
 }
 
-// Meta says whether the program uses the record's origin.
+// Meta reports whether the program uses the record's origin.
 func (p *Program) Meta() bool { return p.meta }
 
-// Type is what the schema says that the result is.
+// Type returns the type of the result according to the schema.
 func (p *Program) Type() stream.FieldType { return p.result }
 
 var libraryTypes = map[stream.FieldType]types.Type{
-	stream.AnyType: types.Any, stream.TextType: types.String, stream.IntegerType: types.Int, stream.NumberType: types.Any,
-	stream.BoolType: types.Bool, stream.JSONType: types.Any,
+	stream.AnyType: types.Any, stream.TextType: types.String, stream.IntegerType: types.Int,
+	stream.NumberType: types.Any,
+	stream.BoolType:   types.Bool, stream.JSONType: types.Any,
 }
 
-// assemble compiles for the library's machine, without types: any value may be null.
+// assemble compiles for the virtual machine, without types, because any value may be null.
 func (p *Program) assemble(condition bool) error {
 	env := types.Map{"meta": types.Any}
 	for _, n := range p.names {
 		env[n] = types.Any
 	}
-	options := []expr.Option{expr.Env(env), expr.MaxNodes(2 * MaxNodes), expr.AllowUndefinedVariables()}
+	options := []expr.Option{expr.Env(env), expr.MaxNodes(2 * MaxNodes),
+		expr.AllowUndefinedVariables()}
 	if condition {
 		options = append(options, expr.AsBool())
 	}
@@ -198,7 +206,7 @@ func (p *Program) assemble(condition bool) error {
 	return nil
 }
 
-// problem puts an error of the library into a form that names the place.
+// problem converts an error of the library to an Error with its position.
 func problem(err error) error {
 	e := &Error{Message: err.Error()}
 	if fe, ok := errors.AsType[*file.Error](err); ok {
@@ -215,18 +223,20 @@ func problem(err error) error {
 		m := mismatched.FindStringSubmatch(e.Message)
 		e.Message = fmt.Sprintf("%s stands between %s and %s", m[1], article(m[2]), article(m[3]))
 	case strings.HasPrefix(e.Message, "expected bool, but got "):
-		e.Message = "is no condition, which is true or false, but " + article(strings.TrimPrefix(e.Message, "expected bool, but got "))
+		e.Message = "is no condition, which is true or false, but " +
+			article(strings.TrimPrefix(e.Message, "expected bool, but got "))
 	}
 	return e
 }
 
-// What the library says of a wrong token, and of operands that do not fit.
+// The library's messages for an unexpected token, and for mismatched operands.
 var (
 	unexpected = regexp.MustCompile(`^unexpected token \w+\((.*)\)$`)
-	mismatched = regexp.MustCompile(`^invalid operation: (\S+) \(mismatched types (\S+) and (\S+)\)$`)
+	mismatched = regexp.MustCompile(`^invalid operation: ` +
+		`(\S+) \(mismatched types (\S+) and (\S+)\)$`)
 )
 
-// article names one of the library's types.
+// article returns the name of a library type with an article.
 func article(t string) string {
 	switch t {
 	case "string":
@@ -239,15 +249,15 @@ func article(t string) string {
 	return "of type " + t
 }
 
-// names of what an expression uses.
+// seen collects the names that an expression uses.
 type seen struct {
 	ids   []*ast.IdentifierNode
 	calls map[ast.Node]bool
-	local map[string]bool // let
+	local map[string]bool // names declared by let
 	metas []*ast.MemberNode
-	named []*ast.StringNode // the x of $env["x"]
-	bases map[ast.Node]bool // the $env of that
-	all   bool              // $env stands for itself
+	named []*ast.StringNode // the x in $env["x"]
+	bases map[ast.Node]bool // the $env of these
+	all   bool              // $env is used by itself
 	meta  bool
 	count int
 }
@@ -285,7 +295,7 @@ func (s *seen) Visit(node *ast.Node) {
 	}
 }
 
-// fields gives the names that are fields, each once.
+// fields returns the names that are fields, without duplicates.
 func (s *seen) fields() []string {
 	var out []string
 	known := map[string]bool{"meta": true, "$env": true}
@@ -304,13 +314,14 @@ func (s *seen) fields() []string {
 	return out
 }
 
-// check refuses names that records of the schema do not have.
+// check returns an error for names that records of the schema do not have.
 func (s *seen) check(in stream.Schema) *Error {
 	for _, m := range s.metas {
 		name, ok := m.Property.(*ast.StringNode)
 		if ok && !contains(metaNames, name.Value) {
 			return &Error{
-				Message: fmt.Sprintf("meta has no %q", name.Value), At: name.Location().From, Word: name.Value, Known: metaNames,
+				Message: fmt.Sprintf("meta has no %q", name.Value), At: name.Location().From,
+				Word: name.Value, Known: metaNames,
 			}
 		}
 	}
@@ -323,9 +334,11 @@ func (s *seen) check(in stream.Schema) *Error {
 		switch {
 		case s.calls[id]:
 			return &Error{
-				Message: fmt.Sprintf("there is no function %q", id.Value), At: id.Location().From, Word: id.Value, Known: functions,
+				Message: fmt.Sprintf("there is no function %q", id.Value), At: id.Location().From,
+				Word: id.Value, Known: functions,
 			}
-		case in.Open || s.local[id.Value] || id.Value == "meta" || id.Value == "$env" || in.Find(id.Value) >= 0:
+		case in.Open || s.local[id.Value] || id.Value == "meta" || id.Value == "$env" ||
+			in.Find(id.Value) >= 0:
 		default:
 			return noField(id.Value, id.Location().From, in)
 		}
@@ -334,7 +347,8 @@ func (s *seen) check(in stream.Schema) *Error {
 }
 
 func noField(name string, at int, in stream.Schema) *Error {
-	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name, Known: in.Names()}
+	return &Error{Message: fmt.Sprintf("there is no field %q", name), At: at, Word: name,
+		Known: in.Names()}
 }
 
 func contains(list []string, s string) bool {

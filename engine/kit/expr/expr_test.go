@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// records returns a batch whose records are the JSON objects given, parsed; a line that is none is
-// not parsed.
+// records returns a batch of parsed records, one for each JSON object. Other lines become unparsed
+// records.
 func records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -21,7 +21,8 @@ func records(t testing.TB, lines ...string) *stream.Batch {
 	part := &stream.Partition{ID: "id1", Name: "a.log"}
 	b.Spans = append(b.Spans, stream.Span{
 		Part: part, Bytes: len(b.Data),
-		Range: stream.Range{From: stream.Position{Num: 100}, To: stream.Position{Num: int64(100 + len(b.Data))}},
+		Range: stream.Range{From: stream.Position{Num: 100},
+			To: stream.Position{Num: int64(100 + len(b.Data))}},
 	})
 	b.Split()
 	var s json.Scanner
@@ -31,7 +32,8 @@ func records(t testing.TB, lines ...string) *stream.Batch {
 		for s.Start(b.Data, int(r.Off), int(r.Len)); s.Next(); {
 			name := string(b.Data[s.Key.Off : s.Key.Off+s.Key.Len])
 			b.Fields = append(b.Fields, stream.Field{
-				Name: b.Name(name), Kind: s.Value.Kind, Off: uint32(s.Value.Off), Len: uint32(s.Value.Len),
+				Name: b.Name(name), Kind: s.Value.Kind, Off: uint32(s.Value.Off),
+				Len: uint32(s.Value.Len),
 			})
 		}
 		if what, _ := s.Wrong(); what == "" {
@@ -107,22 +109,27 @@ func TestConditions(t *testing.T) {
 		{`status - 400 in 0..9`, slow, access, "true"},
 
 		{`status >= 400`, quick, open, "true"},
-		{`nothing >= 400`, quick, open, "error: nothing >= 400: nothing is null or missing, which has no order with a number"},
-		{`host >= 400`, quick, open, "error: host >= 400: host is text, which has no order with a number"},
+		{`nothing >= 400`, quick, open, "error: nothing >= 400: nothing is null or missing, " +
+			"which has no order with a number"},
+		{`host >= 400`, quick, open, "error: host >= 400: " +
+			"host is text, which has no order with a number"},
 		{`nothing == 1`, quick, open, "false"},
 		{`nothing == nil`, quick, open, "true"},
 		{`nothing`, quick, open, "error: nothing is null or missing, and true or false is wanted"},
 		{`host == 404`, quick, open, "false"},
 		{`big > 9223372036854775807`, quick, open, "false"},
 		{`big >= 9223372036854775807`, quick, open, "true"},
-		{`huge > 1`, quick, open, "error: huge: the number 1e400 is too large to be compared or counted with"},
-		{`len(host) > 1 and huge > 1`, slow, open, "error: field huge: the number 1e400 is too large to be compared or counted with"},
+		{`huge > 1`, quick, open, "error: huge: the number 1e400 is too large to be compared or " +
+			"counted with"},
+		{`len(host) > 1 and huge > 1`, slow, open,
+			"error: field huge: the number 1e400 is too large to be compared or counted with"},
 		{`rate == 0.1`, quick, open, "true"},
 		{`neg == -3 and neg < -2.5`, quick, open, "true"},
 		{`req.path == "/a/b" and req.n >= 2.5`, quick, open, "true"},
 		{`req.deep.x == 1`, quick, open, "false"},
 		{`req.nothing == nil`, quick, open, "true"},
-		{`req.nothing.more == nil`, quick, open, "error: req.nothing.more: req.nothing is null or missing, and so has no more"},
+		{`req.nothing.more == nil`, quick, open,
+			"error: req.nothing.more: req.nothing is null or missing, and so has no more"},
 		{`host.more == nil`, quick, open, "error: host.more: host is text, and so has no more"},
 		{`req?.nothing?.more == nil`, slow, open, "true"},
 		{`list[0] == "a" and req.deep.x[1] == 2`, slow, open, "true"},
@@ -145,12 +152,15 @@ func TestConditions(t *testing.T) {
 		{`status >=`, quick, open, `refused: ends too early`},
 		{`status = 4`, quick, open, `refused: = does not compare; write ==`},
 		{`host > 4`, quick, access, `refused: > stands between text and a number`},
-		{`status + 1`, quick, access, `refused: is no condition, which is true or false, but a number`},
+		{`status + 1`, quick, access, `refused: is no condition, which is true or false, ` +
+			`but a number`},
 		{`"x"`, quick, open, `refused: is no condition, which is true or false, but text`},
 		{`status == "404"`, quick, access, `refused: == stands between a number and text`},
 		{`status > 4)`, quick, open, `refused: ")" does not belong here`},
-		{`statsu`, quick, access, `refused: there is no field "statsu"; if it is meant as text, write '"statsu"'`},
-		{strings.Repeat("ok and ", 600) + "ok", quick, access, `refused: has more than 1000 names, literals and operators`},
+		{`statsu`, quick, access, `refused: there is no field "statsu"; if it is meant as text, ` +
+			`write '"statsu"'`},
+		{strings.Repeat("ok and ", 600) + "ok", quick, access,
+			`refused: has more than 1000 names, literals and operators`},
 		{`host matches "("`, quick, open, "refused: error parsing regexp: missing closing ): `(`"},
 	} {
 		if got := holds(t, c.text, c.in, sample, c.quick); got != c.want {
@@ -161,9 +171,11 @@ func TestConditions(t *testing.T) {
 
 func TestUnparsedRecord(t *testing.T) {
 	for text, want := range map[string]string{
-		`message contains "error"`: "true", `len(message) == 11`: "true", `status == 1`: `refused: there is no field "status"`,
+		`message contains "error"`: "true", `len(message) == 11`: "true",
+		`status == 1`: `refused: there is no field "status"`,
 	} {
-		if got := holds(t, text, stream.UnparsedSchema(), "an error...", strings.HasPrefix(text, "message")); got != want {
+		if got := holds(t, text, stream.UnparsedSchema(), "an error...",
+			strings.HasPrefix(text, "message")); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -171,14 +183,22 @@ func TestUnparsedRecord(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
-		{`status`, `1 404`}, {`rate`, `1 0.10`}, {`huge`, `1 1e400`}, {`big`, `1 9223372036854775808`}, {`req.n`, `1 2.50`},
-		{`req`, `4 {"path":"/a/b","n":2.50,"deep":{"x":[1,2]}}`}, {`req.deep`, `4 {"x":[1,2]}`}, {`req.path`, `0 /a/b`},
-		{`half`, `4 "\ud800"`}, {`nothing`, `3 `}, {`size`, `3 `}, {`req.nothing`, `3 `}, {`"x"`, `0 x`}, {`12`, `1 12`}, {`0.5`, `1 0.5`},
-		{`true`, `2 true`}, {`nil`, `3 `}, {`ok`, `2 true`}, {`host + "!"`, `0 h1!`}, {`status / 8`, `1 50.5`}, {`status + 1`, `1 405`},
-		{`upper(host)`, `0 H1`}, {`[1, "a", nil]`, `4 [1,"a",null]`}, {`{"b": 1, "a": 2}`, `4 {"a":2,"b":1}`}, {`status > 1`, `2 true`},
-		{`meta.id`, `0 id1@` + fmt.Sprint(100+3+len(sample)+1)}, {`meta.file`, `0 a.log`}, {`meta.offset`, `1 103`},
-		{`meta.time`, `0 2026-11-21T12:00:00Z`}, {`duration("1h")`, `0 1h0m0s`}, {`status == 404 ? "gone" : host`, `0 gone`},
-		{`list`, `4 ["a",1]`}, {`1/0`, "error: the result is +Inf, which is no number that can be written"},
+		{`status`, `1 404`}, {`rate`, `1 0.10`}, {`huge`, `1 1e400`},
+		{`big`, `1 9223372036854775808`}, {`req.n`, `1 2.50`},
+		{`req`, `4 {"path":"/a/b","n":2.50,"deep":{"x":[1,2]}}`}, {`req.deep`, `4 {"x":[1,2]}`},
+		{`req.path`, `0 /a/b`},
+		{`half`, `4 "\ud800"`}, {`nothing`, `3 `}, {`size`, `3 `}, {`req.nothing`, `3 `},
+		{`"x"`, `0 x`}, {`12`, `1 12`}, {`0.5`, `1 0.5`},
+		{`true`, `2 true`}, {`nil`, `3 `}, {`ok`, `2 true`}, {`host + "!"`, `0 h1!`},
+		{`status / 8`, `1 50.5`}, {`status + 1`, `1 405`},
+		{`upper(host)`, `0 H1`}, {`[1, "a", nil]`, `4 [1,"a",null]`},
+		{`{"b": 1, "a": 2}`, `4 {"a":2,"b":1}`}, {`status > 1`, `2 true`},
+		{`meta.id`, `0 id1@` + fmt.Sprint(100+3+len(sample)+1)}, {`meta.file`, `0 a.log`},
+		{`meta.offset`, `1 103`},
+		{`meta.time`, `0 2026-11-21T12:00:00Z`}, {`duration("1h")`, `0 1h0m0s`},
+		{`status == 404 ? "gone" : host`, `0 gone`},
+		{`list`, `4 ["a",1]`}, {`1/0`, "error: the result is +Inf, which is no number that " +
+			"can be written"},
 		{`host - 1`, "error: invalid operation: string - int"}, {`len`, "3 "},
 	} {
 		p, err := Value(c.text, open)
@@ -200,7 +220,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestErrorsHaveAPlace: so that the config's reader can point at it.
+// TestErrorsHaveAPlace checks the positions of errors, which the config reader reports.
 func TestErrorsHaveAPlace(t *testing.T) {
 	_, err := Condition(`host == "ü" and statsu > 1`, access)
 	e, ok := err.(*Error)
@@ -216,7 +236,8 @@ func TestErrorsHaveAPlace(t *testing.T) {
 func TestQuickConditionsAllocateNothing(t *testing.T) {
 	b := records(t, sample, sample)
 	for _, text := range []string{
-		`status >= 400`, `status >= 400 and host == "h1" or size == nil`, `host in ["a", "h1"]`, `host matches "^h"`, `req.n > 2`,
+		`status >= 400`, `status >= 400 and host == "h1" or size == nil`, `host in ["a", "h1"]`,
+		`host matches "^h"`, `req.n > 2`,
 		`meta.offset > 5`,
 	} {
 		p, err := Condition(text, open)
@@ -235,10 +256,11 @@ func TestQuickConditionsAllocateNothing(t *testing.T) {
 	}
 }
 
-// FuzzQuick holds the quick way to the library's machine.
+// FuzzQuick compares the direct evaluation with the virtual machine.
 func FuzzQuick(f *testing.F) {
 	for _, text := range []string{
-		`a >= 400`, `a == b and not c`, `a in [1, "x", nil, 2.5]`, `d.e == 1 or d.e == nil`, `b contains "x"`, `a matches "x"`,
+		`a >= 400`, `a == b and not c`, `a in [1, "x", nil, 2.5]`, `d.e == 1 or d.e == nil`,
+		`b contains "x"`, `a matches "x"`,
 		`c`, `a < b`,
 	} {
 		f.Add(text, `{"a":404,"b":"x","c":true,"d":{"e":1}}`)
@@ -246,11 +268,13 @@ func FuzzQuick(f *testing.F) {
 		f.Add(text, `{"a":null,"b":[1],"d":{}}`)
 	}
 	f.Fuzz(func(t *testing.T, text, line string) {
-		if strings.ContainsAny(line, "\n\r\\") || strings.Contains(text, "meta") || strings.Contains(line, "huge") {
+		if strings.ContainsAny(line, "\n\r\\") || strings.Contains(text, "meta") ||
+			strings.Contains(line, "huge") {
 			return
 		}
-		for _, schema := range []stream.Schema{open, {Fields: []stream.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"},
-			{Name: "d"}}}} {
+		for _, schema := range []stream.Schema{open,
+			{Fields: []stream.SchemaField{{Name: "a"}, {Name: "b"}, {Name: "c"},
+				{Name: "d"}}}} {
 			p, err := Condition(text, schema)
 			if err != nil || p.condition == nil {
 				continue
@@ -268,13 +292,15 @@ func FuzzQuick(f *testing.F) {
 			want, wantErr := m.Holds(0)
 			said := fmt.Sprint(err, wantErr)
 			if strings.Contains(said, "too large") ||
-				strings.Contains(said, "true or false") || strings.Contains(said, "not bool") || strings.Contains(text, "in") {
-				// The machine reads all fields before it begins, takes null for false but not within not, and
-				// finds no float among integers.
+				strings.Contains(said, "true or false") || strings.Contains(said, "not bool") ||
+				strings.Contains(text, "in") {
+				// The machine loads all fields first, treats null as false except inside not, and
+				// does not accept a float in a list of integers.
 				continue
 			}
 			if (err == nil) != (wantErr == nil) || err == nil && got != want {
-				t.Errorf("%q of %q: %v, %v; the machine says %v, %v", text, line, got, err, want, wantErr)
+				t.Errorf("%q of %q: %v, %v; the machine says %v, %v", text, line, got, err, want,
+					wantErr)
 			}
 		}
 	})
@@ -282,7 +308,8 @@ func FuzzQuick(f *testing.F) {
 
 func BenchmarkCondition(bench *testing.B) {
 	b := records(bench, sample)
-	for _, text := range []string{`status >= 400`, `status >= 400 and host == "h1"`, `req.n > 2`, `len(host) == 2`} {
+	for _, text := range []string{`status >= 400`, `status >= 400 and host == "h1"`, `req.n > 2`,
+		`len(host) == 2`} {
 		bench.Run(text, func(bench *testing.B) {
 			p, err := Condition(text, open)
 			if err != nil {

@@ -21,8 +21,8 @@ var functions = func() (out []string) {
 	return out
 }()
 
-// orders are the operators for which null is neither more nor less than anything, with what takes
-// their place.
+// orders maps the order operators to functions in which null is neither less nor greater than any
+// value.
 var orders = map[string]struct {
 	name string
 	less func(a, b any) bool
@@ -47,7 +47,7 @@ func ordering() []expr.Option {
 	return options
 }
 
-// nullable replaces the operators by the functions.
+// nullable replaces the order operators by functions.
 type nullable struct{}
 
 // Visit implements ast.Visitor.
@@ -57,13 +57,14 @@ func (nullable) Visit(node *ast.Node) {
 		return
 	}
 	if o, ok := orders[n.Operator]; ok {
-		call := &ast.CallNode{Callee: &ast.IdentifierNode{Value: o.name}, Arguments: []ast.Node{n.Left, n.Right}}
+		call := &ast.CallNode{Callee: &ast.IdentifierNode{Value: o.name},
+			Arguments: []ast.Node{n.Left, n.Right}}
 		call.SetType(reflect.TypeFor[bool]())
 		ast.Patch(node, call)
 	}
 }
 
-// run evaluates with the library's machine.
+// run evaluates with the virtual machine.
 func (e *Evaluator) run(i int) (any, error) {
 	clear(e.env)
 	if e.program.all {
@@ -94,7 +95,7 @@ func (e *Evaluator) run(i int) (any, error) {
 	return out, nil
 }
 
-// bindAll gives the machine every field of the record.
+// bindAll passes all fields of the record to the machine.
 func (e *Evaluator) bindAll(i int) error {
 	for _, f := range e.batch.FieldsOf(i) {
 		v, err := fieldValue(e.batch, f)
@@ -108,7 +109,7 @@ func (e *Evaluator) bindAll(i int) error {
 	return nil
 }
 
-// message is an error of the machine without its drawing of the place.
+// message returns an error of the machine without its drawing of the position.
 func message(err error) error {
 	if p, ok := problem(err).(*Error); ok {
 		return fmt.Errorf("%s", p.Message)

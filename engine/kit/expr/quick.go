@@ -12,13 +12,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/json"
 )
 
-// condition says whether it holds for record i; operand gives its value for record i.
+// condition reports whether it holds for record i; operand returns its value for record i.
 type (
 	condition func(e *Evaluator, i int) (bool, error)
 	operand   func(e *Evaluator, i int) (value, error)
 )
 
-// builder makes the quick form of an expression. Its methods return nil for what has none.
+// builder compiles an expression without the virtual machine. Its methods return nil if that is not
+// possible.
 type builder struct{ program *Program }
 
 func (b builder) condition(node ast.Node) condition {
@@ -102,9 +103,10 @@ func (b builder) binary(n *ast.BinaryNode) condition {
 	return nil
 }
 
-func (b builder) ordered(n *ast.BinaryNode, both func(*Evaluator, int) (x, y value, err error)) condition {
+func (b builder) ordered(n *ast.BinaryNode,
+	both func(*Evaluator, int) (x, y value, err error)) condition {
 	lenient := b.program.lenient
-	least, most := -1, 1 // the results of order that hold
+	least, most := -1, 1 // the range of results of order for which the comparison holds
 	switch n.Operator {
 	case "<":
 		most = -1
@@ -128,13 +130,16 @@ func (b builder) ordered(n *ast.BinaryNode, both func(*Evaluator, int) (x, y val
 			return false, nil
 		}
 		if _, literal := n.Left.(*ast.IdentifierNode); !literal {
-			return false, fmt.Errorf("%s: %s and %s have no order", n, kindNames[x.kind], kindNames[y.kind])
+			return false, fmt.Errorf("%s: %s and %s have no order", n, kindNames[x.kind],
+				kindNames[y.kind])
 		}
-		return false, fmt.Errorf("%s: %s is %s, which has no order with %s", n, n.Left, kindNames[x.kind], kindNames[y.kind])
+		return false, fmt.Errorf("%s: %s is %s, which has no order with %s", n, n.Left,
+			kindNames[x.kind], kindNames[y.kind])
 	}
 }
 
-func (b builder) search(n *ast.BinaryNode, both func(*Evaluator, int) (x, y value, err error)) condition {
+func (b builder) search(n *ast.BinaryNode,
+	both func(*Evaluator, int) (x, y value, err error)) condition {
 	find := map[string]func(s, part []byte) bool{
 		"contains": bytes.Contains, "startsWith": bytes.HasPrefix, "endsWith": bytes.HasSuffix,
 	}[n.Operator]
@@ -144,7 +149,8 @@ func (b builder) search(n *ast.BinaryNode, both func(*Evaluator, int) (x, y valu
 		case err != nil || x.kind == null || y.kind == null:
 			return false, err
 		case x.kind != text || y.kind != text:
-			return false, fmt.Errorf("%s: %s and %s, and both must be text", n, kindNames[x.kind], kindNames[y.kind])
+			return false, fmt.Errorf("%s: %s and %s, and both must be text", n, kindNames[x.kind],
+				kindNames[y.kind])
 		}
 		return find(x.raw, y.raw), nil
 	}
@@ -157,7 +163,7 @@ func (b builder) matches(n *ast.BinaryNode, left operand) condition {
 	}
 	re, err := regexp.Compile(pattern.Value)
 	if err != nil {
-		return nil // the library has refused it
+		return nil // the library has reported it
 	}
 	return func(e *Evaluator, i int) (bool, error) {
 		x, err := left(e, i)
@@ -171,7 +177,7 @@ func (b builder) matches(n *ast.BinaryNode, left operand) condition {
 	}
 }
 
-// in is for lists of literals.
+// in compiles the membership in a list of literals.
 func (b builder) in(n *ast.BinaryNode) condition {
 	left := b.operand(n.Left)
 	list, ok := n.Right.(*ast.ArrayNode)
@@ -252,7 +258,8 @@ func (b builder) operand(node ast.Node) operand {
 		v, err := e.load(slot, i)
 		for k := 1; k < len(path) && err == nil; k++ {
 			if v.kind != nested || v.raw[0] != '{' {
-				return v, fmt.Errorf("%s: %s is %s, and so has no %s", what, strings.Join(path[:k], "."), kindNames[v.kind], path[k])
+				return v, fmt.Errorf("%s: %s is %s, and so has no %s", what,
+					strings.Join(path[:k], "."), kindNames[v.kind], path[k])
 			}
 			v, err = e.member(v, path[k])
 		}
@@ -272,7 +279,7 @@ func (b builder) slot(name string) int {
 	return -1
 }
 
-// path reads a field, or a member of one: `request.client.address`.
+// path returns the path of a field or a member of one, such as `request.client.address`.
 func (b builder) path(node ast.Node) ([]string, bool) {
 	switch n := node.(type) {
 	case *ast.IdentifierNode:
@@ -294,7 +301,7 @@ func (b builder) path(node ast.Node) ([]string, bool) {
 	return nil, false
 }
 
-// member is a member of an object, null where it has none.
+// member returns a member of an object, or null.
 func (e *Evaluator) member(v value, key string) (value, error) {
 	m, ok := e.scan.Member(v.raw, key)
 	if !ok {

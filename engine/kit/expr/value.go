@@ -11,21 +11,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kind is what a value is.
+// kind is the kind of a value.
 type kind uint8
 
 const (
 	null   kind = iota
 	truth       // num is 0 or 1
-	whole       // num; raw has the digits, if it was read
+	whole       // num; raw has the digits, if it was parsed
 	broken      // num holds the bits of a float64; raw as for whole
 	text        // raw
 	nested      // raw, an array or object as JSON
 )
 
-var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text", "an array or object"}
+var kindNames = [...]string{"null or missing", "true or false", "a number", "a number", "text",
+	"an array or object"}
 
-// value is one operand, unboxed. Its raw bytes are the batch's, or the program's own.
+// value is an unboxed operand. Its raw bytes belong to the batch or the program.
 type value struct {
 	kind kind
 	num  int64
@@ -39,7 +40,7 @@ func (v value) float() float64 {
 	return math.Float64frombits(uint64(v.num))
 }
 
-// fieldValue reads a field; the error is a number that is too large.
+// fieldValue returns the value of a field. It returns an error for a number that is too large.
 func fieldValue(b *stream.Batch, f stream.Field) (value, error) {
 	return valueOf(f.Kind, b.Value(f))
 }
@@ -57,7 +58,7 @@ func valueOf(k stream.Kind, raw []byte) (value, error) {
 		}
 		return v, nil
 	case stream.JSON:
-		if len(raw) > 1 && raw[0] == '"' { // a string with half of a surrogate pair
+		if len(raw) > 1 && raw[0] == '"' { // a string with half a surrogate pair
 			return value{kind: text, raw: json.AppendUnescaped(nil, raw[1:len(raw)-1])}, nil
 		}
 		return value{kind: nested, raw: raw}, nil
@@ -65,12 +66,12 @@ func valueOf(k stream.Kind, raw []byte) (value, error) {
 	return value{}, nil
 }
 
-// number reads digits; what is no integer of 64 bits is a float64.
+// number parses digits as a 64-bit integer, otherwise as a float64.
 func number(raw []byte) (value, error) {
 	if n, ok := integer(raw); ok {
 		return value{kind: whole, num: n, raw: raw}, nil
 	}
-	if !bytes.ContainsAny(raw, ".eE") { // the error of ParseInt would cost more than the looking
+	if !bytes.ContainsAny(raw, ".eE") { // cheaper than creating an error in ParseInt
 		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 			return value{kind: whole, num: n, raw: raw}, nil
 		}
@@ -82,7 +83,7 @@ func number(raw []byte) (value, error) {
 	return value{kind: broken, num: int64(math.Float64bits(f)), raw: raw}, nil
 }
 
-// integer reads up to 18 digits and a sign.
+// integer parses a sign and up to 18 digits.
 func integer(raw []byte) (int64, bool) {
 	digits := raw
 	if len(digits) > 0 && digits[0] == '-' {
@@ -104,7 +105,7 @@ func integer(raw []byte) (int64, bool) {
 	return n, true
 }
 
-// decode is the value as the library's machine takes it.
+// decode returns the value for the virtual machine.
 func (v value) decode() (any, error) {
 	switch v.kind {
 	case truth:
@@ -121,7 +122,7 @@ func (v value) decode() (any, error) {
 	return nil, nil
 }
 
-// equal compares as the library does: numbers by value, what is of two kinds is not equal.
+// equal compares like the library: numbers by value; values of different kinds are not equal.
 func equal(a, b value) (bool, error) {
 	switch {
 	case a.kind == whole && b.kind == whole, a.kind == truth && b.kind == truth:
@@ -136,7 +137,7 @@ func equal(a, b value) (bool, error) {
 
 func isNumber(v value) bool { return v.kind == whole || v.kind == broken }
 
-// order compares numbers with numbers and texts with texts.
+// order compares two numbers or two texts.
 func order(a, b value) (int, bool) {
 	switch {
 	case a.kind == whole && b.kind == whole:
@@ -149,7 +150,7 @@ func order(a, b value) (int, bool) {
 	return 0, false
 }
 
-// String is the value in a message, cut where it is long.
+// String returns the value for a message, truncated if long.
 func (v value) String() string {
 	switch v.kind {
 	case truth:

@@ -11,20 +11,20 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Rooted is an optional part of a Place that tells files that are gone from files whose folder is
-// not there: one that is mounted late, or was renamed for a while. What was read of those is kept,
-// however long it takes.
+// Rooted is an optional part of a Place that distinguishes deleted files from files in a missing
+// folder, for example one that is mounted late or was renamed for a while. The progress of files in
+// a missing folder is kept without a time limit.
 type Rooted interface {
-	// Away says whether the folder that held a file on a device is not there, by the file's label; see
-	// AwayBeneath.
+	// Away reports whether the folder that held a file on a device is not there, by the file's
+	// label; see AwayBeneath.
 	Away(label string, dev uint64) bool
 }
 
-// AwayBeneath says whether folder, beneath the source's own dir, is not there but may come back:
-// there is nothing in what is there of its path, but maybe names that begin with a dot, such as a
-// source's lock, and it lies on another device than dev. So looks the folder on which a file system
-// is to be mounted. One that cannot be looked at is away, too; one that was deleted from a folder
-// with anything in it is not, nor is one that was merely emptied.
+// AwayBeneath reports whether folder, beneath the source's own dir, is missing but may come back.
+// That is the case if the deepest existing folder of its path contains nothing, except perhaps
+// names that begin with a dot (such as a source's lock), and is on another device than dev. A mount
+// point without its file system looks like this. A folder that cannot be read is away, too. A
+// folder deleted from a non-empty parent is not away, and neither is an emptied one.
 func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	for {
 		info, err := dir.Stat(folder)
@@ -43,7 +43,7 @@ func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders is what the listing under way has found of folders in which files are missing.
+// folders are the results of the current listing for the folders of missing files.
 type folders struct {
 	scan uint32
 	away map[folderOn]bool
@@ -54,66 +54,55 @@ type folderOn struct {
 	dev    uint64
 }
 
-// isAway says whether the folder of a file that is missing is not there itself.
-func (r *Reader) isAway(label string, dev uint64) bool {
-	p, ok := r.s.place.(Rooted)
+// isAway reports whether the folder of a file that is missing is not there itself.
+func (l *lister) isAway(label string, dev uint64) bool {
+	p, ok := l.c.place.(Rooted)
 	if !ok {
 		return false
 	}
-	if r.folders.scan != r.scans || r.folders.away == nil {
-		r.folders = folders{scan: r.scans, away: make(map[folderOn]bool)}
+	if d := &l.folders; d.scan != l.c.table.scans || d.away == nil {
+		*d = folders{scan: l.c.table.scans, away: make(map[folderOn]bool)}
 	}
 	of := folderOn{path.Dir(label), dev}
-	away, known := r.folders.away[of]
+	away, known := l.folders.away[of]
 	if !known {
 		away = p.Away(label, dev)
-		r.folders.away[of] = away
+		l.folders.away[of] = away
 		if away {
-			r.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was read of its files is kept until it is")
+			l.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was read of its files is kept until it is")
 		}
 	}
 	return away
 }
 
-// markAway is isAway of a partition that the route has stored, whose data lies at key.
-func (r *Reader) markAway(id string, key fileid.Key) bool {
+// isStoredAway is isAway for a partition that a route has stored and whose data is at key.
+func (l *lister) isStoredAway(r *Reader, id string, key fileid.Key) bool {
 	m, ok := r.resume(id)
-	return ok && r.isAway(m.Part.Name, key.Dev)
+	return ok && l.isAway(m.Part.Name, key.Dev)
 }
 
-// heldAway looks whether the folders of what is waited for are there: until they are, nothing is
-// given up. Files of earlier runs are recognised before any other when a folder comes, as at the
-// start.
-func (r *Reader) heldAway() {
-	was := r.rotated.away
-	r.rotated.away = false
-	now := r.s.now()
+// heldAway checks whether the folders of awaiting files exist. Until they do, no awaiting file is
+// given up. When a folder appears, files of earlier runs are recognised before any other, as at
+// startup.
+func (t *rotation) heldAway() {
+	c, was := t.c, t.away
+	t.away = false
+	now := c.now()
 	hold := func(f *file, dev uint64) {
-		if was, is := f.isAway(), r.isAway(f.label, dev); was || is { // its folder has come now, or is still to come
+		// its folder has just appeared, or is still missing
+		if was, is := f.isAway(), c.lister.isAway(f.label, dev); was || is {
 			f.rare().away = is
-			f.held = max(f.held, now+r.grow.CopyWait)
-			r.rotated.away = r.rotated.away || is
+			f.held = max(f.held, now+c.o.Growing.CopyWait)
+			t.away = t.away || is
 		}
 	}
-	for e, w := range r.rotated.widows {
-		hold(w, r.s.idOf(e).Dev)
+	for e, w := range t.waiting {
+		hold(w, c.ids.idOf(e).Dev)
 	}
-	for _, f := range r.rotated.strays {
+	for _, f := range t.strays {
 		hold(f, f.info.Dev)
 	}
 	if was {
-		r.meetKnown()
+		c.identify.meetKnown()
 	}
-}
-
-func (f *file) isAway() bool { return f.aside != nil && f.aside.away }
-
-// waited is how many files are waited for whose folders are there.
-func (t *rotated) waited() (n int) {
-	for _, w := range t.widows {
-		if !w.isAway() {
-			n++
-		}
-	}
-	return n
 }

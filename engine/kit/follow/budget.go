@@ -5,31 +5,53 @@ import (
 	"slices"
 	"time"
 
-	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
-
-// deletedFile is a file without a name that a reader holds open until it is read.
-type deletedFile struct {
-	label string
-	size  int64
-	since time.Duration // when it was missed
-}
 
 // deletedFiles are the deleted files of a source. The system frees their space when the last route
 // has read them.
 type deletedFiles struct {
-	files  int
+	files  []*file
 	bytes  int64
-	oldest deletedFile
-	route  string // that holds the oldest
+	oldest *file
+	route  string // a route that has not read the oldest
 }
 
-// A GoneError stops a route whose source holds more bytes of deleted files than deleted_max.
+// heldFiles are the deleted files as the last listing has found them.
+type heldFiles struct {
+	held  stream.Held
+	since time.Duration // the oldest
+}
+
+// Held returns the deleted files that are kept until all routes have read them, as the last listing
+// has found them.
+func (c *Catalogue) Held() stream.Held {
+	h := c.held.Load()
+	if h == nil {
+		return stream.Held{}
+	}
+	out := h.held
+	out.Age = c.now() - h.since
+	return out
+}
+
+// publish has Held return all.
+func (all deletedFiles) publish(c *Catalogue) {
+	if len(all.files) == 0 {
+		c.held.Store(nil)
+		return
+	}
+	c.held.Store(&heldFiles{
+		held:  stream.Held{Files: len(all.files), Bytes: all.bytes, Oldest: all.oldest.label, Route: all.route},
+		since: all.oldest.nameless,
+	})
+}
+
+// A GoneError stops the routes of a source that holds more bytes of deleted files than deleted_max.
 type GoneError struct {
 	Files         int
 	Bytes, Max    int64
-	Oldest, Route string // the file that has been held for longest, and a route that has not read it
+	Oldest, Route string // the file held longest, and a route that has not read it
 }
 
 // Error names the budget and the remedies.
@@ -48,113 +70,81 @@ const (
 	budgetOver
 )
 
-// keepBudget holds the bytes of the source's deleted files to their budget, a file of several
-// routes counted once.
-func (c *catalogue) keepBudget(r *Reader) {
-	mine := make(map[fileid.Key]deletedFile)
-	var files []*file
-	for key, f := range r.byKey {
-		if !f.orphan || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 {
+// deleted returns the deleted files that are held open because a route has not read them, and
+// counts those that are new.
+func (g *growing) deleted() (all deletedFiles) {
+	for _, f := range g.c.table.byKey {
+		if !f.isUnlisted() || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 || len(f.cursors) > 0 && f.all((*cursor).isSealed) {
 			continue
 		}
-		files = append(files, f)
-		mine[key] = deletedFile{label: f.label, size: f.info.Size, since: f.nameless}
-		if _, known := r.attended.deleted[key]; !known && f.left() > 0 {
-			r.count("files_deleted_unread", 1)
-			r.count("bytes_deleted_unread", f.left())
+		all.files = append(all.files, f)
+		all.bytes += f.info.Size
+		if all.oldest == nil || f.nameless < all.oldest.nameless {
+			all.oldest = f
 		}
-	}
-	all, use, before := c.publish(r, mine)
-	r.over = nil
-	if use == budgetFree || use == before && use == budgetHalf {
-		return
-	}
-	g := r.grow
-	if use == budgetHalf || g.DeletedBeyond == KeepDeleted {
-		c.warnBudget(r, all, use, before)
-		return
-	}
-	if g.DeletedBeyond == StopDeleted {
-		r.over = &GoneError{
-			Files: all.files, Bytes: all.bytes, Max: g.DeletedMax, Oldest: all.oldest.label, Route: all.route,
-		}
-		return
-	}
-	slices.SortFunc(files, func(a, b *file) int { return byLabel(a, b) })
-	slices.SortStableFunc(files, func(a, b *file) int { return int(b.info.Size - a.info.Size) })
-	for _, f := range files {
-		if all.bytes <= g.DeletedMax {
-			return
-		}
-		all.bytes -= f.info.Size
-		if f.entry != nil {
-			r.lose(f, "deleted files hold more than deleted_max, and deleted_beyond is drop")
+		if f.counted {
 			continue
 		}
-		r.vanished(f)
-		r.closeFile(f)
-		delete(r.byKey, keyOf(f.info))
-	}
-}
-
-// publish notes the deleted files of r, and returns those of all readers and how much of the budget
-// they use, now and when publish was called last.
-func (c *catalogue) publish(r *Reader, mine map[fileid.Key]deletedFile) (all deletedFiles, use, before budgetUse) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	r.attended.deleted = mine
-	all = c.deletedLocked()
-	switch most := r.grow.DeletedMax; {
-	case all.bytes > most:
-		use = budgetOver
-	case all.bytes > most/2:
-		use = budgetHalf
-	}
-	before, c.use = c.use, use
-	return all, use, before
-}
-
-// deletedLocked returns the deleted files of all readers.
-func (c *catalogue) deletedLocked() (all deletedFiles) {
-	counted := make(map[fileid.Key]bool)
-	for _, o := range c.s.readers {
-		for key, f := range o.attended.deleted {
-			if all.files == 0 || f.since < all.oldest.since {
-				all.oldest, all.route = f, o.o.Route
+		f.counted = true
+		for _, r := range g.c.readers {
+			if left := r.leftOf(f); left > 0 {
+				r.count("files_deleted_unread", 1)
+				r.count("bytes_deleted_unread", left)
 			}
-			if !counted[key] {
-				counted[key] = true
-				all.files++
-				all.bytes += f.size
+		}
+	}
+	if all.oldest != nil {
+		for _, r := range slices.Backward(g.c.readers) {
+			if all.route == "" || r.leftOf(all.oldest) > 0 {
+				all.route = r.o.Route
 			}
 		}
 	}
 	return all
 }
 
-// Held returns the deleted files that are kept until all routes have read them, as the last
-// listings have found them.
-func (s *Set) Held() stream.Held {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.catalogue.deletedLocked()
-	if all.files == 0 {
-		return stream.Held{}
+// keepBudget holds the bytes of the source's deleted files to their budget, each file counted once.
+func (g *growing) keepBudget() {
+	c, all := g.c, g.deleted()
+	all.publish(c)
+	use, before := budgetFree, g.use
+	switch most := g.o.DeletedMax; {
+	case all.bytes > most:
+		use = budgetOver
+	case all.bytes > most/2:
+		use = budgetHalf
 	}
-	return stream.Held{
-		Files: all.files, Bytes: all.bytes, Oldest: all.oldest.label, Age: s.now() - all.oldest.since, Route: all.route,
+	g.use, c.over = use, nil
+	switch {
+	case use == budgetFree:
+	case use == budgetHalf, g.o.DeletedBeyond == KeepDeleted:
+		if use > before {
+			g.warnBudget(all, use)
+		}
+	case g.o.DeletedBeyond == StopDeleted:
+		c.over = &GoneError{
+			Files: len(all.files), Bytes: all.bytes, Max: g.o.DeletedMax, Oldest: all.oldest.label, Route: all.route,
+		}
+	default:
+		slices.SortFunc(all.files, byLabel)
+		slices.SortStableFunc(all.files, func(a, b *file) int { return int(b.info.Size - a.info.Size) })
+		for _, f := range all.files {
+			if all.bytes <= g.o.DeletedMax {
+				return
+			}
+			all.bytes -= f.info.Size
+			c.lose(f, "deleted files hold more than deleted_max, and deleted_beyond is drop")
+		}
 	}
 }
 
-// warnBudget reports the deleted files that are held, once each time that they reach half of the
+// warnBudget logs the deleted files that are held, once each time that they reach half of the
 // budget or exceed it.
-func (c *catalogue) warnBudget(r *Reader, all deletedFiles, use, before budgetUse) {
-	if use <= before {
-		return
-	}
+func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
-		r.count("deleted_over_budget", 1)
+		g.c.h.Count("deleted_over_budget", 1)
 	}
-	c.s.log.Warn("deleted files are held until they are read", "files", all.files, "bytes", all.bytes,
-		"deleted_max", r.grow.DeletedMax, "oldest", all.oldest.label, "held", c.s.now()-all.oldest.since, "route", all.route)
+	g.c.log.Warn("deleted files are held until they are read", "files", len(all.files), "bytes", all.bytes,
+		"deleted_max", g.o.DeletedMax, "oldest", all.oldest.label, "held", (g.c.now() - all.oldest.nameless).Round(time.Millisecond),
+		"route", all.route)
 }

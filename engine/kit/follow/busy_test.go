@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// The budget of calls: of a file that has grown, what is new is read together with the bytes before
-// it, and the head. Only the first one of a batch costs one more.
+// The budget of system calls: from a grown file, the new bytes are read together with the bytes
+// before them, and the head is read. Only the first file of a batch needs one more call.
 func TestReadsOfGrownFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, _ := twoRoutes(t, follow.Growing{})
@@ -22,7 +22,8 @@ func TestReadsOfGrownFile(t *testing.T) {
 		for n := range 4 {
 			reads := 0
 			d.hook = func(string) { reads++ }
-			for _, name := range names { // at first as much as a head has, which is not looked at again before
+			// the first content fills the head, which is not read again before
+			for _, name := range names {
 				d.put(t, name, strings.Repeat(fmt.Sprintf("%d %s %099d\n", n, name, 0), 1+10*max(0, 1-n)))
 			}
 			r.run(t, 2*time.Second)

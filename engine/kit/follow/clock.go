@@ -5,17 +5,19 @@ package follow
 import "time"
 
 const (
-	stepMin = 50 * time.Millisecond  // a smaller difference between wall and monotonic time is no step
-	skewMin = 100 * time.Millisecond // a smaller difference between the file system's clock and ours is its granularity
-	skewMax = 24 * time.Hour         // a larger one says that the two clocks have nothing in common
+	// a smaller difference between wall and monotonic time is not a step
+	stepMin = 50 * time.Millisecond
+	// a smaller difference between the file system's clock and this one is its granularity
+	skewMin = 100 * time.Millisecond
+	skewMax = 24 * time.Hour // a larger one says that the two clocks have nothing in common
 )
 
-// clock says whether a file is quiet. A time of the last change is wall time, of the file system's
-// clock; it is trusted only as long as nobody steps a clock. What we have seen ourselves, on the
-// monotonic clock, always is.
+// clock decides whether a file is quiet. A modification time is wall time of the file system's
+// clock, and is trusted only as long as no clock is stepped. Observations of this process, on the
+// monotonic clock, are always trusted.
 //
-// A step before the start that lies between a file's last write and the first look cannot be seen;
-// what the writer then adds is found when the file is finished.
+// A clock step before startup, between a file's last write and the first look at it, cannot be
+// detected. Lines that the writer adds later are then found when the file is finished.
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours
@@ -47,9 +49,9 @@ func (c *clock) look(mono time.Duration, wall int64) {
 	c.looked, c.offset = true, offset
 }
 
-// quietAt is the monotonic time at which a file will have been quiet for settle, if nothing
-// happens, whose last change was at mtime, and which we have seen unchanged since the monotonic
-// time since. It is quiet where that is not after mono.
+// quietAt returns the monotonic time at which a file will have been quiet for settle if it does not
+// change. mtime is its last modification, and since the monotonic time from which it was seen
+// unchanged. The file is quiet if the result is not after mono.
 func (c *clock) quietAt(mono time.Duration, wall, mtime int64, since time.Duration) time.Duration {
 	seen := since + c.settle
 	if c.foreign || c.steps > 0 && mono-c.stepped < c.settle {

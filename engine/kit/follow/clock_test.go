@@ -8,7 +8,7 @@ import (
 func TestQuiet(t *testing.T) {
 	const settle, s = time.Second, time.Second
 	wall := int64(1_700_000_000_000_000_000)
-	at := func(d time.Duration) int64 { return wall + int64(d) } // wall time when the monotonic clock shows d
+	at := func(d time.Duration) int64 { return wall + int64(d) } // wall time at monotonic time d
 	for _, tt := range []struct {
 		name  string
 		steps []time.Duration // a step of the wall clock before each look, one look a 100 ms

@@ -36,14 +36,14 @@ func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duratio
 	}
 }
 
-// A Read whose ctx ends hands out what it has taken until then, because the reader stands behind
-// it: at whatever point of the Read that is, all lines come, and once.
+// If its ctx ends, Read returns the data taken so far, because the reader is already past it.
+// Wherever in Read that happens, every line is delivered exactly once.
 func TestReadCutShort(t *testing.T) {
 	cut := errors.New("cut short")
 	for _, tt := range []struct {
 		name   string
 		linger time.Duration
-		at     string // the file at whose first read ctx ends; "": after a second
+		at     string // the file at whose first read ctx ends; "" means after a second
 		first  int    // lines that the Read that was cut short hands out, at least
 	}{
 		{"while it lingers", 10 * time.Second, "", 4},
@@ -113,15 +113,15 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	})
 }
 
-// A copy is found that has less than was read of its original, and the batch in which the original
-// is given up has no room for the copy, as another file comes first. The next process does not take
-// the copy for a new file.
+// A copy is found that is shorter than the read data of its original. The batch in which the
+// original is given up has no room for the copy, because another file comes first. The next process
+// does not take the copy for a new file.
 func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
 		stop(t, other)
 		d.hidden = "old"
-		var batches []*stream.Batch // whose marks are saved together
+		var batches []*stream.Batch // their marks are saved together
 		read := func(bytes int) {
 			b := stream.NewBatch(stream.BatchLimits{Bytes: bytes})
 			if err := r.Read(t.Context(), b); err != nil {

@@ -20,7 +20,7 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d lines and %d", len(x), len(y))
 }
 
-// differ says what is missing and what is too much.
+// differ returns the missing and the surplus lines.
 func differ(got, want []string) string {
 	count := make(map[string]int)
 	for _, line := range want {

@@ -12,11 +12,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// disk is a directory in memory, whose inodes are used again, and in which everything that a file
-// system leaves open is decided by a seed: the order of a listing, which inode a new file has, and
-// how fine the times are at which files are made. Only one goroutine uses it.
+// disk is a directory in memory that reuses inodes. A seed decides everything that a file system
+// leaves open: the order of a listing, the inode of a new file, and the resolution of creation
+// times. Only one goroutine uses it.
 type disk struct {
-	vfs.Dir // nil: what is not below is not called
+	vfs.Dir // nil: methods that are not overridden are not called
 	rnd     *rand.Rand
 	names   map[string]*inode
 	inodes  []*inode // all that have a name or are open, by number
@@ -66,7 +66,7 @@ func (d *disk) now() time.Time {
 	return d.at
 }
 
-// write replaces what is in a file.
+// write replaces the content of a file.
 func (d *disk) write(name string, text []byte) {
 	n := d.file(name)
 	n.text, n.changed = text, d.now()
@@ -92,8 +92,8 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits says whether the route has stored a mark of what stands, or stood, in the inode that is not
-// finished, nor about to be.
+// waits reports whether the route has stored a mark of past or present data of the inode that is
+// neither finished nor about to be.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// A file was empty when it was seen last, because it was emptied or is new. Then it is written to,
-// and loses its name before the next listing. What was written comes, where there is a handle or a
-// name that leads to it.
+// A file was empty when last seen, because it was emptied or is new. Then it is written to, and
+// loses its name before the next listing. The new lines are delivered if there is a handle or a
+// name that leads to them.
 func TestEmptyFileIsWrittenToAndRotated(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -84,9 +84,9 @@ func TestFileWithoutNameIsEmptied(t *testing.T) {
 	}
 }
 
-// A file is rewritten in place and renamed to what is not listed while nothing runs, or before its
-// route has looked again. Its inode and birth say that it is the file that was followed: what was
-// written comes.
+// A file is rewritten in place and renamed to an unlisted name, either while nothing runs or before
+// its route has looked again. Its inode and birth time identify it as the followed file, so its
+// lines are delivered.
 func TestRewrittenAndRenamedAway(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -120,9 +120,9 @@ func TestRewrittenAndRenamedAway(t *testing.T) {
 	}
 }
 
-// A file was emptied, and the time is over for which a route waits for what stood there. As the
-// route gives that up, the file gets a name that is not listed, and lines only then. By the old
-// mark the next process knows the file, by nothing else.
+// A file was emptied, and the time is over for which a route waits for its old data. As the route
+// gives that data up, the file gets an unlisted name, and only then new lines. The next process can
+// recognise the file only by the old mark.
 func TestRenamedAsItIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -142,9 +142,9 @@ func TestRenamedAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// A file was emptied, written to and renamed to what is not listed while nothing ran. It is found
-// and read. When its time is over, that of what stood there before is, too, but that is waited for
-// still, as a new file cannot be looked at: what was read is not found again.
+// A file was emptied, written to and renamed to an unlisted name while nothing ran. It is found and
+// read. When its time is over, so is that of its old data, but the old data is still awaited
+// because a new file cannot be read. The data already read is not found a second time.
 func TestRewrittenFileIsFoundOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)

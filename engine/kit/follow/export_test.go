@@ -1,5 +1,18 @@
 package follow
 
-// HasEnded says whether the reader has given up what a partition was, although the mark that says
-// so may not be stored yet.
-func (r *Reader) HasEnded(id string) bool { return r.past[id] }
+// HasEnded reports whether the catalogue has given up the file of a partition, although the
+// corresponding progress may not be stored yet.
+func (r *Reader) HasEnded(id string) bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	return r.c.ids.past[id]
+}
+
+// BeginRun and EndRun are the beginning and the end of Run, without its listings.
+func (c *Catalogue) BeginRun() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = true
+}
+
+func (c *Catalogue) EndRun() { c.stop() }

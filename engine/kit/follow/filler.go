@@ -10,8 +10,8 @@ import (
 // firstBlockSize is how much is read of a file to recognise it, if nobody writes to it any more.
 const firstBlockSize = 16 << 10
 
-// filler fills batches. The first bytes of a complete file are read once, to recognise it and to
-// fill a batch: a small file costs one system call for both.
+// filler fills the batches of a route. The first bytes of a complete file are read once, to
+// recognise it and to fill a batch: a small file costs one system call for both.
 type filler struct {
 	lines.Filler
 	of    *file  // the file that block begins; nil: none
@@ -29,12 +29,12 @@ func (l *filler) readFirst(f *file, head []byte) ([]byte, error) {
 	return head[:copy(head, l.block)], nil
 }
 
-// source returns what f is read from.
+// source returns the reader for f, which is not compressed.
 func (l *filler) source(f *file) io.ReaderAt {
-	if l.of == f && f.view == nil {
+	if l.of == f {
 		return l
 	}
-	return f.data()
+	return f.handle
 }
 
 // ReadAt implements io.ReaderAt for the file that block begins.

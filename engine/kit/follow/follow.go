@@ -1,22 +1,22 @@
-// Package follow reads many files as the batches of one reader, for the sources whose data are
-// files in directories: spool_dir, whose files are complete one day, and tail, whose files grow and
+// Package follow reads many files as the batches of several routes, for sources whose data are
+// files in directories. In spool_dir each file is complete at some time; in tail, files grow and
 // are rotated.
 //
-// It gives each file an identity that does not depend on its name (package fileid), cuts it into
-// aligned batches (package lines), notices files that grow, shrink, are rewritten, renamed, copied
-// away or deleted, and seals those to which nothing will be added. Its owner is a source, which
-// says where files lie ([Place]) and what becomes of finished ones; a [Set] is what the readers of
-// all routes share, a [Reader] is one route's. It opens only what its Place names, changes nothing
-// in any directory, and hides nothing: what cannot be read to its end is reported.
+// A [Catalogue] tracks the files of a source, once for all of its routes. It lists them and gives
+// each an identity independent of its name (package fileid). It notices files that grow, shrink,
+// are rewritten, renamed, copied away or deleted, and keeps disappearing files open. A [Reader]
+// belongs to one route. It has a cursor in each file (an identity and a position), cuts the data
+// into aligned batches (package lines), and seals files that are complete.
+//
+// The two kinds of files are two strategies. The owner is a source, which supplies the locations of
+// files ([Place]) and handles finished ones. The package opens only names from its Place, changes
+// nothing in any directory, and hides nothing: a file that cannot be read to its end is reported.
 package follow
 
 import (
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
-	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -35,10 +35,10 @@ type Dir interface {
 	Stat(name string) (vfs.Info, error)
 }
 
-// Place is where a source's files lie. Readers of several routes call it at once.
+// Place is where a source's files lie.
 type Place interface {
-	// List calls found with each regular file that is to be read, and refused with each thing that is
-	// left alone, and why. An error: nothing is known, what was known stays.
+	// List calls found with each regular file to read, and refused with each skipped entry and the
+	// reason. After an error the result of the previous listing stays.
 	List(found func(Sight), refused func(label, why string)) error
 	// Finished calls found with the files that the source has finished and that still have a name.
 	Finished(found func(Sight)) error
@@ -47,7 +47,8 @@ type Place interface {
 	Beside(label string, found func(Sight)) error
 }
 
-// Options of a Set. Zero values are not replaced by defaults: the source's options have theirs.
+// Options of a Catalogue. Zero values are not replaced by defaults: the source's options have
+// theirs.
 type Options struct {
 	Rules     lines.Rules
 	ByName    bool          // read in the order of labels; else the least recently changed first
@@ -56,27 +57,33 @@ type Options struct {
 	PollMax   time.Duration // the longest
 	Watch     time.Duration // how long a finished file is looked at again, ever more rarely
 	OpenFiles int           // files held open at once, at most
-	Keep      bool          // finished files stay where they are: a sealed one that was not changed need not be read again
-	Forget    time.Duration // how long a file has to be gone before its mark is dropped
-	Identity  Identity      // how a file of an earlier run is recognised
+	// finished files keep their location: an unchanged sealed one need not be read again
+	Keep     bool
+	Forget   time.Duration // how long a file has to be gone before its progress is dropped
+	Identity Identity      // how a file of an earlier run is recognised
 
-	ByHead func(head []byte) lines.Framing // which framing a file has that begins so; nil: all have that of Rules
-	Packed Packed                          // how compressed files are read
+	// returns the framing of a file that begins with head; nil if all use the one of Rules
+	ByHead func(head []byte) lines.Framing
+	Packed Packed // how compressed files are read
 
-	Growing *Growing // files may grow for ever: they are sealed when they are gone, not when they are quiet; nil: quiet
+	// files may grow without end: they are sealed when deleted, not when quiet; nil: when quiet
+	Growing *Growing
 }
 
 // Growing are the options for files that grow.
 type Growing struct {
-	FromEnd       bool          // files that are there at the very first start are read from their ends on
-	PartialWait   time.Duration // a last line without end is a record after so long without change; 0: never
-	GoneWait      time.Duration // a file without name is at its end after so long without change
-	CopyWait      time.Duration // how long a file that equals another is held back, because it may be a rotation's copy of it
-	DeletedMax    int64         // bytes that deleted files may hold
-	DeletedBeyond Beyond        // what is done when they hold more
+	// files that exist at the very first start are read from their ends on
+	FromEnd bool
+	// time without change after which an unterminated last line is a record; 0 means never
+	PartialWait time.Duration
+	GoneWait    time.Duration // a file without name is at its end after so long without change
+	// time for which a file equal to another is held back as a possible copy of a rotation
+	CopyWait      time.Duration
+	DeletedMax    int64  // bytes that deleted files may hold
+	DeletedBeyond Beyond // the action when they hold more
 }
 
-// Beyond is what becomes of deleted files that hold more than their budget.
+// Beyond is the action on deleted files that hold more than their budget.
 type Beyond uint8
 
 // The choices when deleted files hold more than their budget.
@@ -86,96 +93,45 @@ const (
 	StopDeleted               // the route stops
 )
 
-// Set is what the readers of all routes share: the place, and which id each file has. Its methods
-// are safe for concurrent use.
-type Set struct {
-	o     Options
-	place Place
-	h     stream.Host
-	log   *slog.Logger
-	start time.Time // zero of the monotonic clock
-
-	// finishing is held from the change of a file's name by its source until the readers have been
-	// told. It is taken before mu.
-	finishing sync.Mutex
-
-	idle      chan struct{} // Watch: a listing has found nothing
-	catalogue catalogue
-	open      openLimit
-
-	mu      sync.Mutex // guards what follows; files are not touched while it is held
-	clock   clock
-	readers []*Reader
-	byID    map[string]*Entry
-	byKey   map[fileid.Key]*Entry // the one that was made last
-	gens    map[fileid.Key]generation
-}
-
-// New returns the set of a source whose messages go to log.
-func New(place Place, o Options, h stream.Host, log *slog.Logger) *Set {
-	s := &Set{
-		o: o, place: place, h: h, log: log, start: time.Now(), clock: clock{settle: o.Settle},
-		byID: make(map[string]*Entry), byKey: make(map[fileid.Key]*Entry),
-		gens: make(map[fileid.Key]generation), idle: make(chan struct{}, 1),
-	}
-	s.open.n.Store(int64(o.OpenFiles))
-	s.catalogue = catalogue{s: s, wake: make(chan struct{}, 1)}
-	return s
-}
-
-// Calibrate tells the set the time of the last change that the file system gave a file which was
-// written just now.
-func (s *Set) Calibrate(mtime time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.clock = clock{settle: s.o.Settle}
-	s.clock.calibrate(time.Now().UnixNano(), mtime.UnixNano())
-}
-
-// now is the monotonic time since the set was made.
-func (s *Set) now() time.Duration { return time.Since(s.start) }
-
-// Open returns a reader for one route. It takes over the files of the route's last one.
-func (s *Set) Open(o stream.OpenOptions) *Reader {
-	r := newReader(s, o)
-	s.catalogue.succeed(r)
-	for _, name := range counted {
-		r.count(name, 0)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readers = append(s.readers, r)
-	return r
-}
-
-// Wake has every reader list the files soon.
-func (s *Set) Wake() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wakeLocked()
-	signal(s.catalogue.wake)
-}
-
-func (s *Set) wakeLocked() {
-	for _, r := range s.readers {
-		signal(r.wake)
-	}
-}
-
-// signal sends to a channel with room for one, which stands for any number.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// quietAt is the monotonic time at which a file will have been quiet for settle.
-func (s *Set) quietAt(mtime stamp, since time.Duration) (at, now time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := time.Now()
-	now = t.Sub(s.start)
-	s.clock.look(now, t.UnixNano())
-	return s.clock.quietAt(now, t.UnixNano(), int64(mtime), since), now
+// strategy is the difference between files that are complete at some time and files that may grow
+// without end.
+type strategy interface {
+	// grows reports whether files may grow for ever.
+	grows() bool
+	// skipsEmpty reports whether a compressed file that holds nothing is left out, rather than
+	// finished like any empty file.
+	skipsEmpty() bool
+	// prefersNamed reports whether files that have names are closed before those that only a handle
+	// leads to.
+	prefersNamed() bool
+	// sawEnough reports whether the last stat of a file is good enough for the next read.
+	sawEnough(f *file) bool
+	// ready reports whether a route has something to do in a file now; if not, it asks for a
+	// listing when it may have.
+	ready(r *Reader, f *file, now time.Duration) bool
+	// isAtEnd reports whether nothing more is to be read of a file as it was seen last. cur is nil
+	// if it is not identified.
+	isAtEnd(f *file, cur *cursor) bool
+	// endOf returns the state of a file's end. ok is false if another file is read in its place, or
+	// it was closed.
+	endOf(f *file) (end ending, ok bool)
+	// wholeAt returns when a compressed file counts as whole if it does not change, and the time.
+	wholeAt(f *file) (at, now time.Duration)
+	// meet finds out where the routes begin in a file that no route knows. done reports that it is
+	// not to be taken as a new one, read that there is something to be read of it now.
+	meet(f *file, head []byte) (done, read bool)
+	// mismatch takes an identity of earlier runs with data that is no longer in f.
+	mismatch(f *file, e *Entry, why string)
+	// resumed takes a cursor that begins where m says.
+	resumed(cur *cursor, m stream.Mark)
+	// nameGone takes a file that the listing does not have any more.
+	nameGone(f *file)
+	// rewritten takes the read data of a file if its inode or name holds other data now.
+	rewritten(old *file, why string)
+	// grew notes that more came after a file was sealed: it goes on as the same partition.
+	grew(cur *cursor)
+	// sealed takes a cursor that has handed out all of its file.
+	sealed(cur *cursor)
+	// listed follows up a listing.
+	listed(now time.Duration)
 }

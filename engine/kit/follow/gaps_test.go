@@ -14,8 +14,8 @@ import (
 )
 
 // The second route has read a line more of the original than the copy has when the first one takes
-// the copy for the original's data. The second one has read all of the copy, and goes on with what
-// is new.
+// the copy for the original's data. The second route has read all of the copy, and continues with
+// the new lines.
 func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -23,12 +23,13 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 		turns(t, 1, time.Second, a, b)
 		d.copyTruncate(t, "a.log", "a.log.1", func() {
 			d.put(t, "a.log", "4 read by the second\n")
-			b.run(t, time.Second)
+			b.run(t, 2*time.Second)
 		})
 		a.run(t, 2*time.Second) // before the second one has met the copy
 		d.put(t, "a.log", "5 five\n")
 		turns(t, 20, time.Second, b, a)
-		a.lines = append(a.lines, "4 read by the second") // when the first one looked, it was nowhere
+		// it existed nowhere when the first route looked
+		a.lines = append(a.lines, "4 read by the second")
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 read by the second", "5 five")
 	})
 }
@@ -99,9 +100,8 @@ func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
-// A file was copied away and emptied while nothing ran, and the copy has the inode of a file of
-// which there is a mark still. Whichever of the two is looked at first, the copy is known for what
-// it is.
+// A file was copied away and emptied while nothing ran, and the copy has the inode of a file that
+// still has a mark. Whichever of the two is read first, the copy is recognised.
 func TestCopyInAUsedInode(t *testing.T) {
 	for range 20 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {
@@ -119,48 +119,8 @@ func TestCopyInAUsedInode(t *testing.T) {
 	}
 }
 
-// As TestRouteRewrittenBeforeItLooks, and the first route finds that out between the second one's
-// listing and its first look: at that moment the second one has no mark of a.log, nor any file that
-// was rewritten.
-func TestRouteRewrittenAfterItsListing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, a, b := twoRoutes(t, follow.Growing{})
-		d.put(t, "a.log", three)
-		d.put(t, "b.log", "0 to be deleted\n")
-		turns(t, 1, 2*time.Second, a, b)
-		stop(t, a, b)
-		d.copyTruncate(t, "a.log", "a.log.1", func() {})
-		d.age(t, "a.log.1")
-		d.put(t, "a.log", "4 four\n")
-		d.delete(t, "b.log")
-		s := d.set(follow.Growing{})
-		resumed := func() {}
-		a2 := newRoute(t, s, a.marks)
-		b2 := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
-		b2.Reader = s.Open(stream.OpenOptions{
-			Known: maps.Values(b.marks), Resume: func(id string) (stream.Mark, bool) {
-				m, ok := b.marks[id]
-				if m.Part.Name == "b.log" {
-					resumed()
-				}
-				return m, ok
-			},
-		})
-		t.Cleanup(func() { _ = b2.Close() })
-		goOn := func() {}
-		resumed = func() { // the second route makes out what has become of b.log, which is gone
-			resumed = func() {}
-			goOn = d.meetsCopy(t, a2)
-		}
-		b2.run(t, 10*time.Second)
-		goOn()
-		a2.run(t, 10*time.Second)
-		wantLines(t, d, a2, b2, "4 four")
-	})
-}
-
-// A route that is started later, and finds its mark of a rewritten file, knows the file as it is
-// now by the id that the other route has given it.
+// A route that is started later finds its mark of a rewritten file. It gives the present file the
+// id that the other route has given it.
 func TestRewrittenFileHasOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -168,7 +128,7 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 		d.put(t, "a.log", "4 four\n")
 		s := d.set(follow.Growing{})
 		a2 := newRoute(t, s, a.marks)
-		a2.run(t, 20*time.Second) // it does not wait for a copy of what was there any more
+		a2.run(t, 20*time.Second) // it no longer waits for a copy of the old data
 		b2 := newRoute(t, s, b.marks)
 		d.put(t, "a.log", "5 five\n") // an id that is given now hashes more
 		turns(t, 10, time.Second, b2, a2)
@@ -179,9 +139,9 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 	})
 }
 
-// A rotation is half followed when the process is killed: what the emptied file holds now was
-// saved, where the copy lies was not. At the next start the file is as it was saved, which must not
-// hide that something else stood there before, and waits for its copy.
+// The process is killed halfway through a rotation: the new content of the emptied file was saved,
+// the location of the copy was not. At the next start the file matches its saved progress. That
+// must not hide the earlier content, and the file waits for its copy.
 func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -225,9 +185,9 @@ func TestCopyAmongManyWidows(t *testing.T) {
 	}
 }
 
-// A file was renamed to what is not listed while nothing ran, with lines that were not read, and
-// there is still a mark of a file that had its inode before: both are waited for, and it is the one
-// of the two that it is.
+// While nothing ran, a file with unread lines was renamed to an unlisted name, and a file that had
+// its inode before still has a mark. Both are awaited, and the found file is matched to the right
+// one.
 func TestRenamedAwayInAUsedInode(t *testing.T) {
 	for range 20 { // the order is that of a map
 		synctest.Test(t, func(t *testing.T) {

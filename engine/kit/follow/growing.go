@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
-	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -15,20 +16,38 @@ import (
 // GoneWait.
 const onceWait = time.Second
 
-// endOfGrowing says whether a file that may grow for ever is at its end: its name is gone, and it
-// has not changed for long; a listing since then does not have it either.
-func (r *Reader) endOfGrowing(f *file) ending {
-	now := r.s.now()
-	if f.orphan {
-		if f.info.Links > 0 && r.isAway(f.label, f.info.Dev) {
+// growing is the strategy for files that may grow for ever: each is read to its end again and
+// again, followed through rotations, and sealed when its name is gone.
+type growing struct {
+	c    *Catalogue
+	o    *Growing
+	use  budgetUse
+	kept int // sealed files without name that are held until their routes have saved that
+}
+
+func (g *growing) grows() bool            { return true }
+func (g *growing) skipsEmpty() bool       { return true }
+func (g *growing) prefersNamed() bool     { return true }
+func (g *growing) sawEnough(f *file) bool { return f.entry != nil || g.c.isFarFromEnd(f) }
+
+func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + packedWait, g.c.now() }
+
+// end returns the state of the end of a file that may grow without end. It is at its end if its
+// name is deleted, it has not changed for long, and a listing since then does not have it either.
+func (g *growing) end(f *file) ending {
+	now := g.c.now()
+	if f.isUnlisted() {
+		if f.info.Links > 0 && g.c.lister.isAway(f.label, f.info.Dev) {
 			f.nameless = now // its name is with its folder
 		}
-		at := max(f.since, f.nameless) + r.goneWait() // what leads on from it may only be coming
-		return ending{sealed: r.listed >= at, at: at} // it may have a name again that no listing has seen yet
+		// its successor may still be about to appear
+		at := max(f.since, f.nameless) + g.goneWait()
+		// it may have a new name that no listing has seen yet
+		return ending{sealed: g.c.lister.at >= at, at: at}
 	}
-	wait := r.grow.PartialWait
+	wait := g.o.PartialWait
 	if wait <= 0 && f.view != nil {
-		wait = r.goneWait() // nobody goes on with a line in what was compressed
+		wait = g.goneWait() // compressed files do not continue a line
 	}
 	if wait <= 0 {
 		return ending{}
@@ -37,68 +56,93 @@ func (r *Reader) endOfGrowing(f *file) ending {
 	return ending{flush: now >= at, at: at}
 }
 
-func (r *Reader) goneWait() time.Duration {
-	if r.o.Once {
-		return min(onceWait, r.grow.GoneWait)
+func (g *growing) goneWait() time.Duration {
+	for _, r := range g.c.readers {
+		if r.o.Once {
+			return min(onceWait, g.o.GoneWait)
+		}
 	}
-	return r.grow.GoneWait
+	return g.o.GoneWait
 }
 
-// readyGrowing is ready for files that may grow for ever: all that is there is read at once.
-func (r *Reader) readyGrowing(f *file, now time.Duration) bool {
-	if r.troubled(f, now) {
-		return false
+func (g *growing) endOf(f *file) (ending, bool) {
+	end := g.end(f)
+	e := f.entry
+	if !end.sealed || e == nil {
+		return end, true
 	}
-	if f.orphan && !f.sealed && !r.reach(f, now) {
+	end.sealed = !g.c.rotation.mayLead(f, g.c.now()) && !g.c.rotation.missed(f)
+	return end, f.entry == e && e.file == f && f.handle != nil
+}
+
+// ready reports whether a route has something to do: all that is there is read at once.
+func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
+	c, cur := g.c, f.by(r)
+	isSealed := cur != nil && cur.sealed
+	if c.unpacker.isTroubled(f, now) || f.entry != nil && cur == nil || f.isUnlisted() && !isSealed && !g.reach(f, now) {
 		return false
 	}
 	switch {
-	case f.sealed:
-		return f.changed()
-	case f.empty() || f.view != nil && !r.rests(f):
+	case isSealed:
+		return cur.changed()
+	case f.isEmpty() || f.view != nil && !c.unpacker.isWhole(f):
 		return false
 	case f.entry == nil && f.info.Size == 0:
-		if f.orphan {
-			r.endEmpty(f, now)
+		if f.isUnlisted() {
+			g.endEmpty(f, now)
 		}
 		return false
 	case f.entry == nil && f.held > now:
-		r.pace.dueAt(f.held)
-		return r.askAgain(f, now)
-	case f.entry == nil && r.recall(f):
-		return false
-	case f.info.Size != f.drained || f.changed():
+		c.pace.dueAt(f.held)
+		return c.copies.askAgain(f, now)
+	case f.entry == nil:
+		return !c.identify.recall(f)
+	case f.info.Size != cur.drained || cur.changed() || cur.touch:
 		return true
 	}
-	at := r.endOfGrowing(f).at
-	partial := f.partial()
+	at, partial := g.end(f).at, cur.partial()
 	switch {
-	case at == 0 || !f.orphan && !partial:
+	case at == 0 || !f.isUnlisted() && !partial:
 		return false
 	case now >= at:
 		return true
 	}
-	r.pace.dueAt(at)
+	c.pace.dueAt(at)
 	return false
 }
 
-// endEmpty gives up a file without name in which there is nothing, when its time is over.
-func (r *Reader) endEmpty(f *file, now time.Duration) {
-	if at := r.endOfGrowing(f).at; now < at {
-		r.pace.dueAt(at)
-		return
+func (g *growing) isAtEnd(f *file, cur *cursor) bool {
+	switch {
+	case f.isUnlisted(), f.trouble != nil && f.trouble.broken:
+		return false
+	case f.info.Size == 0:
+		return true
+	case cur == nil:
+		return f.isEmpty()
+	case (g.o.PartialWait > 0 || f.view != nil) && cur.partial():
+		return false // the last record has no end yet, and will be handed out without one
 	}
-	r.closeFile(f)
-	delete(r.byKey, keyOf(f.info))
+	return f.info.Size == cur.drained && !cur.changed()
 }
 
-// reach stats a file without name by its handle; one beside that was closed is opened again, or
-// waited for if its name is gone.
-func (r *Reader) reach(f *file, now time.Duration) bool {
-	if f.handle == nil && (!r.openFile(f) || f.handle == nil) {
-		if f.trouble == nil {
-			delete(r.byKey, keyOf(f.info))
-			r.widow(f, "a rotated file is gone before it was read to its end")
+// endEmpty gives up a file without name in which there is nothing, when its time is over.
+func (g *growing) endEmpty(f *file, now time.Duration) {
+	if at := g.end(f).at; now < at {
+		g.c.pace.dueAt(at)
+		return
+	}
+	f.state = f.state.on(sealed)
+	g.c.handles.close(f)
+	g.c.table.remove(f)
+}
+
+// reach stats a file without listed name by its handle; one beside that was closed is opened again,
+// or waited for if its name is gone.
+func (g *growing) reach(f *file, now time.Duration) bool {
+	c := g.c
+	if f.handle == nil && (!c.handles.openFile(f) || f.handle == nil) {
+		if f.trouble == nil && f.state != ended {
+			g.await(f, "a rotated file is gone before it was read to its end")
 		}
 		return false
 	}
@@ -106,11 +150,10 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 	info := statOf(seen)
 	switch {
 	case err != nil:
-		r.fail(f, err)
+		c.handles.fail(f, err)
 		return false
 	case !sameFile(info, f.info):
-		delete(r.byKey, keyOf(f.info))
-		r.widow(f, "a rotated file is gone before it was read to its end")
+		g.await(f, "a rotated file is gone before it was read to its end")
 		return false
 	}
 	f.saw(info, now)
@@ -118,117 +161,64 @@ func (r *Reader) reach(f *file, now time.Duration) bool {
 	return true
 }
 
-// recall recognises a file of an earlier run, all of which was read, by its stat alone, so that a
-// start need not open every file.
-func (r *Reader) recall(f *file) bool {
-	k, m, ok := r.recallable(f.info)
-	if !ok || r.grow == nil && !m.Finished || r.rotated.byText(r, k.text) {
-		return false
+// await waits for a file that leads on from f, which is gone.
+func (g *growing) await(f *file, why string) {
+	c := g.c
+	c.table.remove(f)
+	c.handles.close(f)
+	if f.entry == nil {
+		return
 	}
-	r.attach(f, r.s.know(k, f.name), m)
-	f.drained, f.unread = f.info.Size, 0
-	if r.grow != nil {
-		r.shut = append(r.shut, f)
-	}
-	return true
+	f.dropView()
+	c.rotation.drop(f)
+	c.rotation.await(f, why)
 }
 
-// recallable finds what the route has stored of a file, if its stat alone proves that all of it was
-// read.
-func (r *Reader) recallable(info stat) (knownID, stream.Mark, bool) {
-	if !info.Birth.known() {
-		return knownID{}, stream.Mark{}, false
-	}
-	r.s.mu.Lock()
-	known := r.known[keyOf(info)]
-	r.s.mu.Unlock()
-	var found knownID
-	var mark stream.Mark
-	for _, k := range known {
-		if !isOf(k.id, info) {
-			continue
-		}
-		if m, ok := r.wholeMark(k.text, info); ok && k.id.Certain() && found.text == "" {
-			found, mark = k, m
-		} else if m, ok := r.resume(k.text); ok && !m.Finished && r.grow != nil {
-			return knownID{}, stream.Mark{}, false // what stood there before is waited for: who looks finds that out
-		}
-	}
-	return found, mark, found.text != ""
-}
-
-// wholeMark returns the mark of an id if it says that all was delivered of a file that looks so.
-func (r *Reader) wholeMark(text string, info stat) (stream.Mark, bool) {
-	m, ok := r.resume(text)
-	if !ok || len(m.Above) > 0 {
-		return m, false
-	}
-	proof := r.proofOf(m)
-	all := proof.At == info.Size
-	if proof.Packed > 0 {
-		all = proof.Packed == info.Size
-	}
-	return m, all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
-}
-
-// know returns the entry of an id that the route has stored. What another route has found in its
-// place stays. The entry is a reader's until it calls forget.
-func (s *Set) know(k knownID, name string) *Entry {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.knowLocked(k.id, k.text)
-	if there := s.byKey[e.id.Key()]; there == nil || there.dead {
-		s.byKey[e.id.Key()] = e
-	}
-	e.refs++
-	e.name = name
-	return e
-}
-
-// proofOf is what a mark's note says; one that says nothing was reported when the marks were read.
-func (r *Reader) proofOf(m stream.Mark) fileid.Proof {
-	proof, _ := fileid.ParseProof(m.Note)
-	return proof
-}
-
-// skipping says whether the file's beginning is to be left out, because the route starts at its end
-// or a copy of it was read.
-func (f *file) skipping() bool { return f.skipTo > f.cursor.Next }
-
-// skip hands out a span without bytes: what it covers counts as settled. stay says that b has no
-// room for it.
-func (r *Reader) skip(b *stream.Batch, f *file) (stay, ok bool) {
-	if len(b.Spans) >= lines.MaxSpans {
+func (g *growing) meet(f *file, head []byte) (done, read bool) {
+	switch c := g.c; {
+	case c.identify.meeting: // when those that are known have been met
 		return true, false
+	case len(head) == 0:
+		return true, false // there is nothing to know it by, and nothing to be read
+	default:
+		return c.copies.meet(f, head)
 	}
-	from := stream.Position{Num: f.cursor.Next}
-	to := stream.Position{Num: f.skipTo}
-	before := make([]byte, min(f.skipTo, fileid.MaxBefore))
-	head, err := f.readHead(r.head[:])
-	if err == nil {
-		err = f.readFull(before, f.skipTo-int64(len(before)))
-	}
-	if err != nil {
-		r.unreadNow(f, err)
-		return false, false
-	}
-	if !r.s.idOf(f.entry).MatchHead(head) { // it was rewritten since it got its id
-		r.doubt(f)
-		return false, false
-	}
-	b.Spans = append(b.Spans, stream.Span{Part: f.part, Range: stream.Range{From: from, To: to}})
-	f.cursor.Next = f.skipTo
-	f.note.suffix = append(f.note.suffix[:0], before...)
-	r.notes.set(f.note, f.note.proof.WithHead(head[:min(int64(len(head)), f.skipTo)]).WithPlace(f.skipTo, before))
-	return false, true
 }
 
-// lastLine is where the last line of a file begins that has no end yet, or its size: a start at the
-// end must not split a record.
-func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
+func (g *growing) mismatch(f *file, e *Entry, why string) {
+	g.c.ids.displace(e)
+	g.c.rotation.awaitStored(e, why+rereading)
+}
+
+func (g *growing) resumed(cur *cursor, m stream.Mark) {
+	f, r := cur.f, cur.r
+	switch {
+	case m.Finished && f.state != awaiting && !cur.allRead():
+		g.grew(cur)
+	case g.o.FromEnd && !r.marked && f.met <= r.first && !f.metEmpty && f.state != awaiting && m.Part.ID == "":
+		at, err := g.lastLine(f)
+		if err == nil {
+			cur.skipTo = at
+		}
+	}
+}
+
+// lastLine returns where the last line of a file begins that has no end yet, or its size: a start
+// at the end must not split a record.
+func (g *growing) lastLine(f *file) (int64, error) {
+	if f.handle == nil && !g.c.handles.look(f) {
+		return 0, fs.ErrNotExist
+	}
+	if err := g.c.unpacker.framingOf(f); err != nil {
+		return 0, err
+	}
+	framing := g.c.o.Rules.Framing
+	if f.aside != nil && f.aside.framing != nil {
+		framing = f.aside.framing
+	}
 	const step = 4096
 	var buf [step]byte
-	size := f.all()
+	size := f.size()
 	start := func(data []byte) int { return bytes.LastIndexByte(data, '\n') + 1 }
 	end := size
 	if w, ok := framing.(lines.Writer); ok {
@@ -242,32 +232,172 @@ func (f *file) lastLine(most int64, framing lines.Framing) (int64, error) {
 		if i := start(buf[:n]); i > 0 {
 			return end - n + int64(i), nil
 		}
-		if end -= n; size-end > most {
+		if end -= n; size-end > int64(g.c.o.Rules.MaxRecord) {
 			return size, nil // it is longer than a record may be
 		}
 	}
 	return 0, nil
 }
 
-// startAtEnd sets where a file that was there at the very first start is read from.
-func (r *Reader) startAtEnd(f *file) bool {
-	err := r.framingOf(f)
-	framing := r.s.o.Rules.Framing
-	if f.aside != nil && f.aside.framing != nil {
-		framing = f.aside.framing
+// beginsAtEnd reports whether a route that has no progress begins at the end of f.
+func (g *growing) beginsAtEnd(f *file) bool {
+	return g.o.FromEnd && !f.metEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool { return !r.marked && f.met <= r.first })
+}
+
+// canBegin reports whether it can be found out where the routes begin in a new file.
+func (g *growing) canBegin(f *file) bool {
+	if !g.beginsAtEnd(f) {
+		return true
 	}
-	at := int64(0)
-	if err == nil {
-		at, err = f.lastLine(int64(r.s.o.Rules.MaxRecord), framing)
+	_, err := g.lastLine(f)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		g.c.pace.soon()
+	} else if err != nil {
+		g.c.handles.fail(f, err)
 	}
-	if err != nil {
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			r.pace.soon()
-		} else {
-			r.fail(f, err)
+	return err == nil
+}
+
+func (g *growing) nameGone(f *file) {
+	c := g.c
+	switch {
+	case f.entry == nil:
+		if c.identify.lostKnown(f); g.leadsOn(f) {
+			return
 		}
+		fallthrough
+	case f.all((*cursor).isSealed) && f.entry != nil:
+		f.state = f.state.on(sealed)
+		c.handles.close(f)
+		c.table.remove(f)
+		c.release(f)
+	case f.handle != nil:
+		g.readByHandle(f)
+	default:
+		g.await(f, "its name is gone and it was not held open")
+	}
+}
+
+// readByHandle continues to read a file after its name was deleted.
+func (g *growing) readByHandle(f *file) {
+	if f.state != nameless {
+		f.nameless = g.c.now()
+		if f.aside != nil {
+			f.aside.until = 0
+		}
+	}
+	f.state = f.state.on(losesName)
+	if g.c.table.byKey[keyOf(f.info)] == nil {
+		g.c.table.add(f)
+	}
+	g.c.log.Debug("a file has lost its name; it is read to its end", "file", f.label, "read", f.read())
+	g.c.count("files_orphaned", 1)
+}
+
+// leadsOn keeps a file that has lost its name before anything of it was read: its inode may be
+// found beside, and one that is open, because it was rewritten in place, is read on by its handle.
+// One that was empty when it was seen last may have been written to since. One that is held back
+// may be a copy, of which there may be another copy by now: only its name tells.
+func (g *growing) leadsOn(f *file) bool {
+	c := g.c
+	if f.isUnlisted() {
 		return false
 	}
-	f.skipTo, f.fromEnd = at, false
+	if f.handle != nil && f.held == 0 && !f.excused {
+		g.readByHandle(f)
+		return true
+	}
+	f.state = f.state.on(missed)
+	c.table.remove(f)
+	c.handles.close(f)
+	f.dropView()
+	f.held = c.now() + g.o.CopyWait
+	c.rotation.strays = append(c.rotation.strays, f)
+	c.rotation.search = 0
+	c.pace.soon()
 	return true
+}
+
+func (g *growing) rewritten(old *file, why string) { g.c.rotation.await(old, why) }
+
+func (g *growing) grew(cur *cursor) {
+	cur.sealed = false
+	cur.r.count("files_grown", 1)
+	g.c.completions.withdraw(cur)
+	g.c.ids.noteGrown(cur)
+}
+
+func (g *growing) sealed(cur *cursor) {
+	f, c := cur.f, g.c
+	if !f.isUnlisted() {
+		return
+	}
+	cur.r.awaitDone(cur)
+	if !c.running || g.kept >= max(1, c.limit.get()/4) {
+		cur.r.noteSaved(cur)
+	} else {
+		cur.r.noteUnsaved(cur)
+	}
+	if !f.all((*cursor).isSealed) {
+		return
+	}
+	c.rotation.sawAll(f)
+	if f.all(func(cur *cursor) bool { return cur.last == f.info.Size }) {
+		c.completions.add(c, f)
+		c.completions.drop()
+	}
+	g.release(f)
+}
+
+// release drops a file without listed name that every route has sealed, as soon as every route has
+// saved that: if a route restarts before, it reads the end again.
+func (g *growing) release(f *file) bool {
+	c := g.c
+	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
+		return false
+	}
+	f.state = f.state.on(sealed)
+	c.handles.close(f)
+	f.dropView()
+	c.table.remove(f)
+	c.release(f)
+	return true
+}
+
+// noteUnsaved notes that a sealed file is held until its last bytes are saved.
+func (r *Reader) noteUnsaved(cur *cursor) {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	r.unsaved[cur.part.ID] = cur.pos.Next
+}
+
+func (r *Reader) noteSaved(cur *cursor) {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	delete(r.unsaved, cur.part.ID)
+}
+
+// hasSaved reports whether the route has saved all of a file that it has sealed.
+func (r *Reader) hasSaved(cur *cursor) bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	_, unsaved := r.unsaved[cur.part.ID]
+	return !unsaved
+}
+
+func (g *growing) listed(now time.Duration) {
+	c := g.c
+	if c.lister.unmet || c.rotation.away {
+		c.renumber()
+	}
+	c.resting.missed()
+	g.kept = 0
+	for _, f := range c.table.byKey {
+		if f.isUnlisted() && f.entry != nil && f.all((*cursor).isSealed) && !g.release(f) {
+			g.kept++
+		}
+	}
+	c.rotation.follow(now)
+	c.completions.drop()
+	g.keepBudget()
 }

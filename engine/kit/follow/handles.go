@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"io/fs"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/vfs"
@@ -11,55 +12,64 @@ import (
 // lookSpacing is how long a stat of a file's handle is good for, far from its end.
 const lookSpacing = 5 * time.Millisecond
 
-// look opens f, if need be, and stats it by its handle, unless what is known of it is good enough.
-// false: not now.
-func (r *Reader) look(f *file) bool {
-	if f.handle == nil || f.view != nil || r.s.now()-f.looked >= lookSpacing {
-		return r.lookNow(f)
+// handles are the open files of a source, once for all routes. Those that were used longest ago are
+// closed to make room.
+type handles struct {
+	c    *Catalogue
+	open []*file
+	uses uint64
+	shut []*file // growing: closed to make room for others
+	keep *file   // it is compared with others, and stays open; nil: none is
+}
+
+// look opens f if necessary, and stats it by its handle unless the recorded stat is recent enough.
+// far reports that its end is far beyond the next read. It returns false if f cannot be read now.
+func (h *handles) look(f *file) bool {
+	if f.handle == nil || f.view != nil || h.c.now()-f.looked >= lookSpacing || !h.c.strategy.sawEnough(f) {
+		return h.lookNow(f)
 	}
-	if far := f.info.Size-f.cursor.Next > 2*r.target; !far && (r.grow == nil || f.entry == nil) {
-		return r.lookNow(f)
-	}
-	r.uses++
-	f.used = r.uses
-	return true // its end is far off, or it grows, and what the listing saw of it is looked at again when it was read
+	h.use(f)
+	return true
+}
+
+func (h *handles) use(f *file) {
+	h.uses++
+	f.used = h.uses
 }
 
 // lookNow is look at the file as it is at this moment.
-func (r *Reader) lookNow(f *file) bool {
+func (h *handles) lookNow(f *file) bool {
 	fresh := f.handle == nil
-	if fresh && !r.openFile(f) {
+	if fresh && !h.openFile(f) {
 		return false
 	}
-	now := r.s.now()
+	now := h.c.now()
 	seen, err := statHandle(f.handle, fresh)
 	if err != nil {
-		r.fail(f, err)
+		h.fail(f, err)
 		return false
 	}
 	info := statOf(seen)
 	f.looked = now
 	if !sameFile(info, f.info) {
-		r.closeFile(f) // the name was given to another file since the listing
-		r.pace.soon()
+		h.close(f) // the name was given to another file since the listing
+		h.c.pace.soon()
 		return false
 	}
 	f.saw(info, now)
-	r.uses++
-	f.used = r.uses
-	if err := r.findView(f); err != nil {
-		r.fail(f, err)
+	h.use(f)
+	if err := h.c.unpacker.findView(f); err != nil {
+		h.fail(f, err)
 		return false
 	}
 	if err := f.attachView(); err != nil {
-		r.fail(f, err)
+		h.fail(f, err)
 		return false
 	}
 	return true
 }
 
-// statHandle returns what is known of an open file. One that was opened just now may know it
-// already.
+// statHandle returns the stat of an open file. A file that was opened just now may have it already.
 func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	if o, ok := h.(vfs.OpenStater); ok && fresh {
 		if info, ok := o.OpenInfo(); ok {
@@ -69,36 +79,41 @@ func statHandle(h vfs.File, fresh bool) (vfs.Info, error) {
 	return h.Stat()
 }
 
-func (r *Reader) openFile(f *file) bool {
-	var h vfs.File
+func (h *handles) openFile(f *file) bool {
+	var handle vfs.File
 	err := fs.ErrNotExist
 	if f.dir != nil {
-		h, err = vfs.OpenRegular(f.dir, f.name)
-		if outOfDescriptors(err) && r.s.catalogue.openFewer(r) {
-			h, err = vfs.OpenRegular(f.dir, f.name)
+		handle, err = vfs.OpenRegular(f.dir, f.name)
+		if outOfDescriptors(err) && h.openFewer() {
+			handle, err = vfs.OpenRegular(f.dir, f.name)
 		}
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		r.pace.soon() // the next listing says what has become of it
+		h.c.pace.soon() // the next listing shows its new state
 		return false
 	case errors.Is(err, vfs.ErrNotRegular):
-		r.refuse(f.label, err.Error())
+		h.c.lister.refuse(f.label, err.Error())
 		return false
 	case err != nil:
-		r.fail(f, err)
+		h.fail(f, err)
 		return false
 	}
-	r.makeRoom()
-	f.handle = h
-	r.open = append(r.open, f)
+	h.add(f, handle)
 	return true
 }
 
-// makeRoom closes the handles that were used longest ago when too many are open; those by which
-// alone a file is reached only when there are no others and open_files is reached.
-func (r *Reader) makeRoom() {
-	for len(r.open) >= r.s.open.get() && closeOldest(r, len(r.open) >= r.s.o.OpenFiles) {
+// add gives f an open handle.
+func (h *handles) add(f *file, handle vfs.File) {
+	h.makeRoom()
+	f.handle = handle
+	h.open = append(h.open, f)
+}
+
+// makeRoom closes the least recently used handles when too many are open. Handles that are the only
+// way to their files are closed only if there are no others and open_files is reached.
+func (h *handles) makeRoom() {
+	for len(h.open) >= h.c.limit.get() && h.closeOldest(len(h.open) >= h.c.o.OpenFiles) {
 		continue
 	}
 }
@@ -106,14 +121,14 @@ func (r *Reader) makeRoom() {
 // closeOldest closes the handle that was used longest ago and reports whether there was one to be
 // closed. A file that is reached by its handle alone is lost by that, and closed only if lose is
 // set.
-func closeOldest(r *Reader, lose bool) bool {
+func (h *handles) closeOldest(lose bool) bool {
 	var oldest *file
-	for _, f := range r.open {
+	for _, f := range h.open {
 		switch {
-		case f == r.rotated.asking:
+		case f == h.keep:
 		case oldest == nil:
 			oldest = f
-		case f.byHandle() != oldest.byHandle() && (r.grow != nil || !lose):
+		case f.byHandle() != oldest.byHandle() && (h.c.strategy.prefersNamed() || !lose):
 			if oldest.byHandle() {
 				oldest = f
 			}
@@ -124,49 +139,47 @@ func closeOldest(r *Reader, lose bool) bool {
 	if oldest == nil || oldest.byHandle() && !lose {
 		return false // one more is open while two are compared
 	}
-	if oldest.finished && oldest.sealed {
-		r.unwatch(oldest)
+	if oldest.state == finished && oldest.all((*cursor).isSealed) {
+		h.c.watched.drop(oldest)
 		return true
 	}
-	r.closeFile(oldest)
-	if r.grow != nil {
-		r.shut = append(r.shut, oldest)
-	}
+	h.close(oldest)
+	h.shut = append(h.shut, oldest)
 	if oldest.byHandle() {
-		r.lose(oldest, "too many files without a name are open; raise open_files")
+		h.c.lose(oldest, "too many files without a name are open; raise open_files")
 	}
 	return true
 }
 
-// byHandle says whether only its handle leads to the file.
-func (f *file) byHandle() bool { return f.orphan && !f.beside || f.dir == nil }
+// openFewer closes the files that were used longest ago until half of them are left, and holds open
+// no more than that from then on. It reports whether it has closed any.
+func (h *handles) openFewer() bool {
+	before := len(h.open)
+	most := max(minOpen, before/2)
+	for len(h.open) > most && h.closeOldest(false) {
+		continue
+	}
+	if len(h.open) == before {
+		return false
+	}
+	if h.c.limit.lower(most) {
+		h.c.log.Warn("the process has too many files open; fewer are held open: raise its limit (ulimit -n), or lower open_files",
+			"open_files", h.c.o.OpenFiles, "used", most)
+	}
+	return true
+}
 
-func (r *Reader) closeFile(f *file) {
+// close closes a file.
+func (h *handles) close(f *file) {
 	if f.handle == nil {
 		return
 	}
-	for i, o := range r.open {
-		if o == f {
-			r.open[i] = r.open[len(r.open)-1]
-			r.open = r.open[:len(r.open)-1]
-			break
-		}
+	if i := slices.Index(h.open, f); i >= 0 {
+		h.open[i] = h.open[len(h.open)-1]
+		h.open = h.open[:len(h.open)-1]
 	}
-	r.warnClose(f.label, f.close())
-	if f.note != nil {
-		f.note.suffix = nil
-	}
-}
-
-// closeSealed closes a file that is sealed, unless only the handle leads to it.
-func (r *Reader) closeSealed(f *file) {
-	if f.dir != nil {
-		r.closeFile(f)
-	}
-}
-
-func (r *Reader) warnClose(label string, err error) {
-	if err != nil {
-		r.s.log.Warn("a file that was read could not be closed", "file", label, "error", err)
+	h.c.warnClose(f.label, f.close())
+	for _, cur := range f.cursors {
+		cur.note.suffix = nil
 	}
 }

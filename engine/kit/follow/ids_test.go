@@ -21,9 +21,8 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// The first route has read a file and goes on in its copy when the second one comes to the file,
-// which is deleted and still open: it has no id there any more, and the one that it had is the
-// copy's. Moved again, it comes no second time.
+// The first route has read a file and goes on in its copy when the second one comes to its data,
+// under the same id. Moved again, it comes no second time.
 func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -37,15 +36,15 @@ func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 		turns(t, 30, time.Second, a, b)
 		wantLines(t, d, a, b, "0 zero", "1 one", "2 two", "3 three")
 		d.wantNoLoss(t)
-		if one, two := a.ids["1 one"], b.ids["1 one"]; one == two {
-			t.Errorf("both routes know the file as %s, which names the copy where the first one reads on", one)
+		if one, two := a.ids["1 one"], b.ids["1 one"]; one != two {
+			t.Errorf("the routes know the file as %s and %s", one, two)
 		}
 	})
 }
 
-// A file begins with the same line each time, as with a head of column names. Its data lives on in
-// a copy, under the id that was made of that line; what is written to the file itself afterwards,
-// in the next process, is another file.
+// A file begins with the same line each time, such as a header of column names. Its data is moved
+// to a copy, under the id made of that line. Lines written to the file itself afterwards, in the
+// next process, belong to another file.
 func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

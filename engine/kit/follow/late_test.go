@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A route that has much to send comes to the copy of a file long after it has listed it, when the
-// time is over for which it waits for what leads on from that file, and when the copy has another
-// name again. It is known all the same, and nothing comes twice.
+// A route with much to send reaches the copy of a file long after it has listed it. By then its
+// wait for the file's successor is over, and the copy has another name. The copy is recognised all
+// the same, and no line is delivered twice.
 func TestCopyIsLookedAtLate(t *testing.T) {
 	for _, moves := range []int{0, 1, 2} { // how often the copy is renamed meanwhile
 		t.Run(fmt.Sprint(moves, " renames"), func(t *testing.T) {
@@ -167,9 +167,9 @@ func TestRenamedInEachListing(t *testing.T) {
 	})
 }
 
-// A file was emptied. When the time is over for which a route waits for what stood there, it was
-// written to and renamed to what is not listed, and the route has much else to send first. Then the
-// process ends: by the old mark the next one knows the file, by nothing else.
+// A file was emptied. When the route's wait for the old data is over, the file was written to and
+// renamed to an unlisted name, and the route has much else to send first. Then the process ends.
+// The next process can recognise the file only by the old mark.
 func TestRewrittenFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -196,9 +196,9 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 	})
 }
 
-// All files of a directory are renamed at once to what is not listed. When their time is over each
-// is looked for beside the listing, and for all of them the directory is gone through a few times,
-// not once for each.
+// All files of a directory are renamed to unlisted names at once. When their time is over, each is
+// searched for outside the listing. The directory is read a few times for all of them, not once per
+// file.
 func TestManyRenamedFilesEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files, most = 100, 10

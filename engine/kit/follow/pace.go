@@ -13,9 +13,9 @@ const scanSpacing = 10
 const (
 	// wakeSpacing is the least wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile is added to it for each file that the last listing found to be read, up to wakeMost.
-	// A read costs several system calls however little a file grew, so many growing files are read in
-	// larger pieces, a little later.
+	// wakePerFile is added to it for each file that the last listing found to be read, up to
+	// wakeMost. A read costs several system calls however little a file grew, so many growing files
+	// are read in larger pieces, a little later.
 	wakePerFile = 200 * time.Microsecond
 	wakeMost    = 20 * time.Millisecond
 )

@@ -17,8 +17,7 @@ import (
 )
 
 // rotator writes one log and rotates it, in steps between which a route may look at the files. It
-// is the model: it knows which lines there are, and does nothing that would destroy what no route
-// has.
+// is the model: it has the list of all lines, and never destroys a line that no route has.
 type rotator struct {
 	d    *folder
 	disk *disk
@@ -29,17 +28,17 @@ type rotator struct {
 
 	lines   int    // that were written
 	begun   int    // of them, before the file that is written
-	emptied int    // of them, before what it holds
+	emptied int    // number of lines among them before its present content
 	name    string // of that file
 	names   int
 	rotated []rotatedLog // oldest first
-	todo    []func()     // what is left of what it has begun
+	todo    []func()     // remaining steps of the current operation
 }
 
 type rotatedLog struct {
 	base string // the name under which it was written
 	name string
-	from int // lines that were written before what it holds
+	from int // number of lines written before its present content
 	upTo int // lines that were written before its end
 }
 
@@ -48,7 +47,7 @@ func (w *rotator) line(n int) string {
 	return fmt.Sprintf("%08x line %d of %d", (uint32(w.who)<<26^uint32(n))*2654435761, n, w.who)
 }
 
-// say notes in the log what is done to the files.
+// say logs an operation on the files.
 func (w *rotator) say(format string, args ...any) {
 	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
 }
@@ -88,7 +87,7 @@ func (w *rotator) write(name string, n int) {
 	}
 }
 
-// act carries out the next step of what was begun, or begins something.
+// act carries out the next step of the current operation, or begins a new one.
 func (w *rotator) act() {
 	if len(w.todo) == 0 {
 		w.begin()
@@ -100,7 +99,7 @@ func (w *rotator) act() {
 	}
 }
 
-// rest carries out what was begun.
+// rest completes the current operation.
 func (w *rotator) rest() {
 	for len(w.todo) > 0 {
 		w.act()
@@ -132,14 +131,13 @@ func (w *rotator) begin() {
 	}
 }
 
-// rotate turns to a new file, in one of four ways. A file gets a name that is not listed only when
-// each route has stored something by which it knows the file, should the process end before it
-// looks again: something of what stands in it was read, or what stood there before it was emptied,
-// and the route waits for that still. When it has given that up, the mark says that it is finished
-// and is forgotten: to the next process an emptied file of which nothing was read is what a new one
-// is. All names of a file are made from the one under which it was written: a copy that gets a name
-// from elsewhere before anybody could see what it was made of is a file of its own, since two files
-// may well have one content.
+// rotate switches to a new file, in one of four ways. A file gets an unlisted name only when each
+// route has stored a mark by which it recognises the file, should the process end before it looks
+// again. Either some of its present content was read, or the route still waits for its content from
+// before it was emptied. Once the route has given that up, the mark is finished and removed. To the
+// next process, an emptied file of which nothing was read then equals a new one. All names of a
+// file are derived from its first one: a copy that gets an unrelated name before any route could
+// compare it is a separate file, since two files may have equal content.
 func (w *rotator) rotate() {
 	if w.begun == w.lines {
 		return
@@ -190,8 +188,8 @@ func (w *rotator) rotate() {
 	w.then(done)
 }
 
-// unknown says whether there is a route that could not know the file if it were renamed to a name
-// that is not listed now.
+// unknown reports whether some route could not recognise the file if it were renamed to an unlisted
+// name now.
 func (w *rotator) unknown() bool {
 	have := w.have(w.who)
 	return have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))
@@ -205,9 +203,9 @@ func (w *rotator) copy(from, to string) {
 	w.todo = append([]func(){func() { w.add(to, string(data[cut:])) }}, w.todo...)
 }
 
-// move takes a rotated file to another file system and back: a copy, and the file is deleted. One
-// that is not listed is known by what was read of it, once its inode is gone: without that no route
-// could know the copy.
+// move moves a rotated file to another file system and back: it is copied, and the original is
+// deleted. An unlisted file is recognised by its read data once its inode is deleted: without that
+// no route could recognise the copy.
 func (w *rotator) move(i int) {
 	from := w.rotated[i].name
 	if strings.Contains(from, "old") && w.have(w.who) <= w.rotated[i].from {
@@ -223,15 +221,14 @@ func (w *rotator) move(i int) {
 // rotating is one run of two rotators and two routes, of which each call of the system may find the
 // files changed.
 type rotating struct {
-	t         *testing.T
-	rnd       *rand.Rand
-	d         *folder
-	routes    []*route
-	writers   []*rotator
-	reading   int // the route that reads
-	acts      int // that the writers may still do
-	inAnother bool
-	ends      time.Duration // a nanosecond for each time that something was to end
+	t       *testing.T
+	rnd     *rand.Rand
+	d       *folder
+	set     *follow.Catalogue
+	routes  []*route
+	writers []*rotator
+	acts    int           // that the writers may still do
+	ends    time.Duration // a nanosecond for each time that something was to end
 }
 
 func (s *rotating) have(who int) int {
@@ -261,14 +258,9 @@ func (s *rotating) step() {
 	if s.acts <= 0 {
 		return
 	}
-	switch n := s.rnd.IntN(100); {
-	case n < 10:
+	if s.rnd.IntN(10) == 0 {
 		s.acts--
 		s.writers[s.rnd.IntN(len(s.writers))].act()
-	case n == 10 && !s.inAnother && len(s.routes) > 1:
-		s.inAnother = true
-		s.routes[1-s.reading].run(s.t, s.about(time.Duration(s.rnd.IntN(300))*time.Millisecond))
-		s.inAnother = false
 	}
 }
 
@@ -280,17 +272,18 @@ func (s *rotating) turn() {
 		time.Sleep(30 * time.Second)
 	case n == 1:
 		s.restart()
+	case n == 2:
+		s.reopen(s.rnd.IntN(len(s.routes)))
 	case n < 8: // one batch
-		s.reading = s.rnd.IntN(len(s.routes))
+		r := s.routes[s.rnd.IntN(len(s.routes))]
 		ctx, cancel := context.WithTimeout(s.t.Context(), s.about(100*time.Millisecond))
 		defer cancel()
 		b := stream.NewBatch(stream.BatchLimits{Bytes: 32 << s.rnd.IntN(5)})
-		if r := s.routes[s.reading]; r.Read(ctx, b) == nil {
+		if r.Read(ctx, b) == nil {
 			r.deliver(b)
 		}
 	default:
-		s.reading = s.rnd.IntN(len(s.routes))
-		s.routes[s.reading].run(s.t, s.about(time.Duration(1+s.rnd.IntN(1000))*time.Millisecond))
+		s.routes[s.rnd.IntN(len(s.routes))].run(s.t, s.about(time.Duration(1+s.rnd.IntN(1000))*time.Millisecond))
 	}
 }
 
@@ -310,21 +303,43 @@ func (s *rotating) about(d time.Duration) time.Duration {
 // restart ends the process and begins the next one.
 func (s *rotating) restart() {
 	s.writers[0].say("restart")
-	set := s.d.set(follow.Growing{})
-	for i, r := range s.routes {
-		stop(s.t, r)
-		next := newRoute(s.t, set, r.marks)
+	stop(s.t, s.routes...)
+	s.set.EndRun()
+	s.set = s.d.set(follow.Growing{})
+	s.set.BeginRun()
+	for i := range s.routes {
+		s.open(i)
+	}
+}
+
+// reopen ends a route and starts it again, while the other one goes on.
+func (s *rotating) reopen(i int) {
+	s.writers[0].say("route %d starts again", i)
+	stop(s.t, s.routes[i])
+	s.open(i)
+}
+
+func (s *rotating) open(i int) {
+	next := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+	if r := s.routes[i]; r != nil {
 		next.lines, next.trace = r.lines, r.trace
 		maps.Copy(next.marks, r.marks)
-		s.routes[i] = next
 	}
+	o := knows(next.marks)
+	o.Route = fmt.Sprint(i)
+	next.Reader = s.set.Open(o)
+	s.t.Cleanup(func() { _ = next.Close() })
+	s.routes[i] = next
 }
 
 // rotations is the run of a seed, which says all that happens in it.
 func rotations(t *testing.T, seed uint64) *rotating {
 	d := &folder{Dir: newDisk(seed), hidden: "old", level: slog.LevelDebug}
 	set := d.set(follow.Growing{})
-	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, routes: []*route{newRoute(t, set, nil), newRoute(t, set, nil)}}
+	set.BeginRun()
+	s := &rotating{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), d: d, set: set, routes: make([]*route, 2)}
+	s.open(0)
+	s.open(1)
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
 			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait, name: fmt.Sprintf("w%d.log", who),
@@ -343,6 +358,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 			r.run(t, s.about(time.Second))
 		}
 	}
+	t.Cleanup(func() { s.set.EndRun() })
 	return s
 }
 
@@ -375,8 +391,7 @@ func FuzzRotations(f *testing.F) {
 	})
 }
 
-// A seed that is printed replays: what is done to the files, what is logged of them, and when each
-// line comes.
+// A printed seed replays the operations on the files, their log, and the arrival time of each line.
 func TestRotationsReplay(t *testing.T) {
 	for _, seed := range seeds(t, 5) {
 		var was string

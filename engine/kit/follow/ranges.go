@@ -15,53 +15,73 @@ import (
 // CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed
 // files, which are read from their beginnings only. It is a reader's CanReadRanges.
 func CanReadRanges(r *Reader, partitionID string) bool {
-	r.attended.mu.Lock()
-	defer r.attended.mu.Unlock()
-	f := fileOf(r, partitionID)
-	return f != nil && f.view == nil && (f.note == nil || f.note.proof.Packed == 0)
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	cur := r.cursorOf(partitionID)
+	return cur != nil && cur.f.view == nil && cur.note.proof.Packed == 0
 }
 
-// fileOf returns the file of a partition, and nil if it is not known, or not known again yet.
-func fileOf(r *Reader, partitionID string) *file {
-	r.s.mu.Lock()
-	e := r.s.byID[partitionID]
-	var key fileid.Key
-	if e != nil {
-		key = e.id.Key()
-	}
-	r.s.mu.Unlock()
-	if e == nil {
+// cursorOf returns the route's cursor of a partition, nil if its data is not there, or not
+// recognised yet.
+func (r *Reader) cursorOf(partitionID string) *cursor {
+	e := r.c.ids.get(partitionID)
+	if e == nil || e.file == nil || e.file.state == awaiting || e.file.state == ended {
 		return nil
 	}
-	if f := r.rotated.byEntry[e]; f != nil {
-		return f
-	}
-	if f := r.byKey[key]; f != nil && f.entry == e {
-		return f
+	if cur := e.file.by(r); cur != nil && cur.entry == e {
+		return cur
 	}
 	return nil
 }
 
-// ReadRanges is a reader's ReadRanges. It reads by a handle of its own where a name leads to the
-// file.
+// ReadRanges is a reader's ReadRanges. It reads by a handle of its own if a name leads to the file.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
-	r.attended.mu.Lock()
-	defer r.attended.mu.Unlock()
-	f := fileOf(r, p.ID)
-	if r.closed || f == nil || f.lost || f.part == nil || f.view != nil {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	if r.attendance == gone {
 		return stream.ErrRangeMissing
 	}
-	h, done, err := reopen(f)
+	cur := r.cursorOf(p.ID)
+	f, id, part := (*file)(nil), fileid.ID{}, &p
+	if cur != nil {
+		f, id, part = cur.f, r.c.ids.idOf(cur.entry), cur.part
+	} else {
+		f, id = r.finishedFile(p)
+	}
+	if f == nil || f.view != nil {
+		return stream.ErrRangeMissing
+	}
+	h, done, err := f.reopen()
 	if err != nil {
 		return err
 	}
-	err = readRanges(r, b, f, h, ranges)
+	err = r.c.readRanges(b, f, h, id, part, ranges)
 	return errors.Join(err, done())
+}
+
+// finishedFile returns the finished file of a partition, nil if there is none. A finished file of
+// an earlier run has no cursor unless it has grown, but a batch of it may still wait.
+func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
+	m, _ := r.resume(p.ID)
+	m.Part = p
+	_, id, ok := r.c.placeOf(m)
+	if !ok {
+		return nil, id
+	}
+	err := r.c.place.Finished(func(s Sight) {
+		if info := statOf(s.Info); isOf(id, info) {
+			f = &file{dir: s.Dir, name: s.Name, label: s.Label, info: info}
+		}
+	})
+	if err != nil {
+		return nil, id // it is looked for again
+	}
+	return f, id
 }
 
 // reopen returns a handle of the file that the name leads to now, if that is still f, or the handle
 // of f.
-func reopen(f *file) (h vfs.File, done func() error, err error) {
+func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil
 	}
@@ -84,9 +104,12 @@ func reopen(f *file) (h vfs.File, done func() error, err error) {
 	return h, h.Close, nil
 }
 
-func readRanges(r *Reader, b *stream.Batch, f *file, h vfs.File, ranges []stream.Range) error {
-	id := r.s.idOf(f.entry)
-	head := r.head[:id.Len]
+// readRanges reads ranges of f by the handle h, if the data of id still begins it.
+func (c *Catalogue) readRanges(
+	b *stream.Batch, f *file, h vfs.File, id fileid.ID, part *stream.Partition,
+	ranges []stream.Range,
+) error {
+	head := c.head[:id.Len]
 	n, err := h.ReadAt(head, 0)
 	if n < len(head) && err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -94,25 +117,25 @@ func readRanges(r *Reader, b *stream.Batch, f *file, h vfs.File, ranges []stream
 	if !id.MatchHead(head[:n]) { // it was rewritten: the next listing finds that out
 		return stream.ErrRangeMissing
 	}
-	filler := lines.Filler{Rules: r.s.o.Rules}
-	file := lines.File{ReaderAt: h, Part: f.part, Flush: true}
+	filler := lines.Filler{Rules: c.o.Rules}
+	file := lines.File{ReaderAt: h, Part: part, Flush: true}
 	if f.aside != nil {
 		file.Framing = f.aside.framing
 	}
-	if file.Framing == nil && r.s.o.ByHead != nil {
-		file.Framing = r.s.o.ByHead(head[:min(n, markSize)])
+	if file.Framing == nil && c.o.ByHead != nil {
+		file.Framing = c.o.ByHead(head[:min(n, markSize)])
 	}
 	for _, rg := range ranges {
-		c := lines.Cursor{Next: rg.From.Num}
-		for file.Size = rg.To.Num; c.Next < rg.To.Num; {
-			before := c.Next
-			_, err := filler.Fill(b, &c, file)
+		at := lines.Cursor{Next: rg.From.Num}
+		for file.Size = rg.To.Num; at.Next < rg.To.Num; {
+			before := at.Next
+			_, err := filler.Fill(b, &at, file)
 			switch {
 			case errors.Is(err, io.ErrUnexpectedEOF):
 				return stream.ErrRangeMissing
 			case err != nil:
 				return err
-			case c.Next == before:
+			case at.Next == before:
 				return fmt.Errorf("no record begins at byte %d of %s", before, f.label)
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Reading are the keys by which a source says how its files are read. It is embedded in the options
-// of each source.
+// Reading contains the config keys for how files are read. It is embedded in the options of each
+// source.
 type Reading struct {
 	MaxRecord    stream.Size     `yaml:"max_record" doc:"a longer record is treated as long_record says"`
 	Framing      framing.Options `yaml:"framing" doc:"records that are not lines"`
@@ -32,7 +32,7 @@ func DefaultReading() Reading {
 	}
 }
 
-// Validate refuses what cannot work, with a *stream.OptionError.
+// Validate rejects invalid options with a *stream.OptionError.
 func (o *Reading) Validate() error {
 	switch {
 	case !slices.Contains([]string{"cut", "dead_letter"}, o.LongRecord):
@@ -50,7 +50,7 @@ func (o *Reading) Validate() error {
 	return err
 }
 
-// Into sets what of to these keys decide. It expects that Validate found nothing.
+// Into sets the fields of to that these keys determine. Validate must have returned nil.
 func (o *Reading) Into(to *Options) (err error) {
 	to.Rules = lines.Rules{MaxRecord: int(o.MaxRecord), Bury: o.LongRecord == "dead_letter"}
 	if to.Rules.Framing, to.ByHead, err = o.Framing.In(o.text(), int(o.MaxRecord)); err != nil {
@@ -64,8 +64,8 @@ func (o *Reading) text() framing.Text {
 	return framing.Text{Encoding: o.Encoding, DecodeError: o.DecodeError}
 }
 
-// Polling are the keys by which a source says how often it looks at its files. It is embedded in
-// the options of each source.
+// Polling contains the config keys for how often a source looks at its files. It is embedded in the
+// options of each source.
 type Polling struct {
 	PollMin time.Duration `yaml:"poll_min" doc:"how soon an idle source looks at its files again at first; the wait doubles"`
 	PollMax time.Duration `yaml:"poll_max" doc:"how soon an idle source looks at its files again at the latest"`
@@ -74,7 +74,7 @@ type Polling struct {
 // DefaultPolling is after 100 ms at first, and once a second at last.
 func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, PollMax: time.Second} }
 
-// Validate refuses what cannot work, with a *stream.OptionError.
+// Validate rejects invalid options with a *stream.OptionError.
 func (o *Polling) Validate() error {
 	switch {
 	case o.PollMin <= 0:

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -12,8 +11,8 @@ import (
 type Identity uint8
 
 const (
-	// ByInode recognises a file by device, inode, birth time and content. Content alone counts for a
-	// copy that kept the time of the last change.
+	// ByInode recognises a file by device, inode, birth time and content. Content alone counts for
+	// a copy that kept the time of the last change.
 	ByInode Identity = iota
 	// ByContent recognises a file by its name and content wherever its inode is not found.
 	ByContent
@@ -22,75 +21,58 @@ const (
 // Identities are the values of the option identity.
 var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
-// CheckIdentity refuses other values of the option.
-func CheckIdentity(value string) error {
-	if _, ok := Identities[value]; !ok {
-		return wrong("identity", "is %q, want auto or content", value)
-	}
-	return nil
-}
-
 // relocate recognises complete files of earlier runs that are copies: the directory was copied to
 // another machine or restored. A stored id is moved to the listed file of the same name if the
 // inode that the id names is not listed, and the proof stands in the file. Growing files need no
 // relocate: each copy of one is looked for as after a rotation.
-func (c *catalogue) relocate(r *Reader) {
-	if r.grow != nil {
-		return
-	}
-	moved := 0
-	for _, k := range c.unlisted(r) {
-		m, ok := r.resume(k.text)
-		f := r.files[m.Part.Name]
-		if !ok || f == nil || f.entry != nil || c.claimed(r, f) || !c.mayBeCopy(f, m) || !c.holdsAll(r, f, m) {
+func (q *quiet) relocate() {
+	c, moved := q.c, 0
+	for _, e := range c.ids.unmet() {
+		if e.liesAt(func(id fileid.ID) bool { return isListedAs(c, id) }) {
 			continue
 		}
-		c.s.mu.Lock()
-		was := k.id.Key()
-		c.s.gaveLocked(k.id)
-		r.known[was] = withoutID(r.known[was], k.text)
-		k.id.Dev, k.id.Ino, k.id.Birth, k.id.ModTime = f.info.Dev, f.info.Ino, int64(f.info.Birth), 0
-		r.known[k.id.Key()] = append(r.known[k.id.Key()], k)
-		c.s.mu.Unlock()
+		marks := c.identify.marks(e)
+		if len(marks) == 0 {
+			continue
+		}
+		f := c.table.byLabel[marks[0].mark.Part.Name]
+		if f == nil || f.entry != nil || len(c.ids.at(f.info)) > 0 || !q.isCopy(f, marks) {
+			continue
+		}
+		c.ids.move(e, f.seen(nil, false), f.name)
 		moved++
 	}
 	if moved > 0 {
-		c.s.log.Info("files were copied; they are recognised by name and content", "files", moved, "route", r.o.Route)
+		c.log.Info("files were copied; they are recognised by name and content", "files", moved)
 	}
 }
 
-// unlisted returns the stored ids whose files are not listed, in order.
-func (c *catalogue) unlisted(r *Reader) (out []knownID) {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	for key, ids := range r.known {
-		f := r.byKey[key]
-		for _, k := range ids {
-			if f == nil || !isOf(k.id, f.info) {
-				out = append(out, k)
-			}
+// isListedAs reports whether the inode that an id names is listed.
+func isListedAs(c *Catalogue, id fileid.ID) bool {
+	f := c.table.byKey[id.Key()]
+	return f != nil && isOf(id, f.info)
+}
+
+// isCopy reports whether f is a copy of the file that routes have stored, by size, times and read
+// data.
+func (q *quiet) isCopy(f *file, marks []storedMark) bool {
+	for _, m := range marks {
+		if !q.mayBeCopy(f, m.mark) || !q.holdsAll(f, m.mark) {
+			return false
 		}
 	}
-	slices.SortFunc(out, byID)
-	return out
-}
-
-// claimed reports whether a stored id names the inode of f.
-func (c *catalogue) claimed(r *Reader, f *file) bool {
-	c.s.mu.Lock()
-	defer c.s.mu.Unlock()
-	return slices.ContainsFunc(r.known[keyOf(f.info)], func(k knownID) bool { return isOf(k.id, f.info) })
+	return true
 }
 
 // mayBeCopy reports whether f can be a copy of the file that m belongs to, by size and times. A
 // copy of a file that was read to its end has its size and time, which a program may have cut to
 // seconds. Any other copy was changed before it was made.
-func (c *catalogue) mayBeCopy(f *file, m stream.Mark) bool {
+func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	proof, err := fileid.ParseProof(m.Note)
 	if err != nil || proof.At == 0 || f.info.Size == 0 {
 		return false
 	}
-	if c.s.o.Identity == ByContent {
+	if q.c.o.Identity == ByContent {
 		return true
 	}
 	if proof.ModTime != 0 && (f.info.Size == proof.Packed || proof.Packed == 0 && f.info.Size == proof.At) {
@@ -102,14 +84,14 @@ func (c *catalogue) mayBeCopy(f *file, m stream.Mark) bool {
 	return !m.Finished && f.info.Birth.known() && f.info.ModTime < f.info.Birth
 }
 
-// holdsAll reports whether f holds what was read of the file that m belongs to.
-func (c *catalogue) holdsAll(r *Reader, f *file, m stream.Mark) bool {
-	defer r.closeFile(f)
-	if !r.look(f) {
+// holdsAll reports whether f contains all read data of the file of m.
+func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
+	c := q.c
+	defer c.handles.close(f)
+	if !c.handles.look(f) {
 		return false
 	}
-	defer r.filler.release()
-	head, err := r.firstHead(f)
+	head, err := c.unpacker.firstHead(f, nil)
 	if err != nil {
 		return false // the next look tells why
 	}
@@ -117,6 +99,6 @@ func (c *catalogue) holdsAll(r *Reader, f *file, m stream.Mark) bool {
 	if f.holds(most) < most {
 		return false
 	}
-	ok, err := f.fits(r.proofOf(m), head, r.head[fileid.MaxHead:])
+	ok, err := f.fits(proofOf(m), head, c.head[fileid.MaxHead:])
 	return ok && err == nil
 }

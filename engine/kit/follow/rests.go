@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// rest is a file of which all was delivered, whose mark says so, and which was not changed since:
-// all that has to be known of it.
+// rest is a file that was delivered completely, has a finished mark, and was not changed since. It
+// holds all that the catalogue needs of it.
 type rest struct {
 	text       string // its id
 	label      string // growing: under which it was seen
@@ -25,9 +25,8 @@ type rest struct {
 // chunk is how many rests are allocated at once.
 const chunk = 4096
 
-// rests are the files that rest. A hundred thousand of them are what a spool directory with
-// finished: keep holds, or a folder of logs that nobody writes to; so they are kept without an
-// allocation for each.
+// rests are the resting files. A spool directory with finished: keep, or a folder of inactive logs,
+// may have a hundred thousand of them, so they are stored without an allocation for each.
 type rests struct {
 	chunks [][]rest
 	free   []int32
@@ -78,7 +77,7 @@ func (t *rests) put(d rest) {
 	t.byKey[d.key] = i
 }
 
-// remove takes out what key has.
+// remove removes the file at key.
 func (t *rests) remove(key fileid.Key) {
 	i, ok := t.byKey[key]
 	if !ok {

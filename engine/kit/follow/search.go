@@ -4,45 +4,25 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// followRotated looks after files whose names are gone: it searches their directories for what
-// leads on from them, gives up what was not found, and keeps the budget of what deleted files hold.
-func (r *Reader) followRotated(now time.Duration) {
-	if r.scans == r.first && r.marked {
-		r.unmet()
-		r.meetKnown()
-	} else {
-		r.meetUnread()
-	}
-	r.heldAway()
-	t := &r.rotated
-	clear(t.beside)
-	if waiting := len(t.widows) + len(t.strays); waiting > 0 && (t.search == 0 || now-t.search >= r.s.o.PollMax) {
-		t.search = max(now, 1)
-		r.searchBeside(waiting)
-	}
-	if len(t.widows)+len(t.strays) > 0 {
-		r.pace.dueAt(t.search + r.s.o.PollMax)
-	}
-	r.expire(now)
-	r.s.catalogue.keepBudget(r)
-}
-
-// searchBeside looks for files that lead on from widows and strays outside of the listing, in the
-// same directories.
-func (r *Reader) searchBeside(waiting int) {
-	t := &r.rotated
+// searchBeside looks outside of the listing, in the same directories, for files that lead on from
+// waiting files and strays. It also finds compressed files that hold the data of deleted ones.
+func (t *rotation) searchBeside(deleted []*file) {
+	c := t.c
+	waiting := len(t.waiting) + len(t.strays) + len(deleted)
 	t.untold = false
 	dirs := make(map[string]string)
-	byKey := make(map[fileid.Key][]*file) // an inode may have been used again, and by files that are all waited for
+	// an inode may have been reused, by files that are all waiting
+	byKey := make(map[fileid.Key][]*file)
 	for _, w := range t.inOrder() {
 		dirs[path.Dir(w.label)] = w.label
-		if !w.displaced || w.aside.unseen {
-			id := r.s.idOf(w.entry)
+		if c.ids.phaseOf(w.entry) == known || w.aside.unseen {
+			id := c.ids.idOf(w.entry)
 			byKey[id.Key()] = append(byKey[id.Key()], w)
 		}
 	}
@@ -50,31 +30,36 @@ func (r *Reader) searchBeside(waiting int) {
 		dirs[path.Dir(f.label)] = f.label
 		byKey[keyOf(f.info)] = append(byKey[keyOf(f.info)], f)
 	}
+	for _, f := range deleted {
+		dirs[path.Dir(f.label)] = f.label
+	}
 	var sights []Sight
 	for _, dir := range slices.Sorted(maps.Keys(dirs)) {
 		label := dirs[dir]
-		err := r.s.place.Beside(label, func(s Sight) {
+		err := c.place.Beside(label, func(s Sight) {
 			key := keyOf(statOf(s.Info))
 			was, seen := t.tried[key]
-			if r.byKey[key] == nil && r.resting.get(key) == nil && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
+			known := c.table.byKey[key] != nil || c.resting.rests.get(key) != nil
+			if !known && !(seen && was == tried{s.Info.Size, s.Info.ModTime, waiting}) {
 				sights = append(sights, s)
 			}
 		})
 		if err != nil {
-			r.s.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
+			c.log.Debug("a directory cannot be searched for rotated files", "beside", label, "error", err)
 		}
 	}
-	slices.SortStableFunc(sights, func(a, b Sight) int { // the very file that is waited for, before copies of it
+	// the waiting file itself before copies of it
+	slices.SortStableFunc(sights, func(a, b Sight) int {
 		return len(byKey[keyOf(statOf(b.Info))]) - len(byKey[keyOf(statOf(a.Info))])
 	})
 	for _, s := range sights {
-		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !w.is(r, s) })
-		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.displaced })
+		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !t.is(w, s) })
+		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.entry != nil && c.ids.phaseOf(w.entry) != known })
 		if len(same) == 0 {
 			same = append(same, nil)
 		}
-		found, told := r.leadsOne(s, same)
-		if found || r.rewrittenAway(s, all) {
+		found, told := t.leadsOne(s, same)
+		if found || t.rewrittenAway(s, all) {
 			continue
 		}
 		if told {
@@ -85,10 +70,10 @@ func (r *Reader) searchBeside(waiting int) {
 }
 
 // leadsOne is leads for all of same, up to the first that a file leads on from.
-func (r *Reader) leadsOne(s Sight, same []*file) (found, told bool) {
+func (t *rotation) leadsOne(s Sight, same []*file) (found, told bool) {
 	told = true
 	for _, w := range same {
-		yes, known := r.leads(s, w)
+		yes, known := t.leads(s, w)
 		if yes {
 			return true, true
 		}
@@ -97,128 +82,176 @@ func (r *Reader) leadsOne(s Sight, same []*file) (found, told bool) {
 	return false, told
 }
 
-// is says whether a file outside of the listing is the one that is waited for, as far as a stat
+// is reports whether a file outside of the listing is the one that is waited for, as far as a stat
 // tells.
-func (f *file) is(r *Reader, s Sight) bool {
-	if f.entry == nil {
-		return sameFile(f.info, statOf(s.Info))
+func (t *rotation) is(w *file, s Sight) bool {
+	if w.entry == nil {
+		return sameFile(w.info, statOf(s.Info))
 	}
-	return IsOf(r.s.idOf(f.entry), s.Info)
+	return IsOf(t.c.ids.idOf(w.entry), s.Info)
 }
 
-// leads follows a file outside of the listing if it leads on from a widow or stray: same, if its
-// inode is that one's, or else the widow that it is a copy of. told is false where that cannot be
-// known now: it has another name since it was listed, or is being made.
-func (r *Reader) leads(s Sight, same *file) (found, told bool) {
-	now := r.s.now()
-	f := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info),
-		since: now, unread: max(now, 1), scan: r.scans, orphan: true, beside: true,
+// newBeside returns a file outside of the listing.
+func (t *rotation) newBeside(s Sight) *file {
+	now := t.c.now()
+	return &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: statOf(s.Info), state: beside,
+		since: now, unread: max(now, 1), scan: t.c.table.scans, met: t.c.table.scans, metEmpty: true,
 	}
+}
+
+// leads follows a file outside of the listing if it leads on from a waiting file or stray: same, if
+// its inode is that one's, or else the one that it is a copy of. told is false where that cannot be
+// known now: it has another name since it was listed, or is being made.
+func (t *rotation) leads(s Sight, same *file) (found, told bool) {
+	c, f := t.c, t.newBeside(s)
 	if same != nil && s.Label == same.label {
 		return false, true // it is no longer wanted, or will be listed again
 	}
-	if same == nil && (s.Info.Size == 0 || !r.hasKin(f)) {
+	if same == nil && (s.Info.Size == 0 || !t.hasKin(f)) {
 		return false, true
 	}
-	if !r.look(f) {
-		r.closeFile(f)
+	if !c.handles.look(f) {
+		c.handles.close(f)
 		return false, f.trouble != nil
 	}
-	head, err := r.firstHead(f)
+	head, err := c.unpacker.firstHead(f, nil)
 	if err != nil {
-		r.closeFile(f)
+		c.handles.close(f)
 		return false, false
 	}
-	head, told = append([]byte(nil), head...), true
+	head, told = slices.Clone(head), true
 	switch {
 	case same != nil && same.entry == nil:
-		return r.foundStray(f, same), true
+		return t.foundStray(f, same), true
 	case same != nil:
-		if f.holds(same.cursor.Next) < same.cursor.Next {
+		if f.holds(same.read()) < same.read() {
 			break
 		}
-		if ok, err := f.fits(same.note.proof, head, r.head[fileid.MaxHead:]); ok && err == nil {
-			r.adopt(f, same)
+		if ok, err := f.fits(same.proof(), head, c.head[fileid.MaxHead:]); ok && err == nil {
+			c.copies.adopt(f, same)
 		}
 	default:
-		var unbegun *file
-		for _, e := range r.kin(f, head) {
-			w := r.rotated.widows[e]
-			if w == nil || r.unfinished(f, w, head) {
-				continue
-			}
-			if w.blank() {
-				if unbegun == nil && shows(f, w, head) {
-					unbegun = w
-				}
-				continue
-			}
-			if told = !f.beingMade(w); !told {
-				break
-			}
-			if ok, err := r.inherit(f, w, head); ok || err != nil {
-				told = err == nil
-				break
-			}
-		}
-		if f.entry == nil && told && unbegun != nil {
-			r.adopt(f, unbegun)
-		}
+		told = t.leadsOnFromKin(f, head)
 	}
 	if f.entry == nil {
-		r.closeFile(f)
+		c.handles.close(f)
+		f.dropView()
 		return false, told
 	}
-	r.byKey[keyOf(f.info)] = f
-	r.pace.soon()
+	c.table.add(f)
+	c.pace.soon()
 	return true, true
 }
 
-// rewrittenAway follows a file outside of the listing that is, beyond doubt, the one that all of
-// same wait for, and in which something else stands than was read of it: it was emptied and written
-// to before it was renamed, and this route has not looked in between.
-func (r *Reader) rewrittenAway(s Sight, same []*file) bool {
-	info := statOf(s.Info)
+// leadsOnFromKin makes f the successor of the first waiting file of a related name with data that f
+// contains. told is false if that cannot be decided now.
+func (t *rotation) leadsOnFromKin(f *file, head []byte) (told bool) {
+	k := &t.c.copies
+	var unbegun *file
+	for _, e := range k.kin(f, head) {
+		w := awaited(e)
+		if w == nil && t.packs(f, e.file, head) {
+			w = k.giveUpHandle(e.file)
+			if w.blank() {
+				k.adopt(f, w)
+				return true
+			}
+		}
+		if w == nil || k.isUnfinished(f, w, head) {
+			continue
+		}
+		if w.blank() {
+			if unbegun == nil && f.shows(w, head) {
+				unbegun = w
+			}
+			continue
+		}
+		if f.isBeingMade(w) {
+			return false
+		}
+		if ok, err := k.inherit(f, w, head); ok || err != nil {
+			return err == nil
+		}
+	}
+	if unbegun != nil {
+		k.adopt(f, unbegun)
+	}
+	return true
+}
+
+// packs reports whether f is a whole compressed file with all data of the deleted file g, which a
+// route has still to read by its handle.
+func (t *rotation) packs(f, g *file, head []byte) bool {
+	k := &t.c.copies
+	if f.view == nil || g == nil || !t.isHeld(g) || !k.equals(f, g, head) || !k.replaces(f, g, head) {
+		return false
+	}
+	f.size()
+	return f.view.Err() == nil
+}
+
+// isHeld reports whether f has been deleted for long, and is open because a route has not read all
+// of it.
+func (t *rotation) isHeld(f *file) bool {
+	if f.state != nameless || f.entry == nil || f.handle == nil || f.view != nil {
+		return false
+	}
+	long := t.c.now() >= f.nameless+t.c.o.Growing.CopyWait
+	return long && f.isDeleted() && f.left() > 0
+}
+
+// held returns the files of isHeld.
+func (t *rotation) held() (out []*file) {
+	for _, f := range t.c.table.byKey {
+		if t.isHeld(f) {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// rewrittenAway follows an unlisted file that is certainly the one awaited by all of same, but
+// holds other data than the read data. It was emptied and written to before it was renamed, and was
+// not looked at in between.
+func (t *rotation) rewrittenAway(s Sight, same []*file) bool {
+	c, info := t.c, statOf(s.Info)
 	for _, w := range same {
 		if w.entry == nil || !w.aside.unseen || s.Label == w.label || !info.Birth.known() {
 			return false
 		}
-		if id, moved := r.s.placeOf(w.entry); moved || id.Birth != int64(info.Birth) {
+		if id := c.ids.idOf(w.entry); id.Key() != w.entry.given || id.Birth != int64(info.Birth) {
 			return false
 		}
 	}
-	if len(same) == 0 || r.byKey[keyOf(info)] != nil {
+	if len(same) == 0 || c.table.byKey[keyOf(info)] != nil {
 		return false
 	}
-	now := r.s.now()
-	f := &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: info,
-		since: now, unread: max(now, 1), nameless: now, scan: r.scans, orphan: true, beside: true,
-	}
+	f := t.newBeside(s)
+	f.nameless = c.now()
 	f.rare().listed = same[0].label
 	for _, w := range same {
-		if !w.displaced && !r.goneFrom(f, w) {
-			r.closeFile(f)
+		if c.ids.phaseOf(w.entry) == known && !t.goneFrom(f, w) {
+			c.handles.close(f)
 			return false
 		}
 	}
 	for _, w := range same {
-		r.s.kill(w.entry, info)
-		w.displaced = true
+		c.ids.displace(w.entry)
 	}
-	r.byKey[keyOf(info)] = f
-	r.pace.soon()
+	c.table.add(f)
+	c.pace.soon()
 	return true
 }
 
-// goneFrom says whether what was read of w, which was the same file as f, stands in f no more.
-// false: it does, or it cannot be told.
-func (r *Reader) goneFrom(f, w *file) bool {
-	if w.note.proof.At == 0 || w.note.proof.Packed > 0 || !r.look(f) {
+// goneFrom reports whether f no longer contains the read data of w, which was the same file. It
+// returns false if f does, or if that is undecided.
+func (t *rotation) goneFrom(f, w *file) bool {
+	p := w.proof()
+	if p.At == 0 || p.Packed > 0 || !t.c.handles.look(f) {
 		return false
 	}
-	if f.info.Size < w.cursor.Next {
+	if f.info.Size < w.read() {
 		return true
 	}
 	n := int(min(f.info.Size, fileid.MaxHead))
@@ -226,15 +259,15 @@ func (r *Reader) goneFrom(f, w *file) bool {
 	if f.readFull(head, 0) != nil {
 		return false
 	}
-	ok, err := f.fits(w.note.proof, head, r.head[fileid.MaxHead:])
+	ok, err := f.fits(p, head, t.c.head[fileid.MaxHead:])
 	return !ok && err == nil
 }
 
-// hasKin says whether there is a file or widow from whose name f's may have been made.
-func (r *Reader) hasKin(f *file) bool {
+// hasKin reports whether there is a file from whose name f's name may be derived.
+func (t *rotation) hasKin(f *file) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {
-		if len(r.rotated.stems[base[:n]]) > 0 {
+		if len(t.stems[base[:n]]) > 0 {
 			return true
 		}
 	}
@@ -242,20 +275,130 @@ func (r *Reader) hasKin(f *file) bool {
 }
 
 // foundStray follows a file that was renamed out of the listing before anything of it was read.
-func (r *Reader) foundStray(f, stray *file) bool {
-	if !sameFile(f.info, stray.info) {
-		r.closeFile(f)
+func (t *rotation) foundStray(f, lost *file) bool {
+	c := t.c
+	if !sameFile(f.info, lost.info) {
+		c.handles.close(f)
 		return false
 	}
-	for i, o := range r.rotated.strays {
-		if o == stray {
-			r.rotated.strays = append(r.rotated.strays[:i], r.rotated.strays[i+1:]...)
-			break
+	if i := slices.Index(t.strays, lost); i >= 0 {
+		t.strays = slices.Delete(t.strays, i, i+1)
+	}
+	lost.state = lost.state.on(found)
+	f.met, f.metEmpty = lost.met, lost.metEmpty
+	f.rare().listed = lost.label
+	c.table.add(f)
+	c.pace.soon()
+	return true
+}
+
+// lateMost is how long a nameless file waits, after its time is over, for a candidate that was
+// looked at but is not complete yet.
+const lateMost = 10 * packedWait
+
+// mayLead reports whether one of the listed files may be the successor of w, which waits or has no
+// name and has used up its time. A catalogue with many files may be late in reading the successor:
+// it was listed in time, but not read, and may have another name by now. Candidates are therefore
+// read now, by the name in this listing, while one that is being compressed or held back is
+// awaited. A file that turns out to be the successor takes w over.
+func (t *rotation) mayLead(w *file, now time.Duration) bool {
+	c := t.c
+	var list []*file
+	of, id := stem(w.label), c.ids.idOf(w.entry)
+	for _, f := range c.table.byKey {
+		if f.isUnmet() && (strings.HasPrefix(path.Base(f.label), of) || isOf(id, f.info)) {
+			list = append(list, f)
 		}
 	}
-	f.fromEnd = stray.fromEnd
-	f.rare().listed = stray.label
-	r.byKey[keyOf(f.info)] = f
-	r.pace.soon()
+	slices.SortFunc(list, byLabel)
+	for _, f := range list {
+		if f.isUnmet() && c.table.has(f) && c.handles.look(f) && f.entry == nil {
+			c.identify.file(f, nil)
+		}
+	}
+	if !slices.ContainsFunc(list, (*file).isUnmet) && !t.isUnreadIn(w, id) && !t.untold {
+		return false
+	}
+	a := w.rare()
+	if a.until == 0 {
+		a.until = now + lateMost
+	}
+	c.pace.dueAt(min(a.until, now+packedWait))
+	return now < a.until
+}
+
+// isUnreadIn reports whether the waiting file w is the only way for the next process to recognise
+// the file in which it was rewritten. That is the case if nothing of the new content was delivered,
+// since its lines may appear under an unlisted name.
+func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
+	f := t.c.table.byKey[id.Key()]
+	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil && isOf(id, f.info) && f.read() == 0 &&
+		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
+}
+
+// isMovedOrGrown reports whether a file that was empty when it was listed has more in it by now, or
+// another name.
+func (f *file) isMovedOrGrown() bool {
+	if f.dir == nil {
+		return false
+	}
+	seen, err := f.dir.Stat(f.name)
+	return err != nil || seen.Size > 0 || !sameFile(statOf(seen), f.info)
+}
+
+// missed reports whether the file without listed name f may have a listed name after its time is
+// over. A listing misses a file that is renamed during the listing. The next listing has it, unless
+// the new name is outside the configured patterns.
+func (t *rotation) missed(f *file) bool {
+	if f.info.Links == 0 {
+		return false
+	}
+	name, a := "", f.rare()
+	files, err := t.inside(f.label)
+	if is, ok := files[keyOf(f.info)]; ok && sameFile(is.info, f.info) {
+		name = is.label
+	}
+	seen := a.besideAs == name && a.besideIn != t.c.table.scans || f.state == beside && f.label == name
+	if err != nil || name == "" || seen {
+		return false
+	}
+	if a.besideAs != name {
+		a.besideAs, a.besideIn = name, t.c.table.scans
+	}
+	t.c.pace.soon()
 	return true
+}
+
+// inside is the content of a directory, including entries that are not read.
+type inside struct {
+	at, took time.Duration // time and duration of the reading
+	scan     uint32        // the listing before it
+	files    map[fileid.Key]besideAs
+}
+
+type besideAs struct {
+	label string
+	info  stat
+}
+
+// inside returns the content of the directory of a label. The result is reused until the next
+// listing, as long as rereading would cost more time than listings may. If all files of a directory
+// are rotated at once, thousands of them ask for it.
+func (t *rotation) inside(label string) (map[fileid.Key]besideAs, error) {
+	c := t.c
+	dir, start := path.Dir(label), c.now()
+	if d, ok := t.beside[dir]; ok && d.scan == c.table.scans && start < d.at+scanSpacing*d.took {
+		return d.files, nil
+	}
+	files := make(map[fileid.Key]besideAs)
+	err := c.place.Beside(label, func(s Sight) {
+		info := statOf(s.Info)
+		files[keyOf(info)] = besideAs{s.Label, info}
+	})
+	if err != nil {
+		return nil, err
+	}
+	now := c.now()
+	t.beside[dir] = inside{at: now, took: now - start, scan: c.table.scans, files: files}
+	return files, nil
 }

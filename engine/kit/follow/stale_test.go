@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// What a rotation does to a file of an earlier run after the first listing had it, and before it is
-// looked at.
+// A file of an earlier run is rotated after the first listing had it, and before it is looked at.
 func TestRotatedAfterTheFirstListing(t *testing.T) {
 	const grown = "4 four\n"
 	for _, tt := range []struct {
@@ -35,7 +34,7 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 			},
 			want: []string{"4 four"},
 		}, {
-			name: "copied and deleted after, and made anew",
+			name: "copied and deleted after, and created again",
 			then: func(t *testing.T, d *folder) {
 				d.put(t, "a.log.1", three+grown)
 				d.remove(t, "a.log")
@@ -43,7 +42,7 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 			},
 			want: []string{"4 four", "5 five"},
 		}, {
-			name: "renamed after, and made anew",
+			name: "renamed after, and created again",
 			then: func(t *testing.T, d *folder) {
 				d.rename(t, "a.log", "a.log.1")
 				d.put(t, "a.log", "5 five\n")
@@ -114,8 +113,8 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 	}
 }
 
-// The first listing of a process fails: what has to be done once, with the first one, is done with
-// the first that does not.
+// The first listing of a process fails: the one-time steps of the first listing are done with the
+// first successful one.
 func TestFirstListingFails(t *testing.T) {
 	t.Run("what was rotated while nothing ran is recognised", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,9 +146,9 @@ func TestFirstListingFails(t *testing.T) {
 	})
 }
 
-// A backup is restored under its old name. As long as its time is not set to the old one, nothing
-// tells it from a new file that begins as the old one did: it is held back for copy_wait. If it is
-// written to meanwhile, what is there is delivered twice and not lost, and said.
+// A backup is restored under its old name. Until its time is set to the old one, it looks like a
+// new file with the same beginning, and is held back for copy_wait. If it is written to meanwhile,
+// its content is delivered twice, not lost, and that is logged.
 func TestRestoredBackupIsWrittenTo(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -164,7 +163,7 @@ func TestRestoredBackupIsWrittenTo(t *testing.T) {
 				d, a, b := earlierRun(t)
 				d.remove(t, "a.log")
 				d.put(t, "a.log", three)
-				for range 3 { // it is held back by each process anew
+				for range 3 { // each process holds it back again
 					a2, b2 := d.restarted(t, a, b)
 					turns(t, 1, 2*time.Second, a2, b2)
 					if n := len(a2.lines) + len(b2.lines); n > 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stat is what a reader keeps of a vfs.Info, in less than half of its bytes: there may be a hundred
+// stat is the reader's compact form of a vfs.Info, less than half its size: there may be a hundred
 // thousand.
 type stat struct {
 	Size           int64
@@ -48,17 +48,17 @@ func statOf(i vfs.Info) stat {
 
 func keyOf(i stat) fileid.Key { return fileid.Key{Dev: i.Dev, Ino: i.Ino} }
 
-// sameFile says whether two stats are of one file, as far as a stat tells.
+// sameFile reports whether two stats are of one file, as far as a stat can tell.
 func sameFile(a, b stat) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && (a.Birth == b.Birth || !a.Birth.known() || !b.Birth.known())
 }
 
-// isOf says whether a stat can be of the file that has this id.
+// isOf reports whether a stat can be of the file with this id.
 func isOf(id fileid.ID, i stat) bool {
 	return keyOf(i) == id.Key() && (id.Birth == 0 || !i.Birth.known() || int64(i.Birth) == id.Birth)
 }
 
-// IsOf says whether what is known of a file can be of the one that has this id.
+// IsOf reports whether info can be of the file with this id.
 func IsOf(id fileid.ID, info vfs.Info) bool { return isOf(id, statOf(info)) }
 
 func compareTimes(a, b *file) int { return cmp.Compare(a.info.ModTime, b.info.ModTime) }

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestUnreadAtTheStart: while a file of an earlier run cannot be opened or read, nobody knows
-// whether another one is a copy of it. A copy waits, and is read on where the run before was; what
-// is no copy does not wait.
+// TestUnreadAtTheStart checks files of an earlier run that cannot be opened or read, while another
+// file may be a copy of one of them. A copy waits, and is read on from the position of the earlier
+// run. A file that is not a copy does not wait.
 func TestUnreadAtTheStart(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -61,9 +61,9 @@ func TestUnreadAtTheStart(t *testing.T) {
 	}
 }
 
-// A file that was copied away while nothing ran is emptied and written to at each look at it when
-// the next process has begun. What it was is not known before it stands still, nor is what the copy
-// is, which the route comes to first.
+// A file was copied away while nothing ran. In the next process it is emptied and written to at
+// each look at it. Its identity is unknown until it stops changing, and so is that of the copy,
+// which the route reads first.
 func TestChangedAtEachLook(t *testing.T) {
 	for _, times := range []int{1, 3, 10} {
 		t.Run(fmt.Sprint(times, " times"), func(t *testing.T) {
@@ -86,7 +86,8 @@ func TestChangedAtEachLook(t *testing.T) {
 					}
 				}
 				r := newRoute(t, d.set(follow.Growing{}), a.marks)
-				b := stream.NewBatch(stream.BatchLimits{Bytes: 8}) // the end of the file is more than two batches off
+				// the end of the file is more than two batches away
+				b := stream.NewBatch(stream.BatchLimits{Bytes: 8})
 				if err := r.Read(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
@@ -102,8 +103,8 @@ func TestChangedAtEachLook(t *testing.T) {
 	}
 }
 
-// TestUnreadForLong: what may be a copy of a file that stays unreadable does not wait for ever, and
-// the log says so. When the file can be read, it is read on.
+// TestUnreadForLong checks that a possible copy of a permanently unreadable file does not wait
+// without end, and that this is logged. When the file becomes readable, it is read on.
 func TestUnreadForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -130,9 +131,8 @@ func TestUnreadForLong(t *testing.T) {
 	})
 }
 
-// A copy is held back when it loses its name. What was in it is read in its original, or under the
-// name that it has now, and nothing is said to be lost. A file of its own, of which nothing was
-// read, is.
+// A held-back copy loses its name. Its data is read in its original, or under its new name, and no
+// loss is reported. The loss of a separate file of which nothing was read is reported.
 func TestHeldBackAndGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -183,7 +183,8 @@ func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 		d.step = func() { calls++ }
 		d.hook = func(string) { reads++ }
 		a.run(t, 4*time.Second)
-		if calls > 150 || reads > 50 || reads == 0 { // 4 s are 4 times poll_max, and a comparison takes up to 8 reads
+		// 4 s are 4 times poll_max, and a comparison takes up to 8 reads
+		if calls > 150 || reads > 50 || reads == 0 {
 			t.Errorf("%d calls and %d reads in 4 s", calls, reads)
 		}
 		d.empty(t, "a.log")

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -10,30 +12,32 @@ import (
 const (
 	// maxWatches is how many directories are watched at most; the others are polled alone.
 	maxWatches = 512
-	// watchAgain is how often the list of directories is asked for anew.
+	// watchAgain is how often the list of directories is asked for again.
 	watchAgain = 5 * time.Second
-	// eventsAtOnce is how many notifications are taken at once, those of wakeSpacing: files that grow
-	// all the time make one with each write, and to be woken for each costs more than to read what was
-	// written.
+	// eventsAtOnce is the maximum number of notifications taken at once, those of wakeSpacing.
+	// Constantly growing files cause one per write, and a wake-up for each costs more than reading
+	// the written bytes.
 	eventsAtOnce = 1024
-	// busyFor is how long each listing has to find something to be read before nothing is watched any
-	// more: who reads all the time lists by the clock, and a notification of each write would cost the
-	// writer and the reader something, and tell nobody anything.
+	// busyFor is the time after which watching stops if every listing in it has found bytes to
+	// read. A constantly reading route lists by the clock anyway, and notifications would only cost
+	// the writer and the reader time.
 	busyFor = time.Second
 )
 
 // Watch wakes the readers at each change in the directories that dirs lists and that ours calls the
 // source's, until ctx is done or stop is closed. It is a hint: polling is the truth, on network
-// mounts the only one. written says that a file's bytes changed, not its name. Nothing is watched
-// while all readers are busy.
-func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool) error {
+// mounts the only one. written reports that a file's bytes changed, not its name. Nothing is
+// watched while all readers are busy.
+func (c *Catalogue) Watch(
+	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool,
+) error {
 	for again := false; ; again = true {
-		if busy, err := s.watch(ctx, stop, dirs, ours, again); !busy {
+		if busy, err := watchUntilBusy(ctx, c, stop, dirs, ours, again); !busy {
 			return err
 		}
-		for s.busy() {
+		for isBusy(c) {
 			select {
-			case <-s.idle:
+			case <-c.idle:
 			case <-ctx.Done():
 				return nil
 			case <-stop:
@@ -43,10 +47,10 @@ func (s *Set) Watch(ctx context.Context, stop <-chan struct{}, dirs func() []str
 	}
 }
 
-// watch is Watch until all readers are busy, which it returns. again: they have been since an
-// earlier call, and what has happened just now is not known.
-func (s *Set) watch(
-	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool, again bool,
+// watchUntilBusy is Watch until all readers are busy. It reports whether they are. again reports
+// that they were since an earlier call, so that the latest changes are unknown.
+func watchUntilBusy(
+	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool, again bool,
 ) (busy bool, err error) {
 	w, err := fsnotify.NewBufferedWatcher(eventsAtOnce)
 	if err != nil {
@@ -58,10 +62,10 @@ func (s *Set) watch(
 	defer tick.Stop()
 	defer rest.Stop()
 	if err := addWatches(w, watched, dirs()); err != nil && len(watched) == 0 {
-		s.log.Debug("no directory can be watched yet", "error", err)
+		c.log.Debug("no directory can be watched yet", "error", err)
 	}
 	if again {
-		s.Wake()
+		c.Wake()
 	}
 	for {
 		select {
@@ -71,7 +75,7 @@ func (s *Set) watch(
 			return false, nil
 		case <-tick.C:
 			if err := addWatches(w, watched, dirs()); err != nil {
-				s.log.Debug("not every directory can be watched", "error", err)
+				c.log.Debug("not every directory can be watched", "error", err)
 			}
 		case e, ok := <-w.Events:
 			if !ok {
@@ -80,54 +84,97 @@ func (s *Set) watch(
 			if !changes(e, w.Events, watched, ours) {
 				continue
 			}
-			s.Wake()
+			c.Wake()
 			rest.Reset(wakeSpacing)
 			select {
-			case <-rest.C: // the readers list no sooner, either; what comes meanwhile wakes them again
+			case <-rest.C: // the readers list no sooner; later notifications wake them again
 			case <-ctx.Done():
 			case <-stop:
 			}
-			if s.busy() {
+			if isBusy(c) {
 				return true, nil
 			}
 		case err, ok := <-w.Errors:
 			if !ok {
 				return false, nil
 			}
-			s.log.Debug("a notification was lost; the files are polled", "error", err)
+			c.log.Debug("a notification was lost; the files are polled", "error", err)
 		}
 	}
 }
 
-// busy says whether all readers have found something to be read in each listing for long.
-func (s *Set) busy() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.now()
-	for _, r := range s.readers {
+// Wake has the files listed soon.
+func (c *Catalogue) Wake() { c.wakes.wake() }
+
+// wakes are the channels by which a notification asks for a listing. Its methods are safe for
+// concurrent use.
+type wakes struct {
+	mu   sync.Mutex // guards subs
+	subs []chan struct{}
+	run  chan struct{} // of the catalogue's own goroutine
+}
+
+func (w *wakes) add(sub chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.subs = append(w.subs, sub)
+}
+
+func (w *wakes) drop(sub chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.subs = slices.DeleteFunc(w.subs, func(o chan struct{}) bool { return o == sub })
+}
+
+func (w *wakes) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, sub := range w.subs {
+		signal(sub)
+	}
+	signal(w.run)
+}
+
+// signal sends to a channel with room for one, which stands for any number.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// isBusy reports whether all readers have found something to be read in each listing for long.
+func isBusy(c *Catalogue) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for _, r := range c.readers {
 		if r.busy == 0 || now-r.busy < busyFor {
 			return false
 		}
 	}
-	return len(s.readers) > 0
+	return len(c.readers) > 0
 }
 
-// listed notes whether a listing of r's has found something to be read.
-func (s *Set) listed(r *Reader, something bool) {
-	s.mu.Lock()
+// noteBusy notes whether a listing has found something for r to read.
+func noteBusy(c *Catalogue, r *Reader, something bool) {
 	switch {
 	case !something:
 		r.busy = 0
+		signal(c.idle)
 	case r.busy == 0:
-		r.busy = max(s.now(), 1)
-	}
-	s.mu.Unlock()
-	if !something {
-		signal(s.idle)
+		r.busy = max(c.now(), 1)
 	}
 }
 
-// changes says whether an event, or one of those that wait behind it, is the source's.
+// noteIdle asks for notifications: the routes do not read.
+func noteIdle(c *Catalogue) {
+	for _, r := range c.readers {
+		noteBusy(c, r, false)
+	}
+}
+
+// changes reports whether an event, or one of those that wait behind it, is the source's.
 func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool, ours func(path string, written bool) bool) bool {
 	for found := false; ; {
 		if e.Has(fsnotify.Remove) {
@@ -145,8 +192,8 @@ func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bo
 	}
 }
 
-// addWatches watches what is new in dirs and no longer what is not in it. It returns the last
-// error.
+// addWatches adds watches for new entries of dirs and removes those no longer in it. It returns the
+// last error.
 func addWatches(w *fsnotify.Watcher, watched map[string]bool, dirs []string) (err error) {
 	wanted := make(map[string]bool, len(dirs))
 	for _, dir := range dirs[:min(len(dirs), maxWatches)] {

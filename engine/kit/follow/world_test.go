@@ -32,9 +32,10 @@ type folder struct {
 	torn  error             // nil, or why the next listing fails
 	pace  func()            // nil, or called before each look beside the listing
 
-	fault  func(name string) error // nil, or what is wrong with a read
-	shut   func(name string) error // nil, or why a file cannot be opened
-	hidden string                  // with this in their names, files are beside and not listed; "": none are
+	fault func(name string) error // returns the error of a read, or nil
+	shut  func(name string) error // nil, or why a file cannot be opened
+	// files with this part in their names are not listed; "" means all are
+	hidden string
 }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
@@ -193,7 +194,7 @@ func (d *folder) age(t *testing.T, name string) {
 	}
 }
 
-// copyTruncate makes a copy of a file, does what is done meanwhile, and empties the file.
+// copyTruncate copies a file, calls meanwhile, and empties the file.
 func (d *folder) copyTruncate(t *testing.T, from, to string, meanwhile func()) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(d.path, from))
@@ -205,7 +206,7 @@ func (d *folder) copyTruncate(t *testing.T, from, to string, meanwhile func()) {
 	d.empty(t, from)
 }
 
-// route is one reader of the set and what it has delivered.
+// route is one reader of the set and its delivered lines.
 type route struct {
 	*follow.Reader
 	lines []string
@@ -231,12 +232,13 @@ func (r *route) run(t *testing.T, d time.Duration) {
 	}
 }
 
-// deliver notes what is in a batch, and saves how far that is.
+// deliver records the content of a batch, and saves its progress.
 func (r *route) deliver(b *stream.Batch) {
 	for _, span := range b.Spans {
 		m := stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
 		m.Note = r.Note(m)
 		r.marks[span.Part.ID] = m
+		_ = r.Commit(context.Background(), []stream.Mark{m}) // it returns nil
 	}
 	b.Split()
 	for i, rec := range b.Records {
@@ -263,10 +265,10 @@ func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 }
 
 // set is a process that follows the folder.
-func (d *folder) set(growing follow.Growing) *follow.Set { return d.setOf(growing, 10) }
+func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(growing, 10) }
 
 // setOf is set for so many files that are open at once.
-func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
+func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
 	return follow.New(d, follow.Options{
 		Rules: lines.Rules{MaxRecord: 1 << 10}, PollMin: 100 * time.Millisecond, PollMax: time.Second, OpenFiles: open,
@@ -275,7 +277,7 @@ func (d *folder) setOf(growing follow.Growing, open int) *follow.Set {
 }
 
 // newRoute opens a route that has stored marks.
-func newRoute(t *testing.T, s *follow.Set, stored map[string]stream.Mark) *route {
+func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) *route {
 	r := &route{ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 	r.Reader = s.Open(knows(stored))
 	t.Cleanup(func() { _ = r.Close() })
@@ -296,30 +298,7 @@ func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	}
 }
 
-// meetsCopy lets a route run until it has seen a.log, and meets the copy a.log.1. There it stays
-// until goOn is called, which returns when its time is over.
-func (d *folder) meetsCopy(t *testing.T, r *route) (goOn func()) {
-	t.Helper()
-	atCopy, on, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	d.hook = func(name string) {
-		if name == "a.log.1" {
-			d.hook = nil
-			close(atCopy)
-			<-on
-		}
-	}
-	go func() {
-		defer close(done)
-		r.run(t, 10*time.Second)
-	}()
-	<-atCopy
-	return func() {
-		close(on)
-		<-done
-	}
-}
-
-// want compares what the route has delivered, in any order.
+// want compares the lines that the route has delivered, in any order.
 func (r *route) want(t *testing.T, d *folder, want ...string) {
 	t.Helper()
 	if got := slices.Sorted(slices.Values(r.lines)); !slices.Equal(got, want) {
@@ -327,7 +306,7 @@ func (r *route) want(t *testing.T, d *folder, want ...string) {
 	}
 }
 
-// wantLines compares what both routes have delivered.
+// wantLines compares the lines that both routes have delivered.
 func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 	t.Helper()
 	a.want(t, d, want...)
@@ -342,7 +321,7 @@ func (d *folder) wantNoLoss(t *testing.T) {
 	}
 }
 
-// three is what a.log has in most tests.
+// three is the content of a.log in most tests.
 const three = "1 one\n2 two\n3 three\n"
 
 // earlierRun is a folder with a.log, which two routes have read, saved and closed.
@@ -355,8 +334,8 @@ func earlierRun(t *testing.T) (d *folder, a, b *route) {
 	return d, a, b
 }
 
-// restarted is the next process: one set, in which each route has stored what the one before it
-// had.
+// restarted is the next process: one set, in which each route has the stored progress of its
+// predecessor.
 func (d *folder) restarted(t *testing.T, a, b *route) (a2, b2 *route) {
 	t.Helper()
 	s := d.set(follow.Growing{})

@@ -71,16 +71,16 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// values are JSON values one behind the other, or the objects of an array, whose brackets and
-// commas stand in front of the records. What is no JSON is found as whole values, too, and left to
-// whoever parses it: a record ends where its brackets do.
+// values are consecutive JSON values, or the objects of an array; its brackets and commas precede
+// the records. Invalid JSON is also found as whole values, and left to the parser: a record ends
+// with its brackets.
 type values struct{}
 
 // Exact implements lines.Framing.
 func (values) Exact() bool { return false }
 
-// Next implements lines.Framing. A record covers what stands in front of it, never what follows:
-// where it ends does not depend on how much of the file was there.
+// Next implements lines.Framing. A record covers the bytes before it, never those after it: its end
+// does not depend on how much of the file was available.
 func (values) Next(data []byte, last bool) lines.Frame {
 	from := punctuation(data)
 	if from == len(data) {
@@ -115,7 +115,7 @@ func punctuation(data []byte) int {
 	return at
 }
 
-// closed says whether a value that begins with c shows by itself where it ends.
+// closed reports whether the end of a value that begins with c is visible in the value itself.
 func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
 
 // value returns where the value that begins at from ends, or -1.

@@ -14,8 +14,10 @@ import (
 type encoded struct {
 	in    charset
 	inner lines.Framing // of the text
-	bytes bool          // inner finds the records in the bytes as they are: what it looks for is written there as in UTF-8
-	lines bool          // inner is that of lines
+	// inner finds the records in the raw bytes: the delimiters that it searches for are encoded as
+	// in UTF-8
+	bytes bool
+	lines bool // inner is that of lines
 	onBad bad
 	name  string
 	text  *sync.Pool // of *[]byte: stretches of decoded text
@@ -121,7 +123,7 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// rewrite checks what inner has written.
+// rewrite checks the output of inner.
 func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte, frame lines.Frame) ([]byte, []int, error) {
 	texts, stops, err := w.Write(nil, nil, data, frame)
 	if err != nil {
@@ -171,8 +173,8 @@ type Text struct {
 	DecodeError string // keep, replace, drop, dead_letter, fail
 }
 
-// Validate says which of the keys is wrong, also beside what a source does with long records, and
-// beside the framing.
+// Validate returns an error that names the invalid key, also in combination with the source's
+// handling of long records and the framing.
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
@@ -196,8 +198,8 @@ func refused(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// In returns the framing of files in an encoding, nil for lines of bytes as they are; and, where
-// that depends on a file's first bytes, which one each file has.
+// In returns the framing of files in an encoding, or nil for lines of raw bytes. If it depends on a
+// file's first bytes, byHead returns the framing of each file.
 func (o Options) In(t Text, maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
 	inner, err := o.New(maxRecord)
 	if err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// file is a file of an encoding, with a naive model of what it holds.
+// file is a file of an encoding, with a naive model of its content.
 type file struct {
 	o    framing.Options
 	t    framing.Text
 	data []byte
 }
 
-// got is what came out of a file.
+// got is the output of a file.
 type got struct {
 	texts []string
 	ids   []int64
@@ -31,8 +31,8 @@ type got struct {
 	next  int64
 }
 
-// read reads a file in growing steps into batches of a few bytes; now and then a new reader goes on
-// at a batch's end, or only a part of the records comes again.
+// read reads a file in growing steps into batches of a few bytes. Now and then a new reader resumes
+// at a batch's end, or only a part of the records is read again.
 func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 	t.Helper()
 	framed, byHead, err := f.o.In(f.t, 1<<20)
@@ -182,7 +182,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// decode_error: fail delivers what stands before, and then says where it stopped.
+// decode_error: fail delivers the records before the fault, and then reports its position.
 func TestDecodeErrorFails(t *testing.T) {
 	f := file{framing.Defaults(), in("utf-8", "fail"), []byte("one\ntwo\nthr\xffee\nfour\n")}
 	for seed := range uint64(50) {

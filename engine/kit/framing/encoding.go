@@ -25,7 +25,7 @@ var charsets = map[string]charset{
 	"utf-8": utf8Bytes, "utf-16le": utf16LE, "utf-16be": utf16BE, "utf-16": utf16Mark, "latin-1": latin1, "windows-1252": windows1252,
 }
 
-// wide says whether a character takes units of two bytes.
+// wide reports whether a character takes units of two bytes.
 func (c charset) wide() bool { return c == utf16LE || c == utf16BE || c == utf16Mark }
 
 // of returns which one a file is in that begins with head. Without a mark utf-16 is big-endian (RFC
@@ -84,11 +84,11 @@ func (c charset) unit(data []byte) rune {
 	return rune(data[1]) | rune(data[0])<<8
 }
 
-// bad is what becomes of bytes that are no character.
+// bad is the handling of bytes that are not a character.
 type bad uint8
 
 const (
-	keepBad    bad = iota // bytes that are no UTF-8 stay as they are; in other encodings they are replaced
+	keepBad    bad = iota // bytes that are not UTF-8 are kept; in other encodings they are replaced
 	replaceBad            // by U+FFFD
 	dropBad               // they are left out
 	buryBad               // the record is a dead letter
@@ -136,8 +136,8 @@ func plain(c charset, data []byte) int {
 	return len(data)
 }
 
-// whole is the length of the longest beginning of data that ends with a whole character, as far as
-// can be told without what follows.
+// whole returns the length of the longest prefix of data that ends with a whole character, as far
+// as is known without the next bytes.
 func (c charset) whole(data []byte) int {
 	n := len(data)
 	switch {

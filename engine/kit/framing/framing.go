@@ -1,8 +1,8 @@
-// Package framing finds records in files whose records are not lines: ended by other bytes, several
-// lines long, CSV with line ends between quotes, JSON values one behind the other or in an array.
+// Package framing finds records in files that do not consist of lines: ended by other bytes,
+// several lines long, CSV with line ends between quotes, JSON values in sequence or in an array.
 //
 // Each framing is a value without state ([lines.Framing]): from a record's start it finds the same
-// records, whatever was read before, so that a restart goes on where the last run stood. The
+// records, regardless of earlier reads, so that a restart can resume at the last position. The
 // package reads nothing and keeps nothing; the sources that read files own their framings.
 package framing
 
@@ -28,24 +28,24 @@ const (
 
 // Options are the key `framing` of a source of files.
 type Options struct {
-	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are told apart"`
-	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: what stands behind each record, such as \"\\0\""`
-	Preset    string        `yaml:"preset" enum:"java,python,go,docker,cri" doc:"by: multiline: whose stack traces, or pieces of lines"`
+	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are delimited"`
+	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: delimiter after each record, such as \"\\0\""`
+	Preset    string        `yaml:"preset" enum:"java,python,go,docker,cri" doc:"by: multiline: kind of stack traces or partial lines"`
 	Start     string        `yaml:"start" doc:"by: multiline: regular expression of a record's first line"`
-	Continue  string        `yaml:"continue" doc:"by: multiline: of the lines that belong to the one before"`
-	End       string        `yaml:"end" doc:"by: multiline: of a record's last line"`
-	MaxLines  int           `yaml:"max_lines" doc:"by: multiline: a record of more lines ends there"`
-	Wait      time.Duration `yaml:"wait" doc:"by: multiline: a record is whole when its file has not grown for so long"`
+	Continue  string        `yaml:"continue" doc:"by: multiline: regular expression of continuation lines"`
+	End       string        `yaml:"end" doc:"by: multiline: regular expression of a record's last line"`
+	MaxLines  int           `yaml:"max_lines" doc:"by: multiline: maximum lines of a record"`
+	Wait      time.Duration `yaml:"wait" doc:"by: multiline: time without growth of the file after which the last record is complete"`
 }
 
 // Defaults are lines.
 func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * time.Second} }
 
-// maxDelimiter bounds a delimiter; what is longer is a mistake.
+// maxDelimiter bounds a delimiter; a longer one is a mistake.
 const maxDelimiter = 64
 
-// Validate says which key below `framing` is wrong, also beside what a source does with long
-// records (`long_record`).
+// Validate returns an error that names the invalid key below `framing`, also in combination with
+// the source's handling of long records (`long_record`).
 func (o Options) Validate(longRecord string) error {
 	if _, err := o.New(1); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (o Options) Validate(longRecord string) error {
 	return nil
 }
 
-// New returns the framing, nil for lines; what it joins has at most maxRecord bytes.
+// New returns the framing, or nil for lines. Joined records have at most maxRecord bytes.
 func (o Options) New(maxRecord int) (lines.Framing, error) {
 	if err := o.misplaced(); err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func options(by string, set func(*framing.Options)) framing.Options {
 	return o
 }
 
-// between is what stands in text from one text on, up to another.
+// between returns the part of text from one text up to another.
 func between(text, from, to string) string {
 	return text[strings.Index(text, from):strings.Index(text, to)]
 }
@@ -93,7 +93,7 @@ var cases = []struct {
 }
 
 // fill reads a file of text in growing steps into batches of a few bytes, and returns its records
-// and ids. restart begins anew at the end of a random batch, as after a kill.
+// and ids. restart starts over at the end of a random batch, as after a kill.
 func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records []string, ids []int64) {
 	t.Helper()
 	f, err := o.New(1 << 20)

@@ -23,12 +23,12 @@ type piece struct {
 	ok       bool // it is one
 	partial  bool // more of it follows
 	stream   [2]int
-	text     [2]int // what the container wrote
+	text     [2]int // the container's output
 	tag      int    // cri: where P or F stands
 	at, size int    // of the line in the group, its end not counted
 }
 
-// joined are the presets whose records are joined of pieces.
+// joined are the presets that join records from pieces.
 var joined = map[string]func(line []byte) piece{"docker": dockerPiece, "cri": criPiece}
 
 // Exact implements lines.Framing.
@@ -114,7 +114,7 @@ func (j joins) Write(dst []byte, ends []int, data []byte, frame lines.Frame) ([]
 			write(i)
 		}
 	}
-	for i := len(pieces) - 1; i >= 0; i-- { // what waits for more at the group's end
+	for i := len(pieces) - 1; i >= 0; i-- { // pieces that wait for more at the group's end
 		if !used[i] {
 			write(i)
 		}
@@ -190,9 +190,9 @@ func criPiece(line []byte) (p piece) {
 	return p
 }
 
-// dockerPiece: {"log":"what was
-// written\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. A log without the line end
-// is a piece of which more follows.
+// dockerPiece parses {"log":"the
+// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. A log without the line end
+// is an incomplete piece.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {
@@ -232,7 +232,7 @@ func dockerPiece(line []byte) (p piece) {
 	return p
 }
 
-// endsLine says whether a JSON string's text ends with an escaped line end.
+// endsLine reports whether a JSON string's text ends with an escaped line end.
 func endsLine(s []byte) bool {
 	if !bytes.HasSuffix(s, []byte(`\n`)) {
 		return false

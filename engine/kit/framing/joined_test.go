@@ -100,8 +100,8 @@ func TestJoinedBound(t *testing.T) {
 	}
 }
 
-// FuzzJoined: what containers wrote to each stream comes out in order and whole, whatever was cut
-// into how many pieces.
+// FuzzJoined: the output of containers to each stream is read in order and whole, however it was
+// cut into pieces.
 func FuzzJoined(f *testing.F) {
 	f.Add([]byte("abc"), uint64(1), true)
 	f.Add([]byte("a long line, and another one\x00\x01"), uint64(7), false)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// glue says whether line belongs to the record whose first line is first and whose last one so far
-// is before. Lines come without their ends.
+// glue reports whether line belongs to the record with the given first line and last line so far
+// (before). Lines come without their ends.
 type glue func(first, before, line []byte) bool
 
 // multiline joins lines. A record ends before the first line that does not belong to it, or, with
@@ -90,8 +90,8 @@ var pythonBetween = [][]byte{
 	[]byte("The above exception was the direct cause of the following exception:"),
 }
 
-// pythonTrace: a traceback's header, its indented frames, the exception that follows them, and what
-// links several.
+// pythonTrace joins a traceback's header, its indented frames, the exception that follows them, and
+// the lines that link several.
 func pythonTrace(_, before, line []byte) bool {
 	for _, p := range pythonBetween {
 		if bytes.HasPrefix(line, p) {

@@ -66,7 +66,7 @@ func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// Waits says whether the given place has arrived and not come out.
+// Waits reports whether the given place has arrived and has not come out.
 func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run

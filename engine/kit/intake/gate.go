@@ -26,9 +26,16 @@ type waiter struct {
 
 // Reservation is room for data that is about to be read. It belongs to one goroutine.
 type Reservation struct {
-	in    *Intake
-	bytes int64
+	in     *Intake
+	bytes  int64
+	onRead func()
+
+	request string // id of the partition; "" for that of the intake
 }
+
+// OnRead makes f be called once, when the first route reads the data that Submit hands over. f must
+// not call the intake, and must not block. Call OnRead before Submit.
+func (r *Reservation) OnRead(f func()) { r.onRead = f }
 
 // Reserve waits for room for bytes, in the order of the calls. The error is [ErrTooLarge],
 // [ErrDraining] or the cause with which ctx ended.

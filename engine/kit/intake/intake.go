@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -25,10 +26,12 @@ type Options struct {
 	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. Otherwise they
 	// go on, and the routes end after the last producer; see [Intake.Producer].
 	Refuse bool
+	// Remember is how long the outcome of identified requests is kept; see [Reservation.Identify].
+	Remember time.Duration
 }
 
 const (
-	// DefaultMaxBytes is the limit of an intake whose options name none.
+	// DefaultMaxBytes is the default limit of an intake.
 	DefaultMaxBytes = 64 << 20
 	// RecordOverhead is how many bytes a record counts beside its text.
 	RecordOverhead = 16
@@ -54,11 +57,13 @@ type Intake struct {
 	host stream.SourceHost
 	part stream.Partition
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	gate      gate
-	queue     []*Submission // that no route has read, in the order of arrival
-	log       []*Submission // that a route has read and not all have settled, in the order of their positions
-	end       int64         // position behind the last that was read
+	queue     []*Submission          // that no route has read, in the order of arrival
+	log       []*Submission          // that a route has read and not all have settled, in the order of their places
+	end       int64                  // place behind the last that was read
+	mainEnd   int64                  // position in part behind the last that was read
+	working   map[string]*Submission // identified ones in queue or log, by partition
 	routes    map[string]*progress
 	producers int
 	ended     bool // no producer follows
@@ -77,8 +82,8 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	}
 	i := &Intake{
 		o: o, host: host, gate: gate{max: o.MaxBytes},
-		part:    stream.Partition{ID: partitionPrefix + rand.Text(), Name: o.Name},
-		routes:  make(map[string]*progress),
+		part:   stream.Partition{ID: partitionPrefix + rand.Text(), Name: o.Name},
+		routes: make(map[string]*progress), working: make(map[string]*Submission),
 		changed: make(chan struct{}), draining: make(chan struct{}),
 	}
 	h.Go("intake/rest", i.reportRest)

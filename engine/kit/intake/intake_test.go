@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,7 +31,7 @@ func newIntake(t *testing.T, o intake.Options, h stream.Host) *intake.Intake {
 	return in
 }
 
-// route is one route's side of an intake: what it has read, and what it has settled.
+// route is one route's side of an intake, with the records it has read and settled.
 type route struct {
 	t      *testing.T
 	name   string
@@ -73,20 +74,22 @@ func (r *route) read() (texts []string, b *stream.Batch) {
 // settle says that the route has settled batches, in any order.
 func (r *route) settle(batches ...*stream.Batch) {
 	for _, b := range batches {
-		s := b.Spans[0]
-		m := r.marks[s.Part.ID]
-		m.Part = *s.Part
-		if s.From == m.Watermark {
-			m.Watermark = s.To
-			for len(m.Above) > 0 && m.Above[0].From == m.Watermark {
-				m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
-			}
-		} else {
-			m.Above = append(m.Above, s.Range)
+		for _, s := range b.Spans {
+			r.settleSpan(s)
 		}
-		r.marks[s.Part.ID] = m
-		r.reader.(stream.SettledReader).Settled([]stream.Mark{m})
 	}
+}
+
+func (r *route) settleSpan(s stream.Span) {
+	m := r.marks[s.Part.ID]
+	m.Part = *s.Part
+	m.Above = append(slices.Clone(m.Above), s.Range)
+	slices.SortFunc(m.Above, func(a, b stream.Range) int { return a.From.Compare(b.From) })
+	for len(m.Above) > 0 && m.Above[0].From == m.Watermark {
+		m.Watermark, m.Above = m.Above[0].To, m.Above[1:]
+	}
+	r.marks[s.Part.ID] = m
+	r.reader.(stream.SettledReader).Settled([]stream.Mark{m})
 }
 
 func lines(texts ...string) intake.Records {
@@ -147,8 +150,8 @@ func TestSettledByEveryRoute(t *testing.T) {
 	}
 }
 
-// TestRestartReadsAgain: a route that opens again reads what it has not settled, cut at the same
-// places.
+// TestRestartReadsAgain: a route that reopens reads its unsettled records again, cut at the same
+// positions.
 func TestRestartReadsAgain(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -179,8 +182,8 @@ func TestRestartReadsAgain(t *testing.T) {
 	}
 }
 
-// TestLateRoute: a route that joins later reads what is held; an empty span stands for what the
-// others have settled.
+// TestLateRoute: a route that joins later reads the held records; an empty span represents those
+// that the other routes have settled.
 func TestLateRoute(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -211,7 +214,7 @@ func TestLateRoute(t *testing.T) {
 	a.settle(b2)
 }
 
-// TestWithdraw: what no route has read can be taken back; what one has read cannot.
+// TestWithdraw: data that no route has read can be taken back; data that one has read cannot.
 func TestWithdraw(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
@@ -335,7 +338,7 @@ func TestFull(t *testing.T) {
 func TestGrowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the fields below
 		var most int64
 		var group sync.WaitGroup
 		for range 5 {
@@ -365,8 +368,8 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
-// TestDrain: a route that drains reads what is there; producers in hand count where data is not
-// refused.
+// TestDrain: a draining route reads the available data. Waiting producers count only if their data
+// is not refused.
 func TestDrain(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refuse %v", refuse), func(t *testing.T) {

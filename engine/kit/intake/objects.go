@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// objects makes the members of records that are JSON objects their fields. It belongs to one
-// reader.
-type objects struct {
+// Objects makes the members of records that are JSON objects their fields. It belongs to one
+// goroutine.
+type Objects struct {
 	scan  json.Scanner
 	names map[string]uint32 // of the batch
 	seen  []seen            // by name
@@ -19,32 +19,48 @@ type objects struct {
 // seen is where a name stands in the latest record that has it.
 type seen struct{ turn, field int }
 
-// set gives every record of b its fields. Of a key that an object has twice, the last value counts.
-func (o *objects) set(b *stream.Batch) {
+// Set gives every record of b its fields. A record that is no object becomes a dead letter.
+func (o *Objects) Set(b *stream.Batch) {
 	b.Split()
-	if o.names == nil {
-		o.names = make(map[string]uint32)
-	}
-	clear(o.names)
-	o.seen = o.seen[:0]
+	o.Begin()
 	for i := range b.Records {
-		o.turn++
 		from := len(b.Fields)
-		r := &b.Records[i]
-		data := b.Data
-		for o.scan.Start(data, int(r.Off), int(r.Len)); o.scan.Next(); {
-			o.add(b, data)
-		}
-		if what, at := o.scan.Wrong(); what != "" { // the source has checked it: keep the record, and say so
-			b.Fields = b.Fields[:from]
-			b.Bury(i, &notObjectError{what, at - int(r.Off)})
+		if err := o.Append(b, i); err != nil { // the source has checked it: keep the record, and say so
+			b.Bury(i, err)
 			continue
 		}
 		b.SetFields(i, from)
 	}
 }
 
-func (o *objects) add(b *stream.Batch, data []byte) {
+// Begin starts a batch that has no fields yet.
+func (o *Objects) Begin() {
+	if o.names == nil {
+		o.names = make(map[string]uint32)
+	}
+	clear(o.names)
+	o.seen = o.seen[:0]
+}
+
+// Append appends the members of record i of b to b.Fields. Of a key that an object has twice, the
+// last value counts. If the record is no object, nothing is appended, and the error is the reason
+// of its dead letter.
+func (o *Objects) Append(b *stream.Batch, i int) error {
+	o.turn++
+	from := len(b.Fields)
+	r := &b.Records[i]
+	off, n, data := int(r.Off), int(r.Len), b.Data
+	for o.scan.Start(data, off, n); o.scan.Next(); {
+		o.add(b, data)
+	}
+	if what, at := o.scan.Wrong(); what != "" {
+		b.Fields = b.Fields[:from]
+		return &notObjectError{what, at - off}
+	}
+	return nil
+}
+
+func (o *Objects) add(b *stream.Batch, data []byte) {
 	k, v := o.scan.Key, o.scan.Value
 	key := data[k.Off : k.Off+k.Len]
 	if k.Escaped {

@@ -34,13 +34,18 @@ const MinMemory stream.Size = 8 << 20
 // CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into
 // records.
 func CheckSizes(maxRecord, memory stream.Size) error {
+	return CheckSizesUnder("memory", maxRecord, memory)
+}
+
+// CheckSizesUnder is CheckSizes for a source that has another key for `memory`.
+func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:
-		return &stream.OptionError{Key: "memory", Err: fmt.Errorf("is %v, want %v or more", memory, MinMemory)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %v, want %v or more", memory, MinMemory)}
 	case memory > MaxSubmission:
-		return &stream.OptionError{Key: "memory", Err: fmt.Errorf("is %v, want less than 1GiB", memory)}
+		return &stream.OptionError{Key: key, Err: fmt.Errorf("is %v, want less than 1GiB", memory)}
 	case maxRecord < 1 || maxRecord > memory/4:
-		err := fmt.Errorf("is %v, want 1B to a quarter of memory, %v", maxRecord, memory/4)
+		err := fmt.Errorf("is %v, want 1B to a quarter of %s, %v", maxRecord, key, memory/4)
 		return &stream.OptionError{Key: "max_record", Err: err}
 	}
 	return nil

@@ -11,16 +11,35 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is what one route has read and settled. It is guarded by the mutex of its Intake.
+// progress is the progress of one route, guarded by the mutex of its Intake.
 type progress struct {
-	watermark int64
-	above     []stream.Range
-	cuts      []int64 // ends of batches above the watermark: a route that restarts cuts there again
-	draining  bool
+	settled  // in the partition of the intake
+	requests requests
+	cuts     []int64 // ends of batches: a route that restarts cuts there again
+	draining bool
 }
 
-// covers reports whether the route has settled everything between two positions.
-func (p *progress) covers(from, to int64) bool {
+// of returns the progress in the partition of s.
+func (p *progress) of(s *Submission) *settled {
+	if s.part == &s.in.part {
+		return &p.settled
+	}
+	return p.requests.of(s.part.ID)
+}
+
+// covers reports whether the route has settled a submission.
+func (p *progress) covers(s *Submission) bool {
+	return p.of(s).covers(s.position(s.from), s.position(s.to()))
+}
+
+// settled is the progress of a route in one partition.
+type settled struct {
+	watermark int64
+	above     []stream.Range
+}
+
+// covers reports whether everything between two positions is settled.
+func (p *settled) covers(from, to int64) bool {
 	if to <= p.watermark {
 		return true
 	}
@@ -34,13 +53,27 @@ func (p *progress) covers(from, to int64) bool {
 }
 
 // note takes a mark of the route.
-func (p *progress) note(m stream.Mark) {
-	if m.Watermark.Num < p.watermark {
-		return // an older one
+func (p *settled) note(m stream.Mark) {
+	if m.Watermark.Num >= p.watermark { // else it is an older one
+		p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
 	}
-	p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
-	n, _ := slices.BinarySearch(p.cuts, p.watermark+1)
-	p.cuts = slices.Delete(p.cuts, 0, n)
+}
+
+// in returns the settled ranges of s as places in the order of all.
+func (p *settled) in(s *Submission) (ranges []stream.Range) {
+	add := func(from, to int64) {
+		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
+		if from < to {
+			var r stream.Range
+			r.From.Num, r.To.Num = from, to
+			ranges = append(ranges, r)
+		}
+	}
+	add(0, p.watermark)
+	for _, r := range p.above {
+		add(r.From.Num, r.To.Num)
+	}
+	return ranges
 }
 
 // reader reads for one route. Settled, Commit, Forget and Drain are called beside Read.
@@ -49,10 +82,13 @@ type reader struct {
 	progress *progress
 	linger   time.Duration
 	gone     []string // partitions of earlier instances, until Forget; guarded by in.mu
-	objects  objects
+	objects  Objects
 
-	at      int64          // position behind the last record read
-	above   []stream.Range // settled, above at
+	at      int64          // place behind the last record read
+	main    int64          // position in the partition of the intake
+	passed  []stream.Range // of that partition, settled when the reader was opened
+	above   []stream.Range // settled places above at
+	known   int64          // above has the ranges of all submissions below this place
 	ends    []int32        // of the records in the batch, once one of them is odd
 	odd     bool
 	awaited bool // a sender waits for something in the batch
@@ -69,15 +105,19 @@ var (
 // Open implements stream.Source.
 func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{in: i, linger: o.Linger}
+	var earlier requests
 	if o.Known != nil {
 		for m := range o.Known {
-			if strings.HasPrefix(m.Part.ID, partitionPrefix) && m.Part.ID != i.part.ID {
+			switch {
+			case IsRequest(m.Part.ID):
+				earlier.note(m)
+			case strings.HasPrefix(m.Part.ID, partitionPrefix) && m.Part.ID != i.part.ID:
 				r.gone = append(r.gone, m.Part.ID)
 			}
 		}
 	}
 	mark, known := o.Resume(i.part.ID)
-	r.at, r.above = mark.Watermark.Num, slices.Clone(mark.Above)
+	r.main, r.passed = mark.Watermark.Num, slices.Clone(mark.Above)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	p := i.routes[o.Route]
@@ -88,20 +128,30 @@ func (i *Intake) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	if known {
 		p.note(mark)
 	}
+	if o.Known != nil {
+		earlier.sort()
+		p.requests = earlier
+	}
 	p.draining = false
 	r.progress = p
+	r.at = i.end
+	if len(i.log) > 0 {
+		r.at = i.log[0].from
+	}
+	r.known = r.at
 	i.checkDraining()
 	return r, nil
 }
 
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
-	at, above := r.at, r.above
+	at, main, passed, above, known := r.at, r.main, r.passed, r.above, r.known
 	r.ends, r.odd, r.awaited = r.ends[:0], false, false
 	var timeout <-chan time.Time
 	for {
 		if ctx.Err() != nil {
-			r.at, r.above = at, above // the batch is dropped
+			// The batch is dropped.
+			r.at, r.main, r.passed, r.above, r.known = at, main, passed, above, known
 			return context.Cause(ctx)
 		}
 		full, ended, changed := r.fill(b)
@@ -141,16 +191,22 @@ func (r *reader) finish(b *stream.Batch) {
 		return
 	}
 	if r.odd {
-		start, from := 0, b.Spans[0].From.Num
+		start, span, before := 0, 0, 0 // before is the end of the span before
 		for _, end := range r.ends {
+			for int(end) > before+b.Spans[span].Bytes {
+				before += b.Spans[span].Bytes
+				span++
+			}
+			at := stream.Position{Num: b.Spans[span].From.Num + int64(int(end)-before)}
 			b.Records = append(b.Records, stream.Record{
-				Off: uint32(start), Len: uint32(int(end) - 1 - start), Origin: stream.Position{Num: from + int64(end)},
+				Off: uint32(start), Len: uint32(int(end) - 1 - start),
+				Span: uint32(span), Origin: at,
 			})
 			start = int(end)
 		}
 	}
 	if r.in.o.Objects {
-		r.objects.set(b)
+		r.objects.Set(b)
 	}
 }
 
@@ -160,21 +216,26 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	i := r.in
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(b.Spans) == 0 {
-		r.skip()
-	}
 	for !b.Full() {
 		s := i.next(r.at)
 		if s == nil {
+			r.at = i.end // all routes have settled data behind the last in the log
 			break
 		}
-		border := r.border()
-		if s.from > r.at { // settled by the others before this route came
-			// An empty span lets the ledger follow.
-			if len(b.Spans) == 0 {
-				r.cover(b, min(border, s.from))
+		r.learn(s)
+		r.at = max(r.at, s.from) // all routes have settled data between
+		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
+			if len(b.Spans) > 0 {
+				return true, false, i.changed
 			}
-			return true, false, i.changed
+			r.skip(s)
+			continue
+		}
+		border := r.border()
+		if from := s.position(r.at); s.part == &i.part && from > r.main {
+			if len(b.Spans) > 0 || r.follow(b, from) {
+				return true, false, i.changed
+			}
 		}
 		r.take(b, s, border)
 		r.awaited = r.awaited || s.awaited
@@ -216,11 +277,51 @@ func (i *Intake) next(at int64) *Submission {
 	i.queue = i.queue[1:]
 	s.from = i.end
 	i.end = s.to()
+	s.shift = s.from
+	if s.part == &i.part {
+		s.shift = s.from - i.mainEnd
+		i.mainEnd = s.position(s.to())
+	}
 	i.log = append(i.log, s)
+	if s.onRead != nil {
+		s.onRead()
+	}
 	return s
 }
 
-// border returns the position behind r.at at which a batch has to end.
+// learn adds the settled ranges of s to above, once.
+func (r *reader) learn(s *Submission) {
+	if s.to() <= r.known {
+		return
+	}
+	r.known = s.to()
+	if ranges := r.progress.of(s).in(s); len(ranges) > 0 {
+		r.above = append(r.above, ranges...)
+		r.in.release() // an earlier run may have settled all of it
+	}
+}
+
+// follow moves to a position of the intake's partition. It reports whether b became an empty span,
+// which lets the ledger follow over data that this route has not settled.
+func (r *reader) follow(b *stream.Batch, to int64) bool {
+	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
+		r.main = max(r.main, r.passed[0].To.Num)
+		r.passed = r.passed[1:]
+	}
+	if r.main >= to {
+		return false
+	}
+	if len(r.passed) > 0 {
+		to = min(to, r.passed[0].From.Num)
+	}
+	span := stream.Span{Part: &r.in.part}
+	span.From.Num, span.To.Num = r.main, to
+	b.Spans = append(b.Spans, span)
+	r.main = to
+	return true
+}
+
+// border returns the place behind r.at at which a batch has to end.
 func (r *reader) border() int64 {
 	border := int64(1<<63 - 1)
 	if n, _ := slices.BinarySearch(r.progress.cuts, r.at+1); n < len(r.progress.cuts) {
@@ -232,23 +333,28 @@ func (r *reader) border() int64 {
 	return border
 }
 
-// skip moves over ranges that are settled.
-func (r *reader) skip() {
-	for len(r.above) > 0 && r.above[0].From.Num <= r.at {
-		r.at = max(r.at, r.above[0].To.Num)
-		r.above = r.above[1:]
+// skip moves over a settled range of s.
+func (r *reader) skip(s *Submission) {
+	r.at = max(r.at, r.above[0].To.Num)
+	r.above = r.above[1:]
+	if s.part == &r.in.part {
+		r.main = s.position(r.at)
 	}
 }
 
-// cover makes the batch's span end at a position, and moves there.
-func (r *reader) cover(b *stream.Batch, to int64) {
-	if len(b.Spans) == 0 {
-		from := stream.Position{Num: r.at}
-		b.Spans = append(b.Spans, stream.Span{Part: &r.in.part, Range: stream.Range{From: from}})
+// cover makes the last span of the batch cover n more bytes of s, and moves behind them.
+func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
+	from := stream.Position{Num: s.position(r.at)}
+	if k := len(b.Spans); k == 0 || b.Spans[k-1].Part != s.part {
+		b.Spans = append(b.Spans, stream.Span{Part: s.part, Range: stream.Range{From: from}})
 	}
-	span := &b.Spans[0]
-	span.To.Num, span.Bytes = to, len(b.Data)
-	r.at = to
+	span := &b.Spans[len(b.Spans)-1]
+	span.To.Num = from.Num + int64(n)
+	span.Bytes += n
+	r.at += int64(n)
+	if s.part == &r.in.part {
+		r.main = span.To.Num
+	}
 }
 
 // take appends records of s to b, until b is full or the border is reached.
@@ -275,7 +381,7 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 		b.Data = append(b.Data, data[start:start+end]...)
 		b.Origins += count
 	}
-	r.cover(b, r.at+int64(len(b.Data)-size))
+	r.cover(b, s, len(b.Data)-size)
 }
 
 // beginOdd notes the ends of the lines that are in the batch.
@@ -329,8 +435,11 @@ func (r *reader) Settled(marks []stream.Mark) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for k := range marks {
-		if marks[k].Part.ID == i.part.ID {
+		switch id := marks[k].Part.ID; {
+		case id == i.part.ID:
 			r.progress.note(marks[k])
+		case IsRequest(id):
+			r.progress.requests.note(marks[k])
 		}
 	}
 	i.release()
@@ -354,11 +463,12 @@ func (r *reader) Drain() {
 // recognize it.
 func (r *reader) Note(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker: the partitions of earlier instances.
+// Forget implements stream.PartitionTracker: the partitions of earlier instances, and of requests
+// whose outcome need not be kept.
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
-	gone := r.gone
+	gone := r.progress.requests.expire(r.gone, time.Now().Add(-r.in.o.Remember), r.in.working)
 	r.gone = nil
 	return gone
 }
@@ -386,16 +496,24 @@ func (i *Intake) release() {
 	for _, s := range i.log {
 		settled := true
 		for _, p := range present {
-			settled = settled && p.covers(s.from, s.to())
+			settled = settled && p.covers(s)
 		}
 		if !settled {
 			kept = append(kept, s)
 			continue
 		}
 		i.gate.free(s.cost)
-		close(s.done)
+		i.finish(s)
 		s.records = Records{} // a waiter may keep s
 	}
 	clear(i.log[len(kept):])
 	i.log = kept
+	start := i.end
+	if len(kept) > 0 {
+		start = kept[0].from
+	}
+	for _, p := range present {
+		n, _ := slices.BinarySearch(p.cuts, start+1)
+		p.cuts = slices.Delete(p.cuts, 0, n)
+	}
 }

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
 )
 
 // Records are records as a source has received them, to be submitted together. The zero value is
@@ -42,11 +45,17 @@ type Submission struct {
 	in      *Intake
 	records Records
 	cost    int64
+	onRead  func() // nil, or called when the first route reads it
+	part    *stream.Partition
 	awaited bool          // a sender waits for it, so that a batch with it does not linger
-	from    int64         // its position, once a route has read it; guarded by in.mu
+	from    int64         // its place, once a route has read it; guarded by in.mu
+	shift   int64         // from, less its position in part; guarded by in.mu
 	done    chan struct{} // closed when every route has settled it, or it is withdrawn
 	gone    bool          // withdrawn; set before done is closed
 }
+
+// position returns the position in its partition of a place in the order of all.
+func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
@@ -59,7 +68,8 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 		records.ends = nil
 	}
 	s := &Submission{
-		in: i, records: records, cost: records.cost(), awaited: awaited, done: make(chan struct{}),
+		in: i, records: records, cost: records.cost(), onRead: r.onRead, awaited: awaited,
+		part: &i.part, done: make(chan struct{}),
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -75,10 +85,20 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 		return nil, err
 	}
 	r.settle(s.cost)
+	if r.request != "" {
+		if other := i.working[r.request]; other != nil {
+			i.gate.free(s.cost)
+			return other, nil
+		}
+		s.part = &stream.Partition{ID: r.request, Name: requestName(time.Now())}
+	}
 	if records.count == 0 {
 		i.gate.free(s.cost)
 		close(s.done)
 		return s, nil
+	}
+	if r.request != "" {
+		i.working[r.request] = s
 	}
 	i.queue = append(i.queue, s)
 	i.notify()
@@ -119,7 +139,13 @@ func (s *Submission) Withdraw() bool {
 	i.queue = slices.Delete(i.queue, at, at+1)
 	i.gate.free(s.cost)
 	s.gone = true
-	close(s.done)
+	i.finish(s)
 	i.notify()
 	return true
+}
+
+// finish ends the wait for s. The caller holds i.mu.
+func (i *Intake) finish(s *Submission) {
+	delete(i.working, s.part.ID)
+	close(s.done)
 }

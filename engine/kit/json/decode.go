@@ -68,9 +68,9 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	return found, ok
 }
 
-// Decode returns what v, which lies in data, stands for: nil, a bool, a string, an int or, where it
-// is none or does not fit, a float64, a []any or a map[string]any. Only a number beyond float64 is
-// an error.
+// Decode returns the Go value of v, a range of data: nil, a bool, a string, a []any or a
+// map[string]any. A number is an int, or a float64 if it is not an integer or does not fit. Only a
+// number beyond float64 is an error.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {

@@ -17,7 +17,7 @@ var kinds = map[stream.Kind]string{
 	stream.Text: "text", stream.Number: "number", stream.Bool: "bool", stream.Null: "null", stream.JSON: "json",
 }
 
-// scanned lists the members of an object, or says what is wrong with it.
+// scanned lists the members of an object, or the error in it.
 func scanned(text string) string {
 	var s json.Scanner
 	var out []string
@@ -206,7 +206,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// same compares what was decoded here with what the standard library decoded with numbers as text.
+// same compares a result of this package with that of the standard library, which decoded numbers
+// as text.
 func same(got, want any) bool {
 	switch w := want.(type) {
 	case stdjson.Number:

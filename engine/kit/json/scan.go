@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package json reads JSON where it lies: it finds the members of an object and what they are, and
-// leaves numbers, nested values and the order of keys as they were written.
+// Package json reads JSON in place: it finds the members of an object and their kinds, and
+// preserves numbers, nested values and the order of keys as they were written.
 //
-// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing behind
-// the value, no more than [MaxDepth] levels. It owns nothing, allocates nothing but what it is
-// asked to decode, and never writes JSON: that is package ndjson.
+// It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing after
+// the value, no more than [MaxDepth] levels. It owns nothing, allocates only for decoded values,
+// and never writes JSON: that is package ndjson.
 package json
 
 import (
@@ -19,11 +19,11 @@ import (
 // MaxDepth is how many arrays and objects may stand within each other.
 const MaxDepth = 1000
 
-// Value is where one value lies in the bytes that were scanned, and what it is.
+// Value is the location and kind of one value in the scanned bytes.
 type Value struct {
-	// Kind is Text for a string whose place is what stands between its quotes, Number, Bool, Null, or
-	// JSON for an array or object. A string that no UTF-8 text can be, since it has one half of a
-	// surrogate pair, is JSON, quotes included.
+	// Kind is Text for a string (its range excludes the quotes), Number, Bool, Null, or JSON for an
+	// array or object. A string with an unpaired surrogate, which has no UTF-8 form, is JSON,
+	// including its quotes.
 	Kind stream.Kind
 	// Escaped says that a Text has escapes; [AppendUnescaped] takes them out.
 	Escaped  bool
@@ -39,7 +39,7 @@ type Scanner struct {
 	data     []byte
 	pos, end int
 	begun    bool
-	what     string // what is wrong
+	what     string // the error
 	at       int
 	open     [MaxDepth/64 + 1]uint64 // of each level that is open one bit: whether it is an object
 }
@@ -56,7 +56,8 @@ func (s *Scanner) Next() bool {
 	i := s.space(s.pos)
 	if !s.begun {
 		s.begun = true
-		if i == s.pos && i+3 <= s.end && string(s.data[i:i+3]) == "\uFEFF" { // a byte order mark, as some editors write
+		// a byte order mark, written by some editors
+		if i == s.pos && i+3 <= s.end && string(s.data[i:i+3]) == "\uFEFF" {
 			i = s.space(i + 3)
 		}
 		if i == s.end {
@@ -93,8 +94,8 @@ func (s *Scanner) Next() bool {
 	return s.pos >= 0
 }
 
-// Wrong says what is wrong and at which byte of data, after Next has returned false; "": nothing
-// is, the object has ended.
+// Wrong returns the error and its byte offset in data, after Next has returned false. It returns ""
+// if the object has ended without an error.
 func (s *Scanner) Wrong() (what string, at int) { return s.what, s.at }
 
 func (s *Scanner) fail(what string, at int) bool {
@@ -211,8 +212,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// text scans the string whose quote stands at i, and returns the place behind its closing quote, or
-// -1.
+// text scans the string with its opening quote at i, and returns the offset after its closing
+// quote, or -1.
 func (s *Scanner) text(i int, v *Value) int {
 	data, open := s.data, i
 	escaped, half := false, false
@@ -303,8 +304,8 @@ func unit(b []byte) int {
 	return u
 }
 
-// nested checks the array or object at i and returns where it ends, or -1. It is no recursion: what
-// is open is in bits.
+// nested checks the array or object at i and returns its end, or -1. It is not recursive: the open
+// levels are in bits.
 func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0

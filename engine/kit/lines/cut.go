@@ -8,18 +8,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// nextMultiple is the first multiple of step behind off.
+// nextMultiple returns the first multiple of step greater than off.
 func nextMultiple(off, step int64) int64 { return (off/step + 1) * step }
 
-// target is where a batch ends that is not full of records before: at the first record end at or
-// after at.
+// target determines the end of a batch that does not reach its record limit: the first record end
+// at or after at.
 type target struct {
-	at, begun int64 // begun is where the batch began
-	multiple  bool  // at is a multiple of its bytes from the file's start
+	at, begun int64 // begun is the offset at which the batch began
+	multiple  bool  // at is a multiple of the byte limit from the file's start
 }
 
-// targetOf is the target of a batch that began at begun and goes on at next: the next multiple, or,
-// if it went on over that, where it has all its bytes.
+// targetOf returns the target of a batch that began at begun and continues at next: the next
+// multiple of the byte limit. If the batch has passed that, the target is begun plus the byte
+// limit.
 func targetOf(begun, next int64, l stream.BatchLimits) target {
 	t := target{at: nextMultiple(begun, int64(l.Bytes)), begun: begun, multiple: true}
 	if next >= t.at {
@@ -28,19 +29,20 @@ func targetOf(begun, next int64, l stream.BatchLimits) target {
 	return t
 }
 
-// passing is the target of a batch that has come to the record end next with so many records:
-// another one, if next is at the multiple and the batch has used up more of its records than of its
-// bytes.
+// passing returns the target of a batch that has reached the record end next with the given number
+// of records. It differs from t if next is at the multiple and the batch has used a larger share of
+// its records than of its bytes.
 func (t target) passing(next int64, records int, l stream.BatchLimits) target {
-	if t.multiple && next >= t.at && float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
+	if t.multiple && next >= t.at &&
+		float64(records)*float64(l.Bytes) > float64(next-t.begun)*float64(l.Records) {
 		t.at, t.multiple = t.begun+int64(l.Bytes), false
 	}
 	return t
 }
 
-// firstLong returns where the first record of more than most bytes begins in data, which starts at
-// a record's start, or -1. Line ends do not count. It looks at windows of most+1 bytes from behind,
-// so that its cost does not grow with the number of records.
+// firstLong returns the offset in data of the first record longer than most bytes without its line
+// end, or -1. data begins at a record's start. It searches windows of most+1 bytes backwards, so
+// that its cost does not grow with the number of records.
 func firstLong(data []byte, most int) int {
 	for pos := 0; len(data)-pos > most; {
 		i := bytes.LastIndexByte(data[pos:pos+most+1], '\n')
@@ -52,9 +54,9 @@ func firstLong(data []byte, most int) int {
 	return -1
 }
 
-// endOf returns how many bytes of data the first n records take, line ends included, and false when
-// data has fewer line ends. It halves what is left by counting, so that its cost does not grow with
-// the number of records either.
+// endOf returns the length of the first n records of data, line ends included. ok is false if data
+// has fewer line ends. It bisects data by counting line ends, so that its cost does not grow with
+// the number of records.
 func endOf(data []byte, n int) (int, bool) {
 	if n <= 0 {
 		return 0, true
@@ -82,16 +84,16 @@ func endOf(data []byte, n int) (int, bool) {
 
 var newline = []byte{'\n'}
 
-// cut is where a batch ends in the bytes at hand.
+// cut is the end of a batch in the bytes read so far.
 type cut struct {
-	n       int  // how many bytes it takes: whole records
-	records int  // how many records those are
-	full    bool // a limit was reached at n: the batch ends there
+	n       int  // number of bytes: whole records
+	records int  // number of records in them
+	full    bool // a limit was reached at n, where the batch ends
 }
 
-// decide takes whole records from data, which starts at a record's start, at offset off of the
-// file: up to the first record end at or after target, or room records, whichever comes first;
-// without a limit reached, all whole records.
+// decide takes whole records from data, which begins at a record's start, at offset off in the
+// file. It takes them up to the first record end at or after target, or up to room records,
+// whichever comes first. If no limit is reached, it takes all whole records.
 func decide(data []byte, off, target int64, room int) cut {
 	var c cut
 	if before := target - 1 - off; before < int64(len(data)) {

@@ -1,25 +1,27 @@
-// Package lines cuts a file of lines into aligned batches, without touching a record.
+// Package lines cuts a file of lines into aligned batches without processing single records.
 //
-// It reads straight into a batch's arena, finds where the batch ends with a few vector
-// instructions, and counts line ends; what a line holds is no business of it. It is shared by the
-// sources that read files. Who calls it owns the file, knows how much of it is there and whether
-// more will come; the package opens nothing, waits for nothing and keeps nothing but the [Cursor]
-// it is given.
+// It reads directly into a batch's arena, finds the end of the batch with a few vector
+// instructions, and counts line ends. It does not interpret the lines. File sources share it. Its
+// caller owns the file and knows how many bytes exist and whether more will follow. The package
+// opens nothing, waits for nothing and keeps no state except the [Cursor] passed to it.
 //
-// # Where a batch ends
+// # The end of a batch
 //
-// At the first record end at or after a multiple of Limits.Bytes from the file's start, or after
-// Limits.Records records since the cut before, or where a settled range begins, or at the file's
-// end. Where a batch comes to such a multiple with more of its records than of its bytes used up,
-// it is its records that fill it: then it goes on to the first record end at or after Limits.Bytes
-// from the cut before, or most batches of so many records would be full, and one at each multiple
-// would not. All of these follow from the place of the cut before and the bytes behind it alone, so
-// that a reader that resumes at any cut cuts where the first reader cut. (Where a file grew while
-// it was read, a batch may also have ended at what was there; and what is there of a growing file
-// is not cut at a multiple if all of it fits, or a hundred files that grow a little would make two
-// batches of each multiple.) Records keep their ids in any case.
+// A batch ends at the first record end at or after a multiple of Limits.Bytes from the file's
+// start, after Limits.Records records, at the start of a settled range, or at the end of the file.
 //
-// A batch takes further files only whole: a file that does not fit starts the next one.
+// If a batch reaches such a multiple with a larger share of its records used than of its bytes, its
+// record limit is the effective one. The batch then continues to the first record end at or after
+// Limits.Bytes from its start. Otherwise most batches would be full, and one at each multiple would
+// be small.
+//
+// All these cuts depend only on the previous cut and the bytes after it. A reader that resumes at
+// any cut therefore cuts at the same places as the first reader. There are two exceptions for
+// growing files. A batch may have ended at the end of the file at that time. And the new bytes of a
+// growing file are not cut at a multiple if all of them fit; otherwise a hundred slowly growing
+// files would make two batches for each multiple. Records keep their ids in any case.
+//
+// A batch takes further files only as a whole: a file that does not fit begins the next batch.
 package lines
 
 import (
@@ -31,50 +33,52 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// MaxSpans is how many spans a batch of many small files carries at most.
+// MaxSpans bounds the number of spans in a batch of many small files.
 const MaxSpans = 4096
 
-// firstLook is how many bytes of a file are read at first for a batch that may take more: it may
-// have all its records in them.
+// firstLook is the size of the first read of a file for a batch with a larger limit, because these
+// bytes may contain all its records.
 const firstLook = 512 << 10
 
-// readMax is how many bytes are asked of the file at once.
+// readMax bounds the size of one read.
 const readMax = 1 << 20
 
-// alignFrom is how much of a file is read at least into an arena that is aligned for it: below, it
-// would cost a page for nothing.
+// alignFrom is the minimum size of a read for which the arena is aligned: for smaller reads the
+// page would be wasted.
 const alignFrom = 64 << 10
 
-// Rules say what becomes of long records.
+// Rules determine the treatment of long records, and the framing.
 type Rules struct {
-	// MaxRecord is how many bytes a record may have, its LF not counted; at least 1. A longer one is
-	// cut into pieces of that many bytes, each a record of its own, in a span of its own, with a line
-	// end added.
+	// MaxRecord bounds the length of a record without its LF; at least 1. A longer record is cut
+	// into pieces of that length. Each piece is a record in a span of its own, with an added line
+	// end.
 	MaxRecord int
-	// Bury makes a longer record one dead letter of its first MaxRecord bytes, whose span covers all
-	// of it.
+	// Bury turns a longer record into one dead letter of its first MaxRecord bytes, whose span
+	// covers the whole record.
 	Bury bool
-	// Framing finds records that are not lines; nil: they are. With it a record that is too long is
+	// Framing finds records that are not lines. Nil means lines. With a Framing, long records are
 	// always cut.
 	Framing Framing
 }
 
-// Cursor is where a reader stands in one file.
+// Cursor is a reader's position in one file.
 type Cursor struct {
-	Next  int64          // everything before was handed out or settled; at a record's start
+	Next  int64          // everything before is handed out or settled; at a record's start
 	Above []stream.Range // settled ranges above Next, ascending; they are skipped
 
-	searched int64 // Bury: the record at Next has no line end before this offset
-	beyond   int   // how many bytes a batch takes more than its limit, because its last record is long
-	guess    int   // how many bytes of records the next batch will take, and some more; 0: not known
+	searched int64 // with Bury: the record at Next has no line end before this offset
+	// excess of the last batch over its byte limit, due to a long last record
+	beyond int
+	// estimate of the bytes of the next batch, with a reserve; 0 if unknown
+	guess int
 }
 
-// Resume returns the cursor of a reader that goes on at m.
+// Resume returns the cursor of a reader that resumes at m.
 func Resume(m stream.Mark) Cursor {
 	return Cursor{Next: m.Watermark.Num, Above: slices.Clone(m.Above)}
 }
 
-// skip moves over the settled ranges that begin at or before Next.
+// skip advances over the settled ranges that begin at or before Next.
 func (c *Cursor) skip() {
 	for len(c.Above) > 0 && c.Above[0].From.Num <= c.Next {
 		c.Next = max(c.Next, c.Above[0].To.Num)
@@ -82,68 +86,71 @@ func (c *Cursor) skip() {
 	}
 }
 
-// File is what is known of the file at the time of a call.
+// File is the state of a file at the time of a call.
 type File struct {
 	io.ReaderAt
 	Part   *stream.Partition
-	Size   int64 // bytes that are there; no more is read
-	Sealed bool  // nothing will follow Size: the last record ends there, with or without a line end
-	// Flush ends the last record at Size although more may follow, as a record of its own; Sealed does
-	// so anyway.
+	Size   int64 // bytes available; no more is read
+	Sealed bool  // nothing will follow: the last record ends at Size, with or without a line end
+	// Flush ends the last record at Size as a record of its own, although more may follow. Sealed
+	// implies it.
 	Flush bool
-	// Framing is this file's own; nil: that of the rules. Both are nil or none.
+	// Framing is this file's framing; nil means that of the rules. Either both are nil or neither.
 	Framing Framing
-	// Growing lets a batch of other files take what is there of this one, if all of it fits, although
-	// it is not sealed.
+	// Growing lets a batch with other files take the available bytes of this file, if all of them
+	// fit, although it is not sealed.
 	Growing bool
-	// Before are bytes, at most MaxBefore, that have to stand just before Cursor.Next; nil: it is not
-	// looked. They are read together with what is behind them, and where others stand there Fill adds
-	// nothing and returns ErrOther. Nil with framing, and with settled ranges in the cursor.
+	// Before holds at most MaxBefore bytes that must precede Cursor.Next in the file. They are read
+	// together with the bytes behind them. If the file contains other bytes, Fill adds nothing and
+	// returns ErrOther. Nil means no check. It must be nil with framing, and with settled ranges in
+	// the cursor.
 	Before []byte
 }
 
-// MaxBefore is how long File.Before is at most.
+// MaxBefore bounds the length of File.Before.
 const MaxBefore = 64
 
-// ErrOther is what Fill returns of a file in which other bytes stand than File.Before.
+// ErrOther is returned by Fill if the file does not contain File.Before.
 var ErrOther = errors.New("other bytes stand before the place up to which the file was read")
 
-// Result says how a call of Fill ended.
+// Result is the way in which a call of Fill ended.
 type Result uint8
 
 // The results of Fill.
 const (
-	Drained Result = iota // all whole records up to Size were handed out; with Sealed also the last one and the seal
-	Full                  // the batch ends here: hand it out, then go on with a fresh one
-	NoRoom                // the batch holds other files, and this one does not fit whole; nothing was added
+	// all whole records up to Size were handed out; with Sealed also the last one and the seal
+	Drained Result = iota
+	Full           // the batch is complete: hand it out and continue with an empty one
+	// the batch holds other files and this one does not fit; nothing was added
+	NoRoom
 )
 
-// Filler fills batches by its rules. Its owner is one reader; it keeps only what the batch in work
-// needs.
+// Filler fills batches according to its rules. It is owned by one reader, and keeps only the state
+// of the current batch.
 type Filler struct {
 	Rules
-	buried  []buried
-	records []stream.Record // with Framing: of the batch in work
-	graves  []grave         // of those, ascending
-	text    []byte          // of the stretch in work, where it is not the file's
-	fresh   []byte          // of the frame in work
-	ends    []int           // of the frame in work
-	seen    sight
+	buried     []buried
+	records    []stream.Record // with Framing: of the current batch
+	badRecords []badRecord     // of these, ascending
+	text       []byte          // of the current stretch, if it differs from the file's bytes
+	fresh      []byte          // of the current frame
+	ends       []int           // of the current frame
+	seen       seenBytes
 }
 
-// buried is a record that is longer than MaxRecord and becomes a dead letter.
+// buried is a record longer than MaxRecord that becomes a dead letter.
 type buried struct {
 	span int
 	size int64
 }
 
-// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or that
-// holds only the stretch of this file just before c.Next, takes what it can; one that holds other
-// files takes only a whole sealed file, or a seal without bytes. After an error
-// (io.ErrUnexpectedEOF: f has less than Size bytes; ErrOther) b and c are as before.
+// Fill appends records of f from c.Next on, and their spans, to b. A batch that is empty, or
+// contains only the bytes of this file just before c.Next, takes as much as it can. A batch with
+// other files takes only a whole sealed file, or a seal without bytes. After an error
+// (io.ErrUnexpectedEOF: f has fewer than Size bytes; ErrOther) b and c are unchanged.
 func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	data, spans, origins, added := len(b.Data), len(b.Spans), b.Origins, b.Added
-	graves, before := len(l.buried), *c
+	buried, before := len(l.buried), *c
 	last := stream.Span{}
 	if spans > 0 {
 		last = b.Spans[spans-1]
@@ -159,15 +166,14 @@ func (l *Filler) Fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 			b.Spans[spans-1] = last
 		}
 		b.Data, b.Spans, b.Origins, b.Added = b.Data[:data], b.Spans[:spans], origins, added
-		l.buried, *c = l.buried[:graves], before
+		l.buried, *c = l.buried[:buried], before
 		l.forget(spans)
 		return NoRoom, err
 	}
 	return res, nil
 }
 
-// fits says whether a whole file may still be added to b, as far as that can be known before it is
-// read.
+// fits reports whether a whole file may be added to b, as far as that is known before reading it.
 func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if !f.Sealed && !f.Growing || b.Full() || len(b.Spans) >= MaxSpans {
 		return false
@@ -175,7 +181,8 @@ func fits(b *stream.Batch, c *Cursor, f File) bool {
 	if f.Growing && len(c.Above) == 0 && f.Size-c.Next <= int64(b.Limits().Bytes-len(b.Data)) {
 		return true
 	}
-	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 && f.Size <= int64(b.Limits().Bytes-len(b.Data))
+	return c.Next >= f.Size || c.Next == 0 && len(c.Above) == 0 &&
+		f.Size <= int64(b.Limits().Bytes-len(b.Data))
 }
 
 func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
@@ -193,9 +200,10 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 		switch c.skip(); {
 		case err != nil:
 			return NoRoom, err
-		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size: // where a settled range begins is a cut, too
+		case full && (c.Next < f.Size || !f.Sealed), closed && c.Next < f.Size:
+			// the start of a settled range is a cut
 			return Full, nil
-		case c.Next < f.Size: // what is left is no whole record yet
+		case c.Next < f.Size: // the rest is an incomplete record
 			return Drained, nil
 		}
 	}
@@ -205,31 +213,34 @@ func (l *Filler) fill(b *stream.Batch, c *Cursor, f File) (Result, error) {
 	return Drained, nil
 }
 
-// seal says that nothing follows: on the span that ends there, or on an empty one.
+// seal marks the end of the file, on the span that ends there or on an empty span.
 func seal(b *stream.Batch, c *Cursor, f File) {
-	if n := len(b.Spans); n > 0 && b.Spans[n-1].Part.ID == f.Part.ID && b.Spans[n-1].To.Num == c.Next {
+	if n := len(b.Spans); n > 0 && b.Spans[n-1].Part.ID == f.Part.ID &&
+		b.Spans[n-1].To.Num == c.Next {
 		b.Spans[n-1].Last = true
 		return
 	}
 	at := stream.Position{Num: c.Next}
-	b.Spans = append(b.Spans, stream.Span{Part: f.Part, Range: stream.Range{From: at, To: at}, Last: true})
+	b.Spans = append(b.Spans, stream.Span{Part: f.Part, Range: stream.Range{From: at, To: at},
+		Last: true})
 }
 
-// stretch hands out from c.Next up to end, or to where the batch is full. closed: the stretch is
-// known to end there.
-func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (full bool, err error) {
+// stretch hands out records from c.Next up to end, or until the batch is full. closed means that
+// the stretch is known to end there.
+func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64,
+	closed bool) (full bool, err error) {
 	limits, begun := b.Limits(), begunAt(b, c, f)
 	for c.Next < end {
 		t := targetOf(begun, c.Next, limits)
 		if f.Growing && !f.Sealed && end-c.Next <= int64(limits.Bytes-len(b.Data)) {
-			t = target{at: end + 1, begun: begun} // the cut is at what is there
+			t = target{at: end + 1, begun: begun} // cut at the end of the available bytes
 		}
 		base := len(b.Data)
 		d, have, long, err := l.look(b, c, f, t, end)
 		if err != nil {
 			return false, err
 		}
-		f.Before = nil // they stand before what was read first
+		f.Before = nil // they precede the bytes that were read first
 		if d.n > 0 {
 			add(b, c, f, int64(d.n), d.n, d.records, false)
 			b.Data = b.Data[:base+d.n]
@@ -256,7 +267,7 @@ func (l *Filler) stretch(b *stream.Batch, c *Cursor, f File, end int64, closed b
 	return false, nil
 }
 
-// begunAt is where the batch that goes on at c.Next began.
+// begunAt returns the start of the batch that continues at c.Next.
 func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	if len(b.Spans) > 0 && b.Spans[0].Part.ID == f.Part.ID {
 		return b.Spans[0].From.Num
@@ -264,18 +275,20 @@ func begunAt(b *stream.Batch, c *Cursor, f File) int64 {
 	return c.Next
 }
 
-// look reads from c.Next on, behind b.Data, until it sees where the batch ends, a record that is
-// too long, or the end. It returns how many bytes it has read and where among them the long record
-// starts, or -1.
-func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (d cut, have, long int, err error) {
+// look reads from c.Next on, behind b.Data, until it finds the end of the batch, a record that is
+// too long, or the end of the file. It returns the number of bytes read, and the offset of the long
+// record among them or -1.
+func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
+	end int64) (d cut, have, long int, err error) {
 	base, room := len(b.Data), b.Limits().Records-b.Origins
-	slack := int64(min(b.Limits().Bytes/8, 4096) + 256) // the record that lies across the target mostly ends in it
+	// the record that crosses the target usually ends within slack
+	slack := int64(min(b.Limits().Bytes/8, 4096) + 256)
 	whole := int(min(end, t.at+slack) - c.Next)
 	want := min(whole, firstLook)
 	if c.guess > 0 {
 		want = min(whole, c.guess)
 	}
-	if c.beyond > 0 && want == whole { // records are that long here
+	if c.beyond > 0 && want == whole { // records are long enough to need the excess
 		want = int(min(end-c.Next, int64(whole)+int64(c.beyond)))
 	}
 	if want >= alignFrom {
@@ -311,7 +324,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (
 	} else if d.records > 0 {
 		c.beyond = d.n - whole + d.n/8
 	}
-	if d.records > 0 { // the next batch is cut by its records, or by its bytes, whichever comes first
+	// the next batch is cut by its records or by its bytes, whichever comes first
+	if d.records > 0 {
 		records := float64(b.Limits().Records)
 		c.guess = int(min(records*float64(d.n)/float64(d.records)*1.25+256, 1<<30))
 	}
@@ -319,8 +333,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target, end int64) (
 	return d, have, long, nil
 }
 
-// read makes the bytes of f from off on that stand in b.Data from base on want bytes long; have of
-// them are there.
+// read extends the bytes of f from off on, which are in b.Data from base on, to want bytes; have of
+// them are there already.
 func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error) {
 	b.Data = slices.Grow(b.Data[:base+have], max(want-have, 0)+1)
 	if have == 0 && len(f.Before) > 0 {
@@ -341,7 +355,7 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 	return have, nil
 }
 
-// readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
+// readFull fills buf; a file that is too short is io.ErrUnexpectedEOF.
 func (f *File) readFull(buf []byte, off int64) error {
 	got, err := f.ReadAt(buf, off)
 	if got == len(buf) {
@@ -353,9 +367,9 @@ func (f *File) readFull(buf []byte, off int64) error {
 	return err
 }
 
-// readBehind reads data[base:] from off on, and what stands before it, by one call: into the place
-// of the last bytes of data[:base], which are put back. Where there are too few of those it takes
-// two calls, the bytes before last.
+// readBehind fills data[base:] from offset off and reads the preceding bytes in the same call. For
+// that it temporarily overwrites the last bytes of data[:base] and restores them. If there are too
+// few of those, it reads the preceding bytes in a second call.
 func (f *File) readBehind(data []byte, base int, off int64) error {
 	n := len(f.Before)
 	if base < n {
@@ -386,9 +400,9 @@ func (f *File) behind(before []byte) error {
 	return nil
 }
 
-// add appends a span for the next size bytes of f, which stand in the arena as bytes, or lengthens
-// the one before it. own: as a span of its own, because the record in it ends where its bytes do
-// not say.
+// add appends a span for the next size bytes of f, which are in the arena as the given number of
+// bytes, or extends the previous span. own forces a separate span, because the end of its record
+// cannot be derived from its bytes.
 func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own bool) {
 	from := c.Next
 	c.Next += size
@@ -402,6 +416,7 @@ func add(b *stream.Batch, c *Cursor, f File, size int64, bytes, records int, own
 		}
 	}
 	b.Spans = append(b.Spans, stream.Span{
-		Part: f.Part, Bytes: bytes, Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: c.Next}},
+		Part: f.Part, Bytes: bytes, Range: stream.Range{From: stream.Position{Num: from},
+			To: stream.Position{Num: c.Next}},
 	})
 }

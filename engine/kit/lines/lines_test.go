@@ -16,12 +16,12 @@ import (
 
 // record is one record as a naive reader finds it.
 type record struct {
-	end  int64 // the offset behind it
+	end  int64 // offset of its end
 	text []byte
 	dead bool
 }
 
-// records cuts data record by record, as the package comment promises.
+// records cuts data record by record, according to the package comment.
 func records(data []byte, r lines.Rules) (out []record) {
 	for at := 0; at < len(data); {
 		i := bytes.IndexByte(data[at:], '\n')
@@ -33,19 +33,21 @@ func records(data []byte, r lines.Rules) (out []record) {
 			content, next = r.MaxRecord, at+r.MaxRecord
 		}
 		kept := data[at : at+min(content, r.MaxRecord)]
-		out = append(out, record{int64(next), append(slices.Clone(kept), '\n'), content > r.MaxRecord})
+		out = append(out, record{int64(next), append(slices.Clone(kept), '\n'),
+			content > r.MaxRecord})
 		at = next
 	}
 	return out
 }
 
-// cuts says where the batches of one sealed file that is read from its start end.
+// cuts returns the ends of the batches of a sealed file that is read from its start.
 func cuts(recs []record, l stream.BatchLimits) (out []int64) {
 	from, n, beyond := int64(0), 0, false
 	for i, r := range recs {
 		n++
 		size := r.end - from
-		if r.end >= (from/int64(l.Bytes)+1)*int64(l.Bytes) && int64(n)*int64(l.Bytes) > size*int64(l.Records) {
+		if r.end >= (from/int64(l.Bytes)+1)*int64(l.Bytes) &&
+			int64(n)*int64(l.Bytes) > size*int64(l.Records) {
 			beyond = true
 		}
 		end := from + int64(l.Bytes)
@@ -62,9 +64,11 @@ func cuts(recs []record, l stream.BatchLimits) (out []int64) {
 var part = &stream.Partition{ID: "p", Name: "a.log"}
 
 // drain reads data from c on to its seal and returns the batches.
-func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits stream.BatchLimits) (out []*stream.Batch) {
+func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules,
+	limits stream.BatchLimits) (out []*stream.Batch) {
 	t.Helper()
-	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
+	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)),
+		Sealed: true}
 	filler := lines.Filler{Rules: r}
 	for n := 0; ; n++ {
 		if n > len(data)+2 {
@@ -86,11 +90,12 @@ func drain(t testing.TB, data []byte, c lines.Cursor, r lines.Rules, limits stre
 	}
 }
 
-// check compares the batches with the naive records from offset from on, settled ranges left out.
+// check compares batches with the naive records from offset from on, without settled ranges.
 func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, above []stream.Range) {
 	t.Helper()
 	settled := func(end int64) bool {
-		return end <= from || slices.ContainsFunc(above, func(r stream.Range) bool { return end > r.From.Num && end <= r.To.Num })
+		return end <= from ||
+			slices.ContainsFunc(above, func(r stream.Range) bool { return end > r.From.Num && end <= r.To.Num })
 	}
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r record) bool { return settled(r.end) })
 	at := from
@@ -110,7 +115,8 @@ func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, abo
 			raw += s.Bytes
 		}
 		if raw != len(b.Data) || len(b.Records) != b.Origins {
-			t.Fatalf("spans count %d bytes of %d, Origins is %d for %d records", raw, len(b.Data), b.Origins, len(b.Records))
+			t.Fatalf("spans count %d bytes of %d, Origins is %d for %d records", raw, len(b.Data),
+				b.Origins, len(b.Records))
 		}
 		for i := range b.Records {
 			if len(recs) == 0 {
@@ -119,7 +125,8 @@ func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, abo
 			want := recs[0]
 			recs = recs[1:]
 			got := b.Records[i]
-			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end || (got.State == stream.Dead) != want.dead {
+			if !bytes.Equal(b.Raw(i), want.text) || got.Origin.Num != want.end ||
+				(got.State == stream.Dead) != want.dead {
 				t.Fatalf("record %q at %d, state %v; want %q at %d, dead %v",
 					b.Raw(i), got.Origin.Num, got.State, want.text, want.end, want.dead)
 			}
@@ -160,8 +167,8 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// Where records fill the batches, each is full but the last, wherever multiples of the bytes lie;
-// where bytes do, each ends at a multiple.
+// TestFillFull checks that all batches but the last are full if records are the effective limit,
+// regardless of the multiples of the byte limit, and end at multiples otherwise.
 func TestFillFull(t *testing.T) {
 	const n = 10_000
 	for _, c := range []struct {
@@ -170,10 +177,14 @@ func TestFillFull(t *testing.T) {
 		limits stream.BatchLimits
 		want   int
 	}{
-		{"by records", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 7000, Records: 100}, n / 100},
-		{"by records, nearly by bytes", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 2001, Records: 100}, n / 100},
-		{"by bytes", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 1000, Records: 100}, n / 50},
-		{"by bytes, nearly by records", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 1990, Records: 100}, n/100 + 1},
+		{"by records", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 7000, Records: 100},
+			n / 100},
+		{"by records, nearly by bytes", "a line of 20 bytes.\n",
+			stream.BatchLimits{Bytes: 2001, Records: 100}, n / 100},
+		{"by bytes", "a line of 20 bytes.\n", stream.BatchLimits{Bytes: 1000, Records: 100},
+			n / 50},
+		{"by bytes, nearly by records", "a line of 20 bytes.\n",
+			stream.BatchLimits{Bytes: 1990, Records: 100}, n/100 + 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := bytes.Repeat([]byte(c.line), n)
@@ -182,12 +193,14 @@ func TestFillFull(t *testing.T) {
 				rules.Framing = framing
 				batches := drain(t, data, lines.Cursor{}, rules, c.limits)
 				if len(batches) != c.want {
-					t.Errorf("framing %v: %d records became %d batches, want %d", framing, n, len(batches), c.want)
+					t.Errorf("framing %v: %d records became %d batches, want %d", framing, n,
+						len(batches), c.want)
 				}
 				for i, b := range batches[:len(batches)-1] {
 					to := b.Spans[len(b.Spans)-1].To.Num
 					if over := to % int64(c.limits.Bytes); !b.Full() && over >= int64(len(c.line)) {
-						t.Fatalf("framing %v: batch %d has %d records and %d bytes, and ends at %d", framing, i, b.Origins, len(b.Data), to)
+						t.Fatalf("framing %v: batch %d has %d records and %d bytes, and ends at %d",
+							framing, i, b.Origins, len(b.Data), to)
 					}
 				}
 			}
@@ -195,7 +208,7 @@ func TestFillFull(t *testing.T) {
 	}
 }
 
-// byLine is the framing that lines have.
+// byLine is a Framing that finds lines.
 type byLine struct{}
 
 func (byLine) Next(data []byte, last bool) lines.Frame {
@@ -214,7 +227,7 @@ func ends(batches []*stream.Batch) (out []int64) {
 	return out
 }
 
-// settle draws a mark of whole batches.
+// settle returns a random mark of whole batches.
 func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	from, low := int64(0), true
 	for _, to := range cuts {
@@ -236,8 +249,8 @@ func settle(rng *rand.Rand, cuts []int64) (m stream.Mark) {
 	return m
 }
 
-// A file that grows: whole records come as they are there, the rest when it is sealed, and nothing
-// twice.
+// TestFillGrowing reads a growing file: whole records come as soon as they are complete, the rest
+// when the file is sealed, and nothing twice.
 func TestFillGrowing(t *testing.T) {
 	data := []byte("one\ntwo\r\nthree\na long record of forty bytes ..........\nlast")
 	for _, bury := range []bool{false, true} {
@@ -246,7 +259,8 @@ func TestFillGrowing(t *testing.T) {
 		var c lines.Cursor
 		var got []*stream.Batch
 		for size := 0; size <= len(data)+1; size++ {
-			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(min(size, len(data))), Sealed: size > len(data)}
+			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part,
+				Size: int64(min(size, len(data))), Sealed: size > len(data)}
 			for res := lines.Full; res == lines.Full; {
 				b := stream.NewBatch(stream.BatchLimits{Bytes: 10})
 				var err error
@@ -262,8 +276,9 @@ func TestFillGrowing(t *testing.T) {
 	}
 }
 
-// What is there of a growing file is not cut at a multiple of the limit if all of it fits, alone or
-// behind others; more of it is, and so is what is sealed.
+// TestFillGrowingWhole checks that the available bytes of a growing file are not cut at a multiple
+// of the limit if all of them fit, alone or behind other files. Larger amounts, and sealed files,
+// are cut.
 func TestFillGrowingWhole(t *testing.T) {
 	data := bytes.Repeat([]byte("12345\n"), 10)
 	for _, c := range []struct {
@@ -274,32 +289,41 @@ func TestFillGrowingWhole(t *testing.T) {
 		want               lines.Result
 	}{
 		{name: "across a multiple", next: 18, size: 36, stands: 36, want: lines.Drained},
-		{name: "behind another file", before: "123\n", next: 18, size: 30, stands: 30, want: lines.Drained},
+		{name: "behind another file", before: "123\n", next: 18, size: 30, stands: 30,
+			want: lines.Drained},
 		{name: "half a record at its end", next: 18, size: 34, stands: 30, want: lines.Drained},
 		{name: "more than fits", next: 18, size: 42, stands: 24, want: lines.Full},
 		{name: "sealed", next: 18, size: 36, stands: 24, sealed: true, want: lines.Full},
-		{name: "sealed behind another file", before: "123\n", next: 18, size: 30, stands: 18, sealed: true, want: lines.NoRoom},
+		{name: "sealed behind another file", before: "123\n", next: 18, size: 30, stands: 18,
+			sealed: true, want: lines.NoRoom},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}, stream.NewBatch(stream.BatchLimits{Bytes: 20})
+			filler, b := lines.Filler{Rules: lines.Rules{MaxRecord: 100}},
+				stream.NewBatch(stream.BatchLimits{Bytes: 20})
 			if c.before != "" {
 				other := &stream.Partition{ID: "other", Name: "other"}
-				f := lines.File{ReaderAt: strings.NewReader(c.before), Part: other, Size: int64(len(c.before)), Sealed: true}
-				if res, err := filler.Fill(b, new(lines.Cursor), f); res != lines.Drained || err != nil {
+				f := lines.File{ReaderAt: strings.NewReader(c.before), Part: other,
+					Size: int64(len(c.before)), Sealed: true}
+				if res, err := filler.Fill(b, new(lines.Cursor), f); res != lines.Drained ||
+					err != nil {
 					t.Fatalf("%v, %v", res, err)
 				}
 			}
 			at := &lines.Cursor{Next: c.next}
-			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: c.size, Sealed: c.sealed, Growing: true}
+			f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: c.size,
+				Sealed: c.sealed, Growing: true}
 			res, err := filler.Fill(b, at, f)
-			if res != c.want || err != nil || at.Next != c.stands || len(b.Data) != len(c.before)+int(c.stands-c.next) {
-				t.Errorf("Fill = %v, %v, stands at %d with %d bytes; want %v at %d", res, err, at.Next, len(b.Data), c.want, c.stands)
+			if res != c.want || err != nil || at.Next != c.stands ||
+				len(b.Data) != len(c.before)+int(c.stands-c.next) {
+				t.Errorf("Fill = %v, %v, stands at %d with %d bytes; want %v at %d", res, err,
+					at.Next, len(b.Data), c.want, c.stands)
 			}
 		})
 	}
 }
 
-// Many small files share a batch, whole; the one that does not fit is not touched.
+// TestFillJoins checks that small files share a batch as a whole, and that a file that does not fit
+// stays untouched.
 func TestFillJoins(t *testing.T) {
 	limits := stream.BatchLimits{Bytes: 20, Records: 5}
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 100}}
@@ -308,7 +332,8 @@ func TestFillJoins(t *testing.T) {
 		t.Helper()
 		p := &stream.Partition{ID: id, Name: id}
 		c := &lines.Cursor{Next: next}
-		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: p, Size: int64(len(data)), Sealed: true}
+		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: p, Size: int64(len(data)),
+			Sealed: true}
 		if res, err := filler.Fill(b, c, f); err != nil || res != want {
 			t.Fatalf("Fill(%s) = %v, %v; want %v", id, res, err, want)
 		}
@@ -324,15 +349,17 @@ func TestFillJoins(t *testing.T) {
 		t.Errorf("a file that did not fit stands at %d", c.Next)
 	}
 	fill("f", "begun\n", 6, lines.NoRoom) // a seal alone would fit, but the batch is full
-	if got, want := string(b.Data), "a1\na2\nc1\n0123456789\n"; got != want || b.Origins != 4 || len(b.Spans) != 4 {
+	if got, want := string(b.Data), "a1\na2\nc1\n0123456789\n"; got != want || b.Origins != 4 ||
+		len(b.Spans) != 4 {
 		t.Errorf("Data is %q, %d origins, %d spans; want %q", got, b.Origins, len(b.Spans), want)
 	}
 	b = stream.NewBatch(limits)
 	fill("g", "1\n2\n3\n", 0, lines.Drained)
 	fill("h", "4\n5\n6\n", 0, lines.NoRoom) // too many records
-	fill("i", "begun\n", 3, lines.NoRoom)   // not whole
+	fill("i", "begun\n", 3, lines.NoRoom)   // not a whole file
 	fill("j", "begun\n", 6, lines.Drained)  // only the seal
-	if got := string(b.Data); got != "1\n2\n3\n" || len(b.Spans) != 2 || !b.Spans[1].Last || b.Spans[1].From.Num != 6 {
+	if got := string(b.Data); got != "1\n2\n3\n" || len(b.Spans) != 2 || !b.Spans[1].Last ||
+		b.Spans[1].From.Num != 6 {
 		t.Errorf("Data is %q, spans %+v", got, b.Spans)
 	}
 }
@@ -341,7 +368,8 @@ func TestFillShrunk(t *testing.T) {
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 4, Bury: true}}
 	b, c := stream.NewBatch(stream.BatchLimits{Bytes: 8}), lines.Cursor{}
 	for _, data := range []string{"abc\n", "a\nb\nc", "abcdefghi"} {
-		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20, Sealed: true}
+		f := lines.File{ReaderAt: bytes.NewReader([]byte(data)), Part: part, Size: 3 << 20,
+			Sealed: true}
 		if _, err := filler.Fill(b, &c, f); !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("Fill of %q, announced as 3 MiB: %v, want io.ErrUnexpectedEOF", data, err)
 		}
@@ -351,10 +379,12 @@ func TestFillShrunk(t *testing.T) {
 	}
 }
 
-// The budget: nothing is allocated, neither for a record nor for a batch out of the pool.
+// TestFillAllocations checks that neither a record nor a batch from the pool causes an allocation.
 func TestFillAllocations(t *testing.T) {
-	data := bytes.Repeat([]byte("127.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1\r\n"), 20000)
-	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)), Sealed: true}
+	data := bytes.Repeat([]byte("127.0.0.1 - - [17/May/2015:10:05:03 +0000] \"GET / "+
+		"HTTP/1.1\" 200 1\r\n"), 20000)
+	f := lines.File{ReaderAt: bytes.NewReader(data), Part: part, Size: int64(len(data)),
+		Sealed: true}
 	for _, limits := range []stream.BatchLimits{{}, {Bytes: 1 << 20, Records: 700}} {
 		var pool stream.Pool
 		filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20}}
@@ -376,14 +406,17 @@ func TestFillAllocations(t *testing.T) {
 	}
 }
 
-// TestFillAligned: a large batch of a file stands in its pages of memory as it stands in the
-// file's.
+// TestFillAligned checks that a large batch has the same alignment in memory pages as in the file's
+// pages.
 func TestFillAligned(t *testing.T) {
 	data := bytes.Repeat([]byte("a line of some length\n"), 60_000)
-	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20}, stream.BatchLimits{Records: 1 << 20}) {
+	for n, b := range drain(t, data, lines.Cursor{}, lines.Rules{MaxRecord: 1 << 20},
+		stream.BatchLimits{Records: 1 << 20}) {
 		from := b.Spans[0].From.Num
-		if at := int64(uintptr(unsafe.Pointer(&b.Data[0]))); len(b.Data) >= 128<<10 && (at-from)%4096 != 0 {
-			t.Errorf("batch %d begins at byte %d of its page, and at %d of the file's", n, at%4096, from%4096)
+		if at := int64(uintptr(unsafe.Pointer(&b.Data[0]))); len(b.Data) >= 128<<10 &&
+			(at-from)%4096 != 0 {
+			t.Errorf("batch %d begins at byte %d of its page, and at %d of the file's", n, at%4096,
+				from%4096)
 		}
 	}
 }

@@ -9,20 +9,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// searchStep is how much is read at once in search of the end of a long record.
+// searchStep is the size of a read in the search for the end of a long record.
 const searchStep = 256 << 10
 
 // A LongRecordError is the reason of a dead letter: the record was longer than max_record.
 type LongRecordError struct {
 	File   string
-	Offset int64 // where the record begins
+	Offset int64 // start of the record in the file
 	Size   int64 // bytes of the record without its LF
-	Max    int   // how many of them were kept
+	Max    int   // number of bytes kept
 }
 
-// Error names file, offset and length.
+// Error returns the file, the offset and the length.
 func (e *LongRecordError) Error() string {
-	return fmt.Sprintf("%q at offset %d: the record has %d bytes, more than max_record (%d); its first %d bytes are kept here",
+	return fmt.Sprintf("%q at offset %d: the record has %d bytes, more than max_record (%d); "+
+		"its first %d bytes are kept here",
 		e.File, e.Offset, e.Size, e.Max, e.Max)
 }
 
@@ -31,10 +32,11 @@ func (e *LongRecordError) Group() (reason, detail string) {
 	return fmt.Sprintf("the record is longer than max_record (%d)", e.Max), e.Error()
 }
 
-// long hands out the record at c.Next, which has more than MaxRecord bytes, and whose first ones
-// stand in the arena behind b.Data: a piece of it, or all of it as a dead letter. more is false
-// when its end is not there yet.
-func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64, closed bool) (more bool, err error) {
+// long hands out the record at c.Next, which has more than MaxRecord bytes: a piece of it, or all
+// of it as a dead letter. The first bytes of the record are in the arena behind b.Data. more is
+// false if the end of the record is not in the file yet.
+func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64,
+	closed bool) (more bool, err error) {
 	base, size := len(b.Data), int64(l.MaxRecord)
 	next, added := size, 1
 	if l.Bury {
@@ -55,9 +57,10 @@ func (l *Filler) long(b *stream.Batch, c *Cursor, f File, end int64, closed bool
 	return true, nil
 }
 
-// search returns where the record at c.Next ends, its LF not counted, or end when there is none
-// before it. It remembers how far it came, so that a record that grows is searched once.
-func (l *Filler) search(b *stream.Batch, c *Cursor, f File, end int64) (stop int64, found bool, err error) {
+// search returns the offset of the LF of the record at c.Next, or end if there is none before it.
+// It stores the offset it has reached, so that each byte of a growing record is searched once.
+func (l *Filler) search(b *stream.Batch, c *Cursor, f File,
+	end int64) (stop int64, found bool, err error) {
 	kept := len(b.Data) + l.MaxRecord
 	at := max(c.searched, c.Next+int64(l.MaxRecord))
 	for at < end {
@@ -81,11 +84,11 @@ func (l *Filler) search(b *stream.Batch, c *Cursor, f File, end int64) (stop int
 	return end, false, nil
 }
 
-// Complete makes b ready to be handed out: with Framing it gets its records; those that are longer
-// than MaxRecord become dead letters, where the rules say so. Call it once for each batch that was
-// filled; the Filler then is ready for the next one.
+// Complete finishes b before it is handed out. With Framing it sets the records; if the rules say
+// so, it dead-letters records longer than MaxRecord. It must be called once for each filled batch;
+// the Filler is then ready for the next batch.
 func (l *Filler) Complete(b *stream.Batch) {
-	l.give(b)
+	l.handOver(b)
 	if len(l.buried) == 0 {
 		return
 	}
@@ -96,12 +99,13 @@ func (l *Filler) Complete(b *stream.Batch) {
 			i++
 		}
 		s := &b.Spans[g.span]
-		b.Bury(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size, Max: l.MaxRecord})
+		b.Bury(i, &LongRecordError{File: s.Part.Name, Offset: s.From.Num, Size: g.size,
+			Max: l.MaxRecord})
 	}
 	l.buried = l.buried[:0]
 }
 
-// Undo forgets the dead letters of spans that were taken out of b again.
+// Undo discards the dead letters of spans that were removed from b.
 func (l *Filler) Undo(b *stream.Batch) {
 	l.forget(len(b.Spans))
 	for len(l.buried) > 0 && l.buried[len(l.buried)-1].span >= len(b.Spans) {
@@ -109,5 +113,7 @@ func (l *Filler) Undo(b *stream.Batch) {
 	}
 }
 
-// Discard forgets the batch in work, which will not be handed out.
-func (l *Filler) Discard() { l.buried, l.records, l.graves = l.buried[:0], l.records[:0], l.graves[:0] }
+// Discard discards the current batch, which will not be handed out.
+func (l *Filler) Discard() {
+	l.buried, l.records, l.badRecords = l.buried[:0], l.records[:0], l.badRecords[:0]
+}

@@ -15,7 +15,7 @@ type Listener struct {
 	room   chan struct{} // one token for each open connection
 	idled  chan struct{} // a connection has become idle
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	idle  *list.List // of *Conn, the longest idle first
 	count int64      // connections closed for others
 }

@@ -37,7 +37,7 @@ type Datagrams struct {
 	// Bound, if not nil, is called with the address once the socket is open.
 	Bound func(net.Addr)
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pending []datagram
 	bytes   int
 	more    chan struct{} // has room for one: pending is not empty

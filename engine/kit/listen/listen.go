@@ -82,5 +82,5 @@ func CheckSocket(network, address string, t *TLS, insecure bool) error {
 	return errors.Join(CheckAddress(address, insecure || t.On() && t.ClientCA != "", remedy), t.Check())
 }
 
-// maxSocketPath is what the least generous system allows.
+// maxSocketPath is the smallest limit of the supported systems.
 const maxSocketPath = 100

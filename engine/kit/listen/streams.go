@@ -30,7 +30,7 @@ type Streams struct {
 	// Bound, if not nil, is called with the address once the socket is open.
 	Bound func(net.Addr)
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	open  map[net.Conn]struct{}
 	drain bool
 }
@@ -148,7 +148,7 @@ var past = time.Unix(1, 0)
 
 // remove closes a connection that has been served.
 func (s *Streams) remove(c net.Conn) {
-	_ = c.Close() // what came over it was read
+	_ = c.Close() // its data has been read
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, c)

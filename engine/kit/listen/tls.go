@@ -69,7 +69,7 @@ type certificates struct {
 	protocols []string
 	log       *slog.Logger
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	config *tls.Config
 	stamps []stamp
 	looked time.Time

@@ -39,7 +39,7 @@ type Keyring struct {
 	hashes [][sha256.Size]byte
 }
 
-// NewKeyring returns the keyring of the options `token`, whose holder has no name, and `tokens`.
+// NewKeyring returns the keyring of the options `token`, with an unnamed holder, and `tokens`.
 func NewKeyring(token string, tokens Tokens) *Keyring {
 	k := &Keyring{}
 	if token != "" {

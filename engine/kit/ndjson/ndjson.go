@@ -2,8 +2,8 @@
 //
 // A parsed record becomes an object of its fields, in order: names and text escaped, numbers and
 // nested JSON as they were written. A record that was not parsed becomes {"message":"..."}. The
-// package owns nothing, keeps nothing between calls, and allocates nothing but what the destination
-// lacks. It never reorders fields, and never reads a number.
+// package owns nothing, keeps nothing between calls, and allocates only to grow the destination. It
+// never reorders fields, and never parses a number.
 package ndjson
 
 import (
@@ -15,11 +15,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Append appends each kept record of b and a line end to dst. b must be parsed or be made of plain
-// records; it is only read, but for [stream.Batch.Split], which a batch whose records nobody has
-// asked for yet gets: the caller must own such a batch, or hold it alone. JSON and Number fields
-// are taken as they are: who fills them vouches that they are JSON. They may hold line ends only
-// where JSON allows white space; those become spaces, so that one record stays one line.
+// Append appends each kept record of b and a line end to dst. b must be parsed or consist of plain
+// records. It is only read, except that [stream.Batch.Split] is called if its records have not been
+// split yet: such a batch must be owned by the caller, without concurrent readers. JSON and Number
+// fields are copied unchecked: the code that sets them must make sure that they are JSON. They may
+// contain line ends only where JSON allows white space; those become spaces, so that one record
+// stays one line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
@@ -31,7 +32,7 @@ func Append(dst []byte, b *stream.Batch) []byte {
 	return dst
 }
 
-// AppendRecord appends record i of b, whose Records are filled, without a line end.
+// AppendRecord appends record i of b without a line end. b.Records must be filled.
 func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
@@ -107,7 +108,8 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 			dst = appendEscape(dst, c)
 		default:
 			from := len(dst)
-			dst = append(dst, s[i:min(i+64, len(s))]...) // not all of it: a text full of escapes would be copied again and again
+			// in parts: a text full of escapes would be copied again and again
+			dst = append(dst, s[i:min(i+64, len(s))]...)
 			size = plain(dst[from:])
 			dst = dst[:from+size]
 		}
@@ -125,7 +127,7 @@ func plain(s []byte) int {
 			return i + bits.TrailingZeros64(hit)/8
 		}
 	}
-	if i < len(s) && len(s) >= word { // the last word again, of which the start is known to be plain
+	if i < len(s) && len(s) >= word { // the last word again; its start is known to be plain
 		return len(s) - word + plain(s[len(s)-word:])
 	}
 	for ; i < len(s); i++ {

@@ -13,9 +13,8 @@ const (
 	keyBytes = 24 // of the longest key that is kept ready
 )
 
-// keys holds a batch's first names as they are written: a comma, the name escaped and in quotes,
-// and a colon. A key is copied as a whole, whatever its length, since what follows it overwrites
-// the rest.
+// keys caches a batch's first names in their written form: a comma, the name escaped and in quotes,
+// and a colon. A key is always copied as a whole, because the following text overwrites the rest.
 type keys [64]key
 
 type key struct {
@@ -107,8 +106,8 @@ const (
 	tops = 0x8080808080808080
 )
 
-// special has the top bit of the lowest byte set that may not stand in a JSON string as it is or is
-// not ASCII; bits above that one mean nothing. 0: there is none.
+// special sets the top bit of the lowest byte that is not ASCII or needs an escape in a JSON
+// string; bits above that one are meaningless. It returns 0 if there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
 // control is special for all but quotes and backslashes, before all bits but the top ones are taken

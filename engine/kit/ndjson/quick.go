@@ -12,10 +12,10 @@ import (
 // chunk is how many bytes quick copies together.
 const chunk = 4 * word
 
-// quick appends fields of record r, in order, as long as none needs an escape, and returns those
-// that are left. Nearly all records of nearly all logs are plain ASCII: that is found out once for
-// the whole record, and what its fields hold of it is then copied without another look, a chunk at
-// a time, past its end; what follows overwrites that.
+// quick appends fields of record r, in order, as long as none needs an escape, and returns the
+// remaining ones. Nearly all records of nearly all logs are plain ASCII. That is checked once for
+// the whole record, and its fields are then copied unchecked. They are copied in chunks, past the
+// end of a field; the following text overwrites the surplus.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
 	first, end := r.Off, r.Off+r.Len
@@ -66,7 +66,7 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []str
 	return dst, nil
 }
 
-// uncontrolled says whether s is ASCII without control characters.
+// uncontrolled reports whether s is ASCII without control characters.
 func uncontrolled(s []byte) bool {
 	var seen uint64
 	if len(s) < word {
@@ -84,8 +84,8 @@ func uncontrolled(s []byte) bool {
 	return (seen|control(binary.LittleEndian.Uint64(s[len(s)-word:])))&tops == 0
 }
 
-// unquoted says whether the first n bytes of s, which are ASCII, hold no quote and no backslash; s
-// has a word more.
+// unquoted reports whether the first n bytes of s, which are ASCII, contain no quote and no
+// backslash; s has a word more.
 func unquoted(s []byte, n int) bool {
 	i := 0
 	for ; n-i >= word; i += word {

@@ -1,9 +1,9 @@
-// Package origin gives the records of files fields that say where they come from: file, offset,
+// Package origin adds fields for the origin of a record to the records of files: file, offset,
 // host, and parts of the path that a pattern names.
 //
-// A source owns an [Adder] for each of its readers and has it add to every batch that it hands out.
-// Without options it does nothing, and costs nothing. It opens no file: all it knows is a
-// partition's name.
+// A source owns an [Adder] for each of its readers and calls it for every batch that it returns.
+// Without options it does nothing, and costs nothing. It opens no file: it only uses a partition's
+// name.
 package origin
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options say which fields records get. The zero value: none.
+// Options selects the added fields. The zero value adds none.
 type Options struct {
 	File   string `yaml:"file" doc:"name of a field for the file's path; empty: none"`
 	Offset string `yaml:"offset" doc:"name of a field for where in the file the record begins, in bytes; empty: none"`
@@ -38,7 +38,7 @@ func (o Options) fields() (names []string) {
 	return names
 }
 
-// Validate refuses what cannot work; key is where the options stand in those of the source.
+// Validate rejects invalid options; key is their key in the source's options.
 func (o Options) Validate(key string) error {
 	wrong := func(sub string, format string, args ...any) error {
 		return &stream.OptionError{Key: key + sub, Err: fmt.Errorf(format, args...)}
@@ -139,7 +139,7 @@ type Adder struct {
 	root    string // of partition names that are no whole paths
 	host    string
 
-	part   *stream.Partition // whose values are known
+	part   *stream.Partition // the partition of the cached values
 	values []string          // of file, host and the pattern's names; "": none
 	number []byte
 
@@ -224,8 +224,8 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	b.Records[i].NumFields++
 }
 
-// fields puts what the records of a partition have in common into the arena, and leaves room for
-// the offset.
+// fields writes the common values of a partition's records into the arena, and leaves room for the
+// offset.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32, out []stream.Field) []stream.Field {
 	a.know(part)
 	text := func(k int, value string) {

@@ -1,10 +1,8 @@
-// Package sqldriver talks to a database over a database/sql driver's own connection, without
-// database/sql: that would bring a pool, a goroutine and a lock for each call, and cost as much as
-// a small database itself.
+// Package sqldriver uses a database/sql driver's own connection, without database/sql, which would
+// add a pool, a goroutine and a lock for each call and cost as much as a small database itself.
 //
-// It holds the loop over an answer's rows, which every connector would write again. Whoever made a
-// connection owns it, and closes it; the package opens none, tries nothing again, and knows no
-// database.
+// It contains the loop over the rows of a result. The creator of a connection owns and closes it;
+// the package opens none, retries nothing, and knows no database.
 package sqldriver
 
 import (
@@ -42,7 +40,7 @@ func named(args []driver.Value) []driver.NamedValue {
 	return out
 }
 
-// Exec runs a statement and says how many rows it has changed, as the driver counts them.
+// Exec runs a statement and returns the number of changed rows, as the driver counts them.
 func Exec(ctx context.Context, c Conn, sql string, args ...driver.Value) (affected int64, err error) {
 	r, err := c.ExecContext(ctx, sql, named(args))
 	if err != nil {

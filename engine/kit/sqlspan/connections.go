@@ -9,25 +9,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Database is what [Connections] need of one, over connections of the type C. It is called by many
-// goroutines.
+// Database is the database-specific part of [Connections], with connections of type C. Its methods
+// are called concurrently.
 type Database[C Session] interface {
 	Server[C]
-	// Find settles the columns of the data's table, if it exists or the config lists them, after Load.
+	// Find sets the columns of the data's table after Load, if the table exists or the config lists
+	// them.
 	Find(ctx context.Context, c C) error
-	// Transient reports whether an error of Load may pass.
+	// Transient reports whether Load should retry after err.
 	Transient(err error) bool
-	// Writer returns a writer for one goroutine at a time.
+	// Writer returns a writer for use by one goroutine at a time.
 	Writer() Writer[C]
-	// Outcome makes of an error of [Deliver] what a worker returns: one of flow's outcomes where the
-	// database says what it is.
+	// Outcome maps an error of [Deliver] to the error that a worker returns: one of flow's outcomes
+	// if the database's error determines it.
 	Outcome(err error) error
 }
 
-// Connections are what a sink over several connections has, whatever its database: a lane for each
-// worker, one more for the ledger, and what they share of the route and the table. They implement a
-// [stream.TransactionalSink] but for Open, and are to be embedded. Open comes before all else but
-// Encode; after it they are safe for concurrent use.
+// Connections are the common part of sinks with several connections: a lane for each worker, one
+// more connection for the ledger, and the shared state of the route and the table. They implement
+// [stream.PartitionLedger] except for Open, and are meant to be embedded. Open must be called
+// before all other methods except Encode. Afterwards they are safe for concurrent use.
 type Connections[C Session] struct {
 	*Ledger
 	Shape *sqltable.Shape
@@ -35,23 +36,25 @@ type Connections[C Session] struct {
 
 	database Database[C]
 	host     stream.Host
-	own      *Lane[C] // the ledger's own connection; nil: not open
+	own      *Lane[C] // connection of the ledger; nil before Open
 	workers  []*worker[C]
 }
 
-// NewConnections returns connections of which none is made.
-func NewConnections[C Session](h stream.Host, d Database[C], shape *sqltable.Shape) *Connections[C] {
-	return &Connections[C]{Ledger: NewLedger(h), Shape: shape, Table: newMaking(), database: d, host: h}
+// NewConnections returns connections that are not connected yet.
+func NewConnections[C Session](h stream.Host, d Database[C],
+	shape *sqltable.Shape) *Connections[C] {
+	return &Connections[C]{Ledger: NewLedger(h), Shape: shape, Table: newMaking(), database: d,
+		host: h}
 }
 
-// The bounds of workers.
+// The default and the limit of workers.
 const (
 	defaultWorkers = 4
 	maxWorkers     = 100
 )
 
-// Workers resolves the option of that name, 1 to 100; 0: four, or one in a mode that has to keep
-// the order.
+// Workers returns the number of workers for the option of that name, 1 to 100. 0 selects four, or
+// one in a mode that must keep the order.
 func Workers(n int, mode string) (int, error) {
 	switch {
 	case n == 0 && mode == sqltable.Upsert:
@@ -59,18 +62,20 @@ func Workers(n int, mode string) (int, error) {
 	case n == 0:
 		return defaultWorkers, nil
 	case n < 1 || n > maxWorkers:
-		return n, &stream.OptionError{Key: "workers", Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
+		return n, &stream.OptionError{Key: "workers",
+			Err: fmt.Errorf("is %d; it may be 1 to %d", n, maxWorkers)}
 	}
 	return n, nil
 }
 
-// Open makes the lanes, of so many workers, which are named after where they lead to; nothing
-// connects yet. The Ledger has to be open. kind is the sink's name, for the goroutine that ends its
-// route when another process has taken the ledger over.
+// Open creates the lanes, named after their destination; nothing connects yet. The Ledger must be
+// open. kind is the sink's name. It names the goroutine that ends the route when another process
+// has taken over the ledger.
 func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int) {
 	s.own = NewLane[C](s.database)
 	for range workers {
-		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s, writer: s.database.Writer()})
+		s.workers = append(s.workers, &worker[C]{Lane: NewLane[C](s.database), of: s,
+			writer: s.database.Writer()})
 	}
 	s.host.Go(kind+" fence", s.Watch)
 	o.Lanes(Lanes(to, s.workers))
@@ -79,8 +84,8 @@ func (s *Connections[C]) Open(o stream.SinkOptions, kind, to string, workers int
 // Encodes implements stream.Encoder.
 func (s *Connections[C]) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: the rows as the database takes them. A batch of which a record
-// is refused has none: Deliver looks at it again and says which.
+// Encode implements stream.Encoder: it encodes rows for the database. A batch with a refused record
+// has no encoding; Deliver encodes it again and returns the refusals.
 func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	dst, refusals := s.database.Writer().Encode(dst, b)
@@ -90,10 +95,9 @@ func (s *Connections[C]) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// Ahead makes each lane's connection where it has none, and calls f with it, nil: nothing, so that
-// the lane's first batch does not wait for what that brings about. It returns at once, and what
-// goes wrong is not told: the first batch meets it again. kind is the sink's name, for the
-// goroutines.
+// Ahead connects each lane that has no connection and calls f, if not nil, with the connection. The
+// lane's first batch then does not wait for that setup. Ahead returns at once. Errors are ignored,
+// because the first batch meets them again. kind is the sink's name, for the goroutines.
 func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w Writer[C]) error) {
 	for i, w := range s.workers {
 		s.host.Go(fmt.Sprintf("%s ahead #%d", kind, i+1), func(ctx context.Context) error {
@@ -108,14 +112,18 @@ func (s *Connections[C]) Ahead(kind string, f func(ctx context.Context, c C, w W
 	}
 }
 
-// Load implements stream.TransactionalSink. It waits for a server that is not there yet.
+// Load implements stream.TransactionalSink. It waits for a server that is not running yet.
 func (s *Connections[C]) Load(ctx context.Context) ([]stream.Mark, error) {
-	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) { return s.Attempt(ctx, nil) }, s.database.Transient)
+	return s.Await(ctx, func(ctx context.Context) ([]stream.Mark,
+		error) {
+		return s.Attempt(ctx, nil)
+	}, s.database.Transient)
 }
 
-// Attempt is one attempt of Load, over the ledger's own connection and within LoadAttempt. It calls
-// connected, unless that is nil, when there is one.
-func (s *Connections[C]) Attempt(ctx context.Context, connected func()) (marks []stream.Mark, err error) {
+// Attempt makes one attempt of Load over the ledger's connection, bounded by LoadAttempt. It calls
+// connected, unless nil, as soon as there is a connection.
+func (s *Connections[C]) Attempt(ctx context.Context,
+	connected func()) (marks []stream.Mark, err error) {
 	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
 		if connected != nil {
 			connected()
@@ -128,8 +136,22 @@ func (s *Connections[C]) Attempt(ctx context.Context, connected func()) (marks [
 	return marks, err
 }
 
-// Change calls f with the ledger's own connection, within BookBound. An error that ends the route
-// does so.
+// Take implements stream.PartitionLedger, with one attempt bounded by LoadAttempt. The engine
+// retries it.
+func (s *Connections[C]) Take(ctx context.Context,
+	parts []stream.Taking) (taken []stream.Taken, err error) {
+	err = s.own.Do(ctx, LoadAttempt, func(ctx context.Context, c C) error {
+		taken, err = s.Ledger.Take(ctx, c, parts, func() error { return s.database.Find(ctx, c) })
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// Change calls f with the ledger's connection, bounded by BookBound. It ends the route if the error
+// requires it.
 func (s *Connections[C]) Change(ctx context.Context, f func(ctx context.Context, c C) error) error {
 	return s.Note(s.own.Do(ctx, BookBound, f))
 }
@@ -140,21 +162,30 @@ func (s *Connections[C]) Store(ctx context.Context, spans []stream.Span) error {
 	if len(spans) == 0 {
 		return nil
 	}
-	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Store(ctx, c, spans) })
+	return s.Change(ctx, func(ctx context.Context,
+		c C) error {
+		return s.Ledger.Store(ctx, c, spans)
+	})
 }
 
 // Compact implements stream.TransactionalSink.
 func (s *Connections[C]) Compact(ctx context.Context, marks []stream.Mark) error {
-	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Compact(ctx, c, marks) })
+	return s.Change(ctx, func(ctx context.Context,
+		c C) error {
+		return s.Ledger.Compact(ctx, c, marks)
+	})
 }
 
 // Prune implements stream.TransactionalSink.
 func (s *Connections[C]) Prune(ctx context.Context, ids []string) error {
-	return s.Change(ctx, func(ctx context.Context, c C) error { return s.Ledger.Prune(ctx, c, ids) })
+	return s.Change(ctx, func(ctx context.Context,
+		c C) error {
+		return s.Ledger.Prune(ctx, c, ids)
+	})
 }
 
-// Close implements stream.Sink: it waits until the connections are free, and frees them. It may be
-// called again.
+// Close implements stream.Sink: it waits until the connections are idle and closes them. It may be
+// called more than once.
 func (s *Connections[C]) Close() error {
 	for _, w := range s.workers {
 		w.Close()
@@ -170,8 +201,8 @@ func (s *Connections[C]) Close() error {
 type worker[C Session] struct {
 	*Lane[C]
 	of      *Connections[C]
-	writer  Writer[C] // who has the connection may use it, and scratch
-	scratch []byte    // of batches without a payload
+	writer  Writer[C] // owned by the holder of the connection, as is scratch
+	scratch []byte    // for batches without a payload
 }
 
 // Deliver implements stream.Worker.
@@ -182,20 +213,20 @@ func (w *worker[C]) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, w.of.database.Outcome(w.of.Note(err))
 }
 
-// Making knows whether the data's table is there, and lets one lane at a time make it. It is safe
+// Making tracks whether the data's table exists, and lets one lane at a time create it. It is safe
 // for concurrent use.
 type Making struct {
 	there atomic.Bool
-	token chan struct{} // takes one: who has put it in may make the table
+	token chan struct{} // buffer of 1; the goroutine that fills it may create the table
 }
 
 func newMaking() *Making { return &Making{token: make(chan struct{}, 1)} }
 
-// Found says whether the table is there; where it is not, it will be made.
+// Found records whether the table exists.
 func (m *Making) Found(there bool) { m.there.Store(there) }
 
-// Once calls make where the table is not there; who comes meanwhile waits. It returns make's error,
-// or the cause of a ctx that has ended before.
+// Once calls make if the table does not exist. Concurrent callers wait. It returns make's error, or
+// the cause of a ctx that has ended before.
 func (m *Making) Once(ctx context.Context, make func() error) error {
 	if m.there.Load() {
 		return nil

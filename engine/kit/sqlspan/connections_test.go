@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Writer and Outcome make a diary a sqlspan.Database.
+// Writer and Outcome make diary a sqlspan.Database.
 func (d *diary) Writer() sqlspan.Writer[session] { return d }
 
 func (d *diary) Outcome(err error) error {
@@ -23,8 +23,8 @@ func (d *diary) Outcome(err error) error {
 	return errors.Join(errors.New("outcome"), err)
 }
 
-// TestConnections: a sink's life from Open to Close, over a lane for each worker and one more for
-// the ledger.
+// TestConnections follows a sink from Open to Close, with a lane for each worker and a connection
+// for the ledger.
 func TestConnections(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[session](host{}, d, nil)
@@ -47,7 +47,7 @@ func TestConnections(t *testing.T) {
 	if err := s.Store(t.Context(), batch.Spans); err != nil {
 		t.Error(err)
 	}
-	if err := s.Store(t.Context(), batch.Spans[1:]); err != nil { // it covers nothing
+	if err := s.Store(t.Context(), batch.Spans[1:]); err != nil { // an empty span
 		t.Error(err)
 	}
 	d.fail = "write rows"
@@ -76,7 +76,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// running is a host whose goroutines are over when Go returns.
+// running is a host whose Go returns after the goroutine has ended.
 type running struct{ host }
 
 func (running) Go(name string, run func(ctx context.Context) error) {
@@ -85,8 +85,8 @@ func (running) Go(name string, run func(ctx context.Context) error) {
 	}
 }
 
-// TestAhead: each lane is connected once, whatever goes wrong with what is done ahead, and its
-// first batch finds it so.
+// TestAhead checks that each lane is connected once even if the setup fails, and that its first
+// batch uses this connection.
 func TestAhead(t *testing.T) {
 	d := &diary{}
 	s := sqlspan.NewConnections[session](running{}, d, nil)
@@ -105,7 +105,8 @@ func TestAhead(t *testing.T) {
 		}
 	}
 	want := []string{
-		"connect", "restore", "connect", "restore", "enter 0 false", "restore", "enter 0 true", "restore",
+		"connect", "restore", "connect", "restore", "enter 0 false", "restore", "enter 0 true",
+		"restore",
 		"enter 1 false", "commit", "restore", "connect", "enter 1 false", "commit", "restore",
 	}
 	if !slices.Equal(d.lines, want) {
@@ -116,8 +117,8 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestMaking: a table is made once, by one at a time, again where that failed or it is gone; who
-// waits may give up.
+// TestMaking checks that a table is created once by one goroutine at a time, again after a failure
+// or after it was dropped, and that waiting callers can be canceled.
 func TestMaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := sqlspan.NewConnections[session](host{}, &diary{}, nil).Table
@@ -135,7 +136,7 @@ func TestMaking(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		err := m.Once(t.Context(), func() error {
 			cancel(errBroken)
-			return m.Once(ctx, nil) // somebody else, who finds the token taken
+			return m.Once(ctx, nil) // another caller, which finds the token taken
 		})
 		if err != errBroken {
 			t.Errorf("a waiter that gave up: %v, want the cause", err)
@@ -151,10 +152,12 @@ func TestWorkers(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		mode string
-		want int // 0: refused
-	}{{0, sqltable.Append, 4}, {0, sqltable.Upsert, 1}, {3, sqltable.Upsert, 3}, {100, sqltable.Append, 100}, {101, "", 0}, {-1, "", 0}} {
+		want int // 0 means refused
+	}{{0, sqltable.Append, 4}, {0, sqltable.Upsert, 1}, {3, sqltable.Upsert, 3},
+		{100, sqltable.Append, 100}, {101, "", 0}, {-1, "", 0}} {
 		n, err := sqlspan.Workers(c.n, c.mode)
-		if wrong, ok := errors.AsType[*stream.OptionError](err); ok != (c.want == 0) || ok && wrong.Key != "workers" {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); ok != (c.want == 0) ||
+			ok && wrong.Key != "workers" {
 			t.Errorf("Workers(%d, %q): %v", c.n, c.mode, err)
 		}
 		if err == nil && n != c.want {
@@ -164,8 +167,10 @@ func TestWorkers(t *testing.T) {
 }
 
 func TestBeside(t *testing.T) {
-	got := sqlspan.Beside(sqltable.Name{Schema: "s", Table: "t"})("SELECT * FROM $routes, $marks, $spans")
-	if want := `SELECT * FROM "s"."penstock_routes", "s"."penstock_marks", "s"."penstock_spans"`; got != want {
+	got := sqlspan.Beside(sqltable.Name{Schema: "s",
+		Table: "t"})("SELECT * FROM $routes, $marks, $spans")
+	if want := `SELECT * FROM "s"."penstock_routes", "s"."penstock_marks", ` +
+		`"s"."penstock_spans"`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -7,13 +7,12 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqldriver"
 )
 
-// Direct is a [Session] over a driver's own connection. It runs each statement in a round trip of
-// its own.
+// Direct is a [Session] over a database/sql driver connection. Each statement is one round trip.
 type Direct struct {
 	Conn      sqldriver.Conn
-	BeginText string // begins a transaction
+	BeginText string // statement that begins a transaction
 
-	open bool // a transaction is
+	open bool // a transaction is open
 }
 
 // Open reports whether a transaction is open.

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Kinds of arguments, a letter each: id, text, number, key.
+// Kinds of arguments, one letter each: id, text, number, key.
 const (
 	kindsOfMark     = "itnk" // part, name, num, key
 	kindsOfPosition = "ink"  // part, num, key
@@ -14,8 +14,8 @@ const (
 	kindsOfPart     = "i"
 )
 
-// over returns what runs a text over rows of arguments behind the route: a statement for each row,
-// or one that takes arrays.
+// over returns the statements that run a text for rows of arguments, after the route: one for each
+// row, or a single one that takes arrays.
 func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	if !l.d.Arrays {
 		statements := make([]*Statement, len(rows))
@@ -45,6 +45,15 @@ func (l *Ledger) over(text, kinds string, rows [][]any) []*Statement {
 	return []*Statement{{SQL: text, Args: args}}
 }
 
+// partsOf returns the ids as rows of arguments.
+func partsOf(ids []string) [][]any {
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{id}
+	}
+	return rows
+}
+
 func array[T any](rows [][]any, k int) []T {
 	values := make([]T, len(rows))
 	for i, row := range rows {
@@ -53,7 +62,7 @@ func array[T any](rows [][]any, k int) []T {
 	return values
 }
 
-// place is the key of a span's row in a route.
+// place is the key of a span's row within a route.
 type place struct {
 	part string
 	from stream.Position
@@ -61,12 +70,12 @@ type place struct {
 
 func placeOf(s *stream.Span) place { return place{s.Part.ID, s.From} }
 
-// entry is the storing of a batch's spans.
+// entry stores the spans of a batch.
 type entry struct {
 	ledger   *Ledger
 	spans    []stream.Span
 	insert   []*Statement
-	inserted map[place]bool // in array form
+	inserted map[place]bool // with arrays
 	marks    map[string]stream.Position
 }
 
@@ -92,7 +101,8 @@ func (l *Ledger) entry(spans []stream.Span) *entry {
 	return e
 }
 
-// statements returns what stores the spans and then reads the marks of their partitions.
+// statements returns the statements that store the spans and then read the marks of their
+// partitions.
 func (e *entry) statements() []*Statement { return append(e.insert, e.readMarks()...) }
 
 func (e *entry) readMarks() []*Statement {
@@ -102,7 +112,12 @@ func (e *entry) readMarks() []*Statement {
 			parts = append(parts, []any{id})
 		}
 	}
-	statements := e.ledger.over(e.ledger.d.MarkOf, kindsOfPart, parts)
+	return e.ledger.marksOf(parts, e.marks)
+}
+
+// marksOf returns the statements that read the marks of partitions into marks.
+func (l *Ledger) marksOf(parts [][]any, marks map[string]stream.Position) []*Statement {
+	statements := l.over(l.d.MarkOf, kindsOfPart, parts)
 	for _, s := range statements {
 		s.Row = func(scan func(dest ...any) error) error {
 			var part string
@@ -110,14 +125,14 @@ func (e *entry) readMarks() []*Statement {
 			var key []byte
 			err := scan(&part, &at.Num, &key)
 			at.Key = string(key)
-			e.marks[part] = at
+			marks[part] = at
 			return err
 		}
 	}
 	return statements
 }
 
-// judge reports how much of the spans was there before, when statements have run.
+// judge reports how much of the spans existed before. It is called after statements have run.
 func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	before, folded, err := e.before(ctx, s)
 	if err == nil && folded {
@@ -133,11 +148,11 @@ func (e *entry) judge(ctx context.Context, s Session) (Presence, error) {
 	return presence, nil
 }
 
-// before returns the end of each row that was there before, nil for the others. folded means that a
-// row which was there when it was to be inserted is gone now: another attempt, whose response came
-// late, has settled the batch, and the row went into a mark that is younger than those that were
-// read.
-func (e *entry) before(ctx context.Context, s Session) (ends []*stream.Position, folded bool, err error) {
+// before returns the end of each row that existed before, nil for the others. folded means that an
+// existing row has disappeared since the insert: a late response of another attempt has settled the
+// batch, and its row was folded into a mark that is newer than the marks that were read.
+func (e *entry) before(ctx context.Context,
+	s Session) (ends []*stream.Position, folded bool, err error) {
 	ends = make([]*stream.Position, len(e.spans))
 	var missing []int
 	var rows [][]any

@@ -10,24 +10,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Server makes connections of the type C. It is called by many goroutines, for a connection by one
-// at a time.
+// Server creates connections of type C. Its methods are called concurrently, but for one connection
+// by one goroutine at a time.
 type Server[C any] interface {
-	// Connect makes a connection for a lane that has none, or whose last one was given up.
+	// Connect creates a connection for a lane that has none, or whose last connection was closed.
 	Connect(ctx context.Context) (C, error)
-	// Restore is called after each use of a connection, with its error: it undoes the transaction that
-	// may be open. false: that failed, or the connection is in doubt, and it was closed. It has to
-	// work also when ctx is over, and bounds itself.
+	// Restore is called after each use of a connection, with the error of that use. It rolls back
+	// an open transaction. It returns false if the connection is in doubt and was closed. It must
+	// work even if ctx is over, and bounds its own time.
 	Restore(ctx context.Context, c C, err error) bool
-	// Close frees a connection that is in order.
+	// Close closes a connection in good order.
 	Close(c C)
 }
 
-// Lane is one connection, made when it is needed and anew after each failure that leaves it in
-// doubt. It is safe for concurrent use: who comes waits for who has the connection.
+// Lane is one connection, created when needed and replaced after each failure that leaves it in
+// doubt. It is safe for concurrent use: callers wait for the connection.
 type Lane[C any] struct {
 	server Server[C]
-	token  chan held[C] // takes one; who has it may use the connection
+	token  chan held[C] // buffer of 1; its holder may use the connection
 }
 
 type held[C any] struct {
@@ -35,19 +35,20 @@ type held[C any] struct {
 	made bool
 }
 
-// NewLane returns a lane that has not connected yet.
+// NewLane returns a lane that is not connected yet.
 func NewLane[C any](s Server[C]) *Lane[C] {
 	l := &Lane[C]{server: s, token: make(chan held[C], 1)}
 	l.token <- held[C]{}
 	return l
 }
 
-// ErrStopped is what a lane answers that was closed.
+// ErrStopped is the error of a closed lane.
 var ErrStopped = errors.New("the sink was stopped")
 
-// Do calls f with the connection, within a bound; 0: without one. It returns f's error, that of
+// Do calls f with the connection, within bound; 0 means no bound. It returns the error of f or of
 // connecting, ErrStopped, or the cause of a ctx that has ended before the connection was free.
-func (l *Lane[C]) Do(ctx context.Context, bound time.Duration, f func(ctx context.Context, c C) error) (err error) {
+func (l *Lane[C]) Do(ctx context.Context, bound time.Duration,
+	f func(ctx context.Context, c C) error) (err error) {
 	var own held[C]
 	select {
 	case got, open := <-l.token:
@@ -78,7 +79,7 @@ func (l *Lane[C]) Do(ctx context.Context, bound time.Duration, f func(ctx contex
 	return err
 }
 
-// Close waits until the connection is free, and frees it. It may be called again.
+// Close waits until the connection is free, and closes it. It may be called more than once.
 func (l *Lane[C]) Close() {
 	own, open := <-l.token
 	if !open {
@@ -90,36 +91,38 @@ func (l *Lane[C]) Close() {
 	}
 }
 
-// Lanes gives workers that take one batch at a time, a connection each, names after where they lead
-// to. A single one is in the order of places, and so keeps the order of a partition.
+// Lanes returns a lane for each worker, named after the destination. Each takes one batch at a
+// time. A single lane is ordered, which keeps the order of each partition.
 func Lanes[W stream.Worker](to string, workers []W) []stream.Lane {
 	lanes := make([]stream.Lane, len(workers))
 	for i, w := range workers {
 		lanes[i] = stream.Lane{
-			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w, Limits: stream.Limits{InFlight: 1, Ordered: len(workers) == 1},
+			Name: fmt.Sprintf("%s #%d", to, i+1), Worker: w,
+			Limits: stream.Limits{InFlight: 1, Ordered: len(workers) == 1},
 		}
 	}
 	return lanes
 }
 
-// Writer is what one database does for a batch, over a connection that the caller has. What its
-// methods have begun, Restore undoes.
+// Writer is the database-specific part of delivering a batch over a connection that the caller
+// holds. Restore rolls back its changes.
 type Writer[C Session] interface {
-	// Encode appends the rows of a batch without a payload, and returns the records that no row can be
-	// made of.
+	// Encode appends the rows of a batch without a payload, and returns the records that cannot be
+	// encoded.
 	Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
-	// Prepare makes what a batch with data needs and the connection or the database lacks: the table.
+	// Prepare creates missing tables for a batch with data.
 	Prepare(ctx context.Context, c C, b *stream.Batch) error
-	// Enter is [Ledger.Enter]; data means that rows will follow.
+	// Enter implements [Ledger.Enter]; data means that rows will follow.
 	Enter(ctx context.Context, c C, spans []stream.Span, data bool) (Presence, error)
-	// Write puts the rows into the table, in that transaction.
+	// Write writes the rows to the table, in the transaction of Enter.
 	Write(ctx context.Context, c C, b *stream.Batch, data []byte) error
 }
 
-// Deliver writes a batch with its spans, once: where the ledger has it, nothing is written. Its
-// errors are the database's, those that Ends knows, and outcomes of flow for records that are
-// refused. scratch is memory that the lane keeps.
-func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape, b *stream.Batch, scratch *[]byte) error {
+// Deliver writes a batch with its spans exactly once: if the ledger contains the batch, nothing is
+// written. Its errors are those of the database, those recognized by Ends, and outcomes of flow for
+// refused records. scratch is memory of the lane.
+func Deliver[C Session](ctx context.Context, c C, w Writer[C], shape *sqltable.Shape,
+	b *stream.Batch, scratch *[]byte) error {
 	data := b.Payload
 	if len(data) == 0 && b.Kept() > 0 {
 		if len(b.Records) == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// session is a connection of a diary.
+// session is a connection to a diary.
 type session struct {
 	*diary
 	number int
@@ -33,11 +33,11 @@ func (s session) Run(_ context.Context, statements ...*sqlspan.Statement) error 
 
 func (s session) Commit(context.Context) error { return s.note("commit") }
 
-// diary is a database that notes what is asked of it, and fails where it is told to.
+// diary is a database that records its calls and fails on request.
 type diary struct {
 	lines    []string
 	presence sqlspan.Presence
-	fail     string // the call that fails
+	fail     string // the call to fail
 	made     int
 	epoch    int64
 }
@@ -52,7 +52,7 @@ func (d *diary) note(what string) error {
 	return nil
 }
 
-// run notes statements by their first words, and answers those that ask for the route.
+// run records statements by their first words, and answers queries for the route.
 func (d *diary) run(verb string, statements []*sqlspan.Statement) error {
 	for _, s := range statements {
 		verb += " " + strings.SplitN(s.SQL, " ", 2)[0]
@@ -89,7 +89,8 @@ func (d *diary) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal)
 
 func (d *diary) Prepare(context.Context, session, *stream.Batch) error { return d.note("prepare") }
 
-func (d *diary) Enter(_ context.Context, _ session, spans []stream.Span, data bool) (sqlspan.Presence, error) {
+func (d *diary) Enter(_ context.Context, _ session, spans []stream.Span,
+	data bool) (sqlspan.Presence, error) {
 	return d.presence, d.note(fmt.Sprintf("enter %d %v", len(spans), data))
 }
 
@@ -97,7 +98,7 @@ func (d *diary) Write(_ context.Context, _ session, _ *stream.Batch, data []byte
 	return d.note("write " + string(data))
 }
 
-// batchOf has so many records, in one span; and one that covers nothing.
+// batchOf returns a batch of the given number of records in one span, and an empty span.
 func batchOf(records int) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	part := &stream.Partition{ID: "p"}
@@ -105,16 +106,17 @@ func batchOf(records int) *stream.Batch {
 	b.Origins = records
 	to := stream.Position{Num: int64(len(b.Data))}
 	b.Spans = []stream.Span{
-		{Part: part, Bytes: len(b.Data), Range: stream.Range{To: to}}, {Part: part, Range: stream.Range{From: to, To: to}},
+		{Part: part, Bytes: len(b.Data), Range: stream.Range{To: to}},
+		{Part: part, Range: stream.Range{From: to, To: to}},
 	}
 	if records == 0 {
-		b.Spans[0].To.Num = 5 // its records were dropped
+		b.Spans[0].To.Num = 5 // a span whose records were all dropped
 	}
 	b.Split()
 	return b
 }
 
-// TestDeliver: what happens in which order, and that nothing is written of what the ledger has.
+// TestDeliver checks the order of calls, and that a batch in the ledger is not written.
 func TestDeliver(t *testing.T) {
 	for _, c := range []struct {
 		records  int
@@ -135,7 +137,8 @@ func TestDeliver(t *testing.T) {
 		lane := sqlspan.NewLane(sqlspan.Server[session](d))
 		var scratch []byte
 		err := lane.Do(t.Context(), 0, func(ctx context.Context, conn session) error {
-			return sqlspan.Deliver(ctx, conn, sqlspan.Writer[session](d), nil, batchOf(c.records), &scratch)
+			return sqlspan.Deliver(ctx, conn, sqlspan.Writer[session](d), nil, batchOf(c.records),
+				&scratch)
 		})
 		if got := strings.Join(d.lines, ", "); got != c.want || (err != nil) != (c.fail != "") {
 			t.Errorf("%+v: %s, %v", c, got, err)
@@ -143,7 +146,8 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestLane: a connection is used again until it is in doubt, one at a time, and not after Close.
+// TestLane checks that a connection is reused until it is in doubt, by one caller at a time, and
+// not after Close.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &diary{}
@@ -185,7 +189,7 @@ func TestLane(t *testing.T) {
 	})
 }
 
-// host has nothing but a log.
+// host only has a log.
 type host struct{}
 
 func (host) Log() *slog.Logger                                   { return slog.New(slog.DiscardHandler) }
@@ -194,7 +198,7 @@ func (host) Go(name string, run func(ctx context.Context) error) {}
 func (host) Fault(error)                                         {}
 func (host) Count(name string, n int64)                          {}
 
-// TestAwait: a server that is not there is waited for, in a finite run for a minute.
+// TestAwait checks that Await waits for a server that is not running, in a finite run for a minute.
 func TestAwait(t *testing.T) {
 	transient := func(err error) bool { return errors.Is(err, errBroken) }
 	for _, c := range []struct {
@@ -204,7 +208,8 @@ func TestAwait(t *testing.T) {
 		ok     bool
 		within time.Duration
 	}{
-		{false, 0, false, true, 0}, {false, 40, false, true, time.Hour}, {true, 3, false, true, 10 * time.Second},
+		{false, 0, false, true, 0}, {false, 40, false, true, time.Hour},
+		{true, 3, false, true, 10 * time.Second},
 		{true, 1 << 30, false, false, time.Minute}, {false, 2, true, false, time.Minute},
 	} {
 		synctest.Test(t, func(t *testing.T) {
@@ -221,19 +226,22 @@ func TestAwait(t *testing.T) {
 				return []stream.Mark{{}}, nil
 			}, transient)
 			if (err == nil) != c.ok || len(marks) > 0 != c.ok || time.Since(begun) > c.within {
-				t.Errorf("%+v: %v, %v after %v and %d calls", c, marks, err, time.Since(begun), calls)
+				t.Errorf("%+v: %v, %v after %v and %d calls", c, marks, err,
+					time.Since(begun), calls)
 			}
 		})
 	}
 }
 
-// dialect is one of no database.
+// dialect returns a dialect without SQL.
 func dialect(string) sqlspan.Dialect {
 	names := sqlspan.Beside(sqltable.Name{Table: "t"})
-	return sqlspan.Dialect{Place: "the diary", Names: names, Bump: "BUMP", SetMark: "SET", InsertSpan: "ADD"}
+	return sqlspan.Dialect{Place: "the diary", Names: names, Bump: "BUMP", SetMark: "SET",
+		InsertSpan: "ADD"}
 }
 
-// TestFenced: another epoch is told of, and ends the route once; another format is refused.
+// TestFenced checks that another epoch is reported and ends the route once, and that another format
+// is refused.
 func TestFenced(t *testing.T) {
 	l := sqlspan.NewLedger(host{})
 	l.Open(stream.SinkOptions{Pipeline: "p", Route: "r"}, "", dialect)
@@ -260,7 +268,8 @@ func TestFenced(t *testing.T) {
 			t.Error("epoch 5 is taken for 4")
 		}
 	}
-	if fenced, ok := errors.AsType[*sqlspan.FencedError](l.Watch(t.Context())); !ok || fenced.Own != 4 || fenced.Seen != 5 {
+	if fenced, ok := errors.AsType[*sqlspan.FencedError](l.Watch(t.Context())); !ok ||
+		fenced.Own != 4 || fenced.Seen != 5 {
 		t.Error("nothing ends the route")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -269,7 +278,8 @@ func TestFenced(t *testing.T) {
 		t.Error(err)
 	}
 	d.lines = nil
-	if _, err := l.Load(t.Context(), other{s}); err == nil || !strings.Contains(err.Error(), "format 2") {
+	if _, err := l.Load(t.Context(), other{s}); err == nil ||
+		!strings.Contains(err.Error(), "format 2") {
 		t.Errorf("a ledger of another format: %v", err)
 	}
 	if want := []string{"begin", "run BUMP SELECT"}; !slices.Equal(d.lines, want) {
@@ -277,7 +287,7 @@ func TestFenced(t *testing.T) {
 	}
 }
 
-// other is a session of a database whose ledger has the next format.
+// other is a session of a database whose ledger has a later format.
 type other struct{ session }
 
 func (o other) Run(ctx context.Context, statements ...*sqlspan.Statement) error {

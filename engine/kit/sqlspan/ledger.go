@@ -10,13 +10,12 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
-	"github.com/penstock-io/penstock/engine/kit/sqltable"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 )
 
 // Session is a connection on which a [Ledger] runs its statements. One goroutine uses it at a time.
-// After an error the transaction is left to its owner, who rolls it back.
+// After an error the session's owner rolls back the transaction.
 type Session interface {
 	// Begin begins a transaction and runs statements in it, in one round trip if the driver can.
 	Begin(ctx context.Context, statements ...*Statement) error
@@ -28,90 +27,12 @@ type Session interface {
 
 // Statement is one statement with its arguments: string, int64, []byte, and slices of those.
 type Statement struct {
-	SQL      string
-	Args     []any
-	Row      func(scan func(dest ...any) error) error // called with each row; dest are *string, *int64, *[]byte, *bool
-	Affected int64                                    // rows changed, set by Run if Row is nil
+	SQL  string
+	Args []any
+	// Row is called for each row; dest are *string, *int64, *[]byte, *bool.
+	Row      func(scan func(dest ...any) error) error
+	Affected int64 // rows changed, set by Run if Row is nil
 }
-
-// Dialect is the SQL of a ledger's tables in one database. In its texts $routes, $marks and $spans
-// stand for the tables.
-type Dialect struct {
-	// Place names the tables for messages: `table "s"."penstock_marks"`.
-	Place string
-	// Names replaces the tables' names in a text; see [Beside].
-	Names func(text string) string
-	// Present asks whether the tables exist. Without SQL Create runs always.
-	Present Statement
-	Create  []string
-
-	// Alone waits for the transactions of earlier processes, in Load's transaction. Share lets Load
-	// wait for any other transaction, and Lock, behind the query for the epoch, does the same.
-	Alone, Share []Statement
-	Lock         string
-
-	// Bump raises a route's epoch; arguments: route, format. Empty if Alone does.
-	Bump string
-	// SetMark raises a mark, never lowers it; arguments: route, part, name, num, key.
-	SetMark string
-	// InsertSpan inserts a row unless one is there; arguments: route, part, from_num, from_key,
-	// to_num, to_key.
-	InsertSpan string
-
-	// Arrays means that statements over many rows take arrays, as arguments behind the route, and
-	// parameters are $1, $2. InsertSpan then returns part, from_num and from_key of inserted rows, and
-	// the texts below are required. They have defaults otherwise.
-	Arrays bool
-	// SpanEnd returns rows of spans; arguments: route, part, from_num, from_key.
-	SpanEnd string
-	// MarkOf returns part, num and key of a mark; arguments: route, part.
-	MarkOf string
-	// FoldSpans deletes rows at or below a position; arguments: route, part, num, key.
-	FoldSpans string
-	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
-	PruneMarks, PruneSpans string
-
-	// ID returns a route or partition id as an argument. Nil means the string.
-	ID func(id string) any
-}
-
-// Beside returns a replacer of the names of the ledger's tables, which stand in the schema of the
-// data's table.
-func Beside(name sqltable.Name) func(text string) string {
-	return strings.NewReplacer(
-		"$routes", name.Beside(RoutesTable).String(), "$marks", name.Beside(MarksTable).String(),
-		"$spans", name.Beside(SpansTable).String(),
-	).Replace
-}
-
-// complete puts the tables' names into all texts.
-func (d *Dialect) complete() {
-	d.SpanEnd = cmp.Or(d.SpanEnd, spansText+" AND part = ? AND from_num = ? AND from_key = ?")
-	d.MarkOf = cmp.Or(d.MarkOf, `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`)
-	d.FoldSpans = cmp.Or(d.FoldSpans, `DELETE FROM $spans WHERE route = ? AND part = ? AND (to_num, to_key) <= (?, ?)`)
-	d.PruneMarks = cmp.Or(d.PruneMarks, `DELETE FROM $marks WHERE route = ? AND part = ?`)
-	d.PruneSpans = cmp.Or(d.PruneSpans, `DELETE FROM $spans WHERE route = ? AND part = ?`)
-	texts := []*string{&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans, &d.PruneMarks, &d.PruneSpans}
-	for i := range d.Alone {
-		texts = append(texts, &d.Alone[i].SQL)
-	}
-	for i := range d.Create {
-		texts = append(texts, &d.Create[i])
-	}
-	for _, text := range texts {
-		*text = d.Names(*text)
-	}
-	if d.ID == nil {
-		d.ID = func(id string) any { return id }
-	}
-}
-
-// Texts of all dialects, with one argument: the route.
-const (
-	routeText = `SELECT format, epoch FROM $routes WHERE route = ?`
-	marksText = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
-	spansText = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
-)
 
 // Ledger is a route's ledger in a database, shared by the lanes of its sink. It is safe for
 // concurrent use after Open.
@@ -123,7 +44,10 @@ type Ledger struct {
 	host  stream.Host
 	once  bool
 	epoch atomic.Int64 // 0 before Load
-	lost  chan error   // takes one: why the route has to end
+	lost  chan error   // buffer of 1: why the route has to end
+
+	shared atomic.Bool // fenced by partition, since the first Take
+	owners ownerships  // with shared
 }
 
 // NewLedger returns a ledger without a name. The host gets its log lines.
@@ -156,7 +80,7 @@ func (l *Ledger) Note(err error) error {
 	if last := Ends(err); last != nil {
 		select {
 		case l.lost <- last:
-		default: // one is enough
+		default: // the first one is enough
 		}
 	}
 	return err
@@ -170,23 +94,25 @@ func (l *Ledger) check(seen int64) error {
 	return nil
 }
 
-// Bounds of statements for the ledger alone.
+// Time limits of statements of the ledger.
 const (
 	LoadAttempt = 30 * time.Second // one attempt of Load
-	BookBound   = 30 * time.Second // one fold, or one storing of spans
-	loadOnce    = time.Minute      // all attempts of a finite run
+	BookBound   = 30 * time.Second // one fold, or one Store
+	loadOnce    = time.Minute      // all attempts of Load in a finite run
 )
 
 var loadBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-// Await retries attempt with backoff while its errors are transient, for a server that is not there
-// yet. A finite run waits for at most a minute.
+// Await retries attempt with backoff while its errors are transient, for example until the server
+// runs. A finite run waits for at most a minute.
 func (l *Ledger) Await(
-	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error), transient func(error) bool,
+	ctx context.Context, attempt func(ctx context.Context) ([]stream.Mark, error),
+	transient func(error) bool,
 ) ([]stream.Mark, error) {
 	if l.once {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce, errors.New("the database could not be reached in time"))
+		ctx, cancel = context.WithTimeoutCause(ctx, loadOnce,
+			errors.New("the database could not be reached in time"))
 		defer cancel()
 	}
 	o := retry.Options{Policy: loadBackoff, MaxAttempts: -1}
@@ -198,7 +124,8 @@ func (l *Ledger) Await(
 	}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed && e.Action == retry.Retry {
-			l.host.Log().Warn("the database does not say yet what it holds; it is asked again", "again_in", e.Wait, "error", e.Err)
+			l.host.Log().Warn("the database does not say yet what it holds; it is asked again",
+				"again_in", e.Wait, "error", e.Err)
 		}
 	}
 	return retry.Value(ctx, attempt, o)
@@ -228,14 +155,14 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 	var format, epoch int64
 	statements := []*Statement{l.readRoute("", &format, &epoch)}
 	if l.d.Bump != "" {
-		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}}, statements...)
+		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}},
+			statements...)
 	}
 	if err := s.Run(ctx, statements...); err != nil {
 		return nil, err
 	}
 	if format != Format {
-		return nil, fmt.Errorf("the ledger %q is of format %d, and this penstock knows %d: use the version that wrote it, or a newer one",
-			l.Name, format, Format)
+		return nil, &FormatError{Ledger: l.Name, Format: format}
 	}
 	marks, err := l.read(ctx, s)
 	if err == nil {
@@ -253,15 +180,19 @@ func (l *Ledger) Load(ctx context.Context, s Session) ([]stream.Mark, error) {
 
 // Create makes the tables if they are missing.
 func (l *Ledger) Create(ctx context.Context, s Session) error {
+	return l.create(ctx, s, l.d.Present, l.d.Create)
+}
+
+func (l *Ledger) create(ctx context.Context, s Session, present Statement, texts []string) error {
 	there := false
-	if l.d.Present.SQL != "" {
-		ask := l.d.Present
+	if present.SQL != "" {
+		ask := present
 		ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
 		if err := s.Run(ctx, &ask); err != nil {
 			return err
 		}
 	}
-	for _, text := range l.d.Create {
+	for _, text := range texts {
 		if there {
 			break
 		}
@@ -275,7 +206,8 @@ func (l *Ledger) Create(ctx context.Context, s Session) error {
 // read returns the folded progress in the tables.
 func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 	var marks []stream.Mark
-	var rows []Row
+	rows, spans := rowsOf()
+	all := l.statement(spansText, spans)
 	err := s.Run(ctx, l.statement(marksText, func(scan func(dest ...any) error) error {
 		var m stream.Mark
 		var key []byte
@@ -283,15 +215,21 @@ func (l *Ledger) read(ctx context.Context, s Session) ([]stream.Mark, error) {
 		m.Watermark.Key = string(key)
 		marks = append(marks, m)
 		return err
-	}), l.statement(spansText, func(scan func(dest ...any) error) error {
-		r, err := scanRow(scan)
-		rows = append(rows, r)
-		return err
-	}))
+	}), all)
 	if err != nil {
 		return nil, err
 	}
-	return Fold(marks, rows)
+	return Fold(marks, *rows)
+}
+
+// rowsOf returns a Statement's Row that appends span rows to the result.
+func rowsOf() (*[]Row, func(scan func(dest ...any) error) error) {
+	var rows []Row
+	return &rows, func(scan func(dest ...any) error) error {
+		r, err := scanRow(scan)
+		rows = append(rows, r)
+		return err
+	}
 }
 
 func scanRow(scan func(dest ...any) error) (r Row, err error) {
@@ -301,8 +239,8 @@ func scanRow(scan func(dest ...any) error) (r Row, err error) {
 	return r, err
 }
 
-// fold raises marks and deletes the rows at or below them. One transaction does both, which keeps
-// out a late copy of a batch: its span row is free again only when the mark is visible.
+// fold raises marks and deletes the rows at or below them in one transaction. A late duplicate of a
+// batch is therefore detected: its span row can be inserted again only when the mark is visible.
 func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error {
 	if len(marks) == 0 {
 		return nil
@@ -319,17 +257,21 @@ func (l *Ledger) fold(ctx context.Context, s Session, marks []stream.Mark) error
 
 // Compact implements the method of [stream.TransactionalSink] over s.
 func (l *Ledger) Compact(ctx context.Context, s Session, marks []stream.Mark) error {
+	if l.shared.Load() {
+		return l.compactOwned(ctx, s, marks)
+	}
 	return l.change(ctx, s, func() error { return l.fold(ctx, s, marks) })
 }
 
 // Prune implements the method of [stream.TransactionalSink] over s.
 func (l *Ledger) Prune(ctx context.Context, s Session, ids []string) error {
-	parts := make([][]any, len(ids))
-	for i, id := range ids {
-		parts[i] = []any{id}
+	if l.shared.Load() {
+		return errors.New("BUG: a ledger with several owners prunes no partitions")
 	}
+	parts := partsOf(ids)
 	return l.change(ctx, s, func() error {
-		return s.Run(ctx, append(l.over(l.d.PruneSpans, kindsOfPart, parts), l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
+		return s.Run(ctx, append(l.over(l.d.PruneSpans, kindsOfPart, parts),
+			l.over(l.d.PruneMarks, kindsOfPart, parts)...)...)
 	})
 }
 
@@ -354,35 +296,55 @@ func (l *Ledger) change(ctx context.Context, s Session, f func() error) error {
 	return err
 }
 
-// Begin begins a transaction of the process's own epoch, which stays so until the end, and runs
-// more in it. It returns a FencedError if another process has taken the ledger over.
+// Begin begins a transaction of this process's epoch, which cannot change until the end, and runs
+// more in it. It returns a FencedError if another process has taken over the ledger. In a ledger
+// with several owners Add checks the epochs instead.
 func (l *Ledger) Begin(ctx context.Context, s Session, more ...*Statement) error {
-	var format, epoch int64
-	statements := append(pointers(l.d.Share), l.readRoute(l.d.Lock, &format, &epoch))
-	if err := s.Begin(ctx, append(statements, more...)...); err != nil {
-		return err
-	}
-	return l.check(epoch)
+	return l.begin(ctx, s, nil, more)
 }
 
-// Enter begins a transaction of the process's own epoch, stores the rows of spans, and reports how
-// much of them was there before; a PartError if it is a part. more runs in the same round trip.
-// With All nothing is left to do, and the transaction is to be rolled back.
-func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span, more ...*Statement) (Presence, error) {
+func (l *Ledger) begin(ctx context.Context, s Session, spans []stream.Span,
+	more []*Statement) error {
+	g, err := l.guard(spans)
+	if err != nil {
+		return err
+	}
+	if err := s.Begin(ctx, append(g.statements, more...)...); err != nil {
+		return err
+	}
+	return g.check()
+}
+
+// Enter begins a transaction of this process's epochs, stores the rows of spans, and reports how
+// much of them existed before; a PartError if only a part did. more runs in the same round trip.
+// After All nothing is left to do, and the transaction must be rolled back.
+func (l *Ledger) Enter(ctx context.Context, s Session, spans []stream.Span,
+	more ...*Statement) (Presence, error) {
 	e := l.entry(spans)
-	if err := l.Begin(ctx, s, append(e.statements(), more...)...); err != nil {
+	if err := l.begin(ctx, s, spans, append(e.statements(), more...)); err != nil {
 		return None, err
 	}
 	return e.judge(ctx, s)
 }
 
-// Add is Enter in a transaction that Begin has begun.
+// Add is Enter within a transaction that Begin has begun.
 func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Presence, error) {
 	if len(spans) == 0 {
 		return None, nil
 	}
 	e := l.entry(spans)
-	if err := s.Run(ctx, e.statements()...); err != nil {
+	statements, check := e.statements(), func() error { return nil }
+	if l.shared.Load() {
+		g, err := l.guard(spans)
+		if err != nil {
+			return None, err
+		}
+		statements, check = append(g.statements, statements...), g.check
+	}
+	if err := s.Run(ctx, statements...); err != nil {
+		return None, err
+	}
+	if err := check(); err != nil {
 		return None, err
 	}
 	return e.judge(ctx, s)
@@ -391,7 +353,7 @@ func (l *Ledger) Add(ctx context.Context, s Session, spans []stream.Span) (Prese
 // pointers returns copies of statements.
 func pointers(statements []Statement) []*Statement {
 	out := make([]*Statement, len(statements), len(statements)+4)
-	for i, s := range statements { // a copy: others run the dialect's at the same time
+	for i, s := range statements { // copies, because other goroutines use those of the dialect
 		out[i] = &s
 	}
 	return out

@@ -1,14 +1,16 @@
 //penstock:pure
 
-// Package sqlspan knows what the span rows of a SQL sink mean: they say, in the transaction of the
-// data, what a table has.
+// Package sqlspan implements the ledger of SQL sinks: span rows, written in the transaction of the
+// data, that record which batches a table contains.
 //
 // A sink keeps three tables beside the data's, described in docs/formats/sql-tables.md: one row for
 // each route with the epoch that fences off earlier processes, one mark for each partition, and one
-// row for each span above its mark. [Fold] makes of marks and rows what a route resumes from,
-// [Judge] says whether a batch was delivered. A sink whose workers are connections of its own, each
-// a transaction at a time, embeds [Connections]: [Lane]s, which write by [Deliver], and the [Books]
-// that they share. The package writes no SQL, starts no goroutine of its own, and knows no driver.
+// row for each span above its mark. If a broker assigns the partitions, a fourth table has an epoch
+// for each partition, so that several processes share the ledger. [Fold] combines marks and rows
+// into the progress from which a route resumes. [Judge] reports whether a batch was delivered. A
+// sink with several connections, one transaction at a time each, embeds [Connections]: [Lane]s,
+// which write with [Deliver], and their shared [Ledger]. The package contains no SQL of a
+// particular database, starts no goroutine of its own, and depends on no driver.
 package sqlspan
 
 import (
@@ -22,23 +24,26 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The tables' names and the version of their form, which stands in each route's row.
+// The names of the tables and the version of their format, which each route's row stores.
 const (
 	RoutesTable = "penstock_routes"
 	MarksTable  = "penstock_marks"
 	SpansTable  = "penstock_spans"
-	Format      = 1
+	EpochsTable = "penstock_epochs" // only in ledgers of SharedFormat
+
+	Format       = 1 // one owner, fenced by the epoch in RoutesTable
+	SharedFormat = 2 // one owner for each partition, fenced by the epochs in EpochsTable
 )
 
-// Row is one span that is stored.
+// Row is a stored span.
 type Row struct {
 	Part string // the partition's id
 	stream.Range
 }
 
-// Fold returns what a route has settled: for each partition the mark, moved up over the rows that
-// follow it without a hole, and the rest of the rows above it, joined. A partition without a mark
-// begins at the zero position, before everything. The result is sorted by partition id.
+// Fold returns the progress of a route. For each partition it advances the mark over the rows that
+// follow without a gap, and joins the remaining rows above it. A partition without a mark begins at
+// the zero position. The result is sorted by partition id.
 func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	all := make(map[string]*stream.Mark, len(marks))
 	for _, m := range marks {
@@ -58,7 +63,8 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 		m := all[id]
 		l, err := ledger.New(m.Watermark, m.Above)
 		if err != nil {
-			return nil, fmt.Errorf("the ledger's rows of partition %s were changed by hand: %w", id, err)
+			return nil, fmt.Errorf("the ledger's rows of partition %s were changed by hand: %w",
+				id, err)
 		}
 		m.Watermark, m.Above = l.Mark()
 		out = append(out, *m)
@@ -66,8 +72,7 @@ func Fold(marks []stream.Mark, rows []Row) ([]stream.Mark, error) {
 	return out, nil
 }
 
-// Covering appends to dst the spans that cover anything: the others say only that a partition is
-// sealed, and have no row.
+// Covering appends the non-empty spans to dst. Empty ones only seal a partition and have no row.
 func Covering(dst, spans []stream.Span) []stream.Span {
 	for _, s := range spans {
 		if s.From != s.To {
@@ -77,19 +82,20 @@ func Covering(dst, spans []stream.Span) []stream.Span {
 	return dst
 }
 
-// Presence is how much of a batch a ledger has.
+// Presence is the part of a batch that a ledger contains.
 type Presence uint8
 
-// The presences.
+// The values of Presence.
 const (
-	None Presence = iota // nothing: it may be written
-	All                  // everything: it was delivered
-	Part                 // a part, which no single process of a route can bring about
+	None Presence = iota // nothing: the batch may be written
+	All                  // everything: the batch was delivered
+	Part                 // a part, which no process of a route can cause
 )
 
-// Judge says how much of spans a ledger has, where stored holds the end of each span's row that was
-// there before, nil for none, and marks the watermark of each partition that has one.
-func Judge(spans []stream.Span, stored []*stream.Position, marks map[string]stream.Position) Presence {
+// Judge returns how much of spans a ledger contains. stored holds the end of each span's existing
+// row, nil for none; marks holds the watermarks of partitions with a mark.
+func Judge(spans []stream.Span, stored []*stream.Position,
+	marks map[string]stream.Position) Presence {
 	there := 0
 	for i, s := range spans {
 		mark, marked := marks[s.Part.ID]
@@ -113,39 +119,66 @@ func Judge(spans []stream.Span, stored []*stream.Position, marks map[string]stre
 	return Part
 }
 
-// FencedError says that another process has taken over the route's ledger. It ends the route.
+// FencedError means that another process has taken over the route's ledger. It ends the route.
 type FencedError struct {
 	Ledger    string
 	Own, Seen int64 // epochs
 }
 
-// Error says what happened and what to do.
+// Error returns the problem and its remedy.
 func (e *FencedError) Error() string {
-	return fmt.Sprintf("another process delivers to the ledger %q (its epoch is %d, this one's was %d): stop one of the two, "+
+	return fmt.Sprintf("another process delivers to the ledger %q (its epoch is %d, this one's "+
+		"was %d): stop one of the two, "+
 		"or give each a `ledger:` name of its own", e.Ledger, e.Seen, e.Own)
 }
 
-// Is says that it is a supervise.ErrStop: a route that was started again would take the ledger
-// back, and so on for ever.
-func (e *FencedError) Is(target error) bool { return target == supervise.ErrStop }
+// Is reports that e is a supervise.ErrStop: restarting the route would take the ledger back, and
+// the two processes would alternate forever. It is also a stream.ErrTakenOver.
+func (e *FencedError) Is(target error) bool {
+	return target == supervise.ErrStop || target == stream.ErrTakenOver
+}
 
-// PartError says that a ledger has a part of a batch, which should be impossible: somebody changed
-// its tables by hand. It ends the route.
+// FormatError means that a ledger has a format that cannot be used. It ends the route.
+type FormatError struct {
+	Ledger string
+	Format int64
+}
+
+// Error returns the problem and its remedy.
+func (e *FormatError) Error() string {
+	if e.Format == SharedFormat {
+		return fmt.Sprintf("the ledger %q is of format %d, whose partitions a broker assigns to "+
+			"several processes, and this source has no such partitions: give the route a "+
+			"`ledger:` name of its own", e.Ledger, e.Format)
+	}
+	return fmt.Sprintf("the ledger %q is of format %d, and this penstock knows %d and %d: use the "+
+		"version that wrote it, or a newer one", e.Ledger, e.Format, Format, SharedFormat)
+}
+
+// Is reports that e is a supervise.ErrStop: a restart finds the same format.
+func (e *FormatError) Is(target error) bool { return target == supervise.ErrStop }
+
+// PartError means that a ledger contains a part of a batch. No process can cause that; the tables
+// were changed by hand. It ends the route.
 type PartError struct {
 	Ledger string
-	Span   stream.Span // the batch's first
+	Span   stream.Span // the first span of the batch
 }
 
-// Error says what happened and what to do.
+// Error returns the problem and its remedy.
 func (e *PartError) Error() string {
-	return fmt.Sprintf("the ledger %q has a part of the batch that begins with %s %v, and not the rest: its tables were changed "+
-		"by hand; restart penstock to go on from what they say now", e.Ledger, e.Span.Part.ID, e.Span.Range)
+	return fmt.Sprintf("the ledger %q has a part of the batch that begins with %s %v, "+
+		"and not the rest: its tables were changed "+
+		"by hand; restart penstock to go on from what they say now", e.Ledger, e.Span.Part.ID,
+		e.Span.Range)
 }
 
-// Ends returns the error in err that ends a route, nil where there is none: no attempt will ever go
-// better.
+// Ends returns the error in err that ends a route, because no later attempt can succeed, or nil.
 func Ends(err error) error {
 	if e, ok := errors.AsType[*FencedError](err); ok {
+		return e
+	}
+	if e, ok := errors.AsType[*FormatError](err); ok {
 		return e
 	}
 	if e, ok := errors.AsType[*PartError](err); ok {

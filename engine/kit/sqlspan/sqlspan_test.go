@@ -10,7 +10,8 @@ import (
 
 func at(n int) stream.Position { return stream.Position{Num: int64(n)} }
 
-// TestFoldAgainstCells holds Fold against a naive model: a partition is cells, each settled or not.
+// TestFoldAgainstCells compares Fold with a naive model: a partition is an array of cells, each
+// settled or not.
 func TestFoldAgainstCells(t *testing.T) {
 	const seed, cells = 1, 40
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -31,7 +32,8 @@ func TestFoldAgainstCells(t *testing.T) {
 		}
 		var marks []stream.Mark
 		if watermark > 0 || round%2 == 0 {
-			marks = []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"}, Watermark: at(watermark)}}
+			marks = []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"},
+				Watermark: at(watermark)}}
 		}
 		got, err := Fold(marks, rows)
 		if err != nil {
@@ -59,7 +61,8 @@ func TestFoldAgainstCells(t *testing.T) {
 			want.Above = append(want.Above, stream.Range{From: at(from), To: at(i)})
 		}
 		if got[0].Watermark != want.Watermark || !slices.Equal(got[0].Above, want.Above) {
-			t.Fatalf("round %d, seed %d: Fold(%v, %v) = %v, want %v", round, seed, marks, rows, got[0], want)
+			t.Fatalf("round %d, seed %d: Fold(%v, %v) = %v, want %v", round, seed, marks, rows,
+				got[0], want)
 		}
 	}
 }
@@ -74,7 +77,7 @@ func TestJudge(t *testing.T) {
 		name   string
 		spans  []stream.Span
 		stored []*stream.Position
-		mark   int // -1: none
+		mark   int // -1 means none
 		want   Presence
 	}{
 		{"new", []stream.Span{span(0, 5)}, []*stream.Position{nil}, -1, None},
@@ -84,8 +87,10 @@ func TestJudge(t *testing.T) {
 		{"a shorter row is there", []stream.Span{span(5, 9)}, []*stream.Position{end(7)}, -1, Part},
 		{"below the mark", []stream.Span{span(0, 5)}, []*stream.Position{nil}, 5, All},
 		{"across the mark", []stream.Span{span(0, 5)}, []*stream.Position{nil}, 3, Part},
-		{"one of two", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{end(5), nil}, -1, Part},
-		{"both, one folded", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{nil, end(9)}, 5, All},
+		{"one of two", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{end(5), nil},
+			-1, Part},
+		{"both, one folded", []stream.Span{span(0, 5), span(7, 9)}, []*stream.Position{nil, end(9)},
+			5, All},
 	} {
 		marks := map[string]stream.Position{}
 		if c.mark >= 0 {
@@ -97,7 +102,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestFoldRefusesNonsense: a row that ends before it begins, which no process writes, is an error.
+// TestFoldRefusesNonsense checks that a row that ends before it begins is an error.
 func TestFoldRefusesNonsense(t *testing.T) {
 	row := Row{"p", stream.Range{From: at(5), To: at(3)}}
 	if marks, err := Fold(nil, []Row{row}); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// isInteger says whether text is a whole number of 64 bits, in decimal digits.
+// isInteger reports whether text is a 64-bit integer in decimal digits.
 func isInteger(text []byte) bool {
 	digits := text
 	if len(digits) > 0 && digits[0] == '-' {
@@ -30,9 +30,9 @@ func isInteger(text []byte) bool {
 	return err == nil
 }
 
-// isNumber says whether text is a number of JSON's form (RFC 8259, section 6; leading zeros are let
-// pass, as patterns give them) with at most limit digits before and behind the point once its
-// exponent is applied; limit 0: any.
+// isNumber reports whether text is a JSON number (RFC 8259, section 6) with at most limit digits on
+// each side of the point after applying its exponent; limit 0 means any. Leading zeros are
+// accepted, because patterns extract them.
 func isNumber(text []byte, limit int) bool {
 	rest := bytes.TrimPrefix(text, []byte("-"))
 	whole := digits(rest)
@@ -64,7 +64,8 @@ func isNumber(text []byte, limit int) bool {
 		exponent *= sign
 		rest = rest[n:]
 	}
-	return whole > 0 && len(rest) == 0 && (limit == 0 || whole+exponent <= limit && fraction-exponent <= limit)
+	return whole > 0 && len(rest) == 0 &&
+		(limit == 0 || whole+exponent <= limit && fraction-exponent <= limit)
 }
 
 func digits(text []byte) (n int) {
@@ -74,7 +75,7 @@ func digits(text []byte) (n int) {
 	return n
 }
 
-// fits says whether a column of type t holds a value that is not null.
+// fits reports whether a column of type t can store a non-null value.
 func fits(t Type, kind stream.Kind, value []byte, limit int) bool {
 	switch t {
 	case Integer:
@@ -88,7 +89,8 @@ func fits(t Type, kind stream.Kind, value []byte, limit int) bool {
 		_, err := strconv.ParseFloat(string(value), 64)
 		return err == nil
 	case Bool:
-		return kind == stream.Bool || kind == stream.Text && (string(value) == "true" || string(value) == "false")
+		return kind == stream.Bool ||
+			kind == stream.Text && (string(value) == "true" || string(value) == "false")
 	}
 	return true
 }

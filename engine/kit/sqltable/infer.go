@@ -8,17 +8,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// seen is what the values of one field were.
+// seen collects the kinds of values of one field.
 type seen struct {
 	column                                 Column
 	text, boolean, integer, number, nested bool
-	declared                               bool // column has the type that the source says
+	declared                               bool // column has the type declared by the source
 }
 
 // Infer returns the columns of a table for the records of b, which have been split: one for each
-// field, in the order in which they first appear, and [MessageField] where a record was not parsed.
-// Fields whose name cannot be a column, or is another one's in a database that folds case, are left
-// to the policy, and so are those beyond the dialect's MaxColumns.
+// field, in the order of first appearance, and [MessageField] if a record was not parsed. Fields
+// beyond the dialect's MaxColumns are left to the policy. So are fields whose name cannot be a
+// column, or equals another name in a database that folds case.
 //
 //	all values are                    column
 //	true, false                       Bool
@@ -28,7 +28,7 @@ type seen struct {
 //	  and anything else
 //	anything else, or only null       Text
 //
-// Where the source declares a type that the dialect has, the column is of that.
+// If the source declares a type that the dialect supports, the column has that type.
 func Infer(d *Dialect, b *stream.Batch) []Column {
 	at := make(map[string]int)
 	var all []*seen
@@ -69,7 +69,7 @@ func Infer(d *Dialect, b *stream.Batch) []Column {
 	return columns
 }
 
-// first begins a column for a field of a declared type.
+// first creates the column of a field with a declared type.
 func first(d *Dialect, name, decl string) *seen {
 	s := &seen{column: Column{Name: name}}
 	if decl != "" && d.Standard != nil {
@@ -123,8 +123,8 @@ func (s *seen) of() Type {
 	return Text
 }
 
-// Made returns the columns of a table that is to be made: those given, the key's where they lack,
-// and the JSON column where the policy wants one.
+// Made returns the columns of a table to create: the given ones, missing key columns, and the JSON
+// column if the policy needs one.
 func Made(columns []Column, o *Options) []Column {
 	all := append([]Column(nil), columns...)
 	for _, k := range o.Key {
@@ -132,7 +132,7 @@ func Made(columns []Column, o *Options) []Column {
 			all = append(all, Column{Name: k})
 		}
 	}
-	if o.Policy() == JSONColumn { // a field of that name is kept within it
+	if o.Policy() == JSONColumn { // a field of that name is stored inside it
 		all = slices.DeleteFunc(all, func(c Column) bool { return c.Name == o.JSONColumn })
 		all = append(all, Column{Name: o.JSONColumn, Type: JSON})
 	}

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Quote returns name as a SQL identifier. It must have passed CheckName, or be Usable.
+// Quote returns name as a quoted SQL identifier. CheckName or Usable must have accepted it.
 func Quote(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
 
-// QuoteAll quotes each of names and joins them by commas.
+// QuoteAll quotes names and joins them with commas.
 func QuoteAll(names []string) string {
 	var out strings.Builder
 	for i, n := range names {
@@ -30,7 +30,7 @@ var (
 	errUTF8   = errors.New("is not UTF-8")
 )
 
-// CheckName says why name cannot be one of the database.
+// CheckName returns an error if name cannot be a column name in the database.
 func (d *Dialect) CheckName(name string) error { return checkName(name, d.MaxName) }
 
 func checkName(name string, most int) error {
@@ -38,7 +38,8 @@ func checkName(name string, most int) error {
 	case name == "":
 		return errNoName
 	case most > 0 && len(name) > most:
-		return fmt.Errorf("has %d bytes, and the database takes names of at most %d", len(name), most)
+		return fmt.Errorf("has %d bytes, and the database takes names of at most %d",
+			len(name), most)
 	case strings.IndexByte(name, 0) >= 0:
 		return errNUL
 	case !utf8.ValidString(name):
@@ -47,10 +48,10 @@ func checkName(name string, most int) error {
 	return nil
 }
 
-// Name is a table's, with its schema.
-type Name struct{ Schema, Table string } // Schema "": the database's default
+// Name is the name of a table with its schema.
+type Name struct{ Schema, Table string } // a Schema of "" means the database's default
 
-// String gives the name as SQL.
+// String returns the name as SQL.
 func (n Name) String() string {
 	if n.Schema == "" {
 		return Quote(n.Table)
@@ -58,11 +59,11 @@ func (n Name) String() string {
 	return Quote(n.Schema) + "." + Quote(n.Table)
 }
 
-// Beside is the name of another table in the same schema.
+// Beside returns the name of another table in the same schema.
 func (n Name) Beside(table string) Name { return Name{n.Schema, table} }
 
-// ParseName reads "table" or, where schemas is set, "schema.table". A part may stand in double
-// quotes, "" being one within; without quotes it is taken as it is written, upper case included.
+// ParseName parses "table" or, if schemas is set, "schema.table". A part may be in double quotes,
+// with "" for a quote inside. Unquoted names keep their case.
 func ParseName(text string, schemas bool) (Name, error) {
 	var parts []string
 	for rest := text; ; {

@@ -11,15 +11,18 @@ import (
 )
 
 var dialect = &sqltable.Dialect{
-	MaxName: 63, MaxColumns: 10, UTF8: true, NoNUL: true, TypeOf: func(string) sqltable.Type { return sqltable.Other },
+	MaxName: 63, MaxColumns: 10, UTF8: true, NoNUL: true,
+	TypeOf: func(string) sqltable.Type { return sqltable.Other },
 }
 
-// TestNestedColumns: a column with dots in its name takes the flat field, else the member; one in
-// quotes the flat field alone.
+// TestNestedColumns checks that a column with dots in its name takes the flat field, otherwise the
+// member at that path. A quoted name takes only the flat field.
 func TestNestedColumns(t *testing.T) {
 	records := []string{
-		`{"user":{"email":"in","n":1},"user.email":"flat"}`, `{"user":{"email":"in\n","n":2.5}}`, `{"user":{"email":null,"n":"x"}}`,
-		`{"user":{"email":"a","email":"last"},"user.n":7}`, `{"user.email":null,"user":{"email":"in"}}`, `{"user":"text"}`, `{"x":1}`,
+		`{"user":{"email":"in","n":1},"user.email":"flat"}`, `{"user":{"email":"in\n","n":2.5}}`,
+		`{"user":{"email":null,"n":"x"}}`,
+		`{"user":{"email":"a","email":"last"},"user.n":7}`,
+		`{"user.email":null,"user":{"email":"in"}}`, `{"user":"text"}`, `{"x":1}`,
 		`{"user":{"email":{"home":[1]}}}`, `{"user":{"email":"\u0000"}}`,
 	}
 	for _, c := range []struct {
@@ -33,12 +36,17 @@ func TestNestedColumns(t *testing.T) {
 		{[]sqltable.ColumnOption{{Name: `"user.email"`}}, []string{
 			"flat", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL", "NULL",
 		}},
-		{[]sqltable.ColumnOption{{Name: "user.n", Type: "integer"}, {Name: "user", Type: "json"}}, []string{
-			`1 {"email":"in","n":1}`, `refused: field "user.n" holds a number, which its column cannot (whole numbers of 64 bits)`,
-			`refused: field "user.n" holds a text, which its column cannot (whole numbers of 64 bits)`,
-			`7 {"email":"a","email":"last"}`, `NULL {"email":"in"}`, `NULL "text"`, "NULL NULL", `NULL {"email":{"home":[1]}}`,
-			`NULL {"email":"\u0000"}`,
-		}},
+		{[]sqltable.ColumnOption{{Name: "user.n", Type: "integer"}, {Name: "user", Type: "json"}},
+			[]string{
+				`1 {"email":"in","n":1}`,
+				`refused: field "user.n" holds a number, which its column cannot (whole numbers ` +
+					`of 64 bits)`,
+				`refused: field "user.n" holds a text, which its column cannot (whole numbers ` +
+					`of 64 bits)`,
+				`7 {"email":"a","email":"last"}`, `NULL {"email":"in"}`, `NULL "text"`, "NULL NULL",
+				`NULL {"email":{"home":[1]}}`,
+				`NULL {"email":"\u0000"}`,
+			}},
 	} {
 		o := sqltable.DefaultOptions()
 		o.Table, o.Columns = "t", c.columns
@@ -65,7 +73,7 @@ func TestNestedColumns(t *testing.T) {
 	}
 }
 
-// laid is the row of a record.
+// laid returns the row of a record as text.
 func laid(rows *sqltable.Rows, i int) (out string) {
 	if refusal := rows.Row(i); refusal != "" {
 		return "refused: " + refusal
@@ -83,10 +91,11 @@ func laid(rows *sqltable.Rows, i int) (out string) {
 	return out
 }
 
-// TestColumnsShape: columns that no field can fill are refused where the fields are known.
+// TestColumnsShape checks that columns that no field can fill are refused if the fields are known.
 func TestColumnsShape(t *testing.T) {
 	in := stream.Schema{Fields: []stream.SchemaField{
-		{Name: "host", Type: stream.TextType}, {Name: "user", Type: stream.JSONType}, {Name: "a.b", Type: stream.TextType},
+		{Name: "host", Type: stream.TextType}, {Name: "user", Type: stream.JSONType},
+		{Name: "a.b", Type: stream.TextType},
 	}}
 	for _, c := range []struct{ column, want string }{
 		{"host", "<nil>"}, {"user.email", "<nil>"}, {"a.b", "<nil>"}, {`"a.b"`, "<nil>"},

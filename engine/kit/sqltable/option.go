@@ -12,28 +12,28 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// How a record becomes a row.
+// The modes, which determine how a record becomes a row.
 const (
-	Append = "append" // every record is a row of its own
-	Upsert = "upsert" // a record replaces the row of the same key
+	Append = "append" // every record is a new row
+	Upsert = "upsert" // a record replaces the row with the same key
 )
 
-// Options are those that every SQL sink has: to be embedded in its own.
+// Options are the common options of SQL sinks, which embed them.
 type Options struct {
-	Table      string         `yaml:"table" required:"true" doc:"the table; made where missing"`
-	Columns    []ColumnOption `yaml:"columns" doc:"[name, ...] or {name: type, ...}; without: the table's, or from the first batch"`
-	Mode       string         `yaml:"mode" enum:"append,upsert" doc:"append: each record is a row; upsert: it replaces the row of its key"`
-	Key        []string       `yaml:"key" doc:"for upsert: the columns of a primary key or unique index"`
-	OnNewField string         `yaml:"on_new_field" enum:"json_column,ignore,dead_letter" doc:"of fields without a column"`
-	JSONColumn string         `yaml:"json_column" doc:"the column that takes new fields, as a JSON object"`
-	Ledger     string         `yaml:"ledger" doc:"name under which the database knows what it has; default PIPELINE/ROUTE"`
+	Table      string         `yaml:"table" required:"true" doc:"table; created if missing"`
+	Columns    []ColumnOption `yaml:"columns" doc:"[name, ...] or {name: type, ...}; default: those of the table or first batch"`
+	Mode       string         `yaml:"mode" enum:"append,upsert" doc:"append: a row for each record; upsert: replaces the row with its key"`
+	Key        []string       `yaml:"key" doc:"for upsert: columns of a primary key or unique index"`
+	OnNewField string         `yaml:"on_new_field" enum:"json_column,ignore,dead_letter" doc:"handling of fields without a column"`
+	JSONColumn string         `yaml:"json_column" doc:"column for new fields, as a JSON object"`
+	Ledger     string         `yaml:"ledger" doc:"name of the route's progress in the database; default PIPELINE/ROUTE"`
 }
 
-// DefaultOptions are those of a config that does not say otherwise.
+// DefaultOptions returns the default options.
 func DefaultOptions() Options { return Options{Mode: Append, JSONColumn: "_extra"} }
 
-// Policy resolves on_new_field: where the config lists the columns, what it does not list is left
-// out unless it says so.
+// Policy resolves on_new_field. If the config lists the columns, other fields are ignored by
+// default.
 func (o *Options) Policy() Policy {
 	switch {
 	case o.OnNewField != "":
@@ -44,18 +44,18 @@ func (o *Options) Policy() Policy {
 	return JSONColumn
 }
 
-// PreferredBatch implements stream.Preferred: a transaction's cost is that of one fsync. For lines
-// of 84 bytes and more it is the bytes that bind: where records did, each end of a stretch of bytes
-// would leave a batch of a few.
+// PreferredBatch implements stream.Preferred: the cost of a transaction is dominated by its fsync.
+// For lines of 84 bytes or more the byte limit is reached first. Otherwise each multiple of the
+// byte limit would end with a small batch.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 2 << 20, Records: 25_000}
 }
 
-// maxLedgerName bounds the name in the ledger's tables.
+// maxLedgerName bounds the length of a ledger's name.
 const maxLedgerName = 200
 
-// Validate says what is wrong, and resolves on_new_field; schemas says whether a table's name may
-// have one before it.
+// Validate checks the options and resolves on_new_field. schemas reports whether a table's name may
+// include a schema.
 func (o *Options) Validate(d *Dialect, schemas bool) error {
 	o.OnNewField = string(o.Policy())
 	wrong := func(key, format string, args ...any) error {
@@ -73,11 +73,14 @@ func (o *Options) Validate(d *Dialect, schemas bool) error {
 	case name.Schema != "" && d.CheckName(name.Schema) != nil:
 		return wrong("table", "schema %w", d.CheckName(name.Schema))
 	case strings.HasPrefix(strings.ToLower(name.Table), LedgerPrefix):
-		return wrong("table", "%q is a name of the ledger's own; choose one that does not begin with %s", name.Table, LedgerPrefix)
+		return wrong("table", "%q is a name of the ledger's own; "+
+			"choose one that does not begin with %s", name.Table, LedgerPrefix)
 	case !d.Usable(o.JSONColumn):
 		return wrong("json_column", "%q cannot be the name of a column", o.JSONColumn)
-	case len(o.Ledger) > maxLedgerName || strings.ContainsFunc(o.Ledger, func(c rune) bool { return c <= ' ' || c > '~' }):
-		return wrong("ledger", "%q is not 1 to %d visible ASCII characters without space", o.Ledger, maxLedgerName)
+	case len(o.Ledger) > maxLedgerName ||
+		strings.ContainsFunc(o.Ledger, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return wrong("ledger", "%q is not 1 to %d visible ASCII characters without space", o.Ledger,
+			maxLedgerName)
 	}
 	for i, c := range o.Columns {
 		if err := o.checkColumn(d, i, c); err != nil {
@@ -98,15 +101,17 @@ func (o *Options) checkColumn(d *Dialect, i int, c ColumnOption) error {
 	case !d.Usable(name):
 		return fmt.Errorf("%q is a name that the database keeps for itself", name)
 	case o.Policy() == JSONColumn && d.same(name, o.JSONColumn):
-		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column", name)
-	case slices.ContainsFunc(o.Columns[:i], func(before ColumnOption) bool { return d.same(before.field().Flat, name) }):
+		return fmt.Errorf("%q is the JSON column; leave it out, or name another one in json_column",
+			name)
+	case slices.ContainsFunc(o.Columns[:i],
+		func(before ColumnOption) bool { return d.same(before.field().Flat, name) }):
 		return fmt.Errorf("%q stands twice", name)
 	}
 	_, err = c.Column()
 	return err
 }
 
-// Shape implements stream.Shaper: it refuses columns that no field of a record can fill.
+// Shape implements stream.Shaper: it returns an error for columns that no field can fill.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if in.Open {
 		return in, nil
@@ -131,29 +136,30 @@ func (o *Options) validateKey(wrong func(key, format string, args ...any) error)
 		return wrong("key", "has no meaning with mode: append; write mode: upsert, or leave it out")
 	}
 	for i, k := range o.Key {
-		listed := slices.ContainsFunc(o.Columns, func(c ColumnOption) bool { return c.field().Flat == k })
+		listed := slices.ContainsFunc(o.Columns,
+			func(c ColumnOption) bool { return c.field().Flat == k })
 		switch {
 		case k == "" || slices.Contains(o.Key[:i], k):
 			return wrong("key", "%q is empty or stands twice", k)
 		case len(o.Columns) > 0 && !listed:
-			return wrong("key", "%q is none of the columns", k)
+			return wrong("key", "%q is not one of the columns", k)
 		}
 	}
 	return nil
 }
 
-// LedgerPrefix begins the names of the ledger's tables, which stand beside the data's.
+// LedgerPrefix is the prefix of the ledger's tables, which are in the schema of the data.
 const LedgerPrefix = "penstock_"
 
 // ColumnOption is a column in a config: "name" or "name: type" in a list, or name: type in a
-// mapping. The column takes the field of its name; where the name has dots, also the member at
-// that path, unless it stands in double quotes.
+// mapping. The column takes the field of its name. A name with dots also takes the member at that
+// path, unless the name is in double quotes.
 type ColumnOption struct {
 	Name string `yaml:",key"`
 	Type string `yaml:",value" doc:"text (default), integer, number, float, boolean, json, or a type of the database"`
 }
 
-// UnmarshalText reads "name" or "name: type".
+// UnmarshalText parses "name" or "name: type".
 func (c *ColumnOption) UnmarshalText(text []byte) error {
 	c.Name, c.Type = string(text), ""
 	if name, typ, ok := strings.Cut(string(text), ": "); ok {
@@ -165,7 +171,7 @@ func (c *ColumnOption) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText gives the form that UnmarshalText reads.
+// MarshalText returns the form that UnmarshalText parses.
 func (c ColumnOption) MarshalText() ([]byte, error) {
 	if c.Type == "" {
 		return []byte(c.Name), nil
@@ -176,14 +182,16 @@ func (c ColumnOption) MarshalText() ([]byte, error) {
 func (c ColumnOption) field() fieldname.Name { return fieldname.Lenient(c.Name) }
 
 var typeNames = map[string]Type{
-	"": Text, "text": Text, "integer": Integer, "int": Integer, "bigint": Integer, "number": Number, "numeric": Number, "decimal": Number,
-	"float": Float, "double": Float, "double precision": Float, "boolean": Bool, "bool": Bool, "json": JSON,
+	"": Text, "text": Text, "integer": Integer, "int": Integer, "bigint": Integer, "number": Number,
+	"numeric": Number, "decimal": Number,
+	"float": Float, "double": Float, "double precision": Float, "boolean": Bool, "bool": Bool,
+	"json": JSON,
 }
 
-// maxDecl bounds the name of a database's own type.
+// maxDecl bounds the length of a database type.
 const maxDecl = 60
 
-// Column resolves the option.
+// Column returns the column of the option.
 func (c ColumnOption) Column() (Column, error) {
 	name := strings.ToLower(c.Type)
 	if t, ok := typeNames[name]; ok {
@@ -192,19 +200,21 @@ func (c ColumnOption) Column() (Column, error) {
 	allowed := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || strings.ContainsRune("_ (),[]", r)
 	}
-	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' || strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
-		return Column{}, fmt.Errorf("%q is no type; write text, integer, number, float, boolean, json, or one of the database", c.Type)
+	if len(name) > maxDecl || name[0] < 'a' || name[0] > 'z' ||
+		strings.ContainsFunc(name, func(r rune) bool { return !allowed(r) }) {
+		return Column{}, fmt.Errorf("%q is no type; write text, integer, number, float, boolean, "+
+			"json, or one of the database", c.Type)
 	}
 	return Column{Name: c.field().Flat, Type: Other, Decl: name, Nested: c.field().Path != nil}, nil
 }
 
-// Listed returns the columns that the config lists.
+// Listed returns the columns listed in the config.
 func (o *Options) Listed(d *Dialect) []Column {
 	columns := make([]Column, 0, len(o.Columns))
 	for _, c := range o.Columns {
 		col, err := c.Column()
 		if err != nil {
-			continue // Validate has refused it
+			continue // Validate has reported it
 		}
 		if col.Type == Other {
 			col.Type = d.TypeOf(col.Decl)

@@ -4,19 +4,20 @@ package sqltable
 
 import "github.com/penstock-io/penstock/stream"
 
-// Place is where a record has the value of one column.
+// Place is the position of one column's value in a record.
 type Place struct {
-	Field int32 // index among the record's fields; -1: it has none, and the column is NULL
+	Field int32 // index among the record's fields; -1: no field, the column is NULL
 	Type  Type  // the column's
-	Text  bool  // the column takes any text of the batch as it stands in the arena
+	Text  bool  // the column accepts any text of the batch unchanged
 	Need  bool  // NULL is refused
 }
 
-// Places returns, in the order of the columns, where a record with these fields has their values,
-// and how many bytes these are at most; nil: only [Rows.Row] can say. Records of one form follow
-// each other, so what was found for one is used for all that have the same names in the same order.
-// The names alone are looked at: what is no null and neither a text for a Text place nor surely a
-// value of its column's type is Row's. The places are valid until the next call.
+// Places returns the position of each column's value for a record with these fields, and an upper
+// bound of the size of the values. It returns nil if only [Rows.Row] can process the record.
+// Consecutive records usually have the same fields, so the result is cached for records with the
+// same names in the same order. Places looks at names only. A value that is not null, not a text
+// for a Text place, and not certainly valid for its column must be passed to Row. The places are
+// valid until the next call.
 func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	form := r.form
 	if len(fields) != len(form) {
@@ -37,11 +38,12 @@ func (r *Rows) Places(fields []stream.Field) (places []Place, most int) {
 	return r.placed, most
 }
 
-// place finds the places for records that have the names of these fields.
+// place computes the places for records with the names of these fields.
 func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 	r.form, r.places, r.placed = r.form[:0], r.places[:0], nil
 	for c := range r.texts {
-		r.places = append(r.places, Place{Field: -1, Type: r.table.Columns[c].Type, Text: r.texts[c]})
+		r.places = append(r.places, Place{Field: -1, Type: r.table.Columns[c].Type,
+			Text: r.texts[c]})
 	}
 	for _, k := range r.table.Required {
 		r.places[k].Need = true
@@ -53,7 +55,8 @@ func (r *Rows) place(fields []stream.Field) (places []Place, most int) {
 		switch c := r.columns[f.Name]; {
 		case c >= 0 && r.places[c].Field < 0:
 			r.places[c].Field = int32(k)
-		case c >= 0 || r.table.New != Ignore: // twice, or to be kept elsewhere or refused
+		// a repeated field, or one to keep in the JSON column or to refuse
+		case c >= 0 || r.table.New != Ignore:
 			direct = false
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Refusal is a record that the table will never take, and why, in words that hold no data.
+// Refusal is a record that the table can never store, with a reason that contains no data.
 type Refusal struct {
 	Record int
 	Reason string
 }
 
-// Answer makes of refusals, ascending by record, what Deliver returns: the records that share the
-// first one's reason are refused, and all else comes again, so that each dead letter has its own
-// reason. Records of one origin go together.
+// Answer returns the outcome of Deliver for refusals in ascending order of records. The records
+// with the first refusal's reason are refused, and the others are retried, so that each dead letter
+// has its own reason. Records of the same origin stay together.
 func Answer(b *stream.Batch, refusals []Refusal) error {
 	reason := refusals[0].Reason
 	bad := make(map[stream.Position]map[uint32]bool)

@@ -14,28 +14,28 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Rows lays the records of a batch over a table, one at a time. It only reads the batch, and
-// belongs to one goroutine.
+// Rows converts the records of a batch to rows of a table, one at a time. It only reads the batch,
+// and must be used by one goroutine.
 type Rows struct {
-	// Cells are the current row's, one for each column: nil is NULL, all else the value's text in the
-	// form of the column's type. They are valid until the next Row.
+	// Cells is the current row, one cell per column: nil for NULL, otherwise the value's text in
+	// the format of the column's type. It is valid until the next call of Row.
 	Cells [][]byte
 
 	table   *Table
 	batch   *stream.Batch
-	columns []int // by name of the batch
+	columns []int // indexed by the batch's names
 	extra   []byte
 	scratch []byte
-	texts   []bool // by column: it takes any text of a clean arena as it is
-	seen    int    // so much of the arena's beginning is clean
-	unclean bool   // the arena holds what the database's text cannot
+	texts   []bool // indexed by column: accepts any text of a clean arena unchanged
+	seen    int    // length of the part of the arena known to be clean
+	unclean bool   // the arena contains bytes that the database's text cannot
 
 	members []memberColumn // columns that may take members of the batch's fields
 	edit    fieldname.Editor
 
-	form   []uint32 // the names of the fields for which placed was found
-	placed []Place  // nil: Row
-	places []Place  // its memory
+	form   []uint32 // the names of the fields for which placed was computed
+	placed []Place  // nil if Row must be used
+	places []Place  // memory for placed
 }
 
 // memberColumn is a column that takes a member of a field.
@@ -44,8 +44,8 @@ type memberColumn struct {
 	ref    fieldname.Ref
 }
 
-// Over begins to lay b, whose Records are filled, over t. The memory of an earlier batch is used
-// again.
+// Over prepares to convert b, whose Records are filled, to rows of t. It reuses the memory of
+// earlier batches.
 func (r *Rows) Over(t *Table, b *stream.Batch) {
 	r.table, r.batch = t, b
 	r.columns, r.form, r.placed = r.columns[:0], r.form[:0], nil
@@ -75,13 +75,13 @@ func (r *Rows) Over(t *Table, b *stream.Batch) {
 	}
 }
 
-// ahead is how much of the arena is looked at together: what a row is then made of is still in the
-// nearest cache.
+// ahead is the size of the steps in which the arena is checked. After the check the values of a row
+// are still in the L1 cache.
 const ahead = 4 << 10
 
-// clean says whether the database takes any text in the first end bytes of the arena, whose texts
-// are whole characters. What there is is looked at once, and no further than the first of it that
-// is not ASCII: the rest is looked at as a whole.
+// clean reports whether the database accepts every text in the first end bytes of the arena, whose
+// texts consist of whole characters. Each byte is checked once. At the first non-ASCII byte the
+// whole rest is checked.
 func (r *Rows) clean(end int) bool {
 	return end <= r.seen || r.look(end)
 }
@@ -102,7 +102,7 @@ func (r *Rows) look(end int) bool {
 	return !r.unclean
 }
 
-// Row lays record i and returns why it is refused, "" where it is not. A reason never holds data.
+// Row converts record i and returns the reason of a refusal, or "". A reason never contains data.
 func (r *Rows) Row(i int) (refusal string) {
 	clear(r.Cells)
 	r.extra, r.scratch = r.extra[:0], r.scratch[:0]
@@ -119,7 +119,9 @@ func (r *Rows) Row(i int) (refusal string) {
 		}
 	}
 	for _, f := range fields {
-		if column := r.columns[f.Name]; f.Kind == stream.Text && column >= 0 && clean && r.texts[column] { // most of them
+		// the common case
+		if column := r.columns[f.Name]; f.Kind == stream.Text && column >= 0 && clean &&
+			r.texts[column] {
 			r.Cells[column] = r.batch.Value(f)
 			continue
 		}
@@ -144,7 +146,7 @@ func (r *Rows) Row(i int) (refusal string) {
 	return ""
 }
 
-// member lays the member that a column takes where the record has no field of the column's name.
+// member fills the column of a member if the record has no field with the column's name.
 func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if slices.ContainsFunc(r.batch.FieldsOf(i), m.ref.IsFlat) {
 		return ""
@@ -153,7 +155,7 @@ func (r *Rows) member(m *memberColumn, i int) (refusal string) {
 	if !ok {
 		return ""
 	}
-	if v.Kind == stream.Text { // its escapes may stand for what the arena does not hold
+	if v.Kind == stream.Text { // its escapes may represent bytes that the arena does not contain
 		if v.Raw, refusal = r.cleaned(m.ref.Flat, v.Raw); refusal != "" {
 			return refusal
 		}
@@ -177,7 +179,8 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 			r.more(name, kind, value)
 			return ""
 		}
-		return fmt.Sprintf("field %q holds %s, which its column cannot (%s)", name, kindName(kind), typeName(c))
+		return fmt.Sprintf("field %q holds %s, which its column cannot (%s)", name, kindName(kind),
+			typeName(c))
 	}
 	if c.Type == JSON && kind == stream.Text {
 		from := len(r.scratch)
@@ -197,7 +200,7 @@ func (r *Rows) put(column int, name string, kind stream.Kind, value []byte) (ref
 	return ""
 }
 
-// unknown keeps, leaves out or refuses a field that has no column.
+// unknown keeps, ignores or refuses a field without a column, depending on the policy.
 func (r *Rows) unknown(name string, kind stream.Kind, value []byte) (refusal string) {
 	switch {
 	case r.table.New == Ignore:
@@ -220,11 +223,12 @@ func (r *Rows) more(name string, kind stream.Kind, value []byte) {
 	r.extra = ndjson.AppendValue(r.extra, kind, value)
 }
 
-// cleaned makes a value of an arena that holds bad bytes one that the database takes.
+// cleaned returns a value that the database accepts, for an arena with invalid bytes.
 func (r *Rows) cleaned(name string, value []byte) (text []byte, refusal string) {
 	d := r.table.dialect
 	if d.NoNUL && bytes.IndexByte(value, 0) >= 0 {
-		return nil, fmt.Sprintf("field %q holds a NUL byte, which the database cannot store in text", name)
+		return nil, fmt.Sprintf("field %q holds a NUL byte, which the database cannot "+
+			"store in text", name)
 	}
 	if !d.UTF8 || utf8.Valid(value) {
 		return value, ""
@@ -262,20 +266,21 @@ func typeName(c *Column) string {
 	return c.Decl
 }
 
-// takes says whether the database's text may be any part of data, whose texts are whole characters.
+// takes reports whether any part of data, whose texts consist of whole characters, is valid text in
+// the database.
 func (d *Dialect) takes(data []byte) bool {
 	return (!d.UTF8 || utf8.Valid(data)) && (!d.NoNUL || bytes.IndexByte(data, 0) < 0)
 }
 
-// ascii returns how many bytes of data, from its start, are surely ASCII and no NUL; where it is
-// less than all of them, up to 32 more may be.
+// ascii returns the length of a prefix of data that is ASCII without NUL. If it is less than
+// len(data), up to 32 more bytes may be ASCII as well.
 func ascii(data []byte) int {
 	const tops, ones = 0x8080808080808080, 0x0101010101010101
 	rest := data
 	for ; len(rest) >= 32; rest = rest[32:] {
 		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
 		c, e := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
-		// The top bit of a byte of x-ones is set where the byte was 0, or is beyond ASCII, or follows one
+		// The top bit of a byte of x-ones is set if the byte was 0, is not ASCII, or follows a byte
 		// that was 0.
 		if (a|b|c|e|(a-ones)|(b-ones)|(c-ones)|(e-ones))&tops != 0 {
 			return len(data) - len(rest)

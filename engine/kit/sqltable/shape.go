@@ -10,23 +10,25 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Shape settles, once, what columns a sink's table has: those of the database where it is there,
-// else those that the config lists, else those of the first batch. It is safe for concurrent use.
+// Shape determines, once, the columns of a sink's table: those of the existing table, otherwise
+// those listed in the config, otherwise those inferred from the first batch. It is safe for
+// concurrent use.
 type Shape struct {
 	dialect *Dialect
 	options *Options
 	name    Name
 
-	table atomic.Pointer[Table] // nil until it is settled
-	mu    sync.Mutex            // guards the settling
+	table atomic.Pointer[Table] // nil until determined
+	mu    sync.Mutex            // serializes the determination
 }
 
-// NewShape returns a shape that nothing has settled yet.
+// NewShape returns a shape without columns.
 func NewShape(d *Dialect, o *Options, name Name) *Shape {
 	return &Shape{dialect: d, options: o, name: name}
 }
 
-// For returns the table, and settles it from b, whose records are filled, where nothing has yet.
+// For returns the table. It determines the columns from b, whose Records are filled, if they are
+// not known yet.
 func (s *Shape) For(b *stream.Batch) *Table {
 	if t := s.table.Load(); t != nil {
 		return t
@@ -39,19 +41,19 @@ func (s *Shape) For(b *stream.Batch) *Table {
 	return s.table.Load()
 }
 
-// Known returns the table, nil while nothing has settled it.
+// Known returns the table, or nil if its columns are not known yet.
 func (s *Shape) Known() *Table { return s.table.Load() }
 
 func (s *Shape) settle(columns []Column) {
 	t := NewTable(s.dialect, columns, s.options.JSONColumn, s.options.Policy())
 	for _, k := range s.options.Key {
-		t.Required = append(t.Required, slices.IndexFunc(columns, func(c Column) bool { return c.Name == k }))
+		t.Required = append(t.Required, slices.IndexFunc(columns,
+			func(c Column) bool { return c.Name == k }))
 	}
 	s.table.Store(t)
 }
 
-// Found settles the table from what the database has, where it has it (exists), or else from what
-// the config lists.
+// Found sets the columns from the existing table (exists), otherwise from the config.
 func (s *Shape) Found(there []Column) (exists bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,12 +64,15 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 		}
 		return false, nil
 	}
-	at := func(name string) int { return slices.IndexFunc(there, func(c Column) bool { return c.Name == name }) }
+	at := func(name string) int {
+		return slices.IndexFunc(there, func(c Column) bool { return c.Name == name })
+	}
 	var columns []Column
 	for _, l := range listed {
 		i := at(l.Name)
 		if i < 0 {
-			return true, fmt.Errorf("the table %s has no column %q; add it to the table, or take it out of `columns`", s.name, l.Name)
+			return true, fmt.Errorf("the table %s has no column %q; "+
+				"add it to the table, or take it out of `columns`", s.name, l.Name)
 		}
 		column := there[i]
 		column.Nested = l.Nested
@@ -80,24 +85,27 @@ func (s *Shape) Found(there []Column) (exists bool, err error) {
 	}
 	for _, k := range s.options.Key {
 		if !slices.ContainsFunc(columns, func(c Column) bool { return c.Name == k }) {
-			return true, fmt.Errorf("the table %s has no column %q that `key` could name", s.name, k)
+			return true, fmt.Errorf("the table %s has no column %q that `key` could name",
+				s.name, k)
 		}
 	}
 	if len(columns) == 0 {
-		return true, fmt.Errorf("the table %s has no column without a default of its own; list the `columns` to fill", s.name)
+		return true, fmt.Errorf("the table %s has no column without a default of its own; "+
+			"list the `columns` to fill", s.name)
 	}
 	s.settle(columns)
 	return true, nil
 }
 
-var errNoJSONColumn = errors.New("add it to the table, list the `columns` that are wanted, or say `on_new_field: ignore` or dead_letter")
+var errNoJSONColumn = errors.New("add it to the table, list the `columns` that are wanted, " +
+	"or say `on_new_field: ignore` or dead_letter")
 
-// Unfit returns the error that keeps a table from taking any record that Row refuses: there is to
-// be a JSON column, and there is none. That is the table's fault and not the records'. nil: the
-// records are refused.
+// Unfit returns an error if reason is due to a missing JSON column, which is a fault of the table
+// and makes it refuse every such record. It returns nil if the records are to be refused.
 func (s *Shape) Unfit(reason string) error {
 	if t := s.table.Load(); t == nil || t.New != JSONColumn || t.Extra >= 0 {
 		return nil
 	}
-	return fmt.Errorf("%s, and the table %s has no column %q to take it: %w", reason, s.name, s.options.JSONColumn, errNoJSONColumn)
+	return fmt.Errorf("%s, and the table %s has no column %q to take it: %w", reason, s.name,
+		s.options.JSONColumn, errNoJSONColumn)
 }

@@ -10,10 +10,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-var plain = &Dialect{MaxName: 63, MaxColumns: 4, Reserved: []string{"ctid"}, TypeOf: func(string) Type { return Other }}
+var plain = &Dialect{MaxName: 63, MaxColumns: 4, Reserved: []string{"ctid"},
+	TypeOf: func(string) Type { return Other }}
 
 func TestQuote(t *testing.T) {
-	for in, want := range map[string]string{"a": `"a"`, `a"b`: `"a""b"`, `";DROP TABLE x;--`: `""";DROP TABLE x;--"`, "Groß": `"Groß"`} {
+	for in, want := range map[string]string{"a": `"a"`, `a"b`: `"a""b"`,
+		`";DROP TABLE x;--`: `""";DROP TABLE x;--"`, "Groß": `"Groß"`} {
 		if got := Quote(in); got != want {
 			t.Errorf("Quote(%q) = %s, want %s", in, got, want)
 		}
@@ -30,7 +32,8 @@ func TestNames(t *testing.T) {
 		t.Error("reserved or longest name")
 	}
 	for in, want := range map[string]string{
-		"t": `"t"`, "s.t": `"s"."t"`, `"a.b".t`: `"a.b"."t"`, `s."a""b"`: `"s"."a""b"`, `"a.b"`: `"a.b"`,
+		"t": `"t"`, "s.t": `"s"."t"`, `"a.b".t`: `"a.b"."t"`, `s."a""b"`: `"s"."a""b"`,
+		`"a.b"`: `"a.b"`,
 	} {
 		n, err := ParseName(in, true)
 		if err != nil || n.String() != want {
@@ -49,8 +52,10 @@ func TestNames(t *testing.T) {
 
 func TestColumnOption(t *testing.T) {
 	for in, want := range map[string]Column{
-		"a": {Name: "a"}, "a: integer": {Name: "a", Type: Integer}, "a b: JSON": {Name: "a b", Type: JSON},
-		"a: numeric(10, 2)": {Name: "a", Type: Other, Decl: "numeric(10, 2)"}, "a: text[]": {Name: "a", Type: Other, Decl: "text[]"},
+		"a": {Name: "a"}, "a: integer": {Name: "a", Type: Integer},
+		"a b: JSON":         {Name: "a b", Type: JSON},
+		"a: numeric(10, 2)": {Name: "a", Type: Other, Decl: "numeric(10, 2)"},
+		"a: text[]":         {Name: "a", Type: Other, Decl: "text[]"},
 	} {
 		var c ColumnOption
 		err := c.UnmarshalText([]byte(in))
@@ -62,7 +67,8 @@ func TestColumnOption(t *testing.T) {
 			t.Errorf("%q is written as %q, %v", in, text, err)
 		}
 	}
-	for _, bad := range []string{"a: int); DROP TABLE x; --", "a: 'x'", "a: 1", "a: " + strings.Repeat("x", 61)} {
+	for _, bad := range []string{"a: int); DROP TABLE x; --", "a: 'x'", "a: 1",
+		"a: " + strings.Repeat("x", 61)} {
 		var c ColumnOption
 		if err := c.UnmarshalText([]byte(bad)); err != nil {
 			continue
@@ -77,7 +83,7 @@ func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		set  func(o *Options)
-		key  string // of the error; "": none
+		key  string // key of the error; "" means none
 	}{
 		{"default", func(*Options) {}, ""},
 		{"no table", func(o *Options) { o.Table = "" }, "table"},
@@ -104,26 +110,30 @@ func TestOptions(t *testing.T) {
 		o.Table = "t"
 		c.set(&o)
 		err := o.Validate(plain, true)
-		if e, ok := err.(*stream.OptionError); err == nil && c.key != "" || err != nil && (!ok || e.Key != c.key) {
+		if e, ok := err.(*stream.OptionError); err == nil && c.key != "" ||
+			err != nil && (!ok || e.Key != c.key) {
 			t.Errorf("%s: %v, want an error at %q", c.name, err, c.key)
 		}
 	}
 }
 
-// records makes a batch of one-field records.
+// records returns a batch of records with one field.
 func records(name string, kinds []stream.Kind, texts []string) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{name}
 	for i, text := range texts {
-		b.Fields = append(b.Fields, stream.Field{Kind: kinds[i], Off: uint32(len(b.Data)), Len: uint32(len(text))})
-		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text)), Field: uint32(i), NumFields: 1})
+		b.Fields = append(b.Fields, stream.Field{Kind: kinds[i], Off: uint32(len(b.Data)),
+			Len: uint32(len(text))})
+		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)),
+			Len: uint32(len(text)), Field: uint32(i), NumFields: 1})
 		b.Data = append(append(b.Data, text...), '\n')
 	}
 	return b
 }
 
 func TestInfer(t *testing.T) {
-	const text, number, boolean, null, nested = stream.Text, stream.Number, stream.Bool, stream.Null, stream.JSON
+	const text, number, boolean, null, nested = stream.Text, stream.Number, stream.Bool,
+		stream.Null, stream.JSON
 	for _, c := range []struct {
 		kinds []stream.Kind
 		texts []string
@@ -145,12 +155,14 @@ func TestInfer(t *testing.T) {
 	}
 }
 
-// TestIsNumber holds the numbers' form against encoding/json and their size against math/big.
+// TestIsNumber compares isNumber with encoding/json, and its size limit with math/big.
 func TestIsNumber(t *testing.T) {
 	for _, s := range []string{
-		"0", "-0", "1", "1.", ".5", "1.5", "1e5", "1E+5", "1e-5", "1e", "e5", "+1", "--1", "1x", "", "-", "0x10", "NaN",
+		"0", "-0", "1", "1.", ".5", "1.5", "1e5", "1E+5", "1e-5", "1e", "e5", "+1", "--1", "1x", "",
+		"-", "0x10", "NaN",
 		"Infinity", "1_000",
-		"1e99999999999", "1e20", "1e-20", "12345678901234567890123", "0.12345678901234567890123", " 1",
+		"1e99999999999", "1e20", "1e-20", "12345678901234567890123",
+		"0.12345678901234567890123", " 1",
 	} {
 		var n json.Number
 		want := json.Unmarshal([]byte(s), &n) == nil && s == strings.TrimSpace(s)
@@ -166,13 +178,15 @@ func TestIsNumber(t *testing.T) {
 			t.Errorf("isNumber(%q, 20): it has more than 20 digits before the point", s)
 		}
 	}
-	if isNumber([]byte("1e99999999999"), 20) || isNumber([]byte("1e-21"), 20) || !isNumber([]byte("1e19"), 20) {
+	if isNumber([]byte("1e99999999999"), 20) || isNumber([]byte("1e-21"), 20) ||
+		!isNumber([]byte("1e19"), 20) {
 		t.Error("the limit of digits is not held")
 	}
 }
 
 func FuzzFits(f *testing.F) {
-	for _, s := range []string{"0", "-1", "9223372036854775808", "1e400", "1.5", "true", "-", "1e-", "00"} {
+	for _, s := range []string{"0", "-1", "9223372036854775808", "1e400", "1.5", "true", "-",
+		"1e-", "00"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -191,10 +205,11 @@ func FuzzFits(f *testing.F) {
 	})
 }
 
-// TestRowsAllocateNothing: laying a record over a table costs no memory once the buffers are there.
+// TestRowsAllocateNothing checks that converting a record allocates nothing once the buffers exist.
 func TestRowsAllocateNothing(t *testing.T) {
 	b := records("f", []stream.Kind{stream.Number, stream.Text}, []string{"200", "x"})
-	table := NewTable(plain, []Column{{Name: "f", Type: Integer}, {Name: "_extra", Type: JSON}}, "_extra", JSONColumn)
+	table := NewTable(plain, []Column{{Name: "f", Type: Integer}, {Name: "_extra", Type: JSON}},
+		"_extra", JSONColumn)
 	var r Rows
 	r.Over(table, b)
 	n := testing.AllocsPerRun(100, func() {
@@ -210,14 +225,15 @@ func TestRowsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestAnswer: refusals go by their reason, records of one origin together, and all of a batch is
-// accounted for.
+// TestAnswer checks that refusals are grouped by reason, that records of one origin stay together,
+// and that all records of a batch are accounted for.
 func TestAnswer(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("a\nb\nc\nd\n")
 	b.Origins = 4
 	b.Spans = []stream.Span{{
-		Part: &stream.Partition{ID: "p"}, Bytes: 8, Range: stream.Range{To: stream.Position{Num: 8}},
+		Part: &stream.Partition{ID: "p"}, Bytes: 8,
+		Range: stream.Range{To: stream.Position{Num: 8}},
 	}}
 	b.Split()
 	err := Answer(b, []Refusal{{1, "one"}, {2, "two"}, {3, "one"}})
@@ -242,26 +258,30 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// TestClean holds the look at many bytes at once, as far as a row needs, against the looks at one
-// kind of byte after the other.
+// TestClean compares the check of many bytes at once with a check byte by byte.
 func TestClean(t *testing.T) {
 	for _, d := range []Dialect{{}, {UTF8: true}, {NoNUL: true}, {UTF8: true, NoNUL: true}} {
 		table := NewTable(&d, []Column{{Name: "c", Type: Text}}, "", Ignore)
 		check := func(head int, bad string, tail int) {
 			t.Helper()
 			text := []byte(strings.Repeat("a", head) + bad + strings.Repeat("\x01", tail))
-			want := (!d.UTF8 || utf8.Valid(text)) && (!d.NoNUL || !strings.Contains(string(text), "\x00"))
-			for _, ends := range [][]int{{len(text)}, {head / 2, head, len(text)}, {head, head + len(bad), len(text), head}} {
+			want := (!d.UTF8 || utf8.Valid(text)) &&
+				(!d.NoNUL || !strings.Contains(string(text), "\x00"))
+			for _, ends := range [][]int{{len(text)}, {head / 2, head, len(text)},
+				{head, head + len(bad), len(text), head}} {
 				var r Rows
 				r.Over(table, &stream.Batch{Data: text})
 				for _, end := range ends {
-					if got := r.clean(end); got != want && (want || end > head) { // before it, it may have looked further than asked
-						t.Fatalf("%+v, %d bytes before %q, %d behind: up to %d %v", d, head, bad, tail, end, got)
+					// the check may have looked further than asked
+					if got := r.clean(end); got != want && (want || end > head) {
+						t.Fatalf("%+v, %d bytes before %q, %d behind: up to %d %v", d, head, bad,
+							tail, end, got)
 					}
 				}
 			}
 		}
-		for _, bad := range []string{"", "\x00", "\x01", "\x7f", "\x80", "\x81", "\xff", "ä", "\xc3", "\u20ac", "\x00\x01"} {
+		for _, bad := range []string{"", "\x00", "\x01", "\x7f", "\x80", "\x81", "\xff", "ä",
+			"\xc3", "\u20ac", "\x00\x01"} {
 			for n := range 100 {
 				for head := 0; head <= n; head += 1 + n/9 {
 					check(head, bad, n-head)

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// CreateSQL makes a table where there is none, with a primary key of the columns named in key;
-// none: without. declare gives the type of a column in the database's words, "" for none.
-func CreateSQL(name Name, columns []Column, key []string, declare func(c Column, inKey bool) string) string {
+// CreateSQL returns a statement that creates a missing table, with a primary key of the columns in
+// key, if any. declare returns the type of a column in SQL, "" for none.
+func CreateSQL(name Name, columns []Column, key []string,
+	declare func(c Column, inKey bool) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "CREATE TABLE IF NOT EXISTS %s (", name)
 	for i, c := range columns {
@@ -33,7 +34,7 @@ func CreateSQL(name Name, columns []Column, key []string, declare func(c Column,
 	return out.String()
 }
 
-// NamesOf quotes the names of columns and joins them by commas.
+// NamesOf quotes the names of columns and joins them with commas.
 func NamesOf(columns []Column) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
@@ -42,8 +43,8 @@ func NamesOf(columns []Column) string {
 	return QuoteAll(names)
 }
 
-// OnConflict is how an INSERT of the columns replaces the row of the same key, where the database
-// takes PostgreSQL's words for it; a row of nothing but its key stays as it is.
+// OnConflict returns the clause with which an INSERT replaces the row of the same key, in
+// PostgreSQL's syntax. A row that consists of its key only is left unchanged.
 func OnConflict(columns []Column, key []string) string {
 	var set []string
 	for _, c := range columns {

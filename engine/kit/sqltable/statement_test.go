@@ -16,10 +16,13 @@ func TestStatements(t *testing.T) {
 	}
 	for _, c := range []struct{ got, want string }{
 		{CreateSQL(name, columns, []string{"k"}, declare),
-			`CREATE TABLE IF NOT EXISTS "s"."a""b" ("k" varchar NOT NULL, "v" bigint, "any", PRIMARY KEY ("k"))`},
-		{CreateSQL(Name{Table: "t"}, columns[1:2], nil, declare), `CREATE TABLE IF NOT EXISTS "t" ("v" bigint)`},
+			`CREATE TABLE IF NOT EXISTS "s"."a""b" ("k" varchar NOT NULL, "v" bigint, "any", ` +
+				`PRIMARY KEY ("k"))`},
+		{CreateSQL(Name{Table: "t"}, columns[1:2], nil, declare),
+			`CREATE TABLE IF NOT EXISTS "t" ("v" bigint)`},
 		{NamesOf(columns), `"k","v","any"`},
-		{OnConflict(columns, []string{"k", "v"}), `ON CONFLICT ("k","v") DO UPDATE SET "any"=excluded."any"`},
+		{OnConflict(columns, []string{"k", "v"}),
+			`ON CONFLICT ("k","v") DO UPDATE SET "any"=excluded."any"`},
 		{OnConflict(columns[:1], []string{"k"}), `ON CONFLICT ("k") DO NOTHING`},
 	} {
 		if c.got != c.want {

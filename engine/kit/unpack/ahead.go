@@ -11,7 +11,7 @@ const (
 	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a
 	// goroutine.
 	aheadFrom = chunkSize
-	// maxFree is how many chunks are kept for what comes next.
+	// maxFree is the number of chunks kept for reuse.
 	maxFree = 2
 	// aheadLeft is how much has to be left of the file for that.
 	aheadLeft = 256 << 10
@@ -96,7 +96,7 @@ func (f *File) begin() error {
 	if err := f.o.Decoders.begin(s); err != nil {
 		return s.why(err)
 	}
-	for s.at < f.hi { // what the window has already, or nobody wants
+	for s.at < f.hi { // bytes that the window already has, or that are not needed
 		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
 		if err != nil && (err != io.EOF || s.at < f.hi) {
 			if n > 0 && s.at >= f.hi {
@@ -116,7 +116,7 @@ func (f *File) buffer() []byte {
 	return f.free[len(f.free)-1]
 }
 
-// spare keeps a chunk for what comes next.
+// spare keeps a chunk for reuse.
 func (f *File) spare(b []byte) {
 	if len(f.free) < maxFree {
 		f.free = append(f.free, b)
@@ -158,7 +158,7 @@ func (f *File) more() {
 			f.add(p)
 			return
 		}
-		f.end() // its context has ended, and what it had is gone with it
+		f.end() // its context has ended, and its data is lost
 		f.o.Go = nil
 		f.more()
 		return

@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// inputSize is how much is read at once of what lies beneath.
+	// inputSize is the size of one read of the compressed input.
 	inputSize = 256 << 10
-	// evidence is how many bytes are kept of the beginning of what was read, and of its end.
+	// evidence is the number of bytes kept of the beginning, and of the end, of the input read so
+	// far.
 	evidence = 64
-	// maxZstdWindow bounds the memory of a zstd stream; it is what the zstd program takes without
-	// being asked.
+	// maxZstdWindow bounds the memory of a zstd stream; it is the zstd program's own default limit.
 	maxZstdWindow = 128 << 20
 	// expansionFrom is how much may come out before MaxExpansion counts.
 	expansionFrom = 64 << 20
@@ -25,7 +25,7 @@ const (
 	maxDecoders = 2
 )
 
-// seen is what was read of what lies beneath, so that it can be known again.
+// seen describes the input read so far, to recognise it later.
 type seen struct {
 	off        int64  // everything before was read
 	head, tail []byte // the first bytes, and the last before off
@@ -46,7 +46,7 @@ func (s *seen) add(p []byte) {
 	}
 }
 
-// stand says whether the bytes that were read stand there still.
+// stand reports whether the bytes read so far are still in the input.
 func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
 	if size < s.off {
 		return false, nil
@@ -69,7 +69,7 @@ func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
 	return true, nil
 }
 
-// input reads what lies beneath from an offset on, up to its size.
+// input reads the compressed input from an offset on, up to its size.
 type input struct {
 	in   io.ReaderAt
 	off  int64
@@ -99,7 +99,7 @@ func (i *input) Read(p []byte) (int, error) {
 // stream decompresses from a mark on. One goroutine at a time calls it.
 type stream struct {
 	kind Kind
-	from int64 // where in what lies beneath it began
+	from int64 // offset in the input where the stream began
 	most int64 // MaxExpansion
 	src  input
 	br   *bufio.Reader // gzip
@@ -112,8 +112,8 @@ type stream struct {
 	member mark // gzip: the last start of a member, or the end
 }
 
-// read fills p as far as it can. An error comes with what was there before it: io.EOF at a whole
-// stream's end, or one that Err documents.
+// read fills p as far as it can. An error follows the bytes before it: io.EOF at the end of a whole
+// stream, or one of the errors documented at Err.
 func (s *stream) read(p []byte) (n int, err error) {
 	for n < len(p) && err == nil {
 		var got int
@@ -135,7 +135,7 @@ func (s *stream) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// why says what an error of a decoder means.
+// why translates an error of a decoder.
 func (s *stream) why(err error) error {
 	if s.src.err != nil {
 		return s.src.err
@@ -180,7 +180,7 @@ func (s *stream) readGzip(p []byte) (int, error) {
 	}
 }
 
-// errGarbage is what stands where a member should begin.
+// errGarbage reports other bytes at the start of a member.
 var errGarbage = errors.New("what follows is not gzip")
 
 // beginMember reads the header of the next member. io.EOF: there is none. Zeros up to the end are
@@ -274,7 +274,7 @@ func (d *Decoders) end(s *stream) {
 	s.gz, s.zs = nil, nil
 }
 
-// Close frees what is kept.
+// Close frees the decoders.
 func (d *Decoders) Close() {
 	for _, z := range d.zs {
 		z.Close()
@@ -290,7 +290,7 @@ type TruncatedError struct {
 	Compressed int64 // the file's size
 }
 
-// Error says where.
+// Error names the position and the format.
 func (e *TruncatedError) Error() string {
 	return fmt.Sprintf("the %s data end in the middle, after %d bytes (%d decompressed); "+
 		"the file is still being written, or was cut off",
@@ -305,7 +305,7 @@ type DamagedError struct {
 	Err   error
 }
 
-// Error says where, and the decoder's reason.
+// Error names the position and the decoder's reason.
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("the %s data are damaged near byte %d of the file, %d bytes came out before (%v); put a sound copy in its place",
 		e.Kind, e.Near, e.Bytes, e.Err)
@@ -326,8 +326,8 @@ func (e *ExpansionError) Error() string {
 		"if the file is what it should be, raise max_expansion", e.Compressed, e.Bytes, e.Max)
 }
 
-// Broken says whether an error that Err gave is one of what is compressed, rather than of reading
-// what lies beneath.
+// Broken reports whether an error returned by Err is a fault of the compressed data, not of reading
+// the input.
 func Broken(err error) bool {
 	switch err.(type) {
 	case *TruncatedError, *DamagedError, *ExpansionError:

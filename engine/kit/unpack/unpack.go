@@ -1,13 +1,13 @@
-// Package unpack reads what a compressed file holds as if it were the file: bytes at offsets of the
+// Package unpack provides access to the content of a compressed file by byte offsets of the
 // decompressed stream.
 //
-// A [File] decompresses forwards, keeps a bounded window of what it has decompressed, and begins
-// again, at the last member that it knows or at the start, when it is asked for what lies before.
-// It knows gzip, with any number of members one behind the other, and zstd, with any number of
-// frames and skippable frames. Its owner is one reader of one file, who opens and closes what lies
-// beneath, and lends it a way to start a goroutine that decompresses ahead. The package opens
-// nothing, waits for nothing but that goroutine, and hides nothing: where a stream ends in the
-// middle, is damaged, or is a bomb, [File.Err] says so, and what stands before can be read.
+// A [File] decompresses forwards and keeps a bounded window of the decompressed data. For offsets
+// before the window it starts again at the last known member before them, or at the beginning. It
+// supports gzip with any number of concatenated members, and zstd with any number of frames and
+// skippable frames. Its owner is one reader of one file. The owner opens and closes the input, and
+// supplies a function to start a goroutine that decompresses ahead. The package opens nothing,
+// waits only for that goroutine, and hides nothing: if a stream is truncated, damaged or a bomb,
+// [File.Err] reports that, and the data before the fault can be read.
 package unpack
 
 import (
@@ -52,8 +52,8 @@ func Detect(head []byte) Kind {
 }
 
 const (
-	// chunkSize is how much is decompressed at once. To hand a chunk to another goroutine that waits
-	// for it costs about as much as to decompress 50 KiB.
+	// chunkSize is the unit of decompression. Handing a chunk to another goroutine that waits for
+	// it costs about as much as decompressing 50 KiB.
 	chunkSize = 512 << 10
 	// headSize is how much of the beginning is kept.
 	headSize = 1024
@@ -76,13 +76,13 @@ type Options struct {
 	Decoders *Decoders
 }
 
-// File is what a compressed file holds. It is not safe for concurrent use.
+// File is the content of a compressed file. It is not safe for concurrent use.
 type File struct {
 	kind Kind
 	o    Options
-	in   io.ReaderAt // what lies beneath; nil: closed
+	in   io.ReaderAt // compressed input; nil if closed
 	size int64       // of it
-	seen seen        // what was read of it
+	seen seen        // the input read so far
 
 	s      *stream // nil: to be begun at the last mark at or before hi
 	a      *ahead  // has s, if not nil
@@ -91,7 +91,7 @@ type File struct {
 	free   [][]byte
 	window int64 // bytes that chunks may hold
 	run    int64 // bytes since the stream was begun
-	used   int64 // how much of what lies beneath was read
+	used   int64 // bytes of the input read so far
 
 	head  []byte // the first bytes
 	marks []mark
@@ -99,7 +99,8 @@ type File struct {
 	err   error // why it ends there; nil: well
 }
 
-// mark is a place at which a stream begins: a member's start, or the end of what was there.
+// mark is a position where a stream begins: the start of a member, or the end of the input at that
+// time.
 type mark struct{ raw, at int64 }
 
 // New returns the File of a compressed file, closed. Call Attach before any other method.
@@ -110,9 +111,9 @@ func New(kind Kind, o Options) *File {
 	return &File{kind: kind, o: o, total: -1, window: windowMin, marks: []mark{{}}}
 }
 
-// Attach opens the File over what lies beneath, of which size bytes are there. If those that were
-// read before stand in it still, what is known of them holds good; else all is forgotten. It is
-// called again when size or content may have changed.
+// Attach opens the File over in, which has size bytes. If the bytes read before are still in it,
+// the recorded state stays valid; otherwise it is discarded. Call Attach again when size or content
+// may have changed.
 func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.end()
 	ok, err := f.seen.stand(in, size)
@@ -123,7 +124,7 @@ func (f *File) Attach(in io.ReaderAt, size int64) error {
 	f.in, f.size = in, size
 	_, damaged := errors.AsType[*DamagedError](f.err)
 	switch {
-	case !ok, damaged: // a decoder may notice damage only after it gave other bytes than were compressed
+	case !ok, damaged: // a decoder may detect damage only after it has returned wrong bytes
 		f.forget()
 	case grown, f.err != nil:
 		f.total, f.err = -1, nil
@@ -131,7 +132,7 @@ func (f *File) Attach(in io.ReaderAt, size int64) error {
 	return nil
 }
 
-// Is says whether the File is open over in, with size bytes.
+// Is reports whether the File is open over in, with size bytes.
 func (f *File) Is(in io.ReaderAt, size int64) bool {
 	return f.in != nil && f.in == in && f.size == size
 }
@@ -170,12 +171,12 @@ func (f *File) Known() (size int64, end bool) {
 	return f.hi, false
 }
 
-// Err says why the stream ends where Size says: nil if it is whole, a *TruncatedError if the file
-// ends in the middle of it, a *DamagedError, an *ExpansionError, or the error of reading what lies
-// beneath.
+// Err returns the reason why the stream ends at Size: nil if it is whole, a *TruncatedError if the
+// file ends in the middle of it, a *DamagedError, an *ExpansionError, or an error of reading the
+// input.
 func (f *File) Err() error { return f.err }
 
-// Consumed is how many bytes of what lies beneath were read; an estimate.
+// Consumed returns an estimate of the bytes read from the input.
 func (f *File) Consumed() int64 {
 	if f.total >= 0 {
 		return f.size
@@ -183,8 +184,8 @@ func (f *File) Consumed() int64 {
 	return f.used
 }
 
-// ReadAt reads bytes of the decompressed stream. Offsets before the window cost decompressing anew
-// from the last mark before them.
+// ReadAt reads bytes of the decompressed stream. For offsets before the window, decompression
+// restarts at the last mark before them.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if end := off + int64(len(p)); end <= int64(len(f.head)) {
 		return copy(p, f.head[off:]), nil
@@ -212,10 +213,10 @@ func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// ended says whether nothing comes behind hi.
+// ended reports whether hi is the end of the stream.
 func (f *File) ended() bool { return f.total >= 0 && f.hi >= f.total }
 
-// copy copies what the window has from at on.
+// copy copies bytes of the window, starting at at.
 func (f *File) copy(p []byte, at int64) (n int) {
 	i, lo := int((at-f.lo)/chunkSize), int64(0)
 	if i >= len(f.chunks) {
@@ -243,8 +244,8 @@ func (f *File) offsetOf(i int) int64 {
 	return off
 }
 
-// trim gives back the oldest chunks while more than the window is held, but none that holds
-// anything from keep on.
+// trim releases the oldest chunks while more than the window is held, except those with bytes after
+// keep.
 func (f *File) trim(keep int64) {
 	for len(f.chunks) > 1 && f.hi-f.lo > f.window && f.lo+int64(len(f.chunks[0])) <= keep {
 		f.drop(f.lo + int64(len(f.chunks[0])))
@@ -262,8 +263,8 @@ func (f *File) drop(to int64) {
 	}
 }
 
-// Close ends what runs and gives back what is held, but for what it needs to know a file again.
-// Attach opens it anew.
+// Close stops the running goroutine and releases the memory, except the state needed to recognise
+// the file. Attach opens it again.
 func (f *File) Close() {
 	f.end()
 	f.drop(f.hi)

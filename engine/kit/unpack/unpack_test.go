@@ -85,7 +85,7 @@ func packed(t testing.TB, kind unpack.Kind, texts ...string) []byte {
 
 var kinds = []unpack.Kind{unpack.Gzip, unpack.Zstd}
 
-// Whatever is read, in whatever order, is what was compressed; also with a goroutine ahead, and a
+// Reads of any ranges in any order return the original data, also with a goroutine ahead and a
 // small window.
 func TestReadAt(t *testing.T) {
 	want := text(700_000, 1) + text(1_200_000, 3) + text(10, 4) + text(900_000, 5)
@@ -123,8 +123,8 @@ func TestReadAt(t *testing.T) {
 	}
 }
 
-// Every beginning of a compressed file gives a beginning of what it holds, and says that it ends in
-// the middle, but where a member ends; and when it has grown, it goes on.
+// Every prefix of a compressed file gives a prefix of its content, and reports truncation except at
+// the end of a member. When the file has grown, reading continues.
 func TestTruncated(t *testing.T) {
 	for _, kind := range kinds {
 		texts := []string{text(300, 1), text(500, 2), text(2000, 3)}
@@ -156,8 +156,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// What stands before damage can be read, and the error says where it is; a sound copy in its place
-// is read on.
+// The data before damage can be read, and the error names its position. After the file is replaced
+// by a sound copy, reading continues.
 func TestDamaged(t *testing.T) {
 	for _, kind := range kinds {
 		want := text(3_000_000, 1)
@@ -296,8 +296,8 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// FuzzFile: what any bytes give, in any pieces, is what the library's own reader gives of them in
-// one go, and nothing panics.
+// FuzzFile checks that any bytes, read in any pieces, give the same result as the library's own
+// reader in one go, without a panic.
 func FuzzFile(f *testing.F) {
 	for _, kind := range kinds {
 		f.Add(uint8(kind), packed(f, kind, text(1000, 1), text(2000, 2)), uint16(100))

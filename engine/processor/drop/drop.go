@@ -1,7 +1,7 @@
-// Package drop holds the processor that takes fields out of records. To leave out records, see
-// where.
+// Package drop implements the processor that removes fields from records. To remove records, see
+// package where.
 //
-// It owns nothing, and never changes a record's raw bytes.
+// It has no state, and never changes a record's raw bytes.
 package drop
 
 import (
@@ -18,7 +18,7 @@ import (
 // member at that path; see package fieldname.
 type Options []string
 
-// Component is the processor's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -32,7 +32,7 @@ func Component() stream.Component {
 	}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid name.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
 		return errors.New("names no field; write drop: [FIELD]")
@@ -54,7 +54,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	for k, text := range *o {
 		if slices.Contains((*o)[:k], text) {
-			errs = append(errs, &stream.OptionError{Key: key(k), Err: fmt.Errorf("%s is named twice", text)})
+			errs = append(errs, &stream.OptionError{Key: key(k),
+				Err: fmt.Errorf("%s is named twice", text)})
 			continue
 		}
 		name := fieldname.Lenient(text)
@@ -65,17 +66,18 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		case at < 0 && !in.Open:
 			errs = append(errs, fieldname.Missing(key(k), text, in))
 		case at >= 0 && !nested:
-			out.Fields = slices.DeleteFunc(out.Fields, func(f stream.SchemaField) bool { return f.Name == name.Flat })
+			out.Fields = slices.DeleteFunc(out.Fields,
+				func(f stream.SchemaField) bool { return f.Name == name.Flat })
 		}
 	}
 	return out, errors.Join(errs...)
 }
 
-// Processor drops fields of the records of batches. It serves one goroutine.
+// Processor drops fields from records. It must be used by one goroutine.
 type Processor struct {
 	options   []string
 	names     []fieldname.Ref
-	host      stream.Host // nil: nothing is counted
+	host      stream.Host // nil if nothing is counted
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
 }
@@ -89,8 +91,8 @@ func New(names []string) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. A record with an object that cannot be read, so that a
-// member may be left in it, is buried.
+// Process implements stream.Processor. If an object cannot be parsed, so that a member might remain
+// in it, its record is dead-lettered.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.names))
@@ -119,7 +121,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// text is name k as the config has it.
+// text returns name k as written in the config.
 func (p *Processor) text(k int) string { return p.options[k] }
 
 func (p *Processor) drop(b *stream.Batch, i int) error {
@@ -139,7 +141,7 @@ func (p *Processor) drop(b *stream.Batch, i int) error {
 	return nil
 }
 
-// field reports whether f is to be dropped. Of an object that stays it removes the members.
+// field reports whether f must be dropped. It removes members from an object that stays.
 func (p *Processor) field(b *stream.Batch, f *stream.Field) (gone bool, err error) {
 	for k := range p.names {
 		name := &p.names[k]

@@ -17,7 +17,8 @@ func TestDrop(t *testing.T) {
 		{[]string{"b"}, []string{`{"a":1,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
 		{[]string{"c", "a"}, []string{`{"b":2}`, `{}`, `{}`, `{"message":"plain"}`}},
 		{[]string{"message"}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{}`}},
-		{[]string{"nothing"}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
+		{[]string{"nothing"}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`,
+			`{"message":"plain"}`}},
 	} {
 		b := connectortest.Records(t, in...)
 		if err := drop.New(c.names).Process(t.Context(), b); err != nil {
@@ -35,10 +36,12 @@ func TestDropShape(t *testing.T) {
 	if err != nil || len(out.Fields) != 1 || out.Fields[0].Name != "b" {
 		t.Errorf("shape %+v, %v", out, err)
 	}
-	if _, err = (&drop.Options{"a", "a"}).Shape(in.Clone()); err == nil || err.Error() != "[1]: a is named twice" {
+	if _, err = (&drop.Options{"a", "a"}).Shape(in.Clone()); err == nil ||
+		err.Error() != "[1]: a is named twice" {
 		t.Errorf("twice: %v", err)
 	}
-	if _, err = (&drop.Options{"c"}).Shape(in.Clone()); err == nil || err.Error() != `[0]: there is no field "c"` {
+	if _, err = (&drop.Options{"c"}).Shape(in.Clone()); err == nil ||
+		err.Error() != `[0]: there is no field "c"` {
 		t.Errorf("unknown: %v", err)
 	}
 }

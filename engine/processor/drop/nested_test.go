@@ -24,13 +24,16 @@ func TestDropNested(t *testing.T) {
 	for _, c := range []struct {
 		names, want []string
 	}{
-		{[]string{"user.email"}, []string{`{"user":{"id":7},"x":1}`, `{"user":{}}`, `{"user":{"deep":{"email":1}}}`,
+		{[]string{"user.email"}, []string{`{"user":{"id":7},"x":1}`, `{"user":{}}`,
+			`{"user":{"deep":{"email":1}}}`,
 			`{"user":"text"}`, `{"user":null}`, `{"user":["email"]}`, `{}`, `{"message":"plain"}`}},
 		{[]string{`"user.email"`}, []string{`{"user":{"email":"a@b","id":7},"x":1}`, in[1], in[2],
 			`{"user":"text"}`, `{"user":null}`, `{"user":["email"]}`, `{}`, `{"message":"plain"}`}},
-		{[]string{"user.deep.email", "user.id", "x"}, []string{`{"user":{"email":"a@b"},"user.email":"c@d"}`, in[1],
-			`{"user":{"em\u0061il":"a@b","deep":{}}}`, `{"user":"text"}`, `{"user":null}`, `{"user":["email"]}`, `{}`,
-			`{"message":"plain"}`}},
+		{[]string{"user.deep.email", "user.id", "x"},
+			[]string{`{"user":{"email":"a@b"},"user.email":"c@d"}`, in[1],
+				`{"user":{"em\u0061il":"a@b","deep":{}}}`, `{"user":"text"}`, `{"user":null}`,
+				`{"user":["email"]}`, `{}`,
+				`{"message":"plain"}`}},
 	} {
 		b := connectortest.Records(t, in...)
 		if err := drop.New(c.names).Process(t.Context(), b); err != nil {
@@ -42,8 +45,8 @@ func TestDropNested(t *testing.T) {
 	}
 }
 
-// TestDropUnreadable: a record in which the name may be left, because its object cannot be read,
-// does not go on.
+// TestDropUnreadable checks that a record in which the name may remain, because its object cannot
+// be parsed, is not passed on.
 func TestDropUnreadable(t *testing.T) {
 	b := connectortest.Records(t, `{"user":{"\ud800":1,"email":"a@b"}}`)
 	if err := drop.New([]string{"user.email"}).Process(t.Context(), b); err != nil {
@@ -56,7 +59,8 @@ func TestDropUnreadable(t *testing.T) {
 
 func TestDropNestedShape(t *testing.T) {
 	in := stream.Schema{Fields: []stream.SchemaField{
-		{Name: "user", Type: stream.JSONType}, {Name: "path", Type: stream.TextType}, {Name: "a.b", Type: stream.TextType},
+		{Name: "user", Type: stream.JSONType}, {Name: "path", Type: stream.TextType},
+		{Name: "a.b", Type: stream.TextType},
 	}}
 	for _, c := range []struct{ name, want string }{
 		{"user.email", ""},
@@ -76,7 +80,7 @@ func TestDropNestedShape(t *testing.T) {
 	}
 }
 
-// TestDropCounts: names that match nothing in a batch are counted.
+// TestDropCounts checks that names without a match in a batch are counted.
 func TestDropCounts(t *testing.T) {
 	c := drop.Component()
 	h := connectortest.NewHost(t)
@@ -84,7 +88,8 @@ func TestDropCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := p.(stream.Processor).Process(t.Context(), connectortest.Records(t, `{"user":{"email":1}}`, `{"x":1}`)); err != nil {
+	if err := p.(stream.Processor).Process(t.Context(),
+		connectortest.Records(t, `{"user":{"email":1}}`, `{"x":1}`)); err != nil {
 		t.Fatal(err)
 	}
 	if n := h.Counted("names_unmatched"); n != 1 {
@@ -92,8 +97,8 @@ func TestDropCounts(t *testing.T) {
 	}
 }
 
-// FuzzDropNested: nothing of a dropped value is left in the encoded output, whatever else is in the
-// record and however its key is written.
+// FuzzDropNested checks that no part of a dropped value remains in the encoded output, whatever the
+// record contains and however its key is encoded.
 func FuzzDropNested(f *testing.F) {
 	const secret = "s3cr3t-81726354"
 	f.Add([]byte(`{"id":1}`), []byte(`"x"`), uint8(0))
@@ -102,17 +107,20 @@ func FuzzDropNested(f *testing.F) {
 	f.Add([]byte(`{"\ud800":"half"}`), []byte(`1e400`), uint8(3))
 	f.Fuzz(func(t *testing.T, other, value []byte, shape uint8) {
 		for _, text := range [][]byte{other, value} {
-			if !utf8.Valid(text) || !stdjson.Valid(text) || bytes.ContainsAny(text, "\r\n") || bytes.Contains(text, []byte(secret)) {
+			if !utf8.Valid(text) || !stdjson.Valid(text) || bytes.ContainsAny(text, "\r\n") ||
+				bytes.Contains(text, []byte(secret)) {
 				return
 			}
 		}
 		keys := []string{"email", `\u0065mail`, `em\u0061il`, `emai\u006C`}
 		hidden := fmt.Sprintf(`["%s",%s]`, secret, value)
-		user := fmt.Sprintf(`{"a":%s,"%s":%s,"email":"%s","b":%s}`, other, keys[shape%4], hidden, secret, other)
-		text := fmt.Sprintf(`{"x":%s,"user":%s,"user.email":%s,"deep":{"user":%s}}`, other, user, hidden, user)
+		user := fmt.Sprintf(`{"a":%s,"%s":%s,"email":"%s","b":%s}`, other, keys[shape%4], hidden,
+			secret, other)
+		text := fmt.Sprintf(`{"x":%s,"user":%s,"user.email":%s,"deep":{"user":%s}}`, other, user,
+			hidden, user)
 		b := connectortest.Records(t, text)
 		if !b.Records[0].Parsed {
-			return // parse refuses it, and a processor behind it gets no fields
+			return // parse refuses it, and later processors get no fields
 		}
 		if err := drop.New([]string{"user.email", "deep.user.email"}).Process(t.Context(), b); err != nil {
 			t.Fatal(err)

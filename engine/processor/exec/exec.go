@@ -1,10 +1,11 @@
-// Package exec holds the processor that has child processes change records, in any language.
+// Package exec implements the processor that lets child processes, written in any language, change
+// records.
 //
-// Each instance keeps one child, which is started at its first batch and used again for the next
-// ones. A child that dies, hangs or says what it may not is started again, and what it has not
-// answered for is given to the next one: one record at a time, so that the one that kills is found;
-// after three deaths it is a dead letter. The processor changes no record for which it has no whole
-// answer, keeps nothing of a batch, and gives nothing to a shell.
+// Each instance has one child, which is started at the first batch and reused for later ones. A
+// child that dies, hangs or breaks the protocol is restarted. Its unanswered records are given to
+// the next child one at a time, so that a record that kills children is identified; after three
+// deaths it becomes a dead letter. The processor changes a record only after a complete answer,
+// keeps no batch data, and runs no shell.
 package exec
 
 import (
@@ -22,7 +23,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Component is the processor's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -32,30 +33,29 @@ func Component() stream.Component {
 	}
 }
 
-// mayKill is how many children a record may kill before it is a dead letter.
+// mayKill is the number of children that a record may kill before it is dead-lettered.
 const mayKill = 3
 
-// firstPause and lastPause bound the waits before records that a child has failed are given to it
-// again.
+// firstPause and lastPause bound the waits before failed records are given to a child again.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is how many children in a row may write stray lines, without one answer that counts,
+// maxStray is the number of consecutive children that may write stray lines without a valid answer
 // before the route stops.
 const maxStray = 3
 
-// Processor has one child. It serves one goroutine.
+// Processor owns one child. It must be used by one goroutine.
 type Processor struct {
 	o     Options
 	host  stream.Host
-	slot  *child.Slot[*talk] // nil: no child was ever started
+	slot  *child.Slot[*talk] // nil before the first start of a child
 	rand  rand.Source
-	stray int // children in a row that wrote stray lines
+	stray int // consecutive children that wrote stray lines
 }
 
-// New returns a processor that has started nothing.
+// New returns a processor without starting a child.
 func New(o Options, h stream.Host) (*Processor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func New(o Options, h stream.Host) (*Processor, error) {
 	return &Processor{o: o, host: h, rand: rand.NewPCG(rand.Uint64(), rand.Uint64())}, nil
 }
 
-// start has a child kept running until the route stops.
+// start keeps a child running until the route stops.
 func (p *Processor) start() error {
 	const name = "child"
 	spec := p.o.Spec(name)
@@ -93,13 +93,13 @@ func (p *Processor) start() error {
 	return nil
 }
 
-// state is what is known of one record while its batch is worked on.
+// state is the progress of one record of the current batch.
 type state struct {
 	index  int // in the batch
 	deaths int
 	done   bool
-	made   []made // what has become of it; none: it is dropped
-	reason error  // it is to be buried
+	made   []made // the resulting records; none if it is dropped
+	reason error  // why it is dead-lettered
 }
 
 // Process implements stream.Processor.
@@ -143,7 +143,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 		}
 		left := len(todo)
 		todo = unfinished(todo)
-		if died == nil && len(todo) == left { // it failed all of them
+		if died == nil && len(todo) == left { // the child failed all of them
 			if pause, err = p.rest(ctx, pause); err != nil {
 				return err
 			}
@@ -153,7 +153,7 @@ func (p *Processor) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// ended is why no child can be had.
+// ended returns the error for a child that cannot be started.
 func (p *Processor) ended(ctx context.Context, err error) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return start
@@ -164,16 +164,16 @@ func (p *Processor) ended(ctx context.Context, err error) error {
 	return err
 }
 
-// protocolError is a program that cannot keep its protocol. It stops the route: a restart would not
-// help.
+// protocolError means that a program breaks its protocol. It stops the route, because a restart
+// would not help.
 type protocolError struct{ err error }
 
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the records that a child had are to blame for its death. They are not if it
-// ended by itself after an answer, or wrote a stray line: then the next child gets them. The error
-// stops the route: every child writes stray lines.
+// judge decides whether the child's records are to blame for its death. They are not if it ended by
+// itself after an answer, or wrote a stray line: the next child then gets them. An error stops the
+// route, because every child writes stray lines.
 func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0
@@ -181,7 +181,8 @@ func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
 	}
 	if stray, ok := errors.AsType[*strayError](died); ok {
 		if p.stray++; p.stray >= maxStray {
-			return false, &protocolError{fmt.Errorf("%s: %d children in a row: %w", p.o.Command[0], p.stray, stray)}
+			return false, &protocolError{fmt.Errorf("%s: %d children in a row: %w", p.o.Command[0],
+				p.stray, stray)}
 		}
 		return false, nil
 	}
@@ -189,14 +190,15 @@ func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
 	return !worked || !child.EndedCleanly(died), nil
 }
 
-// blame books the death of a child against the records that it had not answered for.
+// blame counts the death of a child for its unanswered records.
 func (p *Processor) blame(part []*state, died error) {
 	for _, s := range part {
 		if s.done {
 			continue
 		}
 		if s.deaths++; s.deaths >= mayKill {
-			s.done, s.reason = true, fmt.Errorf("%d children died of it, the last of this: %w", s.deaths, died)
+			s.done, s.reason = true, fmt.Errorf("%d children died of it, the last of this: %w",
+				s.deaths, died)
 		}
 	}
 }
@@ -211,7 +213,7 @@ func unfinished(all []*state) []*state {
 	return left
 }
 
-// rest waits before what a child has failed is given to it again.
+// rest waits before failed records are given to the child again.
 func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, error) {
 	wait, next, ok := backoff.Exponential(firstPause, 2, lastPause).Equal().Next(s, p.rand)
 	if !ok {
@@ -220,15 +222,16 @@ func (p *Processor) rest(ctx context.Context, s backoff.State) (backoff.State, e
 	return next, retry.Sleep(ctx, wait)
 }
 
-// maxMade is how many records may be made of one.
+// maxMade is the maximum number of records made from one record.
 const maxMade = 1 << 20
 
-// apply makes each record what has become of it.
+// apply replaces each record by its results.
 func apply(b *stream.Batch, all []*state) {
 	extra, more := make([]int, len(b.Records)), false
 	for _, s := range all {
 		if len(s.made) > maxMade {
-			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken", len(s.made), maxMade)
+			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken", len(s.made),
+				maxMade)
 		}
 		if s.reason == nil {
 			extra[s.index] = max(0, len(s.made)-1)

@@ -24,8 +24,9 @@ import (
 
 const patience = 30 * time.Second
 
-// processor has a shell's script as its child.
-func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.Processor, *streamtest.Host) {
+// processor returns a processor with a shell script as child.
+func processor(t *testing.T, script string,
+	change func(*exec.Options)) (*exec.Processor, *streamtest.Host) {
 	t.Helper()
 	o := exec.DefaultOptions()
 	o.Command = []string{"/bin/sh", "-c", script}
@@ -41,7 +42,7 @@ func processor(t *testing.T, script string, change func(*exec.Options)) (*exec.P
 	return p, h
 }
 
-// process returns the records that are kept, as JSON, and the reasons of those that were buried.
+// process returns the kept records as JSON, and the reasons of the dead letters.
 func process(t *testing.T, p *exec.Processor, b *stream.Batch) (kept []string, buried []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -67,7 +68,7 @@ func messages(texts ...string) (all []string) {
 	return all
 }
 
-// TestLines: a line in, a line out, by one child from batch to batch.
+// TestLines checks protocol lines with one child for several batches.
 func TestLines(t *testing.T) {
 	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
 	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
@@ -81,7 +82,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestNDJSON: records become others, several, none, or dead letters; numbers keep their digits.
+// TestNDJSON checks that a record can become another one, several, none, or a dead letter, and that
+// numbers keep their digits.
 func TestNDJSON(t *testing.T) {
 	answers := []string{
 		`{"id":1,"records":[{"message":"one"},{"n":1.50,"s":"a\u00e9","o":{"b":[1]},"z":null,"t":true},` +
@@ -94,12 +96,15 @@ func TestNDJSON(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Join(answers, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := processor(t, `exec 3<answers; while IFS= read -r l; do IFS= read -r a <&3; printf '%s\n' "$a"; done`, func(o *exec.Options) {
+	p, _ := processor(t, `exec 3<answers; while IFS= read -r l; do IFS= read -r a <&3; `+
+		`printf '%s\n' "$a"; done`, func(o *exec.Options) {
 		o.Protocol, o.Dir = exec.NDJSON, dir
 	})
 	b := streamtest.Lines("1", "2", "3", "4", "5", "6")
 	kept, _ := process(t, p, b)
-	want := slices.Concat(messages("one"), []string{`{"n":1.50,"s":"aé","o":{"b":[1]},"z":null,"t":true}`}, messages("x", "y", "z", "text"))
+	want := slices.Concat(messages("one"),
+		[]string{`{"n":1.50,"s":"aé","o":{"b":[1]},"z":null,"t":true}`},
+		messages("x", "y", "z", "text"))
 	if len(kept) != 7 || !slices.Equal(kept[:6], want) {
 		t.Errorf("%q\nwant %q", kept, want)
 	}
@@ -112,10 +117,11 @@ func TestNDJSON(t *testing.T) {
 	}
 }
 
-// TestDeaths: a record that kills three children is a dead letter, whatever stands around it, and
-// all others go on.
+// TestDeaths checks that a record that kills three children is dead-lettered, wherever it is in a
+// batch, and that all others pass.
 func TestDeaths(t *testing.T) {
-	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; *noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
+	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; ` +
+		`*noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
 	for _, c := range []struct{ word, reason string }{
 		{"exit", "exit status 3"}, {"kill", "signal: killed"}, {"hang", "has said nothing for 2s"},
 	} {
@@ -123,7 +129,8 @@ func TestDeaths(t *testing.T) {
 		for range 2 {
 			kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
 			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
-				!strings.Contains(buried[0], c.word+": 3 children died of it") || !strings.Contains(buried[0], c.reason) {
+				!strings.Contains(buried[0], c.word+": 3 children died of it") ||
+				!strings.Contains(buried[0], c.reason) {
 				t.Errorf("%s: %q, %q", c.word, kept, buried)
 			}
 		}
@@ -131,35 +138,40 @@ func TestDeaths(t *testing.T) {
 			t.Errorf("%s: %d deaths for two poisonous records, want 6", c.word, n)
 		}
 	}
-	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`, func(o *exec.Options) { o.Protocol = exec.NDJSON })
+	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`,
+		func(o *exec.Options) { o.Protocol = exec.NDJSON })
 	kept, buried := process(t, p, streamtest.Lines("a"))
-	if len(kept) > 0 || len(buried) != 1 || !strings.Contains(buried[0], "has 0 records, and the batch has 1") {
+	if len(kept) > 0 || len(buried) != 1 ||
+		!strings.Contains(buried[0], "has 0 records, and the batch has 1") {
 		t.Errorf("nonsense: %q, %q", kept, buried)
 	}
 }
 
-// TestNoProgram: a program that is not there stops the route, with its name.
+// TestNoProgram checks that a missing program stops the route with an error that names it.
 func TestNoProgram(t *testing.T) {
 	p, _ := processor(t, "", func(o *exec.Options) { o.Command = []string{"no-such-program"} })
 	err := p.Process(t.Context(), streamtest.Lines("a"))
-	if err == nil || !strings.Contains(err.Error(), "no-such-program") || !strings.Contains(err.Error(), "PATH") {
+	if err == nil || !strings.Contains(err.Error(), "no-such-program") ||
+		!strings.Contains(err.Error(), "PATH") {
 		t.Errorf("Process: %v", err)
 	}
 }
 
-// TestContextEnds: a stop does not wait for a child that hangs.
+// TestContextEnds checks that a stop does not wait for a hanging child.
 func TestContextEnds(t *testing.T) {
 	enough := errors.New("enough")
-	p, _ := processor(t, `while :; do sleep 1000; done`, func(o *exec.Options) { o.Timeout, o.Grace = time.Hour, 0 })
+	p, _ := processor(t, `while :; do sleep 1000; done`,
+		func(o *exec.Options) { o.Timeout, o.Grace = time.Hour, 0 })
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, enough)
 	defer cancel()
 	began := time.Now()
-	if err := p.Process(ctx, streamtest.Lines("a")); !errors.Is(err, enough) || time.Since(began) > patience/2 {
+	if err := p.Process(ctx, streamtest.Lines("a")); !errors.Is(err, enough) ||
+		time.Since(began) > patience/2 {
 		t.Errorf("Process: %v after %v", err, time.Since(began))
 	}
 }
 
-// bolt is a bolt of Storm's protocol in shell; word decides what it does with a tuple.
+// bolt is a bolt of Storm's protocol written in shell; word selects its action for a tuple.
 const bolt = `
 say() { printf '%s\nend\n' "$1"; }
 hear() { IFS= read -r m || exit 0; IFS= read -r e; }
@@ -180,11 +192,12 @@ while hear; do
   esac
 done`
 
-// TestStorm: what a bolt emits goes on as records of the tuple's origin, when it has acked; what it
-// fails it gets again.
+// TestStorm checks that tuples emitted for an acked tuple become records of its origin, and that
+// failed tuples are sent again.
 func TestStorm(t *testing.T) {
 	p, _ := processor(t, bolt, func(o *exec.Options) {
-		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"}, t.TempDir(), 1
+		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"},
+			t.TempDir(), 1
 	})
 	b := streamtest.Lines("two", "none", "once", "kill", "two")
 	kept, buried := process(t, p, b)
@@ -196,26 +209,32 @@ func TestStorm(t *testing.T) {
 		t.Errorf("buried: %q", buried)
 	}
 	if b.Records[1].Sub != 1 || b.Records[1].Origin != b.Records[0].Origin {
-		t.Errorf("the second emit is %+v, want one more record of the first one's origin", b.Records[1])
+		t.Errorf("the second emit is %+v, want one more record of the first one's origin",
+			b.Records[1])
 	}
 }
 
 const echo = `while IFS= read -r l; do echo "$l"; done`
 
-// TestStrayLines: a line too many or too few costs the child, never a record.
+// TestStrayLines checks that an extra or a missing line ends the child and loses no record.
 func TestStrayLines(t *testing.T) {
 	once := func(what, instead string) string {
 		return `if [ -e done ]; then ` + instead + `; else : >done; ` + what + `; fi; `
 	}
 	loop := func(do string) string { return `while IFS= read -r l; do ` + do + `; done` }
 	for name, script := range map[string]string{
-		"banner of the first child":     once("echo hello", ":") + echo,
-		"late banner":                   once("sleep .1; echo hello", ":") + echo,
-		"line too many":                 loop(`echo "$l"; case $l in *42) ` + once("echo oops", ":") + `;; esac`),
-		"line too many at the end":      loop(`echo "$l"; case $l in *-99) ` + once("echo oops", ":") + `;; esac`),
-		"line too few, and it ends":     loop(`case $l in *42) ` + once("exit 0", `echo "$l"`) + `;; *) echo "$l";; esac`),
-		"line too few, and it is quiet": loop(`case $l in *42) ` + once(":", `echo "$l"`) + `;; *) echo "$l";; esac`),
-		"a child for each 140 lines":    `n=0; while [ $n -lt 140 ] && IFS= read -r l; do echo "$l"; n=$((n+1)); done`,
+		"banner of the first child": once("echo hello", ":") + echo,
+		"late banner":               once("sleep .1; echo hello", ":") + echo,
+		"line too many": loop(`echo "$l"; case $l in *42) ` +
+			once("echo oops", ":") + `;; esac`),
+		"line too many at the end": loop(`echo "$l"; case $l in *-99) ` +
+			once("echo oops", ":") + `;; esac`),
+		"line too few, and it ends": loop(`case $l in *42) ` + once("exit 0", `echo "$l"`) +
+			`;; *) echo "$l";; esac`),
+		"line too few, and it is quiet": loop(`case $l in *42) ` + once(":", `echo "$l"`) +
+			`;; *) echo "$l";; esac`),
+		"a child for each 140 lines": `n=0; while [ $n -lt 140 ] && IFS= read -r l; ` +
+			`do echo "$l"; n=$((n+1)); done`,
 	} {
 		p, h := processor(t, script, func(o *exec.Options) { o.Dir = t.TempDir() })
 		for batch := range 4 {
@@ -225,7 +244,8 @@ func TestStrayLines(t *testing.T) {
 			}
 			kept, buried := process(t, p, streamtest.Lines(texts...))
 			if !slices.Equal(kept, messages(texts...)) || len(buried) > 0 {
-				t.Errorf("%s: batch %d: %d of %d records kept, %d dead", name, batch, len(kept), len(texts), len(buried))
+				t.Errorf("%s: batch %d: %d of %d records kept, %d dead", name, batch, len(kept),
+					len(texts), len(buried))
 			}
 		}
 		if faults := h.Faults(); len(faults) > 0 {
@@ -234,8 +254,8 @@ func TestStrayLines(t *testing.T) {
 	}
 }
 
-// TestStrayLinesOfEveryChild: a program that cannot keep the protocol stops the route, and buries
-// nothing.
+// TestStrayLinesOfEveryChild checks that a program that always breaks the protocol stops the route
+// without dead letters.
 func TestStrayLinesOfEveryChild(t *testing.T) {
 	p, h := processor(t, `echo ready; `+echo, nil)
 	b := streamtest.Lines("a", "b")
@@ -249,8 +269,8 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 	}
 }
 
-// TestStrayLineAfterAnswer: a line that comes after its answer was released is a fault of the run,
-// also after the last one.
+// TestStrayLineAfterAnswer checks that a stray line after a released answer is an error of the run,
+// also after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	for name, script := range map[string]string{
 		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,
@@ -268,7 +288,8 @@ func TestStrayLineAfterAnswer(t *testing.T) {
 			cancel()
 		}
 		_ = h.Stop()
-		if faults := h.Faults(); len(faults) != 1 || !strings.Contains(faults[0].Error(), "records may have changed places") {
+		if faults := h.Faults(); len(faults) != 1 ||
+			!strings.Contains(faults[0].Error(), "records may have changed places") {
 			t.Errorf("%s: faults: %v", name, faults)
 		}
 	}

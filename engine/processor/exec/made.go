@@ -15,16 +15,16 @@ import (
 // made is a record that a child has made: text, or fields.
 type made struct {
 	text   []byte
-	fields []field // nil: it is text
+	fields []field // nil for text
 }
 
-// field is one of them; value is its JSON.
+// field is a field of made; value is JSON.
 type field struct {
 	name  string
 	value json.RawMessage
 }
 
-// put makes record i what m says. Its origin and number stay.
+// put replaces record i by m. Its origin and number stay.
 func (m made) put(b *stream.Batch, i int) {
 	old := b.Records[i]
 	r := stream.Record{Off: old.Off, Len: old.Len, Span: old.Span, Sub: old.Sub, Origin: old.Origin}
@@ -37,10 +37,10 @@ func (m made) put(b *stream.Batch, i int) {
 		}
 	}
 	b.Records[i] = r
-	b.Parsed() // its raw bytes are no longer the whole truth
+	b.Parsed() // the raw bytes no longer represent the record
 }
 
-// appendText puts a record's text behind the arena, with a line end, as sources leave it.
+// appendText appends a record's text and a line end to the arena, as sources do.
 func appendText(b *stream.Batch, text []byte) (off uint32) {
 	off = uint32(len(b.Data))
 	b.Data = append(append(b.Data, text...), '\n')
@@ -60,7 +60,7 @@ func (f field) put(b *stream.Batch) stream.Field {
 		value = nil
 	case stream.Text:
 		var s string
-		if json.Unmarshal(f.value, &s) == nil { // it was parsed before
+		if json.Unmarshal(f.value, &s) == nil { // validated before
 			value = []byte(s)
 		}
 	}
@@ -83,7 +83,7 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// madeOf reads what a child gives for one record: an object, a text, null (dropped), or a list of
+// madeOf parses a child's result for one record: an object, a text, null (dropped), or a list of
 // objects and texts.
 func madeOf(value json.RawMessage) ([]made, error) {
 	value = bytes.TrimSpace(value)
@@ -128,17 +128,18 @@ func madeOne(value []byte) (made, error) {
 		}
 		return made{fields: fields}, nil
 	}
-	return made{}, fmt.Errorf("%.40q stands for a record; want an object, a text, null or a list of those", value)
+	return made{}, fmt.Errorf("%.40q stands for a record; want an object, a text, "+
+		"null or a list of those", value)
 }
 
-// fieldsOf takes an object apart, in order, values as they were written. Of a name that stands
-// twice the last value counts.
+// fieldsOf returns the fields of an object, in order, with unchanged values. If a name occurs
+// twice, the last value counts.
 func fieldsOf(object []byte) ([]field, error) {
 	in := json.NewDecoder(bytes.NewReader(object))
 	if _, err := in.Token(); err != nil {
 		return nil, err
 	}
-	fields := []field{} // an object without any is not nil
+	fields := []field{} // not nil, even for an empty object
 	for in.More() {
 		key, err := in.Token()
 		if err != nil {
@@ -158,12 +159,13 @@ func fieldsOf(object []byte) ([]field, error) {
 	return fields, nil
 }
 
-// ofTuple is the record that an emitted tuple becomes: with names its values are fields; else its
-// one text, or, of any other tuple, its JSON.
+// ofTuple returns the record for an emitted tuple. With names, its values are the fields. Otherwise
+// the record is the single text of the tuple, or the tuple's JSON.
 func ofTuple(names []string, tuple []json.RawMessage) (made, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {
-			return made{}, fmt.Errorf("it has emitted a tuple of %d values, and `fields` names %d", len(tuple), len(names))
+			return made{}, fmt.Errorf("it has emitted a tuple of %d values, and `fields` names %d",
+				len(tuple), len(names))
 		}
 		fields := make([]field, len(tuple))
 		for i, value := range tuple {

@@ -10,23 +10,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The protocols.
+// The values of the option protocol.
 const (
-	Lines  = "lines"  // a line in, a line out
-	NDJSON = "ndjson" // a batch a line in, its records in an answer a line out; docs/formats/exec-ndjson.md
-	Storm  = "storm"  // Storm's multilang protocol: a bolt
+	Lines = "lines" // one line in, one line out
+	// one line per batch in, its records in one answer line out; docs/formats/exec-ndjson.md
+	NDJSON = "ndjson"
+	Storm  = "storm" // Storm's multilang protocol; the child is a bolt
 )
 
-// How records stand on the input of a program that speaks lines.
+// The formats of records on standard input, for the protocol lines.
 const (
-	Raw  = "raw"  // their text
+	Raw  = "raw"  // the text of the record
 	JSON = "json" // a JSON object: the fields of a parsed record, else {"message":"..."}
 )
 
-// The limits of options.
+// The bounds of options.
 const (
 	maxPending = 10_000
-	minTimeout = 2 * time.Second // twice the time between two heartbeats
+	minTimeout = 2 * time.Second // twice the interval of heartbeats
 
 	defaultQuiet = 10 * time.Millisecond
 	maxQuiet     = time.Second
@@ -36,24 +37,25 @@ const (
 type Options struct {
 	child.Options
 
-	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
+	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"protocol on stdin and stdout of a child"`
 	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: a record's text, or a JSON object"`
-	Pending  int               `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
-	Fields   []string          `yaml:"fields" doc:"of storm: names of the values of an emitted tuple; default: its one text is the record"`
-	Quiet    time.Duration     `yaml:"quiet" doc:"of lines: how long a child must write nothing more before its answer counts"`
-	Timeout  time.Duration     `yaml:"timeout" doc:"how long a child may say nothing while it has records, before it is killed"`
-	Conf     map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+	Pending  int               `yaml:"pending" doc:"of storm: in-flight tuples of each child"`
+	Fields   []string          `yaml:"fields" doc:"of storm: names of the values in a tuple; default: its single text is the record"`
+	Quiet    time.Duration     `yaml:"quiet" doc:"of lines: silence after which a child's response is complete"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"silence after which a child with records is killed"`
+	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
 }
 
-// DefaultOptions are those of a config that names a command only.
+// DefaultOptions returns the options of a config that sets only the command.
 func DefaultOptions() *Options {
 	return &Options{
-		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100, Quiet: defaultQuiet,
+		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100,
+		Quiet:   defaultQuiet,
 		Timeout: 30 * time.Second,
 	}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid option.
 func (o *Options) Validate() error {
 	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
@@ -80,10 +82,12 @@ func (o *Options) Validate() error {
 	case o.Quiet < 0 || o.Quiet > maxQuiet:
 		wrong("quiet", "%v; want 0s to %v", o.Quiet, maxQuiet)
 	case o.Quiet != defaultQuiet && o.Protocol != Lines:
-		wrong("quiet", "belongs to protocol lines; the answers of %s name what they belong to", o.Protocol)
+		wrong("quiet", "belongs to protocol lines; the answers of %s name what they belong to",
+			o.Protocol)
 	}
 	if o.Timeout < minTimeout {
-		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
+		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout,
+			minTimeout)
 	}
 	return errors.Join(append(errs, o.Options.Validate())...)
 }

@@ -19,44 +19,46 @@ import (
 // maxLine bounds a line from a child, in bytes.
 const maxLine = 64 << 20
 
-// phase is how far the exchange with a child has come.
+// phase is the state of the exchange with a child.
 //
 //	fresh ──ask──▶ asking ──released──▶ answered ──ask──▶ asking
 //
-// A line that comes in another phase than asking, or after the last one that was asked for, is a
+// A line that arrives in another phase than asking, or after the expected number of lines, is a
 // stray line.
 type phase uint8
 
 const (
-	fresh    phase = iota // it was asked nothing yet
-	asking                // its answer is not complete, or not released
-	answered              // its last answer was released: a stray line may have been part of it
+	fresh    phase = iota // nothing was asked yet
+	asking                // the answer is incomplete, or not released
+	answered              // the last answer was released: a stray line may belong to it
 )
 
-// strayError is a line that was not asked for, after which no line of a child of protocol lines can
-// be told from its neighbours.
+// strayError is an unexpected line. After it, lines of protocol lines can no longer be assigned to
+// records.
 type strayError struct{ line string }
 
 func (e *strayError) Error() string {
 	return fmt.Sprintf("it has written a line that was not asked for: %q; "+
-		"write one line for each line read and all else to standard error, or use protocol ndjson", e.line)
+		"write one line for each line read and all else to standard error, or use protocol ndjson",
+		e.line)
 }
 
-// talk is the exchange with one child. It implements child.Session. One goroutine calls work.
+// talk is the exchange with one child. It implements child.Session. work is called by one
+// goroutine.
 type talk struct {
 	o     *Options
 	p     *child.Process
 	host  stream.Host
-	bolt  *multilang.Bolt // of storm; then it does the talking
+	bolt  *multilang.Bolt // with storm: the session that talk wraps
 	ended chan struct{}   // closed by End
 	ids   uint64
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	phase  phase
-	want   int      // lines that are still to come
-	lines  [][]byte // those that came since they were asked for
+	want   int      // number of lines still expected
+	lines  [][]byte // lines received since the question
 	came   chan struct{}
-	worked bool // it has given an answer that counts
+	worked bool // the child has given a valid answer
 	err    error
 }
 
@@ -69,7 +71,8 @@ func newTalk(p *child.Process, o *Options, pids string, h stream.Host) *talk {
 		}
 		t.bolt = multilang.NewBolt(p, multilang.Options{
 			Handshake: multilang.NewHandshake(pids, "records", "exec", []string{"message"}, conf),
-			Component: "records", Task: multilang.SourceTask, Pending: o.Pending, Timeout: o.Timeout, Log: h.Log(), Count: h.Count,
+			Component: "records", Task: multilang.SourceTask, Pending: o.Pending,
+			Timeout: o.Timeout, Log: h.Log(), Count: h.Count,
 		})
 	}
 	return t
@@ -93,18 +96,19 @@ func (t *talk) take(line []byte) error {
 	t.lines = append(t.lines, line)
 	select {
 	case t.came <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 	return nil
 }
 
-// strayLocked counts a stray line. One that follows an answer which was released may mean that
-// records of it got the text of others: the run is at fault then.
+// strayLocked counts a stray line. A stray line after a released answer may mean that records got
+// the text of others, which is an error of the run.
 func (t *talk) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
 	if t.phase == answered && t.o.Protocol == Lines {
-		t.host.Fault(fmt.Errorf("records may have changed places: a child of %s: %w", t.o.Command[0], err))
+		t.host.Fault(fmt.Errorf("records may have changed places: a child of %s: %w",
+			t.o.Command[0], err))
 	}
 	return err
 }
@@ -130,8 +134,8 @@ func (t *talk) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work has the child work on some records of b and notes what became of those that it answered for.
-// The error is what the child died of, if it did.
+// work lets the child process some records of b and stores their results. It returns the error with
+// which the child died, if it did.
 func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
@@ -153,7 +157,8 @@ func (t *talk) workLines(ctx context.Context, b *stream.Batch, part []*state) er
 			text = append(text, b.Text(s.index)...)
 		}
 		if bytes.IndexByte(text[from:], '\n') >= 0 {
-			s.done, s.reason = true, errors.New("it holds a line end, and the child is to get it as one line; use protocol ndjson")
+			s.done, s.reason = true, errors.New(
+				"it holds a line end, and the child is to get it as one line; use protocol ndjson")
 			text = text[:from]
 			continue
 		}
@@ -170,7 +175,7 @@ func (t *talk) workLines(ctx context.Context, b *stream.Batch, part []*state) er
 	return died
 }
 
-// answer is what a child says of a batch: docs/formats/exec-ndjson.md.
+// answer is a child's response to a batch; see docs/formats/exec-ndjson.md.
 type answer struct {
 	ID      *uint64           `json:"id"`
 	Records []json.RawMessage `json:"records"`
@@ -178,7 +183,7 @@ type answer struct {
 		Record *int   `json:"record"`
 		Reason string `json:"reason"`
 	} `json:"refused"`
-	Err string `json:"error"` // none was done; again later
+	Err string `json:"error"` // no record was processed; try again later
 }
 
 func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) error {
@@ -205,7 +210,8 @@ func (t *talk) workNDJSON(ctx context.Context, b *stream.Batch, part []*state) e
 func (t *talk) understand(line []byte, part []*state) error {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
-		return fmt.Errorf("its answer %q is none of the protocol ndjson: %w; all else belongs on standard error",
+		return fmt.Errorf("its answer %q is not one of the protocol ndjson: %w; "+
+			"all else belongs on standard error",
 			child.Quoted(line), err)
 	}
 	switch {
@@ -214,7 +220,8 @@ func (t *talk) understand(line []byte, part []*state) error {
 	case a.Err != "":
 		return nil
 	case len(a.Records) != len(part):
-		return fmt.Errorf("its answer has %d records, and the batch has %d; one that is dropped is null", len(a.Records), len(part))
+		return fmt.Errorf("its answer has %d records, and the batch has %d; "+
+			"one that is dropped is null", len(a.Records), len(part))
 	}
 	all := make([][]made, len(part))
 	for n, value := range a.Records {
@@ -227,7 +234,8 @@ func (t *talk) understand(line []byte, part []*state) error {
 	reasons := make([]error, len(part))
 	for _, r := range a.Refused {
 		if r.Record == nil || *r.Record < 0 || *r.Record >= len(part) {
-			return fmt.Errorf("its answer refuses a record that the batch of %d does not have", len(part))
+			return fmt.Errorf("its answer refuses a record that the batch of %d does not have",
+				len(part))
 		}
 		reason := r.Reason
 		if reason == "" {
@@ -241,7 +249,7 @@ func (t *talk) understand(line []byte, part []*state) error {
 	return nil
 }
 
-// ask writes text and returns the n lines that come back, or why they did not: the child has died,
+// ask writes text and returns the n lines of the answer. It returns an error if the child has died,
 // has written a stray line, or was silent for too long and was killed.
 func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	t.mu.Lock()
@@ -262,8 +270,8 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	timer := time.NewTimer(t.o.Timeout)
 	defer timer.Stop()
 	complete := false
-	var last time.Time        // a line came
-	var longest time.Duration // between two lines of the answer
+	var last time.Time        // time of the last line
+	var longest time.Duration // longest pause between two lines of the answer
 	for {
 		select {
 		case <-t.came:
@@ -274,14 +282,14 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 			last = now
 		case <-timer.C:
 			if unread, known := t.p.UnreadOutput(); complete && known && unread > 0 {
-				timer.Reset(quiet) // a line too many, perhaps, which is about to be read
+				timer.Reset(quiet) // an extra line may be about to be read
 				continue
 			}
 			if lines, ok := t.release(complete); ok {
 				return lines, nil
 			}
 			t.p.Kill(t.silent())
-		case <-t.ended: // after all that it has written was read
+		case <-t.ended: // after all its output was read
 			if _, stray := errors.AsType[*strayError](t.err); !stray {
 				if lines, ok := t.release(true); ok {
 					return lines, nil
@@ -307,7 +315,7 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	}
 }
 
-// release returns the lines of a complete answer, which count from now on.
+// release returns the lines of a complete answer, which is valid from now on.
 func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -318,16 +326,16 @@ func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet is how many times longer the first answer of a child is held back: what a program
-// writes when it starts comes together with it.
+// firstQuiet is the factor by which the first answer of a child is held back longer, because output
+// at its start arrives together with it.
 const firstQuiet = 10
 
-// gapsOfQuiet: an answer is held back for at least this many times the longest pause between its
-// lines, since a child that paused within it may be pausing before a line too many.
+// gapsOfQuiet is the minimum hold time of an answer, as a multiple of the longest pause between its
+// lines: a child that pauses within an answer may also pause before an extra line.
 const gapsOfQuiet = 2
 
-// quietLocked is how long a complete answer is held back, to see whether another line follows. An
-// answer of protocol ndjson names its batch and needs no such wait.
+// quietLocked returns how long a complete answer is held back to detect an extra line. An answer of
+// protocol ndjson names its batch and needs no such wait.
 func (t *talk) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:
@@ -338,15 +346,15 @@ func (t *talk) quietLocked() time.Duration {
 	return firstQuiet * t.o.Quiet
 }
 
-// writeStep is how many bytes a child must read within Timeout.
+// writeStep is the number of bytes that a child must read within Timeout.
 const writeStep = 4 << 10
 
 func (t *talk) silent() error {
 	return fmt.Errorf("it has said nothing for %v, with records in hand", t.o.Timeout)
 }
 
-// workStorm gives a tuple for each record. What was emitted counts where the tuple was acked;
-// without emits the record is dropped. A tuple that was failed is not done.
+// workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results;
+// without any the record is dropped. The record of a failed tuple is processed again.
 func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err

@@ -11,13 +11,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// benchText is how much text the benchmarks go through: more than a cache holds.
+// benchText is the size of the benchmark's text, which exceeds a CPU cache.
 const benchText = 64 << 20
 
-// ofLoop measures work over text, in batches of 256 KiB, in turn with a loop that only looks for
-// line ends on one thread: a mebibyte the one, a mebibyte far from it the other, so that neither
-// finds the other's in a cache. It reports of the pairs the median, and the tenth of them that a
-// busy machine disturbed least: `of-loop` is the share of the loop's speed.
+// ofLoop measures work over text, in batches of 256 KiB, alternating with a single-threaded loop
+// that only finds line ends. Each processes a mebibyte of a distant part of text, so that neither
+// profits from the other's cache contents. It reports the median of the pairs, and the 90th
+// percentile, which is least disturbed by other processes: `of-loop` is the speed relative to the
+// loop.
 func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	var ratios, loops, works []float64
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -34,7 +35,8 @@ func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 			mine = piece(text, (at+len(text)/2)%len(text))
 			inBatches(b, mine, work)
 			spent := time.Since(start).Seconds() / float64(len(mine))
-			ratios, loops, works = append(ratios, loop/spent), append(loops, loop), append(works, spent)
+			ratios, loops, works = append(ratios, loop/spent), append(loops, loop),
+				append(works, spent)
 		}
 	}
 	line := float64(len(text)) / float64(bytes.Count(text, []byte("\n"))) * 1e9
@@ -48,7 +50,7 @@ func ofLoop(bench *testing.B, text []byte, work func(b *stream.Batch)) {
 	}
 }
 
-// piece is about a mebibyte of whole lines.
+// piece returns about a mebibyte of whole lines.
 func piece(text []byte, at int) []byte {
 	if at > 0 {
 		at += bytes.IndexByte(text[at:], '\n') + 1
@@ -57,7 +59,7 @@ func piece(text []byte, at int) []byte {
 	return text[at : bytes.LastIndexByte(text[:end], '\n')+1]
 }
 
-// inBatches reads lines into b as a source does, and has work done on each batch.
+// inBatches fills b with lines as a source does, and calls work for each batch.
 func inBatches(b *stream.Batch, lines []byte, work func(b *stream.Batch)) {
 	for rest := lines; len(rest) > 0; {
 		n := min(256<<10, len(rest))
@@ -80,7 +82,7 @@ func quantile(v []float64, share float64) float64 {
 
 func grown(s string) []byte { return bytes.Repeat([]byte(s), benchText/len(s)) }
 
-// BenchmarkCombined: parse -> drop, and parse -> JSON -> drop.
+// BenchmarkCombined measures parse -> drop, and parse -> JSON -> drop.
 func BenchmarkCombined(bench *testing.B) {
 	text := grown(sample(10000))
 	p := processor(bench, parse.Options{Format: "combined"})
@@ -99,8 +101,8 @@ func BenchmarkCombined(bench *testing.B) {
 	})
 }
 
-// BenchmarkJSON: parse {format: json} -> drop, and to JSON again, of lines like those that
-// `penstock generate --format json` makes.
+// BenchmarkJSON measures parse {format: json} -> drop, and encoding to JSON again, for lines like
+// those of `penstock generate --format json`.
 func BenchmarkJSON(bench *testing.B) {
 	text := grown(sampleJSON(10000))
 	p := processor(bench, parse.Options{Format: "json"})

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// clfFields are those of the combined log format, in order; the common log format has all but the
+// clfFields are the fields of the combined log format, in order; the common log format lacks the
 // last two. https://httpd.apache.org/docs/2.4/logs.html#accesslog
 var clfFields = []stream.SchemaField{
 	{Name: "host", Type: stream.TextType},
@@ -25,7 +25,7 @@ var clfFields = []stream.SchemaField{
 	{Name: "agent", Type: stream.TextType},
 }
 
-// The places of the fields in clfFields.
+// The indexes of fields in clfFields.
 const (
 	clfHost = iota
 	clfIdentity
@@ -47,7 +47,7 @@ type clf struct {
 	count int // of fields
 	names [clfAgent + 1]uint32
 	bad   problem
-	from  int // no backslash is in Data[from:plain]
+	from  int // Data[from:plain] contains no backslash
 	plain int
 }
 
@@ -65,17 +65,18 @@ func (c *clf) begin(b *stream.Batch) {
 	}
 	c.from, c.plain = 0, 0
 	if free := cap(b.Fields) - len(b.Fields); free < c.count*len(b.Records) {
-		b.Fields = append(make([]stream.Field, 0, len(b.Fields)+c.count*len(b.Records)), b.Fields...)
+		b.Fields = append(make([]stream.Field, 0, len(b.Fields)+c.count*len(b.Records)),
+			b.Fields...)
 	}
 }
 
-// escaped says whether there is a backslash in Data[from:to]. Records come in order, so each byte
-// is looked at once a batch.
+// escaped reports whether Data[from:to] contains a backslash. Records come in order, so each byte
+// is checked once per batch.
 func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
 
-// ahead is how much is looked at together: it is still in the nearest cache when it is split.
+// ahead is the number of bytes checked at once, which stay in the L1 cache until they are split.
 const ahead = 4 << 10
 
 func (c *clf) look(data []byte, from, to int) bool {
@@ -98,7 +99,8 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 	}
 	b.Fields = b.Fields[:base+len(c.names)]
 	f := (*clfRow)(b.Fields[base:])
-	if int(off+n)+word <= len(b.Data) && !c.escaped(b.Data, int(off), int(off+n)) && c.quick(b.Data[off:off+n+word], off, f) {
+	if int(off+n)+word <= len(b.Data) && !c.escaped(b.Data, int(off), int(off+n)) &&
+		c.quick(b.Data[off:off+n+word], off, f) {
 		b.Fields = b.Fields[:base+c.count]
 		return problem{}
 	}
@@ -129,16 +131,16 @@ func (c *clf) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// clfRow is the fields of one record; the common log format leaves the last two out in the end.
+// clfRow holds the fields of one record; the common log format uses all but the last two.
 type clfRow [clfAgent + 1]stream.Field
 
-// fail notes what is wrong and returns a place that is none.
+// fail records the error and returns -1.
 func (c *clf) fail(what string, at int) int {
 	c.bad = problem{what, at}
 	return -1
 }
 
-// put sets field k to s[from:to]; a - is null.
+// put sets field k to s[from:to]; a "-" is null.
 func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	if to-from == 1 && s[from] == '-' {
 		f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(from)}
@@ -152,7 +154,7 @@ func (c *clf) null(f *clfRow, k int, off uint32, at int) {
 	f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(at)}
 }
 
-// head reads host, identity, user and time, and returns where the request begins, behind its quote.
+// head parses host, identity, user and time, and returns the start of the request after its quote.
 func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	i := space(s, 0)
 	if i <= 0 {
@@ -165,7 +167,8 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	}
 	c.put(f, clfIdentity, s, off, from, i)
 	from = i + 1
-	if i = space(s, from); i <= from || i+1 >= len(s) || s[i+1] != '[' { // a user's name may have spaces
+	// user names may contain spaces
+	if i = space(s, from); i <= from || i+1 >= len(s) || s[i+1] != '[' {
 		rest := bytes.Index(s[min(from, len(s)):], []byte(" ["))
 		if rest <= 0 {
 			return c.fail("a user and a time in brackets are missing", from)
@@ -188,8 +191,8 @@ func (c *clf) head(s []byte, off uint32, f *clfRow) int {
 	return i + 3
 }
 
-// space returns the first space of s at or behind i, or -1. Short fields are quicker read than
-// searched.
+// space returns the index of the first space of s at or after i, or -1. A loop is faster than a
+// search for short fields.
 func space(s []byte, i int) int {
 	for ; i < len(s); i++ {
 		if s[i] == ' ' {
@@ -199,8 +202,7 @@ func space(s []byte, i int) int {
 	return -1
 }
 
-// closing returns where the quoted text that begins at i ends: at a quote that no backslash
-// escapes; -1: nowhere.
+// closing returns the end of the quoted text that begins at i: the first unescaped quote, or -1.
 func closing(s []byte, i int) int {
 	for from := i; ; {
 		n := bytes.IndexByte(s[from:], '"')
@@ -219,9 +221,9 @@ func closing(s []byte, i int) int {
 	}
 }
 
-// request cuts `METHOD TARGET PROTOCOL`. A target may have spaces; without a protocol it is
-// HTTP/0.9's. What is no request at all, as when a client speaks TLS to a plain port, is the path
-// alone, so that nothing is lost.
+// request splits `METHOD TARGET PROTOCOL`. A target may contain spaces; without a protocol it is an
+// HTTP/0.9 request. Other text, such as TLS bytes sent to a plain port, becomes the path, so that
+// nothing is lost.
 func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	i := from
 	for i < to && s[i] >= 'A' && s[i] <= 'Z' {
@@ -252,7 +254,7 @@ func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 	c.put(f, clfProtocol, s, off, last+1, to)
 }
 
-// token marks the bytes of a method; RFC 9110, section 5.6.2.
+// token marks the bytes allowed in a method; RFC 9110, section 5.6.2.
 var token = func() (t [256]bool) {
 	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
 		t[c] = true
@@ -260,7 +262,7 @@ var token = func() (t [256]bool) {
 	return t
 }()
 
-// numbers reads status and size, and returns where the size ends.
+// numbers parses status and size, and returns the end of the size.
 func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	if at >= len(s) || s[at] != ' ' {
 		return c.fail("a space and a status are missing behind the request", at)
@@ -275,11 +277,11 @@ func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	return c.integer(s, off, end+1, f, clfSize)
 }
 
-// longestInteger is how many digits surely fit 64 bits.
+// longestInteger is a number of digits that always fits 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i, without leading zeros, which no JSON number has, and
-// returns where they end.
+// integer sets field k to the digits at i, without leading zeros, which JSON does not allow, and
+// returns their end.
 func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {
@@ -293,7 +295,8 @@ func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 		if i-from > longestInteger {
 			return c.fail("a number of more than 18 digits", from)
 		}
-		f[k] = stream.Field{Name: c.names[k], Kind: stream.Number, Off: off + uint32(from), Len: uint32(i - from)}
+		f[k] = stream.Field{Name: c.names[k], Kind: stream.Number, Off: off + uint32(from),
+			Len: uint32(i - from)}
 		return i
 	case i < len(s) && s[i] == '-':
 		c.null(f, k, off, i)
@@ -302,12 +305,13 @@ func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	return c.fail("neither a number nor a -", i)
 }
 
-// tail reads referrer and agent, and returns where they end.
+// tail parses referrer and agent, and returns their end.
 func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	for k := clfReferrer; k <= clfAgent; k++ {
 		if at+1 >= len(s) || s[at] != ' ' || s[at+1] != '"' {
 			if k == clfReferrer && at == len(s) {
-				return c.fail("a referrer and an agent are missing; without them the format is common", at)
+				return c.fail("a referrer and an agent are missing; "+
+					"without them the format is common", at)
 			}
 			return c.fail("a referrer and an agent in quotes are missing", at)
 		}
@@ -315,7 +319,7 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 		if end < 0 && k == clfReferrer {
 			return c.fail("the referrer's quote does not close", at+1)
 		}
-		if end < 0 { // servers cut long lines: what there is of the agent counts
+		if end < 0 { // servers truncate long lines: the rest is the agent
 			c.put(f, k, s, off, at+2, len(s))
 			return len(s)
 		}
@@ -325,9 +329,9 @@ func (c *clf) tail(s []byte, off uint32, at int, f *clfRow) int {
 	return at
 }
 
-// unescape replaces quoted fields that have escapes by their text, behind the raw bytes. One whose
-// text would not be printable UTF-8 stays as it was written: servers escape what attackers send,
-// too.
+// unescape replaces quoted fields that contain escapes by their text, appended to the arena. A
+// field whose text would not be printable UTF-8 stays escaped, because servers also escape hostile
+// input.
 func (c *clf) unescape(b *stream.Batch, f []stream.Field) {
 	for k := clfMethod; k < c.count; k++ {
 		if f[k].Kind != stream.Text || bytes.IndexByte(b.Value(f[k]), '\\') < 0 {
@@ -352,8 +356,8 @@ func printable(s []byte) bool {
 	return utf8.Valid(s)
 }
 
-// appendUnescaped undoes what Apache and nginx do to quoted text: \" \\ \n \r \t \b \v and \xhh.
-// Other backslashes stay.
+// appendUnescaped reverses the escapes of Apache and nginx: \" \\ \n \r \t \b \v and \xhh. Other
+// backslashes stay.
 func appendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {

@@ -26,7 +26,7 @@ func (h *host) Go(string, func(context.Context) error) { panic("parse starts not
 func (h *host) Fault(error)                            { panic("parse reports no fault") }
 func (h *host) Count(name string, n int64)             { h.counts[name] += n }
 
-// processor returns one with the options, which are valid.
+// processor returns a processor with the given, valid options.
 func processor(t testing.TB, o parse.Options) *parse.Processor {
 	t.Helper()
 	if o.OnError == "" {
@@ -42,7 +42,7 @@ func processor(t testing.TB, o parse.Options) *parse.Processor {
 	return p
 }
 
-// parsed is what one line becomes: its NDJSON, or its dead letter's reason.
+// parsed returns the NDJSON of one line, or the reason of its dead letter.
 func parsed(t testing.TB, o parse.Options, line string) string {
 	t.Helper()
 	b := streamtest.Text(line + "\n")
@@ -60,8 +60,10 @@ func parsed(t testing.TB, o parse.Options, line string) string {
 
 func TestCombined(t *testing.T) {
 	for _, c := range []struct{ name, line, want string }{
-		{"plain", `1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET /a?b=c HTTP/1.1" 200 203023 "http://x/" "Moz (X; Y)"`,
-			`{"host":"1.2.3.4","identity":null,"user":"bob","timestamp":"17/May/2015:10:05:03 +0000","method":"GET","path":"/a?b=c",` +
+		{"plain", `1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET /a?b=c HTTP/1.1" 200 203023 ` +
+			`"http://x/" "Moz (X; Y)"`,
+			`{"host":"1.2.3.4","identity":null,"user":"bob","timestamp":"17/May/2015:10:05:03 ` +
+				`+0000","method":"GET","path":"/a?b=c",` +
 				`"protocol":"HTTP/1.1","status":200,"size":203023,"referrer":"http://x/","agent":"Moz (X; Y)"}`},
 		{"CRLF", "h - - [t] \"GET / HTTP/1.1\" 200 1 \"-\" \"a\"\r",
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/",` +
@@ -77,7 +79,8 @@ func TestCombined(t *testing.T) {
 		{"HTTP/0.9", `h - - [t] "GET /x" 200 0 "" "a"`,
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/x","protocol":null,"status":200,"size":0,` +
 				`"referrer":"","agent":"a"}`},
-		{"a target with spaces and quotes", `h - - [t] "GET /a b\"c\\d HTTP/2.0" 200 0 "r" "a\"b\\"`,
+		{"a target with spaces and quotes",
+			`h - - [t] "GET /a b\"c\\d HTTP/2.0" 200 0 "r" "a\"b\\"`,
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/a b\"c\\d",` +
 				`"protocol":"HTTP/2.0","status":200,` +
 				`"size":0,"referrer":"r","agent":"a\"b\\"}`},
@@ -85,23 +88,33 @@ func TestCombined(t *testing.T) {
 			`{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/grün","protocol":"HTTP/1.1","status":200,` +
 				`"size":0,"referrer":"r","agent":"a\tb\\q\\xzz"}`},
 		{"a user with spaces", `::1 i john doe [t] "M-SEARCH * HTTP/1.1" 007 00012 "r" "a"`,
-			`{"host":"::1","identity":"i","user":"john doe","timestamp":"t","method":"M-SEARCH","path":"*",` +
+			`{"host":"::1","identity":"i","user":"john ` +
+				`doe","timestamp":"t","method":"M-SEARCH","path":"*",` +
 				`"protocol":"HTTP/1.1","status":7,` +
 				`"size":12,"referrer":"r","agent":"a"}`},
 		{"empty", ``, "dead: parse combined: byte 1: a host and a space are missing"},
 		{"one word", `x`, "dead: parse combined: byte 1: a host and a space are missing"},
-		{"two words", `x - `, "dead: parse combined: byte 5: a user and a time in brackets are missing"},
-		{"no time", `h - - t "GET / HTTP/1.1" 200 1`, "dead: parse combined: byte 5: a user and a time in brackets are missing"},
-		{"time not closed", `h - - [t "GET / HTTP/1.1" 200 1`, "dead: parse combined: byte 7: the time's bracket does not close"},
-		{"no request", `h - - [t] GET`, "dead: parse combined: byte 10: a request in quotes is missing"},
-		{"request not closed", `h - - [t] "GET / HTTP/1.1\"`, "dead: parse combined: byte 11: the request's quote does not close"},
-		{"no status", `h - - [t] "GET / HTTP/1.1"`, "dead: parse combined: byte 27: a space and a status are missing behind the request"},
-		{"status is text", `h - - [t] "GET / HTTP/1.1" abc 1 "-" "-"`, "dead: parse combined: byte 28: neither a number nor a -"},
-		{"no size", `h - - [t] "GET / HTTP/1.1" 200`, "dead: parse combined: byte 31: a space and a size are missing behind the status"},
+		{"two words", `x - `, "dead: parse combined: byte 5: " +
+			"a user and a time in brackets are missing"},
+		{"no time", `h - - t "GET / HTTP/1.1" 200 1`,
+			"dead: parse combined: byte 5: a user and a time in brackets are missing"},
+		{"time not closed", `h - - [t "GET / HTTP/1.1" 200 1`,
+			"dead: parse combined: byte 7: the time's bracket does not close"},
+		{"no request", `h - - [t] GET`, "dead: parse combined: byte 10: " +
+			"a request in quotes is missing"},
+		{"request not closed", `h - - [t] "GET / HTTP/1.1\"`,
+			"dead: parse combined: byte 11: the request's quote does not close"},
+		{"no status", `h - - [t] "GET / HTTP/1.1"`,
+			"dead: parse combined: byte 27: a space and a status are missing behind the request"},
+		{"status is text", `h - - [t] "GET / HTTP/1.1" abc 1 "-" "-"`,
+			"dead: parse combined: byte 28: neither a number nor a -"},
+		{"no size", `h - - [t] "GET / HTTP/1.1" 200`,
+			"dead: parse combined: byte 31: a space and a size are missing behind the status"},
 		{"size too long", `h - - [t] "GET / HTTP/1.1" 200 1234567890123456789 "-" "-"`,
 			"dead: parse combined: byte 32: a number of more than 18 digits"},
 		{"common", `h - - [t] "GET / HTTP/1.1" 200 1`,
-			"dead: parse combined: byte 33: a referrer and an agent are missing; without them the format is common"},
+			"dead: parse combined: byte 33: a referrer and an agent are missing; " +
+				"without them the format is common"},
 		{"no agent", `h - - [t] "GET / HTTP/1.1" 200 1 "r"`,
 			"dead: parse combined: byte 37: a referrer and an agent in quotes are missing"},
 		{"referrer not closed", `h - - [t] "GET / HTTP/1.1" 200 1 "r`,
@@ -111,7 +124,8 @@ func TestCombined(t *testing.T) {
 				`"protocol":"HTTP/1.1","status":200,"size":1,` +
 				`"referrer":"r","agent":"a b"}`},
 		{"more fields", `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a" "x"`,
-			"dead: parse combined: byte 41: text behind the last field; for a format with more fields use dissect"},
+			"dead: parse combined: byte 41: text behind the last field; " +
+				"for a format with more fields use dissect"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := parsed(t, parse.Options{Format: "combined"}, c.line)
@@ -127,18 +141,22 @@ func TestCombined(t *testing.T) {
 
 func TestCommon(t *testing.T) {
 	want := `{"host":"h","identity":null,"user":null,"timestamp":"t","method":"GET","path":"/","protocol":"HTTP/1.1","status":200,"size":1}`
-	if got := parsed(t, parse.Options{Format: "common"}, `h - - [t] "GET / HTTP/1.1" 200 1`); got != want {
+	if got := parsed(t, parse.Options{Format: "common"}, `h - - [t] "GET / `+
+		`HTTP/1.1" 200 1`); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	want = "dead: parse common: byte 33: text behind the last field; for a format with more fields use dissect"
-	if got := parsed(t, parse.Options{Format: "common"}, `h - - [t] "GET / HTTP/1.1" 200 1 "r" "a"`); got != want {
+	want = "dead: parse common: byte 33: text behind the last field; " +
+		"for a format with more fields use dissect"
+	if got := parsed(t, parse.Options{Format: "common"},
+		`h - - [t] "GET / HTTP/1.1" 200 1 "r" "a"`); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
 
 func TestOnError(t *testing.T) {
 	for onError, want := range map[string]string{
-		"pass": `{"message":"nonsense"}`, "drop": "dropped", "dead_letter": "dead: parse combined: byte 1: a host and a space are missing",
+		"pass": `{"message":"nonsense"}`, "drop": "dropped",
+		"dead_letter": "dead: parse combined: byte 1: a host and a space are missing",
 	} {
 		if got := parsed(t, parse.Options{Format: "combined", OnError: onError}, "nonsense"); got != want {
 			t.Errorf("on_error %s: %s, want %s", onError, got, want)
@@ -146,10 +164,11 @@ func TestOnError(t *testing.T) {
 	}
 }
 
-// TestBare: what is marked to hold no quote and no backslash holds none, and what servers write is
-// marked.
+// TestBare checks that fields marked as free of quotes and backslashes are, and that typical fields
+// are marked.
 func TestBare(t *testing.T) {
-	b := streamtest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" 200 1 "-" "a"` + "\n")
+	b := streamtest.Text(sample(50) + `"h - - [17/May/2015:10:05:03 +0000] "GET /\"x HTTP/1.1" ` +
+		`200 1 "-" "a"` + "\n")
 	if err := processor(t, parse.Options{Format: "combined"}).Process(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
@@ -167,12 +186,13 @@ func TestBare(t *testing.T) {
 	}
 }
 
-// sample is access log lines of some variety.
+// sample returns varied access log lines.
 func sample(n int) string {
 	var s strings.Builder
 	for i := range n {
 		fmt.Fprintf(&s, `%d.%d.3.4 - - [17/May/2015:10:%02d:03 +0000] `+
-			`"GET /presentations/logstash-monitorama-2013/images/kibana-search%d.png HTTP/1.1" %d %d`+
+			`"GET /presentations/logstash-monitorama-2013/images/kibana-search%d.png `+
+			`HTTP/1.1" %d %d`+
 			` "http://semicomplete.com/presentations/logstash-monitorama-2013/" `+
 			`"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 `+
 			`(KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36"`+"\n",
@@ -181,12 +201,12 @@ func sample(n int) string {
 	return s.String()
 }
 
-// reparse prepares b to be processed again, as if it had been read anew.
+// reparse prepares b to be processed again, as a new batch.
 func reparse(b *stream.Batch, raw int) {
 	b.Records, b.Fields, b.Names, b.Data = b.Records[:0], b.Fields[:0], b.Names[:0], b.Data[:raw]
 }
 
-// allocatesNothing parses b again and again.
+// allocatesNothing checks that parsing b repeatedly allocates nothing.
 func allocatesNothing(t *testing.T, p *parse.Processor, b *stream.Batch) {
 	t.Helper()
 	raw := len(b.Data)
@@ -212,9 +232,11 @@ func TestCombinedAllocatesNothing(t *testing.T) {
 }
 
 func TestShape(t *testing.T) {
-	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: "text"}, {Name: "n", Type: "integer"}, {Name: "z",
-		Type: "text"}}}
-	pattern := parse.Options{Format: "dissect", Pattern: "%{x} %{a}", Types: map[string]string{"x": "integer"}}
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: "text"},
+		{Name: "n", Type: "integer"}, {Name: "z",
+			Type: "text"}}}
+	pattern := parse.Options{Format: "dissect", Pattern: "%{x} %{a}",
+		Types: map[string]string{"x": "integer"}}
 	for _, c := range []struct {
 		field, onError, want string
 	}{

@@ -11,18 +11,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dissect cuts a text at the literals of a pattern: `%{name}` takes what stands before the next
-// literal, the last one the rest; `%{}` takes it and makes no field; `%{name->}` allows the literal
-// behind it to be there several times. It is a cut at the first place that fits, never a search
-// back, and so of a known cost.
+// dissect splits a text at the literals of a pattern. `%{name}` takes the text before the next
+// literal, the last one the rest. `%{}` skips it. `%{name->}` allows the following literal to be
+// repeated. The text is cut at the first match without backtracking, and so in linear time.
 type dissect struct {
 	columns
 	parts []part
 }
 
-// part is one `%{...}` with the literal that ends it.
+// part is one `%{...}` with the literal after it.
 type part struct {
-	field   int // of columns; -1: none
+	field   int // index in columns; -1 for none
 	before  string
 	padding bool
 }
@@ -40,10 +39,11 @@ func newDissect(o *Options) (*format, error) {
 	return &format{fields: fields, make: func() splitter { return &dissect{columns{fields: fields}, parts} }}, nil
 }
 
-// dissected reads a pattern: the literal that it begins with, and the parts behind it.
+// dissected parses a pattern into its leading literal and its parts.
 func dissected(pattern string) (prefix string, parts []part, named []string, err error) {
 	wrong := func(at int, format string, args ...any) error {
-		return &stream.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...), At: len([]rune(pattern[:at]))}
+		return &stream.OptionError{Key: "pattern", Err: fmt.Errorf(format, args...),
+			At: len([]rune(pattern[:at]))}
 	}
 	prefix, rest, _ := strings.Cut(pattern, "%{")
 	if len(prefix) == len(pattern) {
@@ -58,7 +58,9 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 		name, p.padding = strings.CutSuffix(name, "->")
 		if name != "" {
 			if strings.ContainsAny(name, "+?*&/|:") {
-				return "", nil, nil, wrong(at, "%%{%s}: there are %%{name}, %%{} and %%{name->}, and `types` for numbers", name)
+				return "", nil, nil, wrong(at,
+					"%%{%s}: there are %%{name}, %%{} and %%{name->}, and `types` for numbers",
+					name)
 			}
 			for _, n := range named {
 				if n == name {
@@ -71,10 +73,12 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 		next, more, found := strings.Cut(behind, "%{")
 		p.before = next
 		if p.padding && next == "" {
-			return "", nil, nil, wrong(at, "%%{%s->} needs the text that is repeated behind it", name)
+			return "", nil, nil, wrong(at,
+				"%%{%s->} needs the text that is repeated behind it", name)
 		}
 		if found && next == "" {
-			return "", nil, nil, wrong(at, "%%{%s} and the next field need something between them", name)
+			return "", nil, nil, wrong(at,
+				"%%{%s} and the next field need something between them", name)
 		}
 		parts = append(parts, p)
 		if !found {
@@ -84,7 +88,8 @@ func dissected(pattern string) (prefix string, parts []part, named []string, err
 		rest = more
 	}
 	if len(named) == 0 {
-		return "", nil, nil, option("pattern", errors.New("is without a name in its %{}, so that there would be no field"))
+		return "", nil, nil, option("pattern",
+			errors.New("is without a name in its %{}, so that there would be no field"))
 	}
 	return prefix, parts, named, nil
 }
@@ -102,7 +107,7 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 			i += len(p.before)
 			continue
 		}
-		if p.before != "" { // else the last one takes the rest
+		if p.before != "" { // otherwise the last part takes the rest
 			n, first := indexOf(b.Data[i:end], p.before)
 			to, bare = i+n, plain && first && p.before[0] == '"'
 		}
@@ -128,8 +133,8 @@ func (d *dissect) split(b *stream.Batch, off, n uint32) problem {
 	return problem{}
 }
 
-// indexOf is bytes.Index, for a literal that mostly stands where its first byte is found first.
-// first says that it is so: that byte is not in s before the place.
+// indexOf is bytes.Index for a literal that usually matches at the first occurrence of its first
+// byte. first reports that it does: the byte does not occur before.
 func indexOf(s []byte, literal string) (at int, first bool) {
 	at = bytes.IndexByte(s, literal[0])
 	if at < 0 || len(s)-at >= len(literal) && string(s[at:at+len(literal)]) == literal {

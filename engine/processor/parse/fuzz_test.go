@@ -11,14 +11,15 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// FuzzQuick: where a line stands, so that it is read and written by words or by bytes, changes
-// nothing: not its fields, not what is wrong with it, not its JSON.
+// FuzzQuick checks that the position of a line in the arena, which selects the parser by words or
+// by bytes, does not affect its fields, error or JSON.
 func FuzzQuick(f *testing.F) {
 	for _, s := range []string{
 		sample(1),
 		`h - bob [17/May/2015:10:05:03 +0000] "GET /a b HTTP/1.1" 200 12345678 "-" "x"`,
 		`"h - - [17/May/2015:10:05:03 +0000] "-" 408 - "-" "-"`,
-		`1.2.3.4 - - [17/May/2015:10:05:03 +0000] "POST  HTTP/1.1" 007 0012 "\"" "` + "\x7f\xc3\xbc" + `"`,
+		`1.2.3.4 - - [17/May/2015:10:05:03 +0000] "POST  HTTP/1.1" 007 0012 "\"" "` +
+			"\x7f\xc3\xbc" + `"`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/2.0" 200 1`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET HTTP/2.0" 20 1234567`,
 		`h i u [17/May/2015:10:05:03 +0000] "get / HTTP/ .0" 204 0 "" ""`,
@@ -26,7 +27,8 @@ func FuzzQuick(f *testing.F) {
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "a`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 7 "r" "`,
 		`h i u [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" ` + "\xff\xfe\xba 7 " + `"r" "a"`,
-		`h i u [17/May/2015:10:05:03 +0000] "G` + "\xc1\xdb" + ` / HTTP/1.1" 204 ` + "1\xb0 " + `"r" "a"`,
+		`h i u [17/May/2015:10:05:03 +0000] "G` + "\xc1\xdb" + ` / HTTP/1.1" 204 ` + "1\xb0 " +
+			`"r" "a"`,
 	} {
 		f.Add(strings.TrimSuffix(s, "\n"))
 	}
@@ -34,14 +36,16 @@ func FuzzQuick(f *testing.F) {
 		line = strings.ReplaceAll(line, "\n", " ")
 		for _, format := range []string{"combined", "common"} {
 			p := processor(t, parse.Options{Format: format})
-			alone, among := streamtest.Text(line+"\n"), streamtest.Text(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
+			alone, among := streamtest.Text(line+"\n"),
+				streamtest.Text(line+"\n"+line+"\n"+strings.Repeat(" ", 64)+"\n")
 			for _, b := range []*stream.Batch{alone, among} {
 				if err := p.Process(t.Context(), b); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if alone.Records[0].State == stream.Dead {
-				if want, got := alone.Reason(0), among.Reason(1); got == nil || got.Error() != want.Error() {
+				if want, got := alone.Reason(0), among.Reason(1); got == nil ||
+					got.Error() != want.Error() {
 					t.Errorf("%s of %q: %v, want %v", format, line, got, want)
 				}
 				continue
@@ -57,11 +61,12 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
-// FuzzParse: whatever a line holds, it becomes a record that is JSON, with the fields of its
-// format, or an error.
+// FuzzParse checks that any line becomes a record with the fields of its format that encodes to
+// JSON, or an error.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
-		`1.2.3.4 - - [t] "GET / HTTP/1.1" 200 1 "-" "a"`, `h - a b [17/May/2015:10:05:03 +0000] "\x16\"" - - "" "`,
+		`1.2.3.4 - - [t] "GET / HTTP/1.1" 200 1 "-" "a"`,
+		`h - a b [17/May/2015:10:05:03 +0000] "\x16\"" - - "" "`,
 		`{"a":1,"a":"\ud800","b":{"c":[]}}`,
 		"x y: 01 z", "x y: -1.5e3 z", "", "\xff \" [",
 	} {

@@ -9,13 +9,12 @@ func newJSON() *format {
 	return &format{open: true, make: func() splitter { return new(object) }}
 }
 
-// object splits JSON objects. Of a key that an object has twice the first place and the last value
-// count, so that all who come later see the same; within nested values, which stay as they were
-// written, nothing is changed.
+// object splits JSON objects. If a key occurs twice, its first position and last value count, so
+// that all later processors see the same value. Nested values stay unchanged.
 type object struct {
 	scan  json.Scanner
 	names names
-	turn  uint64 // of the record, to see keys that it has twice
+	turn  uint64 // number of the record, to detect repeated keys
 }
 
 func (o *object) begin(b *stream.Batch) { o.names.begin(b) }
@@ -33,7 +32,8 @@ func (o *object) split(b *stream.Batch, off, n uint32) problem {
 		}
 		last = o.names.find(b, last, key)
 		v := o.scan.Value
-		f := stream.Field{Name: o.names.all[last].place, Kind: v.Kind, Off: uint32(v.Off), Len: uint32(v.Len)}
+		f := stream.Field{Name: o.names.all[last].place, Kind: v.Kind, Off: uint32(v.Off),
+			Len: uint32(v.Len)}
 		if v.Escaped {
 			f.Off = uint32(len(b.Data))
 			b.Data = json.AppendUnescaped(b.Data, data[v.Off:v.Off+v.Len])

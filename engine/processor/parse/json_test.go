@@ -11,14 +11,15 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// sampleJSON is log lines of some variety.
+// sampleJSON returns varied log lines.
 func sampleJSON(n int) string {
 	var s strings.Builder
 	for i := range n {
 		fmt.Fprintf(&s, `{"time":"2026-01-05T06:00:%02d.%06dZ","level":"info","service":"shop","trace":{"id":"%032x","sampled":true},`+
 			`"request":{"method":"GET","path":"/items/%d?sort=price","headers":{"user-agent":"Mozilla/5.0 (X11; Linux x86_64)",`+
 			`"accept-language":["de","en;q=0.8"]},"client":{"address":"10.1.2.%d","user":null}},"response":{"status":%d,"bytes":%d,`+
-			`"duration_ms":%d.%03d},"cart":{"items":[{"sku":"P-%d","quantity":3,"note":"say \"hello\""}],"coupons":[]}}`+"\n",
+			`"duration_ms":%d.%03d},"cart":{"items":[{"sku":"P-%d","quantity":3,"note":"say `+
+			`\"hello\""}],"coupons":[]}}`+"\n",
 			i%60, i, i*i, i, i%256, 200+i%5*100, i*37, i%900, i%1000, i)
 	}
 	return s.String()
@@ -26,9 +27,12 @@ func sampleJSON(n int) string {
 
 func TestJSON(t *testing.T) {
 	for _, c := range []struct{ name, line, want string }{
-		{"numbers and order", `{"z":0.10,"a":9223372036854775808,"m":1e400,"b":-0}`, `{"z":0.10,"a":9223372036854775808,"m":1e400,"b":-0}`},
-		{"nested as written", `{"a": {"y":1.0, "x":[1,  2]} , "b":[ ]}`, `{"a":{"y":1.0, "x":[1,  2]},"b":[ ]}`},
-		{"kinds", `{"a":null,"b":true,"c":false,"d":"","":"x"}`, `{"a":null,"b":true,"c":false,"d":"","":"x"}`},
+		{"numbers and order", `{"z":0.10,"a":9223372036854775808,"m":1e400,"b":-0}`,
+			`{"z":0.10,"a":9223372036854775808,"m":1e400,"b":-0}`},
+		{"nested as written", `{"a": {"y":1.0, "x":[1,  2]} , "b":[ ]}`,
+			`{"a":{"y":1.0, "x":[1,  2]},"b":[ ]}`},
+		{"kinds", `{"a":null,"b":true,"c":false,"d":"","":"x"}`,
+			`{"a":null,"b":true,"c":false,"d":"","":"x"}`},
 		{"escapes", `{"a":"\u00e9\/\n\ud83d\ude00\"\\"}`, `{"a":"é/\n😀\"\\"}`},
 		{"an escaped key", `{"\u0061b":1,"ab":2}`, `{"ab":2}`},
 		{"half a pair stays as written", `{"a":"x\ud83d"}`, `{"a":"x\ud83d"}`},
@@ -39,10 +43,12 @@ func TestJSON(t *testing.T) {
 		{"CRLF", "{\"a\":1}\r", `{"a":1}`},
 		{"mark", "\ufeff{\"a\":1}", `{"a":1}`},
 		{"blank", ``, "dead: parse json: byte 1: there is no JSON object, only nothing"},
-		{"array", `[{"a":1}]`, "dead: parse json: byte 1: a JSON object is wanted, {...}, and this is another value"},
+		{"array", `[{"a":1}]`, "dead: parse json: byte 1: a JSON object is wanted, {...}, " +
+			"and this is another value"},
 		{"two", `{"a":1} {"a":2}`, "dead: parse json: byte 9: text behind the object"},
 		{"octal", `{"a":01}`, "dead: parse json: byte 6: a number with leading zeros"},
-		{"raw tab", "{\"a\":\"\t\"}", "dead: parse json: byte 7: a control character in a string, which must be escaped"},
+		{"raw tab", "{\"a\":\"\t\"}", "dead: parse json: byte 7: " +
+			"a control character in a string, which must be escaped"},
 		{"Latin-1", "{\"a\":\"\xfc\"}", "dead: parse json: byte 7: a byte that is not UTF-8"},
 		{"cut off", `{"a":"b`, "dead: parse json: byte 6: a string is not closed"},
 	} {
@@ -58,7 +64,7 @@ func TestJSONManyRecords(t *testing.T) {
 	in := "{\"a\":1,\"b\":2}\n{\"b\":3,\"c\":4,\"a\":5}\n{\"a\":6,\"b\":7,\"b\":8}\n{}\n{\"c\":9}\n"
 	want := "{\"a\":1,\"b\":2}\n{\"b\":3,\"c\":4,\"a\":5}\n{\"a\":6,\"b\":8}\n{}\n{\"c\":9}\n"
 	p := processor(t, parse.Options{Format: "json"})
-	for range 3 { // what is remembered from batch to batch changes nothing
+	for range 3 { // state kept between batches must not matter
 		b := streamtest.Text(in)
 		if err := p.Process(t.Context(), b); err != nil {
 			t.Fatal(err)
@@ -73,7 +79,8 @@ func TestJSONManyRecords(t *testing.T) {
 	}
 }
 
-// TestJSONManyNames: keys without end are no memory without end, nor a mistake.
+// TestJSONManyNames checks that an unbounded number of keys needs bounded memory and causes no
+// errors.
 func TestJSONManyNames(t *testing.T) {
 	p := processor(t, parse.Options{Format: "json"})
 	for batch := range 3 {
@@ -98,9 +105,10 @@ func TestJSONOfAField(t *testing.T) {
 		`{"a":1,"payload":"{\"x\":1.50,\"a\":2}","b":3}`: `{"a":2,"x":1.50,"b":3}`,
 		`{"payload":{"deep":{"y":[1]}},"b":3}`:           `{"deep":{"y":[1]},"b":3}`,
 		`{"payload":"{\"payload\":\"\\u00e9\\n\"}"}`:     `{"payload":"é\n"}`,
-		`{"b":3}`:                           "dead: parse json: the record has no field payload",
-		`{"payload":3}`:                     "dead: parse json: the field payload is not text",
-		`{"payload":"{\"x\":01}"}`:          "dead: parse json: byte 6: a number with leading zeros",
+		`{"b":3}`:       "dead: parse json: the record has no field payload",
+		`{"payload":3}`: "dead: parse json: the field payload is not text",
+		`{"payload":"{\"x\":01}"}`: "dead: parse json: byte 6: " +
+			"a number with leading zeros",
 		`{"payload":"{}"}`:                  `{}`,
 		`{"payload":"{\"x\":\"\\ud800\"}"}`: `{"x":"\ud800"}`,
 	} {

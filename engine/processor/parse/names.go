@@ -4,27 +4,26 @@ package parse
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxNames bounds the keys that an instance remembers; beyond them it begins anew with the next
+// maxNames bounds the keys that an instance caches; beyond it the cache is cleared at the next
 // batch.
 const maxNames = 10_000
 
 // names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the
-// same order: it looks first at the one that followed the key before, the last time. What it keeps
-// from batch to batch is only memory that it need not allocate again. The zero value is ready for
-// begin.
+// same order, so it first tries the key that followed the previous key last time. Between batches
+// it keeps only memory for reuse. The zero value is ready for begin.
 type names struct {
-	all   []name // the first is no key: the start of a record
+	all   []name // the first entry is the start of a record
 	known map[string]uint32
-	batch uint64 // counts batches
+	batch uint64 // number of batches
 }
 
 type name struct {
 	text  string
 	next  uint32 // in all: the key that followed
-	batch uint64 // in which place is true
-	place uint32 // in Batch.Names
-	turn  uint64 // the record that had it last
-	field uint32 // its place in that record
+	batch uint64 // the batch for which place is valid
+	place uint32 // index in Batch.Names
+	turn  uint64 // the last record that had the key
+	field uint32 // its index in that record
 }
 
 func (n *names) begin(b *stream.Batch) {
@@ -32,7 +31,7 @@ func (n *names) begin(b *stream.Batch) {
 		n.all, n.known = []name{{}}, map[string]uint32{}
 	}
 	n.batch++
-	for i, text := range b.Names { // what processors before this one named
+	for i, text := range b.Names { // names added by earlier processors
 		at, ok := n.known[text]
 		if !ok {
 			at = n.learn(text)
@@ -48,7 +47,7 @@ func (n *names) learn(text string) uint32 {
 	return at
 }
 
-// find returns the index in all of a key that stands behind the one at last, 0 for the first of a
+// find returns the index in all of a key that follows the key at last, 0 for the first key of a
 // record.
 func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next

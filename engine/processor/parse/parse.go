@@ -1,9 +1,9 @@
-// Package parse holds the processor that cuts a record's text into fields.
+// Package parse implements the processor that splits a record's text into fields.
 //
-// A field is a place in the batch's arena: nothing is copied but text that was escaped, which is
-// written behind the raw bytes. Nothing is allocated for a record that parses, but by a `format:
-// regex` that needs Go's engine, which allocates its matches. The package owns nothing between
-// batches but names and tables that it uses again, and never changes a record's raw bytes.
+// A field refers to bytes of the batch's arena. Nothing is copied except unescaped text, which is
+// appended to the arena. Parsing a record allocates nothing, except that `format: regex` may need
+// the regexp package, which allocates its matches. The package keeps only names and tables between
+// batches, and never changes a record's raw bytes.
 package parse
 
 import (
@@ -17,16 +17,16 @@ import (
 
 // Options of the processor.
 type Options struct {
-	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"how the text is written"`
-	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: where the fields are"`
-	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: what a field is, if not text"`
-	Field   string            `yaml:"field" doc:"the field whose text is parsed, replaced by what it holds; default: the whole record"`
-	OnError string            `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"what becomes of a record that does not parse"`
+	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"format of the text"`
+	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: pattern with the fields"`
+	Types   map[string]string `yaml:"types" enum:"text,integer,number,bool" doc:"of dissect or regex: types of fields that are not text"`
+	Field   string            `yaml:"field" doc:"field to parse, which the result replaces; default: the whole record"`
+	OnError string            `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"handling of records that do not parse"`
 
 	made *format
 }
 
-// Component is the processor's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -38,38 +38,38 @@ func Component() stream.Component {
 	}
 }
 
-// format is what all instances of one processor share: it is read-only.
+// format is the immutable part that all instances of a processor share.
 type format struct {
 	fields []stream.SchemaField
 	open   bool
 	make   func() splitter
 }
 
-// splitter cuts texts into fields. It belongs to one instance.
+// splitter splits texts into fields. It belongs to one instance.
 type splitter interface {
 	// begin is called before the first split of a batch.
 	begin(b *stream.Batch)
-	// split appends the fields of the text that is n bytes of b.Data at off to b.Fields, and says what
-	// is wrong, if anything is; what it appended then is taken back.
+	// split appends the fields of the text b.Data[off:off+n] to b.Fields. If it returns a problem,
+	// the caller removes the appended fields.
 	split(b *stream.Batch, off, n uint32) problem
 }
 
-// problem is why a text does not parse; the zero problem is none. It is a value, so that a record
-// that is dropped or passed on costs no allocation.
+// problem is the reason why a text does not parse; zero means none. It is a value type, so that a
+// record that is dropped or passed on causes no allocation.
 type problem struct {
 	what string // "" means that nothing is wrong
-	at   int    // byte of the text, from 0; -1: the whole
+	at   int    // byte offset in the text; -1 for the whole text
 }
 
 func (p problem) err(format string) error { return &textError{format, p} }
 
-// textError is the reason of a dead letter: its text does not parse.
+// textError is the reason of a dead letter whose text does not parse.
 type textError struct {
 	format  string
 	problem problem
 }
 
-// Error names the format, the byte from 1, and what is wrong.
+// Error returns the format, the position counted from 1, and the problem.
 func (e *textError) Error() string {
 	if e.problem.at < 0 {
 		return fmt.Sprintf("parse %s: %s", e.format, e.problem.what)
@@ -85,18 +85,21 @@ func (e *textError) Group() (reason, detail string) {
 	return fmt.Sprintf("parse %s: %s", e.format, e.problem.what), detail
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid option.
 func (o *Options) Validate() error {
 	var errs []error
 	patterned := o.Format == "dissect" || o.Format == "regex"
 	switch {
 	case patterned && o.Pattern == "":
-		errs = append(errs, option("format", fmt.Errorf("%s needs a pattern, which says where the fields are", o.Format)))
+		errs = append(errs, option("format",
+			fmt.Errorf("%s needs a pattern that names the fields", o.Format)))
 	case !patterned && o.Pattern != "":
-		errs = append(errs, option("pattern", fmt.Errorf("is for dissect and regex; %s has fields of its own", o.Format)))
+		errs = append(errs, option("pattern",
+			fmt.Errorf("is for dissect and regex; %s has fields of its own", o.Format)))
 	}
 	if !patterned && len(o.Types) > 0 {
-		errs = append(errs, option("types", fmt.Errorf("is for dissect and regex; %s has types of its own", o.Format)))
+		errs = append(errs, option("types",
+			fmt.Errorf("is for dissect and regex; %s has types of its own", o.Format)))
 	}
 	if len(errs) > 0 {
 		return errors.Join(errs...)
@@ -132,20 +135,25 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 			return in, option("", err)
 		}
 		out := stream.Schema{Fields: found, Open: o.made.open, OnError: o.OnError}
-		if o.OnError == "pass" && out.Find(stream.MessageName) < 0 { // what some records then have only
-			out.Fields = append(out.Clone().Fields, stream.SchemaField{Name: stream.MessageName, Type: stream.TextType})
+		// present only in some records
+		if o.OnError == "pass" && out.Find(stream.MessageName) < 0 {
+			out.Fields = append(out.Clone().Fields,
+				stream.SchemaField{Name: stream.MessageName, Type: stream.TextType})
 		}
 		return out, nil
 	}
 	at := in.Find(o.Field)
 	if at < 0 && !in.Open {
 		return in, &stream.OptionError{
-			Key: "field", Err: fmt.Errorf("there is no field %q here", o.Field), Word: o.Field, Known: in.Names(),
+			Key: "field", Err: fmt.Errorf("there is no field %q here", o.Field), Word: o.Field,
+			Known: in.Names(),
 		}
 	}
 	if at >= 0 {
-		if t := in.Fields[at].Type; t == stream.IntegerType || t == stream.NumberType || t == stream.BoolType {
-			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed", o.Field, t))
+		if t := in.Fields[at].Type; t == stream.IntegerType || t == stream.NumberType ||
+			t == stream.BoolType {
+			return in, option("field", fmt.Errorf("%s is %s, and only text can be parsed",
+				o.Field, t))
 		}
 	}
 	out := stream.Schema{Open: in.Open || o.made.open, OnError: o.OnError}
@@ -157,7 +165,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		out.Fields = append(out.Fields, f)
 	}
 	for i, f := range in.Fields {
-		if i != at || o.OnError == "pass" { // then the field stays where it is wrong
+		if i != at || o.OnError == "pass" { // the field stays if its text does not parse
 			add(f)
 		}
 		if i != at {
@@ -170,8 +178,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of the fields that records have before they are parsed, such as those
-// of `meta`, and that a parse of the whole record discards.
+// discarded returns the names of fields, such as those of `meta`, that records have before parsing
+// and that parsing the whole record discards.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
 		return nil // parsed before
@@ -185,7 +193,7 @@ func (o *Options) discarded(in stream.Schema) (lost []string) {
 	return lost
 }
 
-// Processor parses the records of batches. It serves one goroutine.
+// Processor parses records. It must be used by one goroutine.
 type Processor struct {
 	options *Options
 	host    stream.Host
@@ -193,9 +201,9 @@ type Processor struct {
 	field   uint32
 }
 
-// New returns a processor, or what is wrong with the options.
+// New returns a processor, or an error about the options.
 func New(o *Options, h stream.Host) (*Processor, error) {
-	if o.made == nil { // not from a config
+	if o.made == nil { // the options do not come from a config
 		if err := o.Validate(); err != nil {
 			return nil, err
 		}
@@ -241,7 +249,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// refuse does with record i what on_error says.
+// refuse treats record i according to on_error.
 func (p *Processor) refuse(b *stream.Batch, i int, bad problem) {
 	switch p.options.OnError {
 	case "pass":

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kindOf is what the text of a field of a type is, and what is wrong with one that is none. An
-// empty text of another type than text is null.
+// kindOf returns the kind of a field of type t with the text s; ok is false if the text is invalid.
+// An empty text of another type than text is null.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
 	case t == stream.TextType:
@@ -18,7 +18,8 @@ func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 		return stream.Null, true
 	case t == stream.BoolType:
 		return stream.Bool, string(s) == "true" || string(s) == "false"
-	case t == stream.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s): // nearly all
+	case t == stream.IntegerType && len(s) <= longestInteger && s[0] != '0' && allDigits(s):
+		// the common case
 		return stream.Number, true
 	case t == stream.IntegerType:
 		digits := s
@@ -39,8 +40,7 @@ func allDigits(s []byte) bool {
 	return true
 }
 
-// isNumber says whether s is a number as JSON writes it, since that is how it will be written
-// again.
+// isNumber reports whether s is a JSON number, because it will be encoded unchanged.
 func isNumber(s []byte) bool {
 	if len(s) > 0 && s[0] == '-' {
 		s = s[1:]
@@ -66,7 +66,7 @@ func isNumber(s []byte) bool {
 	return len(rest) == 0
 }
 
-// cutDigits returns what stands behind the digits that s begins with, and whether there are any.
+// cutDigits returns the rest of s after its leading digits, and reports whether there are any.
 func cutDigits(s []byte) ([]byte, bool) {
 	n := 0
 	for n < len(s) && s[n]-'0' <= 9 {
@@ -75,7 +75,7 @@ func cutDigits(s []byte) ([]byte, bool) {
 	return s[n:], n > 0
 }
 
-// typed gives the named fields of a pattern their types.
+// typed returns the named fields of a pattern with their types.
 func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	fields := make([]stream.SchemaField, len(named))
 	for i, n := range named {
@@ -86,7 +86,8 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 		at := (stream.Schema{Fields: fields}).Find(n)
 		if at < 0 {
 			errs = append(errs, &stream.OptionError{
-				Key: "types." + n, Err: errors.New("the pattern has no field of that name"), Word: n, Known: named,
+				Key: "types." + n, Err: errors.New("the pattern has no field of that name"),
+				Word: n, Known: named,
 			})
 			continue
 		}
@@ -95,14 +96,14 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes are those that types takes.
+// fieldTypes are the types accepted by the option types.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",
 	stream.BoolType:    "neither true nor false",
 }
 
-// columns appends the fields of one record by pattern.
+// columns appends the fields of one record for a pattern.
 type columns struct {
 	fields []stream.SchemaField
 	names  []uint32
@@ -115,7 +116,7 @@ func (c *columns) begin(b *stream.Batch) {
 	}
 }
 
-// add appends field k, the n bytes at off of a record that begins at start.
+// add appends field k, which is n bytes at off of a record that begins at start.
 func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	f := &c.fields[k]
 	if f.Type == stream.TextType {
@@ -133,11 +134,11 @@ func (c *columns) add(b *stream.Batch, k int, off, n, start uint32) problem {
 	return problem{}
 }
 
-// regex splits by the named groups of a regular expression.
+// regex splits with the named groups of a regular expression.
 type regex struct {
 	columns
 	expr     *regexp.Regexp
-	straight *straight // nil: expr has to
+	straight *straight // nil if expr is needed
 	groups   []int     // of each field
 	needed   []byte
 }
@@ -156,7 +157,8 @@ func newRegex(o *Options) (*format, error) {
 		named, groups = append(named, n), append(groups, i)
 	}
 	if len(named) == 0 {
-		return nil, option("pattern", errors.New("is without a named group, so that there would be no field; write (?P<name>...)"))
+		return nil, option("pattern", errors.New(
+			"is without a named group, so that there would be no field; write (?P<name>...)"))
 	}
 	fields, err := typed(o, named)
 	if err != nil {
@@ -165,8 +167,9 @@ func newRegex(o *Options) (*format, error) {
 	needed := []byte(needs(o.Pattern))
 	return &format{fields: fields, make: func() splitter {
 		return &regex{
-			columns: columns{fields: fields}, expr: expr, straight: newStraight(o.Pattern, expr.NumSubexp()),
-			groups: groups, needed: needed,
+			columns: columns{fields: fields}, expr: expr,
+			straight: newStraight(o.Pattern, expr.NumSubexp()),
+			groups:   groups, needed: needed,
 		}
 	}}, nil
 }
@@ -184,7 +187,7 @@ func (r *regex) split(b *stream.Batch, off, n uint32) problem {
 	}
 	for k, g := range r.groups {
 		from, to := m[2*g], m[2*g+1]
-		if from < 0 { // a group that took no part
+		if from < 0 { // an optional group without a match
 			b.Fields = append(b.Fields, stream.Field{Name: r.names[k], Kind: stream.Null, Off: off})
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// word is how many bytes quick looks at together.
+// word is the number of bytes that quick processes at once.
 const word = 8
 
 const (
@@ -21,10 +21,10 @@ const (
 	sixBytes  = 1<<48 - 1
 )
 
-// quick splits a line as servers write nearly all of them: nothing escaped, a time of the usual
-// length, a request with a method and a protocol, a size of up to seven digits. It looks at words
-// where split looks at bytes, and gives up, false, at whatever is not so; split then finds the same
-// fields, or what is wrong. d is the line and a word more; no backslash is in the line.
+// quick splits a typical line: nothing escaped, a time of the usual length, a request with method
+// and protocol, a size of up to seven digits. It processes words where split processes bytes. For
+// other lines it returns false, and split finds the fields or the error. d is the line and one more
+// word; the line must not contain a backslash.
 func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	n := len(d) - word
 	at := c.quickHead(d, off, f)
@@ -32,7 +32,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if at < 0 || end >= n || load(d, end)&0xFFFFFF != ']'|' '<<8|'"'<<16 {
 		return false
 	}
-	f[clfTimestamp] = stream.Field{Name: c.names[clfTimestamp], Off: off + uint32(at), Len: uint32(clfStampLen)}
+	f[clfTimestamp] = stream.Field{Name: c.names[clfTimestamp], Off: off + uint32(at),
+		Len: uint32(clfStampLen)}
 	from := min(end+3, n)
 	to := bytes.IndexByte(d[from:n], '"') + from
 	if to < from || !c.quickRequest(d, off, from, to, f) {
@@ -43,7 +44,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if status&0xFF_0000_00FF != spaces || notDigits(status>>8)&0xFFFFFF != 0 || d[to+2] == '0' {
 		return false
 	}
-	f[clfStatus] = stream.Field{Name: c.names[clfStatus], Kind: stream.Number, Off: off + uint32(to+2), Len: 3}
+	f[clfStatus] = stream.Field{Name: c.names[clfStatus], Kind: stream.Number,
+		Off: off + uint32(to+2), Len: 3}
 	at = to + 6
 	if at > n {
 		return false
@@ -52,7 +54,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	if size == word || size > 1 && d[at] == '0' {
 		return false
 	}
-	f[clfSize] = stream.Field{Name: c.names[clfSize], Kind: stream.Number, Off: off + uint32(at), Len: uint32(size)}
+	f[clfSize] = stream.Field{Name: c.names[clfSize], Kind: stream.Number, Off: off + uint32(at),
+		Len: uint32(size)}
 	if size == 0 {
 		if d[at] != '-' {
 			return false
@@ -67,8 +70,8 @@ func (c *clf) quick(d []byte, off uint32, f *clfRow) bool {
 	return at < n && c.quickTail(d, off, at, f)
 }
 
-// quickHead reads host, identity and user, and returns where the time begins, behind its bracket;
-// -1: not like this.
+// quickHead parses host, identity and user, and returns the start of the time after its bracket, or
+// -1 if the line is not typical.
 func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
 	i := spaceIn(d, 0)
 	if i <= 0 || i > len(d)-word {
@@ -94,7 +97,7 @@ func (c *clf) quickHead(d []byte, off uint32, f *clfRow) int {
 	return k + 2
 }
 
-// quickRequest reads `METHOD TARGET HTTP/x.y`, which is d[from:to].
+// quickRequest parses `METHOD TARGET HTTP/x.y`, which is d[from:to].
 func (c *clf) quickRequest(d []byte, off uint32, from, to int, f *clfRow) bool {
 	const protocol = 'H' | 'T'<<8 | 'T'<<16 | 'P'<<24 | '/'<<32 | '.'<<48
 	last := to - word - 1
@@ -110,13 +113,15 @@ func (c *clf) quickRequest(d []byte, off uint32, from, to int, f *clfRow) bool {
 	if method == 0 || method == word || from+method >= last || !letters(w, method) {
 		return false
 	}
-	f[clfMethod] = stream.Field{Name: c.names[clfMethod], Bare: true, Off: off + uint32(from), Len: uint32(method)}
+	f[clfMethod] = stream.Field{Name: c.names[clfMethod], Bare: true, Off: off + uint32(from),
+		Len: uint32(method)}
 	c.bare(f, clfPath, d, off, from+method+1, last)
-	f[clfProtocol] = stream.Field{Name: c.names[clfProtocol], Bare: true, Off: off + uint32(last+1), Len: word}
+	f[clfProtocol] = stream.Field{Name: c.names[clfProtocol], Bare: true, Off: off + uint32(last+1),
+		Len: word}
 	return true
 }
 
-// quickTail reads referrer and agent, which end the line.
+// quickTail parses referrer and agent, which end the line.
 func (c *clf) quickTail(d []byte, off uint32, at int, f *clfRow) bool {
 	n := len(d) - word
 	if load(d, at)&0xFFFF != ' '|'"'<<8 || at+2 > n {
@@ -136,7 +141,7 @@ func (c *clf) quickTail(d []byte, off uint32, at int, f *clfRow) bool {
 	return true
 }
 
-// bare is put for a text that holds no quote and no backslash.
+// bare is put for a text without quotes and backslashes.
 func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	c.put(f, k, s, off, from, to)
 	f[k].Bare = true
@@ -144,8 +149,8 @@ func (c *clf) bare(f *clfRow, k int, s []byte, off uint32, from, to int) {
 
 func load(d []byte, at int) uint64 { return binary.LittleEndian.Uint64(d[at:]) }
 
-// spaceIn returns the first space at or behind i of d, a word less than len(d) or more: there is
-// none.
+// spaceIn returns the index of the first space of d at or after i. A result of len(d)-word or more
+// means that the line has none.
 func spaceIn(d []byte, i int) int {
 	for ; i+word <= len(d); i += word {
 		if hit := equals(load(d, i), ' '); hit != 0 {
@@ -155,21 +160,21 @@ func spaceIn(d []byte, i int) int {
 	return len(d)
 }
 
-// equals has the top bit of the lowest byte set that is c; bits above that one mean nothing. 0:
-// there is none.
+// equals sets the top bit of the lowest byte that equals c; higher bits are undefined. 0 means
+// none.
 func equals(w uint64, c byte) uint64 {
 	w ^= ones * uint64(c)
 	return (w - ones) &^ w & tops
 }
 
-// notDigits has the top bit of the lowest byte set that is no digit; bits above that one mean
-// nothing. 0: all are.
+// notDigits sets the top bit of the lowest byte that is not a digit; higher bits are undefined. 0
+// means all are digits.
 func notDigits(w uint64) uint64 {
 	w ^= ones * '0'
 	return (w | (w&^tops + ones*(0x80-10))) & tops
 }
 
-// letters says whether the first n bytes of w, of eight, are capital letters.
+// letters reports whether the first n of the eight bytes of w are capital letters.
 func letters(w uint64, n int) bool {
 	below, above := w&^tops+ones*(0x80-'A'), w&^tops+ones*(0x80-'Z'-1)
 	return (^below|above|w)&tops<<(8*(word-n)) == 0

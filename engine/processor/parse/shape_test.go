@@ -7,11 +7,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestShapeKeepsOrigin: a parse of the whole record that would discard the fields of the source is
-// refused.
+// TestShapeKeepsOrigin checks that parsing the whole record is refused if it would discard the
+// source's fields.
 func TestShapeKeepsOrigin(t *testing.T) {
 	in := stream.UnparsedSchema()
-	in.Fields = append(in.Fields, stream.SchemaField{Name: "file"}, stream.SchemaField{Name: "host"})
+	in.Fields = append(in.Fields, stream.SchemaField{Name: "file"},
+		stream.SchemaField{Name: "host"})
 	parsed := stream.Schema{Fields: []stream.SchemaField{{Name: "a"}}}
 	lost := func(names string) string {
 		return "the fields that records have here would be lost (" + names + "); " +

@@ -10,38 +10,39 @@ import (
 	"unicode/utf8"
 )
 
-// straight matches the regular expressions that logs are read by, `^(?P<host>\S+)
-// \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$` and the like, in one pass and without an engine: literals
-// and runs of one class of characters, in a row, from the text's start. Of such an expression a
-// text has at most one match when each run ends where the next step cannot begin within it, or when
-// all that follows a run is literals up to the text's end; then taking as much as there is is the
-// only way, and there is nothing to go back to. What is of any other form has no straight.
+// straight matches regular expressions that are typical for logs, such as `^(?P<host>\S+)
+// \[(?P<time>[^\]]+)\] "(?P<agent>.*)"$`, in one pass without backtracking. They consist of
+// literals and runs of a character class, in sequence, from the text's start. A text has at most
+// one match if each run ends where the next step begins, because no character of its class can
+// begin that step. The same holds if only literals follow up to the text's end. The longest run is
+// then the only possibility. Other expressions have no straight.
 type straight struct {
 	steps []step
-	at    []int // of the groups in the text matched last, as regexp's FindSubmatchIndex gives them
+	at    []int // the groups of the last match, as in regexp's FindSubmatchIndex
 }
 
-// step is one of a straight. Those that are neither have a literal of no bytes: they only mark.
+// step is one step of a straight. A step with an empty literal only marks the position of a group.
 type step struct {
 	literal []byte
-	run     *class // nil: the literal
-	least   int    // bytes of the run
-	most    int    // -1: as many as there are
-	tail    int    // of a run that only literals follow: how many bytes those are; -1: the run ends where its class does
-	mark    int    // index of at that gets the place, behind which the step stands; -1: none
-	end     bool   // the text ends here
+	run     *class // nil for a literal
+	least   int    // minimum length of the run in bytes
+	most    int    // maximum length; -1 means unbounded
+	// for a run that only literals follow: their length; -1 means that the run ends with its class
+	tail int
+	mark int  // index of at that stores the position before the step; -1 means none
+	end  bool // the text must end here
 }
 
-// class is a set of bytes: of characters, for which either all or none of those beyond ASCII are in
-// it.
+// class is a set of bytes, derived from a set of characters that contains either all or none of the
+// non-ASCII characters.
 type class struct {
 	in    [256]bool
-	stop  byte // the only byte that is not in it, where alone
+	stop  byte // if alone: the only byte not in the set
 	alone bool
-	wide  bool // holds what is beyond ASCII
+	wide  bool // contains the non-ASCII characters
 }
 
-// newStraight returns nil for an expression of another form.
+// newStraight returns nil for other expressions.
 func newStraight(pattern string, groups int) *straight {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -65,10 +66,10 @@ func newStraight(pattern string, groups int) *straight {
 	return s
 }
 
-// opMark is what flat puts where a group begins or ends; its number is in Min.
+// opMark marks the start or end of a group in the result of flat; its number is in Min.
 const opMark = syntax.Op(200)
 
-// flat takes concatenations and groups apart.
+// flat flattens concatenations and groups.
 func flat(to []*syntax.Regexp, re *syntax.Regexp) []*syntax.Regexp {
 	switch re.Op {
 	case syntax.OpConcat:
@@ -96,7 +97,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.end = true
 		return st, true
 	case syntax.OpLiteral:
-		if re.Flags&syntax.FoldCase != 0 || slices.Contains(re.Rune, utf8.RuneError) { // U+FFFD matches bad bytes, too
+		// U+FFFD also matches invalid bytes
+		if re.Flags&syntax.FoldCase != 0 || slices.Contains(re.Rune, utf8.RuneError) {
 			return st, false
 		}
 		st.literal = []byte(string(re.Rune))
@@ -114,12 +116,13 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 		st.least, st.most = 1, 1
 	}
 	st.run = classOf(re)
-	// Bytes are counted: for characters of several bytes only whether there is one.
+	// Lengths are counted in bytes. For multi-byte characters only the presence of one can be
+	// checked.
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
-// classOf returns the bytes of a class of characters; nil: re is none, or some of those beyond
-// ASCII are in it and others not.
+// classOf returns the bytes of a character class, or nil if re is no class, or contains only some
+// of the non-ASCII characters.
 func classOf(re *syntax.Regexp) *class {
 	c := new(class)
 	var ranges []rune
@@ -164,7 +167,7 @@ func classOf(re *syntax.Regexp) *class {
 	return c
 }
 
-// plan says whether each run has one place where it can end.
+// plan reports whether each run can end at one place only.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]
@@ -185,7 +188,7 @@ func (s *straight) onlyMarks(from int) bool {
 	return !slices.ContainsFunc(s.steps[from:], func(st step) bool { return st.mark < 0 })
 }
 
-// ends says whether nothing of what c holds can stand where the steps from on begin.
+// ends reports whether no character of c can begin the steps from on.
 func (s *straight) ends(from int, c *class) bool {
 	for _, st := range s.steps[from:] {
 		switch {
@@ -208,8 +211,8 @@ func (s *straight) ends(from int, c *class) bool {
 	return true
 }
 
-// literals is how many bytes of literals the steps from on are, up to the text's end; -1: they are
-// something else.
+// literals returns the total length of the steps from on if these are literals up to the text's
+// end, otherwise -1.
 func (s *straight) literals(from int) (n int) {
 	for _, st := range s.steps[from:] {
 		if st.run != nil {
@@ -223,8 +226,8 @@ func (s *straight) literals(from int) (n int) {
 	return -1
 }
 
-// match returns the places of the groups in text, nil where it does not match. They are valid until
-// the next call.
+// match returns the positions of the groups in text, or nil if it does not match. They are valid
+// until the next call.
 func (s *straight) match(text []byte) []int {
 	i := 0
 	for k := range s.steps {
@@ -237,7 +240,8 @@ func (s *straight) match(text []byte) []int {
 				return nil
 			}
 		case st.run == nil:
-			if len(text)-i < len(st.literal) || string(text[i:i+len(st.literal)]) != string(st.literal) {
+			if len(text)-i < len(st.literal) ||
+				string(text[i:i+len(st.literal)]) != string(st.literal) {
 				return nil
 			}
 			i += len(st.literal)
@@ -253,7 +257,7 @@ func (s *straight) match(text []byte) []int {
 	return s.at
 }
 
-// past is where the run that begins at i ends; -1: it does not fit.
+// past returns the end of the run that begins at i, or -1 if it does not match.
 func (st *step) past(text []byte, i int) int {
 	end := len(text)
 	if st.tail >= 0 {
@@ -271,7 +275,7 @@ func (st *step) past(text []byte, i int) int {
 	return to
 }
 
-// past is where the bytes of text from i on are no more in c, end at most.
+// past returns the end of the bytes of text from i on that are in c, at most end.
 func (c *class) past(text []byte, i, end int) int {
 	if c.alone {
 		if n := bytes.IndexByte(text[i:end], c.stop); n >= 0 {

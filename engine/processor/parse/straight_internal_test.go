@@ -6,30 +6,32 @@ import (
 	"testing"
 )
 
-const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
+const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] ` +
+	`"(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
 	`"(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
 
-// Which expressions go straight; those that do are held against regexp by FuzzStraight.
+// TestStraightForms checks which expressions have a straight; FuzzStraight compares those with
+// regexp.
 func TestStraightForms(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		accessLog:                     true,
-		`^(?P<a>\w+)=(?P<b>\d*);?`:    false, // what may be there
+		`^(?P<a>\w+)=(?P<b>\d*);?`:    false, // optional
 		`^(?P<a>\w+)=(?P<b>\d*);`:     true,
 		`^(?P<a>\w+)`:                 true,
-		`(?P<a>\w+)$`:                 false, // anywhere
-		`(?m)^(?P<a>\w+)$`:            false, // of a line
-		`^(?P<a>.*) (?P<b>.*)$`:       false, // it may have to go back
+		`(?P<a>\w+)$`:                 false, // not anchored
+		`(?m)^(?P<a>\w+)$`:            false, // anchored to a line
+		`^(?P<a>.*) (?P<b>.*)$`:       false, // may require backtracking
 		`^(?P<a>.*?): (?P<b>.*)$`:     false,
 		`^(?P<a>.*): x$`:              true,
 		`^(?P<a>\d{4})-(?P<b>\d{2})$`: true,
 		`^(?P<a>\d{4})(?P<b>\d+)x`:    true,
 		`^(?P<a>\d{1,3})\.(?P<b>.+)$`: true,
 		`^(?P<a>\d{1,3})(?P<b>\d+)$`:  false,
-		`^(?P<a>a|b)c`:                true, // a class
+		`^(?P<a>a|b)c`:                true, // equivalent to a class
 		`^(?P<a>ab|c)d`:               false,
 		`^(?i)(?P<a>x+)y`:             false,
-		`^(?P<a>[^é]+)é`:              false, // some beyond ASCII
-		`^(?P<a>[^"]{2,})"`:           false, // characters of several bytes, counted
+		`^(?P<a>[^é]+)é`:              false, // some non-ASCII characters
+		`^(?P<a>[^"]{2,})"`:           false, // counted multi-byte characters
 		`^(?P<a>\pL+) `:               false,
 		`^(?P<a>(\S+ )+)x`:            false,
 		`^(?P<a>)x$`:                  true,
@@ -41,17 +43,19 @@ func TestStraightForms(t *testing.T) {
 	}
 }
 
-// FuzzStraight: where an expression goes straight, it matches what Go's engine matches, with the
-// same groups.
+// FuzzStraight checks that straight and regexp find the same groups.
 func FuzzStraight(f *testing.F) {
 	texts := []string{
-		`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an "agent" \x"`, "", "2026-11", "20261x", "255.é.\xffx",
+		`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an "agent" \x"`,
+		"", "2026-11", "20261x", "255.é.\xffx",
 		"\xff\xc3=\xa9;", "a: x", "é\xc3,é", "bc", "x", "a \n b", "a=1;", "12", "\xe2\x82é,é",
 	}
 	for _, pattern := range []string{
-		accessLog, `^(?P<a>\w+)=(?P<b>\d*);`, `^(?P<a>.*): x$`, `^(?P<a>\d{4})-(?P<b>\d{2})$`, `^(?P<a>\d{1,3})\.(?P<b>.+)$`,
+		accessLog, `^(?P<a>\w+)=(?P<b>\d*);`, `^(?P<a>.*): x$`, `^(?P<a>\d{4})-(?P<b>\d{2})$`,
+		`^(?P<a>\d{1,3})\.(?P<b>.+)$`,
 		`^(?P<a>a|b)c`,
-		`^(?P<a>)x$`, `^é(?P<a>[^,]+),é$`, `^(?P<a>\S+)(?P<b>\s*)(?P<c>\S*)$`, `^(?s)(?P<a>.+)b$`, `^(?P<a>\w*)(?P<b>\W*)$`, `^(?P<a>.+)$`,
+		`^(?P<a>)x$`, `^é(?P<a>[^,]+),é$`, `^(?P<a>\S+)(?P<b>\s*)(?P<c>\S*)$`, `^(?s)(?P<a>.+)b$`,
+		`^(?P<a>\w*)(?P<b>\W*)$`, `^(?P<a>.+)$`,
 		`^(?P<a>[^a]*)(?P<b>a*)$`, `^(?P<a>.*)(b)(c)$`,
 	} {
 		for _, text := range texts {
@@ -68,7 +72,7 @@ func FuzzStraight(f *testing.F) {
 			return
 		}
 		want := re.FindSubmatchIndex(text)
-		for range 2 { // also with what the match before has left
+		for range 2 { // also with the state of the previous match
 			if got := s.match(text); !slices.Equal(got, want) {
 				t.Fatalf("%s of %q: %v, want %v", pattern, text, got, want)
 			}
@@ -78,7 +82,8 @@ func FuzzStraight(f *testing.F) {
 
 func TestStraightAllocatesNothing(t *testing.T) {
 	s := newStraight(accessLog, 8)
-	line := []byte(`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 "-" "an agent"`)
+	line := []byte(`1.2.3.4 - bob [17/May/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 12 ` +
+		`"-" "an agent"`)
 	if n := testing.AllocsPerRun(100, func() {
 		if s.match(line) == nil {
 			t.Fatal("no match")

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// within parses the text of one field of record i, and appends the record's fields with what was
-// found in its place. Of two fields of one name the first place and the last value count.
+// within parses the text of one field of record i and replaces the field by the result. If a name
+// occurs twice, its first position and last value count.
 func (p *Processor) within(b *stream.Batch, i int) problem {
 	from := b.OpenFields(i)
 	at := slices.IndexFunc(b.Fields[from:], func(f stream.Field) bool { return f.Name == p.field })
@@ -28,12 +28,13 @@ func (p *Processor) within(b *stream.Batch, i int) problem {
 	return problem{}
 }
 
-// unique keeps one field of each name, at the first place with the last value, and returns how many
-// there are.
+// unique keeps one field of each name, with its first position and last value, and returns their
+// number.
 func unique(fields []stream.Field) int {
 	n := 0
 	for _, f := range fields {
-		if at := slices.IndexFunc(fields[:n], func(o stream.Field) bool { return o.Name == f.Name }); at >= 0 {
+		if at := slices.IndexFunc(fields[:n],
+			func(o stream.Field) bool { return o.Name == f.Name }); at >= 0 {
 			fields[at] = f
 			continue
 		}

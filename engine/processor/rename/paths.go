@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// taken is a value on its way to its new name.
+// taken is a value that is moved to its new name.
 type taken struct {
 	pair  *pair
 	value stream.Field
 }
 
-// renamePaths is rename where names have paths. A match keeps its shape: a flat field stays flat,
-// a member stays a member, if the new name has a path. After an error the record is as it was; the
-// pair is the one that cannot be renamed.
+// renamePaths renames fields if names have paths. A match keeps its form: a flat field stays flat;
+// a member stays a member if the new name has a path. After an error the record is unchanged, and
+// the pair is the one that failed.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -28,7 +28,7 @@ func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	return at, err
 }
 
-// move works on the fields of record i, which are the last of the batch.
+// move renames the fields of record i, which are the last of the batch.
 func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	var moved []taken
 	for k := range b.FieldsOf(i) {
@@ -42,7 +42,7 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	b.Fields = b.Fields[:r.Field+r.NumFields]
 	for k, t := range moved {
 		if t.pair.to.Path == nil && p.given(b, i, t, moved[:k]) {
-			continue // the flat field comes first
+			continue // the flat field has priority
 		}
 		if t.pair.moves || t.pair.to.Path == nil {
 			err = p.edit.SetLast(b, &t.pair.to, i, t.value)
@@ -56,7 +56,7 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	return nil, nil
 }
 
-// plain takes the plain fields out of record i that become members.
+// plain removes the plain fields of record i that become members.
 func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	fields := b.FieldsOf(i)
 	n := 0
@@ -74,8 +74,8 @@ func (p *Processor) plain(b *stream.Batch, i int) (moved []taken) {
 	return moved
 }
 
-// given reports whether the record got the new flat name of t from a flat field, or from a member
-// before it.
+// given reports whether the record already has the new flat name of t, from a flat field or from an
+// earlier member.
 func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool {
 	if slices.ContainsFunc(earlier, func(e taken) bool { return e.pair == t.pair }) {
 		return true
@@ -84,8 +84,9 @@ func (p *Processor) given(b *stream.Batch, i int, t taken, earlier []taken) bool
 	return ok && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == old })
 }
 
-// members renames the members of the object that f may be, and takes those out that go elsewhere.
-func (p *Processor) members(b *stream.Batch, f *stream.Field, moved []taken) (*pair, []taken, error) {
+// members renames the members of f, if it is an object, and removes those that move elsewhere.
+func (p *Processor) members(b *stream.Batch, f *stream.Field,
+	moved []taken) (*pair, []taken, error) {
 	if !fieldname.IsObject(f.Kind, b.Value(*f)) {
 		return nil, moved, nil
 	}
@@ -118,10 +119,12 @@ func (p *Processor) members(b *stream.Batch, f *stream.Field, moved []taken) (*p
 	return nil, moved, nil
 }
 
-// member renames one member within its object, or takes it out.
-func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field, moved *[]taken) (found bool, err error) {
+// member renames one member within its object, or removes it.
+func (p *Processor) member(b *stream.Batch, q *pair, o *fieldname.Object, f stream.Field,
+	moved *[]taken) (found bool, err error) {
 	last := len(q.from.Path) - 1
-	if q.to.Path != nil && len(q.to.Path) == last+1 && slices.Equal(q.to.Path[:last], q.from.Path[:last]) {
+	if q.to.Path != nil && len(q.to.Path) == last+1 &&
+		slices.Equal(q.to.Path[:last], q.from.Path[:last]) {
 		return o.Rename(q.from.Path[1:], q.to.Path[last])
 	}
 	v, ok, err := o.Take(q.from.Path[1:])

@@ -1,7 +1,6 @@
-// Package rename holds the processor that gives fields of records other names, at the place where
-// they stand.
+// Package rename implements the processor that renames fields in place.
 //
-// It owns nothing, and never changes a record's raw bytes.
+// It has no state, and never changes a record's raw bytes.
 package rename
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: old names with new ones. An old name with dots means the flat field
-// and the member at that path, each of which is renamed; see package fieldname.
+// Options of the processor: pairs of old and new names. An old name with dots means both the flat
+// field and the member at that path, each of which is renamed; see package fieldname.
 type Options []Pair
 
-// Pair is one of them.
+// Pair is the renaming of one field.
 type Pair struct {
 	Old string `yaml:",key"`
 	New string `yaml:",value"`
@@ -27,7 +26,7 @@ type Pair struct {
 	onError string
 }
 
-// Component is the processor's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -41,7 +40,7 @@ func Component() stream.Component {
 	}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid pair.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
 		return errors.New("names no field; write rename: {OLD: NEW}")
@@ -85,9 +84,11 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 			errs = append(errs, fieldname.Missing(p.Old, p.Old, in))
 			continue
 		}
-		taken := in.Find(to.Flat) >= 0 && !slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
+		taken := in.Find(to.Flat) >= 0 &&
+			!slices.ContainsFunc(*o, func(q Pair) bool { return q.Old == p.New })
 		if taken && !in.Open {
-			errs = append(errs, option(p.Old, "there is a field %s already; drop or rename it first", to.Flat))
+			errs = append(errs, option(p.Old,
+				"there is a field %s already; drop or rename it first", to.Flat))
 			continue
 		}
 		switch {
@@ -97,7 +98,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		case nested || to.Path != nil && from.Path == nil:
 			t := in.Fields[at].Type
 			if !nested {
-				out.Fields[at].Name = "" // it goes below: the others keep their places until then
+				// appended below, so that the other fields keep their positions until then
+				out.Fields[at].Name = ""
 			}
 			if out, err = to.Write(out, t); err != nil {
 				errs = append(errs, option(p.Old, "%w", err))
@@ -107,7 +109,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		}
 	}
 	kept := out.Fields[:0]
-	for k, f := range out.Fields { // in an open schema a field may take another's place
+	for k, f := range out.Fields { // in an open schema a field may replace another one
 		if f.Name != "" && out.Find(f.Name) == k {
 			kept = append(kept, f)
 		}
@@ -116,25 +118,25 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, errors.Join(errs...)
 }
 
-// Processor renames fields of the records of batches. It serves one goroutine.
+// Processor renames fields of records. It must be used by one goroutine.
 type Processor struct {
 	pairs     []pair
-	flat      []change // of this batch: those of flat fields that stay so
+	flat      []change // for the current batch: renamings of flat fields to flat names
 	before    []stream.Field
 	paths     bool // a pair has a path
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
-	host      stream.Host // nil: nothing is counted
+	host      stream.Host // nil if nothing is counted
 }
 
-// pair is one pair with its places in a batch.
+// pair is a Pair with its names in a batch.
 type pair struct {
 	Pair
 	from, to fieldname.Ref
 	moves    bool // a plain field becomes a member of an object
 }
 
-// change gives a flat field another name.
+// change renames a flat field.
 type change struct {
 	from, to uint32
 	pair     int
@@ -146,15 +148,16 @@ func New(pairs []Pair) *Processor {
 	for _, q := range pairs {
 		from, to := fieldname.Lenient(q.Old), fieldname.Lenient(q.New)
 		p.pairs = append(p.pairs, pair{
-			Pair: q, from: fieldname.Ref{Name: from}, to: fieldname.Ref{Name: to}, moves: from.Path == nil && to.Path != nil,
+			Pair: q, from: fieldname.Ref{Name: from}, to: fieldname.Ref{Name: to},
+			moves: from.Path == nil && to.Path != nil,
 		})
 		p.paths = p.paths || from.Path != nil || to.Path != nil
 	}
 	return p
 }
 
-// Process implements stream.Processor. All fields get their new names at once, so that two may
-// change theirs. A field that has a new name already gives way to the one that gets it.
+// Process implements stream.Processor. All fields are renamed at once, so that two may exchange
+// names. A field that already has a new name is replaced.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))
@@ -183,10 +186,10 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// text is old name k as the config has it.
+// text returns old name k as written in the config.
 func (p *Processor) text(k int) string { return p.pairs[k].Old }
 
-// begin finds the places of the names in a batch, and reports whether a record of it may have one.
+// begin finds the names in a batch, and reports whether a record of it may have one of them.
 func (p *Processor) begin(b *stream.Batch) (possible bool) {
 	p.flat = p.flat[:0]
 	for k := range p.pairs {
@@ -226,7 +229,7 @@ func (p *Processor) rename(b *stream.Batch, i int) {
 	r.NumFields = uint32(n)
 }
 
-// newName is the name that a field gets, or the one that it has.
+// newName returns the new name of a field, and whether it changes.
 func (p *Processor) newName(name uint32) (uint32, bool) {
 	for _, x := range p.flat {
 		if x.from == name {
@@ -237,10 +240,11 @@ func (p *Processor) newName(name uint32) (uint32, bool) {
 	return name, false
 }
 
-// replaced reports whether another field of the record gets the name of one that keeps it.
+// replaced reports whether another field of the record is renamed to name.
 func (p *Processor) replaced(name uint32) bool {
 	for _, x := range p.flat {
-		if x.to == name && slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == x.from }) {
+		if x.to == name &&
+			slices.ContainsFunc(p.before, func(f stream.Field) bool { return f.Name == x.from }) {
 			return true
 		}
 	}

@@ -16,11 +16,15 @@ func TestRename(t *testing.T) {
 		pairs []rename.Pair
 		want  []string
 	}{
-		{[]rename.Pair{{Old: "b", New: "x"}}, []string{`{"a":1,"x":2,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
-		{[]rename.Pair{{Old: "a", New: "c"}, {Old: "c", New: "a"}}, []string{`{"c":1,"b":2,"a":3}`, `{"a":4}`, `{}`,
-			`{"message":"plain"}`}},
-		{[]rename.Pair{{Old: "a", New: "c"}}, []string{`{"c":1,"b":2}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
-		{[]rename.Pair{{Old: "message", New: "text"}}, []string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{"text":"plain"}`}},
+		{[]rename.Pair{{Old: "b", New: "x"}},
+			[]string{`{"a":1,"x":2,"c":3}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "a", New: "c"}, {Old: "c", New: "a"}},
+			[]string{`{"c":1,"b":2,"a":3}`, `{"a":4}`, `{}`,
+				`{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "a", New: "c"}},
+			[]string{`{"c":1,"b":2}`, `{"c":4}`, `{}`, `{"message":"plain"}`}},
+		{[]rename.Pair{{Old: "message", New: "text"}},
+			[]string{`{"a":1,"b":2,"c":3}`, `{"c":4}`, `{}`, `{"text":"plain"}`}},
 	} {
 		b := connectortest.Records(t, in...)
 		if err := rename.New(c.pairs).Process(t.Context(), b); err != nil {
@@ -41,14 +45,16 @@ func TestRenameShape(t *testing.T) {
 	}{
 		{rename.Options{{Old: "a", New: "x"}}, false, "[x b]"},
 		{rename.Options{{Old: "a", New: "b"}, {Old: "b", New: "a"}}, false, "[b a]"},
-		{rename.Options{{Old: "a", New: "b"}}, false, "a: there is a field b already; drop or rename it first"},
+		{rename.Options{{Old: "a", New: "b"}}, false,
+			"a: there is a field b already; drop or rename it first"},
 		{rename.Options{{Old: "a", New: "b"}}, true, "[b]"},
 		{rename.Options{{Old: "c", New: "d"}}, false, `c: there is no field "c"`},
 		{rename.Options{{Old: "c", New: "d"}}, true, "[a b]"},
 		{rename.Options{}, false, "names no field; write rename: {OLD: NEW}"},
 		{rename.Options{{Old: "a", New: ""}}, false, "a: is empty; write the field's new name"},
 		{rename.Options{{Old: "a", New: "a"}}, false, "a: the new name is the old one"},
-		{rename.Options{{Old: "a", New: "x"}, {Old: "b", New: "x"}}, false, "b: two fields would be named x"},
+		{rename.Options{{Old: "a", New: "x"}, {Old: "b", New: "x"}}, false,
+			"b: two fields would be named x"},
 	} {
 		schema := in.Clone()
 		schema.Open = c.open

@@ -22,8 +22,10 @@ func TestSetNested(t *testing.T) {
 		{`{"user":{"email":"in","email":"twice"}}`, mask, `{"user":{"email":"*"}}`},
 		{`{"user":null}`, mask, `{"user":{"email":"*"}}`},
 		{`{}`, mask, `{"user":{"email":"*"}}`},
-		{`{"user":"text"}`, mask, `dead: set user.email: user is no object, and so takes no member email`},
-		{`{"user":[1]}`, mask, `dead: set user.email: user is no object, and so takes no member email`},
+		{`{"user":"text"}`, mask, `dead: set user.email: user is no object, and so takes no ` +
+			`member email`},
+		{`{"user":[1]}`, mask, `dead: set user.email: user is no object, and so takes no ` +
+			`member email`},
 		{`plain`, mask, `{"message":"plain","user":{"email":"*"}}`},
 		{both, flat, `{"user":{"email":"in","id":7},"user.email":1}`},
 		{`{"user":{"email":"in"}}`, flat, `{"user":{"email":"in"},"user.email":1}`},
@@ -47,7 +49,7 @@ func TestSetNested(t *testing.T) {
 	}
 }
 
-// TestSetNestedPass: a record in which something is in the way goes on exactly as it was.
+// TestSetNestedPass checks that a record in which a path cannot be set is passed on unchanged.
 func TestSetNestedPass(t *testing.T) {
 	o := options("x", "1", "user.email", `"*"`)
 	if _, err := o.Shape(stream.Schema{Open: true, OnError: "pass"}); err != nil {

@@ -1,7 +1,7 @@
-// Package set holds the processor that gives records fields.
+// Package set implements the processor that sets fields of records.
 //
-// It owns nothing. A value that is another field of the record is the same bytes; others are
-// written behind the batch's raw bytes, which it never changes.
+// It has no state. A value that is another field of the record shares its bytes; other values are
+// appended to the arena. Raw bytes are never changed.
 package set
 
 import (
@@ -17,8 +17,8 @@ import (
 // Options of the processor: fields with their values, in order.
 type Options []Assignment
 
-// Assignment is one field with the expression that gives its value. A name with dots means the
-// flat field if the record has it, and else the member at that path; see package fieldname.
+// Assignment is one field with the expression of its value. A name with dots means the flat field
+// if the record has it, otherwise the member at that path; see package fieldname.
 type Assignment struct {
 	Field string    `yaml:",key"`
 	Value expr.Text `yaml:",value"`
@@ -27,7 +27,7 @@ type Assignment struct {
 	onError string
 }
 
-// Component is the processor's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -39,7 +39,7 @@ func Component() stream.Component {
 	}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid assignment.
 func (o *Options) Validate() error {
 	if len(*o) == 0 {
 		return errors.New("sets no field; write set: {FIELD: VALUE}")
@@ -53,8 +53,8 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shape implements stream.Shaper. All values are taken from the record as it came in, whatever
-// their order.
+// Shape implements stream.Shaper. All values are computed from the input record, regardless of the
+// order of assignments.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	var errs []error
@@ -73,10 +73,10 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, errors.Join(errs...)
 }
 
-// Processor sets fields of the records of batches. It serves one goroutine.
+// Processor sets fields of records. It must be used by one goroutine.
 type Processor struct {
 	fields []field
-	paths  bool // a name has one
+	paths  bool // a name has a path
 	edit   fieldname.Editor
 	host   stream.Host
 }
@@ -86,10 +86,10 @@ type field struct {
 	value *expr.Evaluator
 	ref   fieldname.Ref
 	name  uint32       // of the flat field
-	made  stream.Field // for the record at hand
+	made  stream.Field // value for the current record
 }
 
-// New returns a processor. Without a config, which would say more, records may have any fields.
+// New returns a processor. Without a config the schema of the records is open.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
 	for k := range *o {
@@ -143,7 +143,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// evaluate makes all values for record i, or says which cannot be made.
+// evaluate computes all values for record i, or returns the field that failed.
 func (p *Processor) evaluate(i int) (*field, error) {
 	for k := range p.fields {
 		f := &p.fields[k]
@@ -157,7 +157,8 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign gives record i the values: in place where it has them all, else in a new place.
+// assign sets the values in record i: in place if it has all fields, otherwise in a copy of its
+// fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {
@@ -173,13 +174,14 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 			*at = p.fields[k].made
 			continue
 		}
-		b.Fields = append(b.Fields, p.fields[k].made) // they are the last: this record's
+		// the last fields of the batch are those of this record
+		b.Fields = append(b.Fields, p.fields[k].made)
 		b.Records[i].NumFields++
 	}
 }
 
-// assignPaths is assign where names have paths. After an error the record is as it was; the field
-// is the one that cannot be set.
+// assignPaths is assign for names with paths. After an error the record is unchanged, and the field
+// is the one that failed.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

@@ -25,16 +25,22 @@ func TestSet(t *testing.T) {
 		set  []string
 		want []string
 	}{
-		{[]string{"c", "a"}, []string{`{"a":1.50,"b":"x","c":1.50}`, `{"b":null,"a":2,"c":2}`, `{"c":null}`,
+		{[]string{"c", "a"}, []string{`{"a":1.50,"b":"x","c":1.50}`, `{"b":null,"a":2,"c":2}`,
+			`{"c":null}`,
 			`{"message":"plain","c":null}`}},
-		{[]string{"a", "b", "b", "a"}, []string{`{"a":"x","b":1.50}`, `{"b":2,"a":null}`, `{"a":null,"b":null}`,
+		{[]string{"a", "b", "b", "a"}, []string{`{"a":"x","b":1.50}`, `{"b":2,"a":null}`,
+			`{"a":null,"b":null}`,
 			`{"message":"plain","a":null,"b":null}`}},
-		{[]string{"z", `"1"`, "y", "2"}, []string{`{"a":1.50,"b":"x","z":"1","y":2}`, `{"b":null,"a":2,"z":"1","y":2}`, `{"z":"1","y":2}`,
-			`{"message":"plain","z":"1","y":2}`}},
-		{[]string{"message", `"new"`}, []string{`{"a":1.50,"b":"x","message":"new"}`, `{"b":null,"a":2,"message":"new"}`,
+		{[]string{"z", `"1"`, "y", "2"},
+			[]string{`{"a":1.50,"b":"x","z":"1","y":2}`, `{"b":null,"a":2,"z":"1","y":2}`,
+				`{"z":"1","y":2}`,
+				`{"message":"plain","z":"1","y":2}`}},
+		{[]string{"message", `"new"`}, []string{`{"a":1.50,"b":"x","message":"new"}`,
+			`{"b":null,"a":2,"message":"new"}`,
 			`{"message":"new"}`,
 			`{"message":"new"}`}},
-		{[]string{"n", "meta.offset"}, []string{`{"a":1.50,"b":"x","n":0}`, `{"b":null,"a":2,"n":19}`, `{"n":36}`,
+		{[]string{"n", "meta.offset"}, []string{`{"a":1.50,"b":"x","n":0}`,
+			`{"b":null,"a":2,"n":19}`, `{"n":36}`,
 			`{"message":"plain","n":39}`}},
 		{[]string{"n", "a + 1"}, []string{`{"a":1.50,"b":"x","n":2.5}`, `{"b":null,"a":2,"n":3}`,
 			`dead: set n: invalid operation: <nil> + int`,
@@ -73,15 +79,19 @@ func TestSetOnError(t *testing.T) {
 }
 
 func TestSetShape(t *testing.T) {
-	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: stream.IntegerType}, {Name: "b", Type: stream.TextType}}}
-	out, err := options("c", "a + 1", "a", `b + "x"`, "d", "b == nil", "e", "a / 2", "f", "a").Shape(in)
-	want := []stream.SchemaField{{Name: "a", Type: "text"}, {Name: "b", Type: "text"}, {Name: "c", Type: "integer"},
+	in := stream.Schema{Fields: []stream.SchemaField{{Name: "a", Type: stream.IntegerType},
+		{Name: "b", Type: stream.TextType}}}
+	out, err := options("c", "a + 1", "a", `b + "x"`, "d", "b == nil", "e", "a / 2", "f",
+		"a").Shape(in)
+	want := []stream.SchemaField{{Name: "a", Type: "text"}, {Name: "b", Type: "text"},
+		{Name: "c", Type: "integer"},
 		{Name: "d", Type: "bool"},
 		{Name: "e", Type: "number"}, {Name: "f", Type: "integer"}}
 	if err != nil || !slices.Equal(out.Fields, want) {
 		t.Errorf("shape %+v, %v", out, err)
 	}
-	if _, err := options("c", "x", "d", "b + 1").Shape(in); err == nil || len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 {
+	if _, err := options("c", "x", "d", "b + 1").Shape(in); err == nil ||
+		len(err.(interface{ Unwrap() []error }).Unwrap()) != 2 {
 		t.Errorf("two wrong values: %v", err)
 	}
 	if err := options().Validate(); err == nil {

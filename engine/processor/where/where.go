@@ -1,27 +1,28 @@
-// Package where holds the processor that keeps the records for which a condition is true.
+// Package where implements the processor that keeps the records for which a condition is true.
 //
-// The others are left out and settle as dropped. It owns nothing and changes no record.
+// Other records are dropped. It has no state and changes no record.
 package where
 
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor; a text alone is the condition.
+// Options of the processor; a single text is the condition.
 type Options struct {
-	Expr    expr.Text `yaml:"expr" required:"true" doc:"the condition; where: EXPR alone is enough"`
-	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"of a record for which nothing can be said; default: the parser's"`
+	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
+	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"records on which the condition fails; default: the parser's"`
 
 	program *expr.Program
 	onError string
-	short   bool // written as a text alone
+	short   bool // written as a single text
 }
 
-// UnmarshalText reads the short form.
+// UnmarshalText parses the short form.
 func (o *Options) UnmarshalText(text []byte) error {
 	o.Expr, o.short = expr.Text(text), true
 	return nil
@@ -30,7 +31,26 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Expression marks the short form as an expression.
 func (*Options) Expression() {}
 
-// Component is the processor's line in the list of components.
+// Otherwise returns the condition for the records that no list of conditions takes: those for which
+// in each list one condition is false. The elements of lists are *Options. A record for which
+// nothing can be said goes the way of the parser's `on_error`.
+func (*Options) Otherwise(lists [][]any) any {
+	var all []string
+	for _, list := range lists {
+		var conditions []string
+		for _, o := range list {
+			text := string(o.(*Options).Expr)
+			if strings.Contains(text, "//") || strings.Contains(text, "#") {
+				text += "\n" // it may end in a comment
+			}
+			conditions = append(conditions, "("+text+")")
+		}
+		all = append(all, "not ("+strings.Join(conditions, " and ")+")")
+	}
+	return &Options{Expr: expr.Text(strings.Join(all, " and ")), short: true}
+}
+
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.ProcessorRole,
@@ -59,7 +79,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// Processor filters batches. It serves one goroutine.
+// Processor filters records. It must be used by one goroutine.
 type Processor struct {
 	condition *expr.Evaluator
 	onError   string
@@ -67,7 +87,7 @@ type Processor struct {
 	host      stream.Host
 }
 
-// New returns a processor. Without a config, which would say more, records may have any fields.
+// New returns a processor. Without a config the schema of the records is open.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/kit/expr"
 	"github.com/penstock-io/penstock/engine/processor/where"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -37,11 +38,14 @@ func TestWhere(t *testing.T) {
 	}{
 		{"", "dead_letter", []string{"dropped", `{"a":5}`, text, null, null}},
 		{"", "", []string{"dropped", `{"a":5}`, text, null, null}},
-		{"", "pass", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}},
+		{"", "pass", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`,
+			`{"message":"no JSON"}`}},
 		{"", "drop", []string{"dropped", `{"a":5}`, "dropped", "dropped", "dropped"}},
-		{"pass", "drop", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}},
+		{"pass", "drop", []string{"dropped", `{"a":5}`, `{"a":"x"}`, `{"b":1}`,
+			`{"message":"no JSON"}`}},
 	} {
-		got := run(t, where.Options{Expr: "a > 3", OnError: c.own}, stream.Schema{Open: true, OnError: c.parsers})
+		got := run(t, where.Options{Expr: "a > 3", OnError: c.own},
+			stream.Schema{Open: true, OnError: c.parsers})
 		if !slices.Equal(got, c.want) {
 			t.Errorf("on_error %q after %q: %q", c.own, c.parsers, got)
 		}
@@ -53,7 +57,8 @@ func TestWhere(t *testing.T) {
 }
 
 func TestWhereWithoutAConfig(t *testing.T) {
-	if _, err := where.New(&where.Options{Expr: "a >"}, connectortest.NewHost(t)); err == nil || err.Error() != "expr: ends too early" {
+	if _, err := where.New(&where.Options{Expr: "a >"}, connectortest.NewHost(t)); err == nil ||
+		err.Error() != "expr: ends too early" {
 		t.Errorf("New = %v", err)
 	}
 	o := where.Options{}
@@ -71,7 +76,8 @@ func TestWhereWithoutAConfig(t *testing.T) {
 }
 
 func TestWhereAllocatesNothing(t *testing.T) {
-	p, err := where.New(&where.Options{Expr: `status >= 400 and host != "x"`}, connectortest.NewHost(t))
+	p, err := where.New(&where.Options{Expr: `status >= 400 and host != "x"`},
+		connectortest.NewHost(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,5 +98,18 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	}
 	if b.Kept() != 400 {
 		t.Errorf("%d kept", b.Kept())
+	}
+}
+
+// TestOtherwise evaluates the opposite of conditions in two lists. One of them ends in a comment.
+func TestOtherwise(t *testing.T) {
+	condition := func(text string) any { return &where.Options{Expr: expr.Text(text)} }
+	rest := new(where.Options).Otherwise([][]any{
+		{condition("a == 5 // five")}, {condition("a == 1 or a == 7"), condition("b == nil")},
+	}).(*where.Options)
+	got := run(t, *rest, stream.Schema{Open: true, OnError: "dead_letter"})
+	want := []string{"dropped", "dropped", `{"a":"x"}`, `{"b":1}`, `{"message":"no JSON"}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", rest.Expr, got, want)
 	}
 }

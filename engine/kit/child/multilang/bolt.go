@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Process is the child. A *child.Process is one.
+// Process is the child, usually a *child.Process.
 type Process interface {
 	io.Reader                                        // its standard output
 	Write(ctx context.Context, message []byte) error // to its standard input; whole messages
@@ -26,22 +26,23 @@ type Process interface {
 // Options of a bolt.
 type Options struct {
 	Handshake Handshake
-	Component string        // the name that tuples come from
-	Task      int           // its task
-	Pending   int           // tuples that a child has at once, at most
-	Timeout   time.Duration // no sign of life for so long: the child hangs and is killed
-	Log       *slog.Logger  // what the child logs
-	Attrs     []any         // beside it
+	Component string        // component name of the tuples sent to the child
+	Task      int           // task id of that component
+	Pending   int           // maximum number of unanswered tuples of a child
+	Timeout   time.Duration // a child without a sign of life for this long is killed
+	Log       *slog.Logger  // for the child's log messages
+	Attrs     []any         // attributes of these messages
 	Count     func(name string, n int64)
 }
 
 const (
 	heartbeatEvery = time.Second
 	maxMessage     = 16 << 20 // bytes of one message
-	maxWaiting     = 10_000   // answers and heartbeats that a child has not read; then it is killed
+	// answers and heartbeats that a child has not read; beyond it the child is killed
+	maxWaiting = 10_000
 )
 
-// Tuple is a tuple that a child is to work on.
+// Tuple is a tuple for a child to process.
 type Tuple struct {
 	Values []byte // its JSON, brackets included
 	Of     *Work
@@ -51,61 +52,65 @@ type Tuple struct {
 // Emit is a tuple that a child has emitted.
 type Emit struct {
 	Message
-	Number int // of the tuple that it is anchored to; unanchored: of the oldest that the child has
+	Number int // of the tuple it is anchored to; if unanchored, of the oldest open tuple
 }
 
-// Work is what one caller has a child do: tuples that it gives and what became of them. Its fields
-// belong to the bolt until Done is closed.
+// Work is one caller's set of tuples and their results. Its fields belong to the bolt until Done is
+// closed.
 type Work struct {
-	Acked, Failed []bool // by the tuples' numbers
-	Emits         []Emit // in order, those of failed tuples too
+	Acked, Failed []bool // by tuple number
+	Emits         []Emit // in order, including those of failed tuples
 	Done          chan struct{}
-	Err           error // why not every tuple was answered
-	Blamed        int   // the tuple at which the child died; -1: not this work's
+	Err           error // why some tuples were not answered
+	Blamed        int   // the tuple at which the child died; -1 if it is not part of this work
 
 	open int
 }
 
-// NewWork is for n tuples; n is above 0.
+// NewWork returns the Work for n tuples; n must be positive.
 func NewWork(n int) *Work {
-	return &Work{Acked: make([]bool, n), Failed: make([]bool, n), Done: make(chan struct{}), Blamed: -1, open: n}
+	return &Work{Acked: make([]bool, n), Failed: make([]bool, n), Done: make(chan struct{}),
+		Blamed: -1, open: n}
 }
 
-// Bolt is the talk with one child. It implements child.Session; Give may be called by any number of
-// goroutines.
+// Bolt is the conversation with one child. It implements child.Session. Give may be called
+// concurrently.
 type Bolt struct {
 	o     Options
 	p     Process
-	room  chan struct{} // holds one for each tuple that the child has
-	ready chan struct{} // closed when the handshake was answered
+	room  chan struct{} // one token for each unanswered tuple
+	ready chan struct{} // closed when the child has answered the handshake
 	ended chan struct{} // closed by End
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	signal  chan struct{}
-	out     []byte        // messages to be written
+	out     []byte        // messages to write
 	waiting int           // answers and heartbeats in out
-	written chan struct{} // closed when out has been taken
+	written chan struct{} // closed when out has been taken by the writer
 	next    uint64
 	open    map[ID]*given
-	oldest  []*given  // in the order in which they were given; answered ones are taken off the front
-	seen    time.Time // the last sign of life
-	begun   bool
-	worked  bool
-	err     error
+	// in the order of Give; answered tuples are removed from the front
+	oldest []*given
+	seen   time.Time // the last sign of life
+	begun  bool
+	worked bool
+	err    error
 }
 
-// given is a tuple that the child has.
+// given is a tuple that was given to the child.
 type given struct {
 	id ID
 	Tuple
 	answered bool
 }
 
-// NewBolt makes the talk with a child that has just started.
+// NewBolt returns the conversation with a child that has just started.
 func NewBolt(p Process, o Options) *Bolt {
 	return &Bolt{
-		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}), ended: make(chan struct{}),
-		signal: make(chan struct{}, 1), written: make(chan struct{}), open: make(map[ID]*given), seen: time.Now(),
+		o: o, p: p, room: make(chan struct{}, o.Pending), ready: make(chan struct{}),
+		ended:  make(chan struct{}),
+		signal: make(chan struct{}, 1), written: make(chan struct{}), open: make(map[ID]*given),
+		seen: time.Now(),
 	}
 }
 
@@ -134,7 +139,7 @@ func (b *Bolt) Serve(ctx context.Context) error {
 	return err
 }
 
-// read takes the child's messages until it ends or says what it may not.
+// read processes the child's messages until the child ends or breaks the protocol.
 func (b *Bolt) read() error {
 	in := NewReader(b.p)
 	for {
@@ -152,7 +157,7 @@ func (b *Bolt) read() error {
 	}
 }
 
-// write writes what is to be said.
+// write writes the queued messages to the child.
 func (b *Bolt) write(ctx context.Context) error {
 	var spare []byte
 	for {
@@ -180,11 +185,11 @@ func (b *Bolt) write(ctx context.Context) error {
 func (b *Bolt) wake() {
 	select {
 	case b.signal <- struct{}{}:
-	default: // it will look anyway
+	default: // a wake-up is pending already
 	}
 }
 
-// beat sends heartbeats, and kills a child that gives no sign of life.
+// beat sends heartbeats and kills a child that has given no sign of life for Timeout.
 func (b *Bolt) beat(ctx context.Context) error {
 	tick := time.NewTicker(heartbeatEvery)
 	defer tick.Stop()
@@ -222,11 +227,11 @@ func (b *Bolt) Ready(ctx context.Context) error {
 	}
 }
 
-// maxOut is how many bytes may wait to be written before Give waits too.
+// maxOut is the number of queued bytes above which Give waits.
 const maxOut = 256 << 10
 
-// Give hands one tuple to the child. It waits while the child has as many as it may have, or does
-// not read; when ctx ends it returns its cause. After an error the tuple was not given.
+// Give sends one tuple to the child. It waits while the child has Pending unanswered tuples or does
+// not read its input. When ctx ends, Give returns its cause. After an error the tuple was not sent.
 func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	select {
 	case b.room <- struct{}{}:
@@ -263,14 +268,15 @@ func (b *Bolt) Give(ctx context.Context, t Tuple) error {
 	}
 }
 
-// take does what a message says.
+// take processes one message.
 func (b *Bolt) take(m Message) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen = time.Now()
 	if !b.begun {
 		if m.PID == nil {
-			return fmt.Errorf("it has not answered the handshake with its process id, but with command %q", m.Command)
+			return fmt.Errorf("it has not answered the handshake with its process id, "+
+				"but with command %q", m.Command)
 		}
 		b.begun = true
 		close(b.ready)
@@ -283,23 +289,27 @@ func (b *Bolt) take(m Message) error {
 	case "emit":
 		return b.emitLocked(m)
 	case "log":
-		b.o.Log.Log(context.Background(), levelOf(m.Level), "a bolt logs", append([]any{"text", m.Msg}, b.o.Attrs...)...)
+		b.o.Log.Log(context.Background(), levelOf(m.Level), "a bolt logs",
+			append([]any{"text", m.Msg}, b.o.Attrs...)...)
 	case "error":
 		b.o.Log.Error("a bolt reports an error", append([]any{"error", m.Msg}, b.o.Attrs...)...)
 	case "metrics":
-		b.count("bolt_metrics", 1) // its names come from the child: no counter is made of them
+		// not counted by name: the names come from the child and are unbounded
+		b.count("bolt_metrics", 1)
 	default:
-		return fmt.Errorf("it has said command %q; a bolt says emit, ack, fail, log, error, metrics and sync", m.Command)
+		return fmt.Errorf("it has said command %q; "+
+			"a bolt says emit, ack, fail, log, error, metrics and sync", m.Command)
 	}
 	return nil
 }
 
-// levelOf is Storm's: trace, debug, info, warn, error from 0 to 4.
+// levelOf maps Storm's levels: 0 to 4 for trace, debug, info, warn and error.
 func levelOf(n *json.Number) slog.Level {
 	if n == nil {
 		return slog.LevelInfo
 	}
-	return map[string]slog.Level{"0": slog.LevelDebug, "1": slog.LevelDebug, "3": slog.LevelWarn, "4": slog.LevelError}[n.String()]
+	return map[string]slog.Level{"0": slog.LevelDebug, "1": slog.LevelDebug, "3": slog.LevelWarn,
+		"4": slog.LevelError}[n.String()]
 }
 
 func (b *Bolt) count(name string, n int64) {
@@ -311,7 +321,8 @@ func (b *Bolt) count(name string, n int64) {
 func (b *Bolt) answerLocked(m Message) error {
 	g := b.open[m.ID]
 	if g == nil {
-		return fmt.Errorf("it has said %s of tuple %.40q, which it does not have", m.Command, string(m.ID))
+		return fmt.Errorf("it has said %s of tuple %.40q, which it does not have", m.Command,
+			string(m.ID))
 	}
 	delete(b.open, m.ID)
 	<-b.room
@@ -343,9 +354,10 @@ func (b *Bolt) emitLocked(m Message) error {
 		b.wake()
 	}
 	var of *given
-	if len(m.Anchors) > 0 { // the others settle with their own acks
+	if len(m.Anchors) > 0 { // further anchors are settled by their own acks
 		if of = b.open[m.Anchors[0]]; of == nil {
-			return fmt.Errorf("it has emitted a tuple anchored to %.40q, which it does not have", string(m.Anchors[0]))
+			return fmt.Errorf("it has emitted a tuple anchored to %.40q, which it does not have",
+				string(m.Anchors[0]))
 		}
 	}
 	if of == nil {
@@ -364,7 +376,8 @@ func (b *Bolt) End(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.err = err
-	blamed := b.worked && child.EndedCleanly(err) // then nobody is: a child may serve a limited number of tuples
+	// A clean exit blames no tuple: a child may serve a limited number of tuples.
+	blamed := b.worked && child.EndedCleanly(err)
 	for _, g := range b.oldest {
 		if g.answered {
 			continue
@@ -389,22 +402,22 @@ func (b *Bolt) Did() (worked, busy bool) {
 	return b.worked, len(b.open) > 0
 }
 
-// Kill kills the child.
+// Kill kills the child with its process group.
 func (b *Bolt) Kill(cause error) { b.p.Kill(cause) }
 
-// Ended is closed when the child is gone and every work was told.
+// Ended returns a channel that is closed after the child has ended and every Work has its result.
 func (b *Bolt) Ended() <-chan struct{} { return b.ended }
 
-// Reader reads messages.
+// Reader reads multilang messages.
 type Reader struct{ in *bufio.Reader }
 
-// NewReader reads from in.
+// NewReader returns a Reader for the standard output of a child.
 func NewReader(in io.Reader) *Reader { return &Reader{bufio.NewReaderSize(in, 64<<10)} }
 
 var errEndless = fmt.Errorf("it has written more than %d bytes without a line `end`", maxMessage)
 
-// Next returns the JSON of the next message, which may stand on several lines. io.EOF: there is no
-// whole one.
+// Next returns the JSON of the next message, which may span several lines. It returns io.EOF if
+// there is no complete message.
 func (r *Reader) Next() ([]byte, error) {
 	var text []byte
 	for {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 )
 
-// conversation is a bolt and the child's end of its pipes, held by the test.
+// conversation is a bolt connected to pipes whose other ends the test holds.
 type conversation struct {
 	t      *testing.T
 	bolt   *multilang.Bolt
@@ -25,7 +25,7 @@ type conversation struct {
 	once   sync.Once
 }
 
-// pipes is the Process that the bolt talks to.
+// pipes is the Process of the bolt under test.
 type pipes struct {
 	out *io.PipeReader
 	in  *io.PipeWriter
@@ -51,7 +51,7 @@ func (p *pipes) Kill(cause error) {
 	p.in.CloseWithError(errors.New("killed"))
 }
 
-// newConversation starts the bolt. Nothing is said before the child has.
+// newConversation starts the bolt. The child speaks first.
 func newConversation(t *testing.T, o multilang.Options) *conversation {
 	t.Helper()
 	if o.Log == nil {
@@ -71,7 +71,7 @@ func newConversation(t *testing.T, o multilang.Options) *conversation {
 	return c
 }
 
-// heard is the next message to the child.
+// heard returns the next message to the child.
 func (c *conversation) heard() string {
 	c.t.Helper()
 	text, err := c.reader.Next()
@@ -81,14 +81,14 @@ func (c *conversation) heard() string {
 	return strings.TrimSpace(string(text))
 }
 
-// say says something as the child, and waits until it was taken.
+// say sends a message as the child and waits until the bolt has processed it.
 func (c *conversation) say(message string) {
 	c.t.Helper()
-	_, _ = io.WriteString(c.out, message+"\nend\n") // a bolt that was killed does not listen
+	_, _ = io.WriteString(c.out, message+"\nend\n") // a killed bolt does not read
 	synctest.Wait()
 }
 
-// end is the end of the child.
+// end ends the child.
 func (c *conversation) end() {
 	c.once.Do(func() {
 		_ = c.out.Close()

@@ -1,14 +1,15 @@
 //penstock:pure
 
-// Package multilang speaks Storm's multilang protocol with a child process, as the platform: what a
-// ShellBolt's script expects of Storm it gets from here.
-// https://storm.apache.org/releases/current/Multilang-protocol.html, and what a real worker of
-// 2.8.3 says and hears.
+// Package multilang implements Storm's multilang protocol, in the role of the Storm worker, for
+// scripts written for a ShellBolt. It follows
+// https://storm.apache.org/releases/current/Multilang-protocol.html and recorded sessions of a
+// Storm 2.8.3 worker.
 //
-// A message is one JSON value, a line end, the line `end`, a line end. [Bolt] is the talk with one
-// child: tuples go out, some ahead; acks, fails and emits come back in any order. The package
-// decides nothing about when to try again, and believes nothing that a child says of tuples that it
-// does not have. Where Storm's worker dies (a direct emit, an unknown metric), it does not.
+// A message is one JSON value, a line end, the line `end`, and a line end. [Bolt] is the
+// conversation with one child: several tuples may be outstanding; acks, fails and emits come back
+// in any order. The package makes no retry decisions, and rejects answers for tuples that the child
+// does not have. Messages that crash Storm's worker, such as a direct emit or an unknown metric,
+// are handled without an error.
 package multilang
 
 import (
@@ -19,7 +20,7 @@ import (
 	"strconv"
 )
 
-// Message is what a child says.
+// Message is a message from a child.
 type Message struct {
 	Command string            `json:"command"`
 	ID      ID                `json:"id"`      // of ack and fail
@@ -30,16 +31,15 @@ type Message struct {
 	Need    *bool             `json:"need_task_ids"` // nil means yes
 	Msg     string            `json:"msg"`
 	Level   *json.Number      `json:"level"`
-	PID     *json.Number      `json:"pid"` // of the handshake's answer
+	PID     *json.Number      `json:"pid"` // of the handshake response
 	Name    string            `json:"name"`
 	Params  json.RawMessage   `json:"params"`
 }
 
-// ID is the id of a tuple: a text in Storm, but any JSON value that comes back is known by how it
-// reads.
+// ID is the id of a tuple. Storm uses strings; other JSON values are identified by their text.
 type ID string
 
-// UnmarshalJSON takes a string as its text, anything else as it is written.
+// UnmarshalJSON stores a string unquoted, and any other value as its JSON text.
 func (id *ID) UnmarshalJSON(text []byte) error {
 	if len(text) > 0 && text[0] == '"' {
 		return json.Unmarshal(text, (*string)(id))
@@ -48,13 +48,13 @@ func (id *ID) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// maxQuoted is how much of a message an error quotes, in bytes.
+// maxQuoted is the number of bytes of a message that errors quote.
 const maxQuoted = 200
 
-// errNotObject says that a message is JSON, but no object.
+// errNotObject means that a message is valid JSON but not an object.
 var errNotObject = errors.New("want an object")
 
-// Parse reads the JSON of one message.
+// Parse parses the JSON of one message.
 func Parse(text []byte) (Message, error) {
 	var m Message
 	text = bytes.TrimSpace(text)
@@ -65,56 +65,62 @@ func Parse(text []byte) (Message, error) {
 		err = json.Unmarshal(text, &m)
 	}
 	if err != nil {
-		return m, fmt.Errorf("%.*q is no message of the multilang protocol: %w; print nothing to standard output but messages",
+		return m, fmt.Errorf("%.*q is no message of the multilang protocol: %w; "+
+			"print nothing to standard output but messages",
 			maxQuoted, text[:min(len(text), maxQuoted)], err)
 	}
 	return m, nil
 }
 
-// NeedsTaskIDs says whether the emit waits for the numbers of the tasks that got its tuple.
+// NeedsTaskIDs reports whether the emit expects a response with the ids of the receiving tasks.
 func (m *Message) NeedsTaskIDs() bool { return m.Task == nil && (m.Need == nil || *m.Need) }
 
-// Handshake is what the child is told first.
+// Handshake is the first message to the child.
 type Handshake struct {
-	PIDDir  string // a folder in which the child makes an empty file, named by its process id
+	PIDDir  string // a directory in which the child creates an empty file named by its process id
 	Conf    map[string]any
 	Context map[string]any
 }
 
-// The task numbers in the context that a child is given: its own, and the one whose tuples it gets.
+// The task ids in the context of the handshake: that of the child, and that of the component that
+// sends it tuples.
 const (
 	OwnTask    = 2
 	SourceTask = 1
 	nextTask   = 3
 )
 
-// NewHandshake describes a topology of three: what tuples come from, the child, what gets its
-// emits.
-func NewHandshake(pidDir, source, component string, fields []string, conf map[string]any) Handshake {
+// NewHandshake describes a topology of three components: the source of the tuples, the child, and a
+// receiver of its emits.
+func NewHandshake(pidDir, source, component string, fields []string,
+	conf map[string]any) Handshake {
 	if conf == nil {
 		conf = map[string]any{}
 	}
 	return Handshake{PIDDir: pidDir, Conf: conf, Context: map[string]any{
 		"taskid": OwnTask, "componentid": component,
-		"task->component":          map[string]string{"1": source, "2": component, "3": "next"},
-		"streams":                  []string{"default"},
-		"stream->outputfields":     map[string][]string{"default": {"message"}},
-		"stream->target->grouping": map[string]any{"default": map[string]any{"next": map[string]string{"type": "SHUFFLE"}}},
-		"source->stream->grouping": map[string]any{source: map[string]any{"default": map[string]string{"type": "SHUFFLE"}}},
-		"source->stream->fields":   map[string]any{source: map[string][]string{"default": fields}},
+		"task->component":      map[string]string{"1": source, "2": component, "3": "next"},
+		"streams":              []string{"default"},
+		"stream->outputfields": map[string][]string{"default": {"message"}},
+		"stream->target->grouping": map[string]any{
+			"default": map[string]any{"next": map[string]string{"type": "SHUFFLE"}}},
+		"source->stream->grouping": map[string]any{
+			source: map[string]any{"default": map[string]string{"type": "SHUFFLE"}}},
+		"source->stream->fields": map[string]any{source: map[string][]string{"default": fields}},
 	}}
 }
 
 // Append appends the handshake as a message.
 func (h Handshake) Append(dst []byte) ([]byte, error) {
-	text, err := json.Marshal(map[string]any{"pidDir": h.PIDDir, "context": h.Context, "conf": h.Conf})
+	text, err := json.Marshal(map[string]any{"pidDir": h.PIDDir, "context": h.Context,
+		"conf": h.Conf})
 	if err != nil {
 		return dst, fmt.Errorf("the configuration of the handshake: %w", err)
 	}
 	return end(append(dst, text...)), nil
 }
 
-// AppendTuple appends a tuple; values are its JSON, brackets included.
+// AppendTuple appends a tuple; values is a JSON array.
 func AppendTuple(dst []byte, id, component string, task int, values []byte) []byte {
 	dst = appendText(append(dst, `{"comp":`...), component)
 	dst = append(append(dst, `,"tuple":`...), values...)
@@ -129,7 +135,7 @@ func AppendHeartbeat(dst []byte, id string) []byte {
 	return end(append(appendText(dst, id), '}'))
 }
 
-// AppendTaskIDs appends the answer to an emit.
+// AppendTaskIDs appends the response to an emit.
 func AppendTaskIDs(dst []byte) []byte {
 	return end(append(strconv.AppendInt(append(dst, '['), nextTask, 10), ']'))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/child/multilang"
 )
 
-// TestMisuse: what a child may not say ends it, with a reason that quotes it; and the tuple that it
-// was at is told.
+// TestMisuse checks that a child that breaks the protocol is killed with an error that quotes its
+// message, and that the tuple in progress is blamed.
 func TestMisuse(t *testing.T) {
 	for said, want := range map[string]string{
 		`hello`:                              `"hello`,
@@ -21,11 +21,13 @@ func TestMisuse(t *testing.T) {
 		`{"command":"dance"}`:                `command "dance"`,
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			c := newConversation(t, multilang.Options{Component: "c", Task: 1, Pending: 10, Timeout: time.Minute})
+			c := newConversation(t, multilang.Options{Component: "c", Task: 1, Pending: 10,
+				Timeout: time.Minute})
 			c.greet()
 			work := multilang.NewWork(2)
 			for n := range 2 {
-				if err := c.bolt.Give(t.Context(), multilang.Tuple{Values: []byte("[1]"), Of: work, Number: n}); err != nil {
+				if err := c.bolt.Give(t.Context(),
+					multilang.Tuple{Values: []byte("[1]"), Of: work, Number: n}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -43,10 +45,11 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// TestPending: a child has at most Pending tuples, however many it is to get.
+// TestPending checks that a child never has more than Pending unanswered tuples.
 func TestPending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newConversation(t, multilang.Options{Component: "c", Task: 1, Pending: 2, Timeout: time.Minute})
+		c := newConversation(t, multilang.Options{Component: "c", Task: 1, Pending: 2,
+			Timeout: time.Minute})
 		c.greet()
 		work := multilang.NewWork(3)
 		given := 0
@@ -54,7 +57,8 @@ func TestPending(t *testing.T) {
 		go func() {
 			defer close(done)
 			for n := range 3 {
-				if err := c.bolt.Give(t.Context(), multilang.Tuple{Values: []byte("[1]"), Of: work, Number: n}); err != nil {
+				if err := c.bolt.Give(t.Context(),
+					multilang.Tuple{Values: []byte("[1]"), Of: work, Number: n}); err != nil {
 					t.Error(err)
 				}
 				given++

@@ -21,8 +21,8 @@ type line struct {
 
 const endOfStream = "(end of stream)"
 
-// sessions reads the transcript of PENSTOCK_RECIPES: the streams of each session, `end` lines left
-// out.
+// sessions reads the transcript in PENSTOCK_RECIPES: the streams of each session without the `end`
+// lines.
 func sessions(t *testing.T) [][]line {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_RECIPES")
@@ -59,9 +59,9 @@ func object(t *testing.T, text string) (v any) {
 	return v
 }
 
-// TestTranscript speaks the recorded sessions of bolts back, message for message: what Storm said
-// to the child we say too, and what the child said is understood, also where Storm's worker died of
-// it.
+// TestTranscript replays the recorded sessions of bolts, message by message. The bolt must send the
+// same messages as Storm and accept all messages of the child, including those that crashed Storm's
+// worker.
 func TestTranscript(t *testing.T) {
 	for n, lines := range sessions(t) {
 		if strings.Contains(lines[2].text, "activate") {
@@ -75,16 +75,18 @@ func speak(t *testing.T, session int, lines []line) {
 	hello := object(t, lines[0].text).(map[string]any)
 	c := newConversation(t, multilang.Options{
 		Handshake: multilang.Handshake{
-			PIDDir: hello["pidDir"].(string), Context: hello["context"].(map[string]any), Conf: hello["conf"].(map[string]any),
+			PIDDir: hello["pidDir"].(string), Context: hello["context"].(map[string]any),
+			Conf: hello["conf"].(map[string]any),
 		},
 		Component: "words", Task: 4, Pending: 100, Timeout: 6 * time.Second,
 	})
-	ours := map[string]string{} // tuple ids by Storm's
+	ours := map[string]string{} // tuple ids of the bolt under test, by Storm's
 	works := map[string]*multilang.Work{}
 	for at, l := range lines {
 		switch {
 		case l.text == endOfStream && l.to == '>':
-			// Here Storm's worker had died. Ours lives, and has settled what was answered.
+			// Storm's worker had crashed here. The bolt keeps running, with the answered tuples
+			// settled.
 			if err := c.killed(); err != nil {
 				t.Errorf("session %d: killed: %v", session, err)
 			}
@@ -107,8 +109,9 @@ func speak(t *testing.T, session int, lines []line) {
 			ours[id] = got["id"].(string)
 			got["id"] = id
 			same(t, session, l.text, got)
-		case session == 4 && at == len(lines)-1: // at the moment of its last heartbeat Storm halted, and we kill the child
-		default: // the handshake, task ids, a heartbeat: what comes next
+		case session == 4 && at == len(lines)-1:
+			// Storm halted at its last heartbeat; here the child is killed
+		default: // the handshake, task ids, a heartbeat: compare the next message
 			got := object(t, c.heard())
 			if m, ok := got.(map[string]any); ok && m["stream"] == "__heartbeat" {
 				m["id"] = object(t, l.text).(map[string]any)["id"]
@@ -116,10 +119,11 @@ func speak(t *testing.T, session int, lines []line) {
 			same(t, session, l.text, got)
 		}
 	}
-	if session == 4 { // it hung: Storm halted, we kill the child
+	if session == 4 { // the child hung: Storm halted, the bolt kills it
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if err := c.killed(); err == nil || !strings.Contains(err.Error(), "no sign of life for 6s") {
+		if err := c.killed(); err == nil ||
+			!strings.Contains(err.Error(), "no sign of life for 6s") {
 			t.Errorf("session 4: killed for %v", err)
 		}
 	}
@@ -134,7 +138,7 @@ func same(t *testing.T, session int, want string, got any) {
 	}
 }
 
-// translate puts our ids into what the child said.
+// translate replaces Storm's tuple ids in a message of the child by those of the bolt.
 func translate(text string, ours map[string]string) string {
 	for theirs, id := range ours {
 		text = strings.ReplaceAll(text, `"`+theirs+`"`, `"`+id+`"`)
@@ -142,7 +146,7 @@ func translate(text string, ours map[string]string) string {
 	return text
 }
 
-// check compares what has become of each tuple with what the child said of it.
+// check compares the result of each tuple with the child's answers.
 func check(t *testing.T, session int, lines []line, works map[string]*multilang.Work) {
 	t.Helper()
 	answered := map[string]string{}
@@ -165,24 +169,27 @@ func check(t *testing.T, session int, lines []line, works map[string]*multilang.
 		}
 	}
 	for id, w := range works {
-		if w.Acked[0] != (answered[id] == "ack") || w.Failed[0] != (answered[id] == "fail") || (w.Err != nil) != (answered[id] == "") {
+		if w.Acked[0] != (answered[id] == "ack") || w.Failed[0] != (answered[id] == "fail") ||
+			(w.Err != nil) != (answered[id] == "") {
 			t.Errorf("session %d: tuple %s was answered %q; acked %v, failed %v, %v",
 				session, id, answered[id], w.Acked[0], w.Failed[0], w.Err)
 		}
-		if n := emits[id]; len(w.Emits) < n || len(w.Emits) > n+1 { // one more where it emitted without an anchor
+		// one more if an emit has no anchor
+		if n := emits[id]; len(w.Emits) < n || len(w.Emits) > n+1 {
 			t.Errorf("session %d: tuple %s has %d emits, want %d", session, id, len(w.Emits), n)
 		}
 	}
 }
 
-// TestTranscriptSpout: every message of a spout's side reads, too. Penstock runs bolts; spouts are
-// sources.
+// TestTranscriptSpout checks that every message of a spout can be parsed. Penstock runs bolts only;
+// its spouts are sources.
 func TestTranscriptSpout(t *testing.T) {
 	n := 0
 	for _, l := range sessions(t)[1] {
 		if l.to == '<' && l.text != endOfStream {
 			n++
-			if m, err := multilang.Parse([]byte(l.text)); err != nil || m.Command == "" && m.PID == nil {
+			if m, err := multilang.Parse([]byte(l.text)); err != nil ||
+				m.Command == "" && m.PID == nil {
 				t.Errorf("%s: %+v, %v", l.text, m, err)
 			}
 		}

@@ -1,0 +1,180 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Cluster is where processes with the same pipelines share their progress: the key `state.nats`.
+// The zero value means that the process is on its own.
+type Cluster struct {
+	// URL names the servers, separated by commas. Empty means no cluster.
+	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`
+	// Bucket is the key-value bucket of progress and leases, created if missing. Default penstock.
+	Bucket string `yaml:"bucket" doc:"key-value bucket of progress and leases, created if missing"`
+	// Replicas is the number of servers that store a new bucket, 1 to 5. Default 3.
+	Replicas int `yaml:"replicas" min:"1" max:"5" doc:"servers of a new bucket; of 3, one may fail"`
+	// Node is the name of this process in status and logs. Default: the name of the host.
+	Node string `yaml:"node" doc:"name of this process; default: that of the host"`
+	// Credentials is a file with JWT and key.
+	Credentials string `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
+	// User and Password are a login. Token takes their place.
+	User     string `yaml:"user" doc:"name of a user"`
+	Password string `yaml:"password" secret:"true" doc:"of the user"`
+	Token    string `yaml:"token" secret:"true" doc:"in place of a user"`
+	// TLS has the files of certificates.
+	TLS ClusterTLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
+}
+
+// ClusterTLS are files for connections of a Cluster.
+type ClusterTLS struct {
+	CA   string `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
+	Cert string `yaml:"cert" path:"true" doc:"PEM file of our certificate, for servers that ask"`
+	Key  string `yaml:"key" path:"true" doc:"PEM file of its key"`
+}
+
+// stateForm is the long form of the key `state`.
+type stateForm struct {
+	Dir  string  `yaml:"dir" path:"true" doc:"folder of this process; has dead letters"`
+	NATS Cluster `yaml:"nats" required:"true" doc:"bucket that processes share"`
+}
+
+// DefaultCluster returns the defaults.
+func DefaultCluster() Cluster { return Cluster{Bucket: "penstock", Replicas: 3} }
+
+// On reports whether the process belongs to a cluster.
+func (c *Cluster) On() bool { return c.URL != "" }
+
+// Equal reports whether c and other are the same.
+func (c *Cluster) Equal(other *Cluster) bool {
+	return sameValue(reflect.ValueOf(*c), reflect.ValueOf(*other))
+}
+
+// Name returns Node, or its default.
+func (c *Cluster) Name() string {
+	if c.Node != "" {
+		return c.Node
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+var (
+	bucketForm = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+	nodeForm   = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
+)
+
+// Check returns an error if an option is wrong. It reads no file.
+func (c *Cluster) Check() error {
+	if *c == (Cluster{}) {
+		return nil
+	}
+	if c.URL == "" {
+		return errors.New("url is missing; name the servers, such as nats://nats-1:4222")
+	}
+	for text := range strings.SplitSeq(c.URL, ",") {
+		if err := checkServer(strings.TrimSpace(text)); err != nil {
+			return fmt.Errorf("url: %w", err)
+		}
+	}
+	switch {
+	case !bucketForm.MatchString(c.Bucket):
+		return fmt.Errorf("bucket is %q; it is 1 to 64 letters, digits, - and _", c.Bucket)
+	case !nodeForm.MatchString(c.Node):
+		return fmt.Errorf("node is %q; it is up to 64 letters, digits, '.', - and _", c.Node)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return fmt.Errorf("replicas is %d; it is 1 to 5; with 3 a server may fail", c.Replicas)
+	case c.Password != "" && c.User == "":
+		return errors.New("user is missing: name the user of password")
+	case c.Credentials != "" && c.User+c.Token != "" || c.User != "" && c.Token != "":
+		return errors.New("credentials, user and token exclude each other; give one of them")
+	case (c.TLS.Cert == "") != (c.TLS.Key == ""):
+		return errors.New("tls.cert and tls.key belong together; give both or none")
+	}
+	return nil
+}
+
+func checkServer(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "":
+		return errors.New("an entry is not a URL such as nats://nats-1:4222")
+	case u.User != nil:
+		return errors.New("an entry has a user or password; use the options of these names")
+	case u.Scheme != "nats" && u.Scheme != "tls":
+		return fmt.Errorf("the entry of %s has the scheme %s, want nats or tls", u.Host, u.Scheme)
+	}
+	return nil
+}
+
+// readState reads the key `state`: a folder, or a mapping with a cluster.
+func readState(l *loader, n *yaml.Node, f *Config) {
+	if n.Kind != yaml.MappingNode {
+		l.decode(n, reflect.ValueOf(&f.State).Elem(), option{name: "state", path: true})
+	} else {
+		form := stateForm{Dir: f.State, NATS: DefaultCluster()}
+		if !l.decode(n, reflect.ValueOf(&form).Elem(), option{name: "state"}) {
+			return
+		}
+		f.State, f.Cluster = form.Dir, form.NATS
+		if err := f.Cluster.Check(); err != nil {
+			l.fail(n, "state.nats: %v", err)
+		}
+	}
+	if f.State == "" {
+		l.fail(n, "state is empty; name a folder, or leave the key out for ./state beside this file")
+	}
+}
+
+// statePlan returns the key `state` as it would be written.
+func (c *Config) statePlan() *yaml.Node {
+	if !c.Cluster.On() {
+		return text(c.State, false)
+	}
+	return describe(reflect.ValueOf(stateForm{Dir: c.State, NATS: c.Cluster}), false)
+}
+
+// schemaOfState describes the key `state`.
+func schemaOfState() object {
+	dir := textSchema().with("description", "folder of checkpoints and dead letters")
+	dir = dir.with("default", "./state")
+	form := schemaOf(reflect.ValueOf(stateForm{NATS: DefaultCluster()}),
+		option{doc: "folder of this process, and the bucket that processes share"})
+	return anyOf(dir, form)
+}
+
+// CheckShared returns an error if the source of a pipeline of a cluster cannot be shared by its
+// processes. assigned reports whether a broker assigns its partitions.
+func (p *Pipeline) CheckShared(source any, assigned bool) error {
+	if assigned {
+		return nil
+	}
+	shared, ok := source.(stream.SharedSource)
+	reason := "its data or its progress belongs to one machine"
+	if ok {
+		err := shared.Shared()
+		if err == nil {
+			return nil
+		}
+		reason = err.Error()
+	}
+	return &Error{
+		Place: p.Source.Where,
+		Message: fmt.Sprintf("pipeline %q: source %s cannot be shared with `state.nats`: %s",
+			p.Name, p.Source.Component.Name, reason),
+		Hint: "run this pipeline with a `state:` folder in a config of its own, " +
+			"or read from kafka, nats, http_poll or a table of PostgreSQL or MySQL",
+	}
+}

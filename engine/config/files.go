@@ -1,0 +1,223 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v4"
+)
+
+const (
+	// confDir is the directory below that of a config with more files of it.
+	confDir = "conf.d"
+
+	// maxFiles bounds the files of a config.
+	maxFiles = 1000
+)
+
+// Files returns the files that make up the config at path. A file is a config by itself. Of a
+// directory they are its files *.yaml and *.yml, then those in its subdirectory conf.d, each in
+// order of name and without hidden ones. The files of a directory are one config: each pipeline,
+// list of processors, `state` and `admin` stands in one of them.
+func Files(path string) ([]string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{path}, nil
+	}
+	var files []string
+	for _, dir := range []string{path, filepath.Join(path, confDir)} {
+		entries, err := os.ReadDir(dir) // sorted
+		if err != nil && (dir == path || !errors.Is(err, os.ErrNotExist)) {
+			return nil, err
+		}
+		for _, e := range entries {
+			name := e.Name()
+			extension := filepath.Ext(name)
+			if e.IsDir() || name[0] == '.' || extension != ".yaml" && extension != ".yml" {
+				continue
+			}
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	if len(files) > maxFiles {
+		return nil, fmt.Errorf("it has %d files; a config has at most %d", len(files), maxFiles)
+	}
+	return files, nil
+}
+
+// set is a config of one or more files. Each file may use shared parts of the others.
+type set struct {
+	f      *Config
+	files  []*loader
+	claims map[string]claim
+	firsts map[string]Place // parts that may occur in one file only
+	lists  map[string]*sharedList
+
+	// right records an error that is found later, by the Options of a component without others.
+	right map[any]func(error)
+}
+
+func newSet(path string) *set {
+	return &set{
+		f:      &Config{Path: path, Admin: Admin{Address: AdminOff}},
+		claims: map[string]claim{}, right: map[any]func(error){}, firsts: map[string]Place{},
+		lists: map[string]*sharedList{},
+	}
+}
+
+func (s *set) add(l *loader) {
+	l.set = s
+	s.files = append(s.files, l)
+}
+
+// load reads all files.
+func (s *set) load() (*Config, error) {
+	for _, l := range s.files {
+		if len(l.errs) == 0 { // otherwise it could not be read
+			l.root = l.parse(l.text)
+		}
+	}
+	if s.failed() {
+		return nil, s.report()
+	}
+	for _, l := range s.files {
+		readKeys(l)
+	}
+	s.f.State = s.defaultState()
+	for _, read := range []func(*loader){readGlobals, readPipelines, readTests} {
+		for _, l := range s.files {
+			read(l)
+		}
+	}
+	for _, l := range s.files {
+		checkUnused(l)
+	}
+	if s.failed() {
+		return nil, s.report()
+	}
+	for _, l := range s.files {
+		s.f.Notices = append(s.f.Notices, l.notices.sorted()...)
+	}
+	return s.f, nil
+}
+
+// defaultState is the directory "state" beside the config file, or in the config's directory.
+func (s *set) defaultState() string {
+	if s.files[0].path == s.f.Path {
+		return s.files[0].resolve("state")
+	}
+	return filepath.Join(s.f.Path, "state")
+}
+
+func (s *set) failed() bool {
+	return slices.ContainsFunc(s.files, func(l *loader) bool { return len(l.errs) > 0 })
+}
+
+// report returns the mistakes of all files as an error, file by file.
+func (s *set) report() error {
+	var all Errors
+	for _, l := range s.files {
+		switch err := report(l).(type) {
+		case *Error:
+			all = append(all, err)
+		case Errors:
+			all = append(all, err...)
+		}
+	}
+	if len(all) == 1 {
+		return all[0]
+	}
+	return all
+}
+
+// claimFirst records that something with a name stands at key. It refuses a second one in another
+// file.
+func claimFirst(l *loader, kind string, key *yaml.Node) bool {
+	id := kind + " " + key.Value
+	if at, ok := l.set.firsts[id]; ok {
+		what := fmt.Sprintf("%s %q is", kind, key.Value)
+		if kind == "" {
+			what = key.Value + " is"
+		}
+		l.fail(key, "%s given twice; the first is at %v", what, at)
+		return false
+	}
+	l.set.firsts[id] = l.place(key)
+	return true
+}
+
+// readKeys sets the values of the file by key.
+func readKeys(l *loader) {
+	if l.root.Kind != yaml.MappingNode {
+		kind := article(kindName(l.root))
+		l.fail(l.root, "a config is a mapping with `pipelines:`, and this is %s", kind)
+		return
+	}
+	l.top, l.meant = l.keys(l.root, "a config", fileKeys)
+}
+
+// keyNode returns the key of the file with the given name.
+func keyNode(l *loader, name string) *yaml.Node {
+	for i := 0; i+1 < len(l.root.Content); i += 2 {
+		if l.root.Content[i].Value == name {
+			return l.root.Content[i]
+		}
+	}
+	return l.root
+}
+
+// readGlobals reads the parts of the file that pipelines in every file refer to.
+func readGlobals(l *loader) {
+	f := l.set.f
+	if n := l.top["state"]; n != nil && claimFirst(l, "", keyNode(l, "state")) {
+		readState(l, n, f)
+	}
+	if n := l.top["admin"]; n != nil && claimFirst(l, "", keyNode(l, "admin")) {
+		l.admin(n, f)
+	}
+	if n := l.top["telemetry"]; n != nil && claimFirst(l, "", keyNode(l, "telemetry")) {
+		readTelemetry(l, n, f)
+	}
+	if n := l.top[processorsKey]; n != nil {
+		readLists(l, n)
+	}
+}
+
+// readPipelines reads the pipelines of the file. At least one file must have some.
+func readPipelines(l *loader) {
+	n := l.top["pipelines"]
+	switch {
+	case n != nil && (n.Kind != yaml.MappingNode || len(n.Content) == 0):
+		l.fail(n, "pipelines wants a mapping of names to pipelines, and this is %s", emptyOr(n))
+	case n != nil:
+		l.pipelines(n, l.set.f)
+	case l == l.set.files[0] && !slices.ContainsFunc(l.set.files, mayHavePipelines):
+		l.fail(l.root, "`pipelines:` is missing: %s",
+			"a config has at least one pipeline, with a source and a sink")
+	}
+}
+
+// mayHavePipelines reports whether the file has pipelines, or a mistake in place of them.
+func mayHavePipelines(l *loader) bool {
+	return l.top["pipelines"] != nil || l.meant["pipelines"] || l.root.Kind != yaml.MappingNode
+}
+
+func readTests(l *loader) {
+	if n := l.top["tests"]; n != nil {
+		loadTests(l, n, l.set.f)
+	}
+}
+
+// inLine returns the words for a place in a message about the file of l.
+func inLine(l *loader, at Place) string {
+	if at.File == l.path {
+		return fmt.Sprintf("in line %d", at.Line)
+	}
+	return "at " + at.String()
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"errors"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// remark runs note and turns the errors that it adds into notices.
+func remark(l *loader, note func()) {
+	before := len(l.errs)
+	note()
+	l.notices = append(l.notices, l.errs[before:]...)
+	l.errs = l.errs[:before]
+}
+
+// formerName notes that the key of a value has a new name.
+func formerName(l *loader, n *yaml.Node, former, present string) {
+	remark(l, func() { l.fail(n, "%s is the former name of %s", former, present) })
+}
+
+// remarksOf notes the remarks of a component on its valid options.
+func remarksOf(l *loader, u Use, key, options *yaml.Node) {
+	noticer, ok := u.Options.(stream.Noticer)
+	if !ok {
+		return
+	}
+	if notices := noticer.Notices(); len(notices) > 0 {
+		remark(l, func() { l.refused(errors.Join(notices...), u.Component.Name, key, options) })
+	}
+}

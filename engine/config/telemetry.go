@@ -1,0 +1,62 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// Telemetry pushes metrics and traces to an OpenTelemetry receiver: the key `telemetry`.
+type Telemetry struct {
+	// OTLP is the base URL of the receiver, to which /v1/metrics and /v1/traces are added. Empty
+	// means that nothing is pushed.
+	OTLP string `yaml:"otlp" required:"true" doc:"base URL of an OTLP/HTTP receiver, such as http://h:4318"`
+	// Token is sent as a bearer token. Empty means none.
+	Token string `yaml:"token" secret:"true" doc:"sent as a bearer token"`
+	// Interval is the time between two pushes of metrics, 1s to 1h.
+	Interval time.Duration `yaml:"interval" doc:"how often metrics are pushed, 1s to 1h"`
+	// Traces is the share of batches that get a span, 0 to 1.
+	Traces float64 `yaml:"traces" doc:"share of the batches that are traced, 0 to 1"`
+}
+
+// DefaultTelemetryInterval is the default of [Telemetry].Interval.
+const DefaultTelemetryInterval = 30 * time.Second
+
+// On reports whether anything is pushed.
+func (t *Telemetry) On() bool { return t.OTLP != "" }
+
+// Check returns an error if an option is not valid. Errors do not contain the URL, which may hold a
+// password.
+func (t *Telemetry) Check() error {
+	if !t.On() {
+		return nil
+	}
+	u, err := url.Parse(t.OTLP)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("otlp is not an http or https URL; write http://127.0.0.1:4318")
+	case u.RawQuery != "" || u.Fragment != "":
+		return errors.New("otlp has a query or fragment; write the base URL, " +
+			"such as http://127.0.0.1:4318")
+	case t.Interval < time.Second || t.Interval > time.Hour:
+		return fmt.Errorf("interval is %v; it may be 1s to 1h", t.Interval)
+	case !(t.Traces >= 0 && t.Traces <= 1):
+		return fmt.Errorf("traces is %v; it is a share, 0 to 1", t.Traces)
+	}
+	return nil
+}
+
+// readTelemetry decodes and checks the value of the key.
+func readTelemetry(l *loader, n *yaml.Node, f *Config) {
+	f.Telemetry = Telemetry{Interval: DefaultTelemetryInterval}
+	if !l.decode(n, reflect.ValueOf(&f.Telemetry).Elem(), option{name: "telemetry"}) {
+		return
+	}
+	if err := f.Telemetry.Check(); err != nil {
+		l.fail(n, "telemetry: %v", err)
+	}
+}

@@ -1,0 +1,345 @@
+// Package buffer keeps data that a source has received and nobody can read again on disk, until
+// every route of the pipeline has settled it. Sources use it for `ack: buffered`: a sender gets its
+// answer once the data is durable.
+//
+//	sender --> intake (memory) --> store (disk) --> routes, each at its own position
+//
+// The goroutine that stores takes everything that waits in the intake as one envelope, so that one
+// sync serves many senders (group commit). A full store makes the intake full, which pushes back.
+//
+// Envelopes are numbered, checksummed, and contain the checksum of the one before. A route stops at
+// one that is missing or corrupt until the option `skip` gives it up. Only what every route has
+// settled in its durable progress is deleted.
+package buffer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	partitionPrefix = "buffer-"
+	// innerRoute is the route of the intake that the store is.
+	innerRoute = "buffer"
+	// envelopeBytes ends an envelope; the record that crosses it is the last.
+	envelopeBytes = 512 << 10
+	// envelopeRecords ends an envelope of short records.
+	envelopeRecords = 64 << 10
+	// purgeEvery is how often settled envelopes are deleted, and a full buffer is checked.
+	purgeEvery = 200 * time.Millisecond
+)
+
+// Buffer is a stream.Source over a Store. Its methods are safe for concurrent use.
+type Buffer struct {
+	o       Options
+	skip    span
+	name    string
+	objects bool
+	host    stream.SourceHost
+	in      *intake.Intake
+	open    func(context.Context) (Store, error)
+	opened  chan struct{} // closed when store and part are set, or failed is
+
+	mu       sync.Mutex // guards the fields below
+	store    Store
+	failed   error
+	part     stream.Partition
+	first    uint64 // the lowest number that the store may have
+	last     uint64 // the highest; 0 if there is none
+	sum      uint32 // of the last
+	bytes    int64
+	oldest   time.Time // when the first unsettled envelope was stored; zero if there is none
+	routes   map[string]*progress
+	draining func() // drains the intake; nil before it is read
+	emptied  bool   // the intake has drained, and everything from it is stored
+	changed  chan struct{}
+}
+
+// progress is one route's side.
+type progress struct {
+	committed int64 // durable watermark
+	known     bool  // committed is set
+	cuts      []int64
+	draining  bool
+}
+
+// innerHost is the host of the intake, whose only route is the store.
+type innerHost struct{ stream.SourceHost }
+
+// Routes implements stream.SourceHost.
+func (innerHost) Routes() []string { return []string{innerRoute} }
+
+// New returns the intake of a source, and the source that its routes read: the intake itself, or a
+// buffer behind it if ack is Buffered. The options must have passed Check.
+func New(ack string, o Options, io intake.Options, h stream.Host) (*intake.Intake, stream.Source, error) {
+	if ack != Buffered {
+		in, err := intake.New(io, h)
+		return in, in, err
+	}
+	b, err := newBuffer(o, io, h, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	return b.in, b, nil
+}
+
+// newBuffer returns a buffer over the store that open returns; nil opens the one of the options.
+func newBuffer(o Options, io intake.Options, h stream.Host,
+	open func(context.Context) (Store, error)) (*Buffer, error) {
+	host, ok := h.(stream.SourceHost)
+	if !ok {
+		return nil, fmt.Errorf("host is a %T, want a stream.SourceHost", h)
+	}
+	skip, err := o.skipped()
+	if err != nil {
+		return nil, err
+	}
+	b := &Buffer{
+		o: o, open: open, skip: skip, name: io.Name, objects: io.Objects, host: host,
+		opened: make(chan struct{}), routes: make(map[string]*progress), changed: make(chan struct{}),
+	}
+	if b.open == nil {
+		b.open = b.openStore
+	}
+	io.Objects = false
+	if b.in, err = intake.New(io, innerHost{host}); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"buffer_full", "buffer_corrupt", "buffer_skipped"} {
+		h.Count(name, 0)
+	}
+	h.Go("buffer/store", b.run)
+	return b, nil
+}
+
+// openStore opens the store in the directory of the options.
+func (b *Buffer) openStore(ctx context.Context) (Store, error) {
+	dir := b.o.Dir
+	if dir == "" {
+		state, err := b.host.State()
+		if err != nil {
+			return nil, err
+		}
+		dir = filepath.Join(state.Path(), "buffer")
+	}
+	return OpenStore(ctx, dir, b.o, b.host.Log())
+}
+
+// run stores data until ctx is done.
+func (b *Buffer) run(ctx context.Context) error {
+	store, err := b.open(ctx)
+	if err == nil {
+		err = b.recover(ctx, store)
+	}
+	if err != nil {
+		b.mu.Lock()
+		b.failed = err
+		b.mu.Unlock()
+		close(b.opened)
+		if store != nil {
+			err = errors.Join(err, store.Close())
+		}
+		return err
+	}
+	purged := make(chan error, 1)
+	b.host.Go("buffer/purge", func(ctx context.Context) error {
+		err := b.purge(ctx)
+		purged <- err
+		return err
+	})
+	close(b.opened)
+	err = b.storeAll(ctx)
+	if ctx.Err() != nil {
+		err = nil
+		<-purged // it uses the store
+	}
+	return errors.Join(err, store.Close())
+}
+
+// recover learns from the last envelope how the store goes on.
+func (b *Buffer) recover(ctx context.Context, store Store) error {
+	first, last, bytes, err := store.State(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.store, b.first, b.last, b.bytes = store, max(first, 1), last, bytes
+	id := rand.Text()
+	for n := last; n >= b.first && n > 0; n-- {
+		e, err := load(ctx, store, n)
+		if err != nil {
+			b.host.Log().Error("envelope is corrupt", "number", n, "error", err)
+			continue
+		}
+		id = e.id
+		if n == last {
+			b.sum = e.sum
+		}
+		break
+	}
+	b.part = stream.Partition{ID: partitionPrefix + id, Name: b.name}
+	return nil
+}
+
+// load returns an envelope that is intact by itself.
+func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
+	text, err := store.Get(ctx, number)
+	if err != nil {
+		return nil, err
+	}
+	e, err := decode(text)
+	if err == nil && e.number != number {
+		err = fmt.Errorf("it has the number %d", e.number)
+	}
+	return e, err
+}
+
+// storeAll stores the data of the intake until ctx is done. While all routes drain it waits.
+func (b *Buffer) storeAll(ctx context.Context) error {
+	var mark stream.Mark // of the intake's own partition
+	for {
+		reader, err := b.in.Open(ctx, stream.OpenOptions{
+			Route:  innerRoute,
+			Resume: func(id string) (stream.Mark, bool) { return mark, id == mark.Part.ID },
+		})
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		b.draining = reader.(stream.DrainingReader).Drain
+		b.emptied = false
+		drains := b.allDraining()
+		b.mu.Unlock()
+		if drains {
+			reader.(stream.DrainingReader).Drain()
+		}
+		for err == nil {
+			batch := stream.NewBatch(stream.BatchLimits{Bytes: envelopeBytes, Records: envelopeRecords})
+			err = reader.Read(ctx, batch)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if len(batch.Spans) == 0 {
+				continue
+			}
+			if failed := b.append(ctx, batch); failed != nil {
+				return failed
+			}
+			settled := make([]stream.Mark, 0, len(batch.Spans))
+			for _, span := range batch.Spans {
+				m := stream.Mark{Part: *span.Part, Watermark: span.To}
+				settled = append(settled, m)
+				if !intake.IsRequest(m.Part.ID) {
+					mark = m
+				}
+			}
+			reader.(stream.SettledReader).Settled(settled)
+			reader.(stream.PartitionTracker).Forget() // they are remembered in memory only
+		}
+		if !errors.Is(err, io.EOF) {
+			return err
+		}
+		if err := b.awaitRoutes(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitRoutes waits until not all routes drain.
+func (b *Buffer) awaitRoutes(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.emptied = true
+	b.notify()
+	for b.allDraining() {
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// append stores a batch as the next envelope, once there is room.
+func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
+	if err := b.awaitRoom(ctx); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	e := &envelope{
+		id: strings.TrimPrefix(b.part.ID, partitionPrefix), number: b.last + 1, previous: b.sum,
+		stored: time.Now().UnixNano(), records: batch.Origins, data: batch.Data,
+	}
+	store := b.store
+	b.mu.Unlock()
+	for i := range batch.Records { // only records with line ends in them are split
+		r := &batch.Records[i]
+		e.ends = append(e.ends, int32(r.Off+r.Len+1))
+	}
+	text := e.encode(nil)
+	if err := store.Append(ctx, e.number, text); err != nil {
+		return fmt.Errorf("store envelope %d: %w", e.number, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last, b.sum = e.number, e.sum
+	b.bytes += int64(len(text))
+	if b.oldest.IsZero() {
+		b.oldest = time.Unix(0, e.stored)
+	}
+	b.notify()
+	return nil
+}
+
+// awaitRoom waits while the buffer is full.
+func (b *Buffer) awaitRoom(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.isFull(time.Now()) {
+		return nil
+	}
+	b.host.Count("buffer_full", 1)
+	b.host.Log().Warn("buffer full; senders wait", "bytes", b.bytes, "since", b.oldest)
+	for b.isFull(time.Now()) {
+		changed := b.changed
+		b.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		b.mu.Lock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// isFull reports whether the buffer takes nothing. The caller holds b.mu.
+func (b *Buffer) isFull(now time.Time) bool {
+	old := b.o.Age > 0 && !b.oldest.IsZero() && now.Sub(b.oldest) > b.o.Age
+	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last
+}
+
+// notify wakes those who wait for a change. The caller holds b.mu.
+func (b *Buffer) notify() {
+	close(b.changed)
+	b.changed = make(chan struct{})
+}

@@ -1,0 +1,437 @@
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// kept is a Store in memory that outlives its users.
+type kept struct {
+	mu    sync.Mutex // guards the fields below
+	texts map[uint64][]byte
+	last  uint64
+}
+
+func (k *kept) Append(_ context.Context, number uint64, text []byte) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if number != k.last+1 {
+		return fmt.Errorf("envelope %d after %d", number, k.last)
+	}
+	if k.texts == nil {
+		k.texts = make(map[uint64][]byte)
+	}
+	k.texts[number], k.last = bytes.Clone(text), number
+	return nil
+}
+
+func (k *kept) Get(_ context.Context, number uint64) ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if text := k.texts[number]; text != nil {
+		return bytes.Clone(text), nil
+	}
+	return nil, ErrMissing
+}
+
+func (k *kept) Purge(_ context.Context, below uint64) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.texts, func(n uint64, _ []byte) bool { return n < min(below, k.last) })
+	return nil
+}
+
+func (k *kept) State(context.Context) (first, last uint64, size int64, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	first = k.last
+	for n, text := range k.texts {
+		first, size = min(first, n), size+int64(len(text))
+	}
+	return first, k.last, size, nil
+}
+
+func (*kept) Close() error { return nil }
+
+// numbers returns the numbers of the envelopes.
+func (k *kept) numbers() []uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Sorted(maps.Keys(k.texts))
+}
+
+// process is a buffer over a store, until stop.
+type process struct {
+	host *streamtest.Host
+	b    *Buffer
+}
+
+func start(t *testing.T, store Store, o Options, io intake.Options) *process {
+	t.Helper()
+	p := &process{host: streamtest.NewHost(t)}
+	open := func(context.Context) (Store, error) { return store, nil }
+	b, err := newBuffer(o, io, p.host, open)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.b = b
+	return p
+}
+
+func (p *process) stop(t *testing.T) {
+	t.Helper()
+	if err := p.host.Stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// add stores records as one envelope.
+func (p *process) add(t *testing.T, records ...string) {
+	t.Helper()
+	var r intake.Records
+	for _, text := range records {
+		r.Add([]byte(text))
+	}
+	room, err := p.b.in.Reserve(t.Context(), int64(r.Size()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := room.Submit(r, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sub.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// route is one route with its durable progress.
+type route struct {
+	name   string
+	mark   stream.Mark
+	reader stream.Reader
+}
+
+func (r *route) open(t *testing.T, p *process) {
+	t.Helper()
+	var err error
+	r.reader, err = p.b.Open(t.Context(), stream.OpenOptions{
+		Route: r.name,
+		Resume: func(id string) (stream.Mark, bool) {
+			return r.mark, id == r.mark.Part.ID
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the records of the next batch.
+func (r *route) read(t *testing.T) (texts []string, b *stream.Batch, err error) {
+	t.Helper()
+	b = stream.NewBatch(stream.BatchLimits{Bytes: 1000, Records: 3})
+	err = r.reader.Read(t.Context(), b)
+	for i := range b.Records {
+		texts = append(texts, string(b.Text(i)))
+	}
+	return texts, b, err
+}
+
+// commit makes the progress up to the end of a batch durable.
+func (r *route) commit(t *testing.T, b *stream.Batch) {
+	t.Helper()
+	r.mark = stream.Mark{Part: *b.Spans[0].Part, Watermark: b.Spans[0].To}
+	if err := r.reader.Commit(t.Context(), []stream.Mark{r.mark}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (r *route) want(t *testing.T, want ...string) *stream.Batch {
+	t.Helper()
+	got, b, err := r.read(t)
+	if err != nil || !slices.Equal(got, want) {
+		t.Fatalf("%s read %q, %v; want %q", r.name, got, err, want)
+	}
+	return b
+}
+
+// TestRoutes checks that two routes read at their own positions, resume after a restart in the
+// middle of an envelope, and that only what both have committed is deleted.
+func TestRoutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(kept)
+		p := start(t, store, DefaultOptions(), intake.Options{Name: "test"})
+		p.host.SetRoutes("quick", "slow")
+		p.add(t, "1", "2", "with\nline end", "4")
+		p.add(t, "5")
+		p.add(t, "6")
+		quick, slow := &route{name: "quick"}, &route{name: "slow"}
+		quick.open(t, p)
+		slow.open(t, p)
+		quick.commit(t, quick.want(t, "1", "2", "with\nline end"))
+		quick.commit(t, quick.want(t, "4", "5", "6"))
+		slow.commit(t, slow.want(t, "1", "2", "with\nline end"))
+		time.Sleep(2 * purgeEvery)
+		if got := store.numbers(); !slices.Equal(got, []uint64{1, 2, 3}) {
+			t.Errorf("envelopes %d are left, want all", got)
+		}
+		p.stop(t)
+
+		p = start(t, store, DefaultOptions(), intake.Options{Name: "test"})
+		p.host.SetRoutes("quick", "slow")
+		p.add(t, "7")
+		quick.open(t, p)
+		slow.open(t, p)
+		quick.want(t, "7")
+		slow.commit(t, slow.want(t, "4", "5", "6"))
+		time.Sleep(2 * purgeEvery)
+		if got := store.numbers(); !slices.Equal(got, []uint64{4}) {
+			t.Errorf("envelopes %d are left, want 4", got)
+		}
+		p.stop(t)
+	})
+}
+
+// TestCorrupt checks that a route stops at an envelope that is missing, damaged or of another
+// chain, with the number in its error, and goes on only where the operator gives it up.
+func TestCorrupt(t *testing.T) {
+	for name, damage := range map[string]func(*kept){
+		"missing": func(k *kept) { delete(k.texts, 2) },
+		"bit":     func(k *kept) { k.texts[2][headerSize] ^= 1 },
+		"chain": func(k *kept) {
+			e, _ := decode(k.texts[2])
+			e.previous++
+			k.texts[2] = e.encode(nil)
+		},
+		"exchanged": func(k *kept) { k.texts[2] = k.texts[3] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := new(kept)
+				p := start(t, store, DefaultOptions(), intake.Options{})
+				for _, text := range []string{"1", "2", "3", "4"} {
+					p.add(t, text)
+				}
+				p.stop(t)
+				damage(store)
+				o := DefaultOptions()
+				p = start(t, store, o, intake.Options{})
+				r := &route{name: streamtest.Route}
+				r.open(t, p)
+				r.want(t, "1")
+				for range 2 {
+					_, _, err := r.read(t)
+					if err == nil || !strings.Contains(err.Error(), `envelope 2 of the buffer is corrupt`) ||
+						!strings.Contains(err.Error(), `skip: "2"`) {
+						t.Fatalf("Read = %v", err)
+					}
+				}
+				p.add(t, "5") // the others go on
+				p.stop(t)
+				o.Skip = "2"
+				p = start(t, store, o, intake.Options{})
+				r.open(t, p)
+				r.want(t, "1", "3", "4")
+				r.want(t, "5")
+				if n := p.host.Counted("buffer_skipped"); n != 1 {
+					t.Errorf("%d envelopes were skipped, want 1", n)
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// TestTailIsLost checks that a store that ends before the settled progress is reported.
+func TestTailIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(kept)
+		p := start(t, store, DefaultOptions(), intake.Options{})
+		p.add(t, "1")
+		p.add(t, "2")
+		r := &route{name: streamtest.Route}
+		r.open(t, p)
+		r.commit(t, r.want(t, "1", "2"))
+		p.stop(t)
+		delete(store.texts, 2)
+		store.last = 1
+		p = start(t, store, DefaultOptions(), intake.Options{})
+		_, err := p.b.Open(t.Context(), stream.OpenOptions{
+			Route: r.name, Resume: func(id string) (stream.Mark, bool) { return r.mark, id == r.mark.Part.ID },
+		})
+		if err == nil || !strings.Contains(err.Error(), "it lost data") {
+			t.Errorf("Open = %v", err)
+		}
+		p.stop(t)
+	})
+}
+
+// TestFull checks that a full buffer takes nothing until routes have settled some, by size and by
+// age, and loses nothing.
+func TestFull(t *testing.T) {
+	for name, o := range map[string]Options{
+		"bytes": {Bytes: minBytes, Sync: SyncAlways},
+		"age":   {Bytes: 1 << 40, Age: time.Minute, Sync: SyncAlways},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := start(t, new(kept), o, intake.Options{MaxBytes: 64 << 20})
+				if name == "bytes" {
+					for range 16 {
+						p.add(t, strings.Repeat("x", 1<<20))
+					}
+				} else {
+					p.add(t, "old")
+					time.Sleep(time.Minute + time.Second)
+				}
+				var more intake.Records
+				more.Add([]byte("more"))
+				room, err := p.b.in.Reserve(t.Context(), int64(more.Size()))
+				if err != nil {
+					t.Fatal(err)
+				}
+				sub, err := room.Submit(more, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				stored := make(chan error, 1)
+				go func() { stored <- sub.Wait(t.Context()) }()
+				time.Sleep(time.Hour)
+				select {
+				case err := <-stored:
+					t.Fatalf("a full buffer took data: %v", err)
+				default:
+				}
+				r := &route{name: streamtest.Route}
+				r.open(t, p)
+				for {
+					texts, b, err := r.read(t)
+					if err != nil {
+						t.Fatal(err)
+					}
+					r.commit(t, b)
+					if texts[len(texts)-1] == "more" {
+						break
+					}
+				}
+				if err := <-stored; err != nil {
+					t.Error(err)
+				}
+				if p.host.Counted("buffer_full") == 0 {
+					t.Error("buffer_full is 0")
+				}
+				p.stop(t)
+			})
+		})
+	}
+}
+
+// TestDrain checks that a drain stores what the intake has taken, and leaves the rest to the next
+// start.
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(kept)
+		p := start(t, store, DefaultOptions(), intake.Options{})
+		p.add(t, "1")
+		r := &route{name: streamtest.Route}
+		r.open(t, p)
+		r.commit(t, r.want(t, "1"))
+		done := p.b.in.Producer()
+		r.reader.(stream.DrainingReader).Drain()
+		synctest.Wait()
+		p.add(t, "2") // a producer may still bring its last
+		done()
+		for {
+			if _, _, err := r.read(t); err != nil {
+				break
+			}
+		}
+		p.stop(t)
+		p = start(t, store, DefaultOptions(), intake.Options{})
+		r.open(t, p)
+		r.want(t, "2")
+		p.stop(t)
+	})
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	e := &envelope{id: strings.Repeat("i", idSize), number: 7, records: 1, data: []byte("x\n")}
+	good := e.encode(nil)
+	if _, err := decode(good); err != nil {
+		t.Fatal(err)
+	}
+	for i := range good {
+		bad := bytes.Clone(good)
+		bad[i] ^= 0x10
+		if _, err := decode(bad); err == nil {
+			t.Errorf("a wrong byte %d is not noticed", i)
+		}
+		if _, err := decode(good[:i]); err == nil {
+			t.Errorf("an end at byte %d is not noticed", i)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	e := &envelope{
+		id: strings.Repeat("i", idSize), number: 7, records: 2, ends: []int32{2, 4}, data: []byte("x\ny\n"),
+	}
+	f.Add(e.encode(nil))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := decode(text)
+		if err != nil {
+			return
+		}
+		if again := e.encode(nil); !bytes.Equal(again, text) {
+			t.Errorf("%q was decoded and encoded as %q", text, again)
+		}
+		for at := 0; at < len(e.data); {
+			next := e.next(at)
+			if next <= at {
+				t.Fatalf("no record at %d", at)
+			}
+			at = next
+		}
+	})
+}
+
+func TestCheck(t *testing.T) {
+	with := func(change func(*Options)) Options {
+		o := DefaultOptions()
+		change(&o)
+		return o
+	}
+	for want, c := range map[string]struct {
+		ack string
+		o   Options
+		max stream.Size
+	}{
+		"belongs to ack: buffered": {Delivered, with(func(o *Options) { o.Age = 1 }), 1},
+		"want 16MiB or more":       {Buffered, with(func(o *Options) { o.Bytes = 1 }), 1},
+		"want 0 or more":           {Buffered, with(func(o *Options) { o.Age = -1 }), 1},
+		"max_record":               {Buffered, DefaultOptions(), 9 << 20},
+		`is "3-2", want`:           {Buffered, with(func(o *Options) { o.Skip = "3-2" }), 1},
+		`is "0", want`:             {Buffered, with(func(o *Options) { o.Skip = "0" }), 1},
+	} {
+		if err := Check(c.ack, c.o, c.max); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	ok := with(func(o *Options) { o.Skip = "17-19" })
+	if err := errors.Join(Check(Buffered, ok, 1<<20), Check(Delivered, DefaultOptions(), 9<<20)); err != nil {
+		t.Error(err)
+	}
+}

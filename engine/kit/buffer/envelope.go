@@ -1,0 +1,137 @@
+//penstock:pure
+
+package buffer
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+// envelope is one entry of the store: records that were taken together. Its form is in
+// docs/formats/buffer.md.
+type envelope struct {
+	id       string // of the buffer
+	number   uint64 // 1 and up, without gaps
+	previous uint32 // checksum of the envelope before; 0 for the first
+	stored   int64  // nanoseconds since 1970
+	records  int
+	ends     []int32 // of the records in data; nil if each line is a record
+	data     []byte  // the records, each with a line end
+	sum      uint32  // of all of the above
+}
+
+const (
+	magic  = "PBE1"
+	idSize = 26
+	// headerSize is that of magic, id, number, previous, stored, records and the number of ends.
+	headerSize = len(magic) + idSize + 8 + 4 + 8 + 4 + 4
+	sumSize    = 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// encode appends the envelope to dst and sets its sum.
+func (e *envelope) encode(dst []byte) []byte {
+	start := len(dst)
+	dst = append(append(dst, magic...), e.id...)
+	dst = binary.LittleEndian.AppendUint64(dst, e.number)
+	dst = binary.LittleEndian.AppendUint32(dst, e.previous)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.stored))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(e.records))
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(e.ends)))
+	for _, end := range e.ends {
+		dst = binary.LittleEndian.AppendUint32(dst, uint32(end))
+	}
+	dst = append(dst, e.data...)
+	e.sum = crc32.Checksum(dst[start:], castagnoli)
+	return binary.LittleEndian.AppendUint32(dst, e.sum)
+}
+
+var errShort = errors.New("it is shorter than its header")
+
+// decode reads an envelope, of which data and ends are copies of or point into text.
+func decode(text []byte) (*envelope, error) {
+	if len(text) < headerSize+sumSize {
+		return nil, errShort
+	}
+	body, sum := text[:len(text)-sumSize], binary.LittleEndian.Uint32(text[len(text)-sumSize:])
+	if got := crc32.Checksum(body, castagnoli); got != sum {
+		return nil, fmt.Errorf("its checksum is %08x, stored is %08x", got, sum)
+	}
+	if string(body[:len(magic)]) != magic {
+		return nil, fmt.Errorf("it begins with %q, want %q", body[:len(magic)], magic)
+	}
+	e := &envelope{id: string(body[len(magic) : len(magic)+idSize]), sum: sum}
+	rest := body[len(magic)+idSize:]
+	e.number = binary.LittleEndian.Uint64(rest)
+	e.previous = binary.LittleEndian.Uint32(rest[8:])
+	e.stored = int64(binary.LittleEndian.Uint64(rest[12:]))
+	e.records = int(binary.LittleEndian.Uint32(rest[20:]))
+	ends := int(binary.LittleEndian.Uint32(rest[24:]))
+	rest = rest[28:]
+	if ends != 0 && ends != e.records || ends > len(rest)/4 {
+		return nil, fmt.Errorf("it has %d ends of %d records", ends, e.records)
+	}
+	for range ends {
+		e.ends = append(e.ends, int32(binary.LittleEndian.Uint32(rest)))
+		rest = rest[4:]
+	}
+	e.data = rest
+	return e, e.check()
+}
+
+// check reports ends that do not fit the data.
+func (e *envelope) check() error {
+	if len(e.data) == 0 || e.data[len(e.data)-1] != '\n' {
+		return errors.New("its last record has no end")
+	}
+	if e.ends == nil {
+		if n := bytes.Count(e.data, []byte{'\n'}); n != e.records {
+			return fmt.Errorf("it has %d lines, want %d", n, e.records)
+		}
+		return nil
+	}
+	at := int32(0)
+	for _, end := range e.ends {
+		if end <= at || int(end) > len(e.data) {
+			return errors.New("the ends of its records are not in order")
+		}
+		at = end
+	}
+	if int(at) != len(e.data) {
+		return errors.New("data follows its last record")
+	}
+	return nil
+}
+
+// next returns the end of the record at an offset of data.
+func (e *envelope) next(offset int) int {
+	if e.ends == nil {
+		return offset + bytes.IndexByte(e.data[offset:], '\n') + 1
+	}
+	lo, hi := 0, len(e.ends)
+	for lo < hi {
+		if mid := (lo + hi) / 2; int(e.ends[mid]) <= offset {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return int(e.ends[lo])
+}
+
+// A position is the number of an envelope, counted from 0, and an offset into its data. offsetBits bounds an
+// envelope to 16 MiB.
+const offsetBits = 24
+
+// maxEnvelope bounds the data of an envelope.
+const maxEnvelope = 1<<offsetBits - 1
+
+func positionOf(number uint64, offset int) int64 { return int64(number-1)<<offsetBits | int64(offset) }
+
+func placeOf(position int64) (number uint64, offset int) {
+	return uint64(position)>>offsetBits + 1, int(position & maxEnvelope)
+}

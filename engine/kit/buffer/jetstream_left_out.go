@@ -1,0 +1,14 @@
+//go:build no_nats
+
+package buffer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+)
+
+// OpenStore fails, because this binary was built without the embedded server.
+func OpenStore(context.Context, string, Options, *slog.Logger) (Store, error) {
+	return nil, errors.New("ack: buffered: this binary was built with the tag no_nats")
+}

@@ -1,0 +1,86 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The values of the option `ack` of sources that can have a buffer.
+const (
+	Delivered = "delivered" // answered when every route has settled the data
+	Buffered  = "buffered"  // answered when the buffer has it on disk
+)
+
+// The values of Options.Sync.
+const (
+	SyncAlways   = "always"   // data is on disk before it is acknowledged
+	SyncInterval = "interval" // data is on disk within syncEvery: a power loss loses the rest
+)
+
+// Options are the key `buffer` of a source.
+type Options struct {
+	Dir   string        `yaml:"dir" path:"true" doc:"default: in the state directory of the source"`
+	Bytes stream.Size   `yaml:"bytes" doc:"on disk; a full buffer takes nothing"`
+	Age   time.Duration `yaml:"age" doc:"older unsettled data counts as a full buffer; 0: no limit"`
+	Sync  string        `yaml:"sync" enum:"always,interval" doc:"when data counts as stored"`
+	Skip  string        `yaml:"skip" doc:"numbers of corrupt envelopes to give up, such as 17-19"`
+}
+
+// DefaultOptions lose nothing that was acknowledged, also at a power loss.
+func DefaultOptions() Options { return Options{Bytes: 1 << 30, Sync: SyncAlways} }
+
+// minBytes is the least size of a buffer.
+const minBytes = 16 << 20
+
+// Check checks the options `ack`, `buffer` and `max_record` of a source.
+func Check(ack string, o Options, maxRecord stream.Size) error {
+	if ack != Buffered {
+		if o != DefaultOptions() {
+			return wrong("", errors.New("belongs to ack: buffered"))
+		}
+		return nil
+	}
+	if o.Bytes < minBytes {
+		return wrong(".bytes", fmt.Errorf("is %v, want %v or more", o.Bytes, stream.Size(minBytes)))
+	}
+	if o.Age < 0 {
+		return wrong(".age", fmt.Errorf("is %v, want 0 or more", o.Age))
+	}
+	if maxRecord > maxEnvelope/2 {
+		err := fmt.Errorf("is %v, with ack: buffered at most 8MiB less a byte", maxRecord)
+		return &stream.OptionError{Key: "max_record", Err: err}
+	}
+	_, err := o.skipped()
+	return err
+}
+
+func wrong(key string, err error) error {
+	return &stream.OptionError{Key: "buffer" + key, Err: err}
+}
+
+// span is a range of envelopes, the last included.
+type span struct{ first, last uint64 }
+
+func (s span) has(number uint64) bool { return s.first <= number && number <= s.last }
+
+// skipped parses Skip. The zero span has no envelope, as they begin at 1.
+func (o Options) skipped() (span, error) {
+	if o.Skip == "" {
+		return span{}, nil
+	}
+	from, to, isRange := strings.Cut(o.Skip, "-")
+	if !isRange {
+		to = from
+	}
+	first, err := strconv.ParseUint(from, 10, 38)
+	last, lastErr := strconv.ParseUint(to, 10, 38)
+	if err != nil || lastErr != nil || first == 0 || last < first {
+		return span{}, wrong(".skip", fmt.Errorf("is %q, want a number or a range such as 17-19", o.Skip))
+	}
+	return span{first, last}, nil
+}

@@ -1,0 +1,100 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// settledBelow returns the number below which every route of the pipeline has settled everything in
+// its durable progress. The caller holds b.mu.
+func (b *Buffer) settledBelow() uint64 {
+	below := b.last + 1
+	for _, name := range b.host.Routes() {
+		p := b.routes[name]
+		if p == nil || !p.known {
+			return b.first // a route that has not opened yet, or has no progress
+		}
+		number, _ := placeOf(p.committed)
+		below = min(below, number)
+	}
+	return max(below, b.first)
+}
+
+// purge deletes settled envelopes until ctx is done. The last envelope stays: it has the number and
+// the checksum with which the buffer continues.
+func (b *Buffer) purge(ctx context.Context) error {
+	tick := time.NewTicker(purgeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		b.mu.Lock()
+		below, first, last, store := b.settledBelow(), b.first, b.last, b.store
+		b.mu.Unlock()
+		var err error
+		if target := min(below, last); target > first {
+			err = b.purgeBelow(ctx, store, target)
+		}
+		if err == nil {
+			err = b.findOldest(ctx, store, below, last)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (b *Buffer) purgeBelow(ctx context.Context, store Store, number uint64) error {
+	if err := store.Purge(ctx, number); err != nil {
+		return err
+	}
+	_, _, bytes, err := store.State(ctx)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.first, b.bytes = number, bytes
+	b.notify()
+	return nil
+}
+
+// findOldest sets the age of the unsettled data that begins at an envelope.
+func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint64) error {
+	if b.o.Age == 0 {
+		return nil
+	}
+	var oldest time.Time
+	if number <= last {
+		e, err := load(ctx, store, number)
+		if err != nil {
+			return ignoreCorrupt(ctx, err) // the routes report it
+		}
+		oldest = time.Unix(0, e.stored)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if number > last && b.last > last {
+		return nil // there is a new one meanwhile
+	}
+	if !b.oldest.Equal(oldest) {
+		b.oldest = oldest
+		b.notify()
+	}
+	return nil
+}
+
+// ignoreCorrupt returns only the error with which ctx ended.
+func ignoreCorrupt(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.Join(context.Cause(ctx), err)
+	}
+	return nil
+}

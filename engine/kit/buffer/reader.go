@@ -1,0 +1,339 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// reader reads for one route. Commit, Forget and Drain are called beside Read.
+type reader struct {
+	b       *Buffer
+	p       *progress // guarded by b.mu
+	linger  time.Duration
+	gone    []string // partitions of other buffers, until Forget; guarded by b.mu
+	objects intake.Objects
+
+	at      int64          // position behind the last record read
+	above   []stream.Range // settled, above at
+	current *envelope      // the one at at; nil until it is loaded
+	before  *envelope      // the one before current, if it was read
+}
+
+var (
+	_ stream.Source           = (*Buffer)(nil)
+	_ stream.DrainingReader   = (*reader)(nil)
+	_ stream.PartitionTracker = (*reader)(nil)
+)
+
+// Open implements stream.Source. It waits for the recovery of the store.
+func (b *Buffer) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	select {
+	case <-b.opened:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed != nil {
+		return nil, b.failed
+	}
+	r := &reader{b: b, linger: o.Linger}
+	if o.Known != nil {
+		for m := range o.Known {
+			if strings.HasPrefix(m.Part.ID, partitionPrefix) && m.Part.ID != b.part.ID {
+				r.gone = append(r.gone, m.Part.ID)
+				const text = "%s: this is another buffer than before: unsettled data of the other is lost"
+				b.host.Fault(fmt.Errorf(text, b.name))
+			}
+		}
+	}
+	p := b.routes[o.Route]
+	if p == nil {
+		p = new(progress)
+		b.routes[o.Route] = p
+	}
+	if mark, known := o.Resume(b.part.ID); known {
+		if number, _ := placeOf(mark.Watermark.Num); number > b.last+1 {
+			const text = "%s: the route has settled data up to envelope %d, but the store ends at %d: it lost data"
+			return nil, fmt.Errorf(text, b.name, number-1, b.last)
+		}
+		r.at, r.above = max(r.at, mark.Watermark.Num), slices.Clone(mark.Above)
+		p.committed = max(p.committed, mark.Watermark.Num)
+	}
+	p.known = true
+	p.committed = max(p.committed, positionOf(b.first, 0))
+	p.draining = false
+	r.p = p
+	b.notify()
+	return r, nil
+}
+
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
+	at, above := r.at, r.above
+	var timeout <-chan time.Time
+	for {
+		ended, changed := r.ended()
+		if ended && len(batch.Spans) == 0 {
+			return io.EOF
+		}
+		full, err := r.fill(ctx, batch)
+		if ctx.Err() != nil {
+			r.at, r.above, r.current, r.before = at, above, nil, nil // the batch is dropped
+			return context.Cause(ctx)
+		}
+		some := len(batch.Spans) > 0
+		switch {
+		case full, some && r.linger <= 0, some && err != nil, some && ended:
+			r.finish(batch)
+			return nil
+		case err != nil:
+			return err
+		case some && timeout == nil:
+			timer := time.NewTimer(r.linger)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-changed:
+		case <-timeout:
+			r.finish(batch)
+			return nil
+		case <-ctx.Done():
+		}
+	}
+}
+
+// ended reports whether nothing follows for this route while it drains. What is in the intake is
+// stored before, if all routes drain. Data in the store waits for the next start.
+func (r *reader) ended() (bool, <-chan struct{}) {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return r.p.draining && (b.emptied || !b.allDraining()), b.changed
+}
+
+// finish ends a batch: it notes the cut, so that a route that restarts cuts there again.
+func (r *reader) finish(batch *stream.Batch) {
+	r.b.mu.Lock()
+	p := r.p
+	if n := len(p.cuts); n == 0 || p.cuts[n-1] < r.at {
+		p.cuts = append(p.cuts, r.at)
+	}
+	r.b.mu.Unlock()
+	if r.b.objects && batch.Origins > 0 {
+		r.objects.Set(batch)
+	}
+}
+
+// fill appends to the batch as much as is stored. full reports that the batch has to end.
+func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err error) {
+	for !batch.Full() {
+		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
+			if len(batch.Spans) > 0 {
+				return true, nil
+			}
+			r.at, r.current = max(r.at, r.above[0].To.Num), nil
+			r.above = r.above[1:]
+			continue
+		}
+		border := r.border()
+		number, offset := placeOf(r.at)
+		if number > r.b.stored() {
+			return false, nil
+		}
+		if start := r.b.start(); r.at < start { // settled and deleted before this route came
+			if len(batch.Spans) == 0 { // an empty span lets its progress follow
+				r.cover(batch, min(border, start))
+			}
+			return true, nil
+		}
+		if r.b.skip.has(number) {
+			r.b.host.Count("buffer_skipped", 1)
+			r.b.host.Log().Error("envelope skipped, as the option skip says", "number", number)
+			r.cover(batch, min(border, positionOf(number+1, 0)))
+			r.current, r.before = nil, nil
+		} else if err := r.load(ctx, number); err != nil {
+			return false, err
+		} else {
+			r.take(batch, offset, border)
+		}
+		if r.at == border {
+			return true, nil
+		}
+	}
+	return true, nil
+}
+
+// stored returns the number of the last envelope.
+func (b *Buffer) stored() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.last
+}
+
+// start returns the position of the first envelope.
+func (b *Buffer) start() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return positionOf(b.first, 0)
+}
+
+// border returns the position behind r.at at which a batch has to end.
+func (r *reader) border() int64 {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	border := int64(1<<63 - 1)
+	if n, _ := slices.BinarySearch(r.p.cuts, r.at+1); n < len(r.p.cuts) {
+		border = r.p.cuts[n]
+	}
+	if len(r.above) > 0 {
+		border = min(border, r.above[0].From.Num)
+	}
+	return border
+}
+
+// corruptError stops a route at an envelope.
+type corruptError struct {
+	name   string
+	number uint64
+	err    error
+}
+
+// Error returns the place and the remedy.
+func (e *corruptError) Error() string {
+	const text = "%s: envelope %d of the buffer is corrupt; restore it from a backup, or give its records up " +
+		"with buffer: {skip: %q}: %v"
+	return fmt.Sprintf(text, e.name, e.number, fmt.Sprint(e.number), e.err)
+}
+
+// Unwrap returns the reason.
+func (e *corruptError) Unwrap() error { return e.err }
+
+// load makes an envelope the current one, if it continues the one before.
+func (r *reader) load(ctx context.Context, number uint64) error {
+	if r.current != nil && r.current.number == number {
+		return nil
+	}
+	b := r.b
+	e, err := load(ctx, b.store, number)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil:
+	case partitionPrefix+e.id != b.part.ID:
+		err = errors.New("it is of another buffer")
+	case r.before != nil && r.before.number == number-1 && r.before.sum != e.previous:
+		err = fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
+			e.previous, number-1, r.before.sum)
+	}
+	if err != nil {
+		b.host.Count("buffer_corrupt", 1)
+		return &corruptError{b.name, number, err}
+	}
+	r.current = e
+	return nil
+}
+
+// take appends records of the current envelope to the batch, until one of them is full.
+func (r *reader) take(batch *stream.Batch, offset int, border int64) {
+	e := r.current
+	for offset < len(e.data) && !batch.Full() && positionOf(e.number, offset) < border {
+		end := e.next(offset)
+		start := len(batch.Data)
+		batch.Data = append(batch.Data, e.data[offset:end]...)
+		batch.Origins++
+		batch.Records = append(batch.Records, stream.Record{
+			Off: uint32(start), Len: uint32(end - offset - 1), Origin: stream.Position{Num: e.after(end)},
+		})
+		offset = end
+	}
+	if offset == len(e.data) {
+		r.before, r.current = e, nil
+	}
+	r.cover(batch, e.after(offset))
+}
+
+// after returns the position behind the record that ends at an offset.
+func (e *envelope) after(end int) int64 {
+	if end == len(e.data) {
+		return positionOf(e.number+1, 0)
+	}
+	return positionOf(e.number, end)
+}
+
+// cover makes the batch's span end at a position, and moves there.
+func (r *reader) cover(batch *stream.Batch, to int64) {
+	if len(batch.Spans) == 0 {
+		from := stream.Position{Num: r.at}
+		batch.Spans = append(batch.Spans, stream.Span{Part: &r.b.part, Range: stream.Range{From: from}})
+	}
+	span := &batch.Spans[0]
+	span.To.Num, span.Bytes = to, len(batch.Data)
+	r.at = to
+}
+
+// Commit implements stream.Reader: only durable progress lets envelopes be deleted.
+func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
+	b := r.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range marks {
+		if marks[i].Part.ID == b.part.ID && marks[i].Watermark.Num > r.p.committed {
+			r.p.committed = marks[i].Watermark.Num
+			n, _ := slices.BinarySearch(r.p.cuts, r.p.committed+1)
+			r.p.cuts = slices.Delete(r.p.cuts, 0, n)
+		}
+	}
+	return nil
+}
+
+// Drain implements stream.DrainingReader.
+func (r *reader) Drain() {
+	b := r.b
+	b.mu.Lock()
+	r.p.draining = true
+	drain := b.draining
+	all := b.allDraining()
+	b.notify()
+	b.mu.Unlock()
+	if all && drain != nil {
+		drain()
+	}
+}
+
+// allDraining reports whether all routes drain. The caller holds b.mu.
+func (b *Buffer) allDraining() bool {
+	some := false
+	for _, name := range b.host.Routes() {
+		p := b.routes[name]
+		if p != nil && !p.draining {
+			return false
+		}
+		some = some || p != nil
+	}
+	return some
+}
+
+// Note implements stream.PartitionTracker.
+func (r *reader) Note(stream.Mark) string { return "" }
+
+// Forget implements stream.PartitionTracker: the partitions of other buffers.
+func (r *reader) Forget() []string {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	gone := r.gone
+	r.gone = nil
+	return gone
+}
+
+// Close implements stream.Reader.
+func (r *reader) Close() error { return nil }

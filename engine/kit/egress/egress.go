@@ -1,0 +1,79 @@
+// Package egress bounds the requests whose URLs come from data, so that nobody makes penstock send
+// requests to the inside of its own network (SSRF).
+//
+// A [Policy] decides about URLs and addresses; it is pure. A [Dialer] checks each address at the
+// moment at which it is dialed, after the name was resolved, so that a name that resolves to another
+// address the next time gains nothing. A [NewTransport] uses no proxy; follow no redirects with it.
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Dialer connects to addresses that its policy allows. The zero Resolver is the system's.
+type Dialer struct {
+	Policy   *Policy
+	Timeout  time.Duration // of a connection
+	Resolver *net.Resolver
+
+	allowed func(netip.AddrPort) error // for tests: called with each address that the policy allows
+}
+
+// DialContext connects to host:port. The error wraps a *[RefusedError] if an address that the name
+// has resolved to is not allowed; of several addresses, the allowed ones are tried.
+func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if !strings.HasPrefix(network, "tcp") {
+		return nil, fmt.Errorf("network %s is not allowed", network)
+	}
+	dialer := net.Dialer{Timeout: d.Timeout, KeepAlive: 30 * time.Second, Resolver: d.Resolver}
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return d.check(address) }
+	return dialer.DialContext(ctx, network, address)
+}
+
+func (d *Dialer) check(address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return &RefusedError{address, "it is no address"}
+	}
+	if err := d.Policy.CheckAddress(to.Addr()); err != nil {
+		return err
+	}
+	if d.allowed != nil {
+		return d.allowed(to)
+	}
+	return nil
+}
+
+// TransportOptions bound a transport.
+type TransportOptions struct {
+	TLS             *tls.Config
+	IdleConnections int           // of all hosts, the least recently used one is closed first; zero means 1000
+	IdleTimeout     time.Duration // zero means 90s
+	HeaderBytes     int64         // of a response; zero means 64 KiB
+}
+
+// NewTransport returns a transport over d.
+func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
+	if o.IdleConnections <= 0 {
+		o.IdleConnections = 1000
+	}
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = 90 * time.Second
+	}
+	if o.HeaderBytes <= 0 {
+		o.HeaderBytes = 64 << 10
+	}
+	return &http.Transport{
+		DialContext: d.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: d.Timeout, ForceAttemptHTTP2: true,
+		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: o.IdleTimeout, MaxResponseHeaderBytes: o.HeaderBytes,
+		DisableCompression: true,
+	}
+}

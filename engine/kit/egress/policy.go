@@ -1,0 +1,236 @@
+//penstock:pure
+
+package egress
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Policy is the URLs to which data may direct requests. The zero value allows none.
+type Policy struct {
+	Hosts   []string `yaml:"hosts" required:"true" doc:"allowed hosts of URLs; *.example.com means any name below example.com"`
+	Ports   []int    `yaml:"ports" doc:"allowed ports of URLs; default: 443, and 80 with http: true"`
+	HTTP    bool     `yaml:"http" doc:"allow http:// as well as https://"`
+	Private bool     `yaml:"private" doc:"allow private and loopback addresses; link-local and metadata addresses are never allowed"`
+}
+
+// RefusedError is a URL or address that a policy does not allow. No packet was sent to it.
+type RefusedError struct {
+	Target string // the URL without user, password and query, or the address
+	Reason string
+}
+
+// Error names the target and the reason.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("%s is not allowed: %s", e.Target, e.Reason)
+}
+
+// Validate returns an error for a policy that allows nothing, or that has a malformed entry.
+func (p *Policy) Validate() error {
+	if len(p.Hosts) == 0 {
+		return errors.New("hosts is empty, so that no URL is allowed; write the names that URLs may have")
+	}
+	for _, h := range p.Hosts {
+		name, wild := strings.CutPrefix(h, "*.")
+		if addr, err := netip.ParseAddr(h); err == nil && addr.Zone() == "" {
+			continue
+		}
+		if reason := checkName(name); reason != "" {
+			return fmt.Errorf("hosts: %q: %s", h, reason)
+		}
+		if wild && !strings.Contains(name, ".") {
+			return fmt.Errorf("hosts: %q allows a whole top-level domain; write *.example.com", h)
+		}
+	}
+	for _, n := range p.Ports {
+		if n < 1 || n > 65535 {
+			return fmt.Errorf("ports: %d is no port", n)
+		}
+	}
+	return nil
+}
+
+// maxURL bounds a URL, in bytes.
+const maxURL = 8 << 10
+
+// Check parses a URL and reports whether the policy allows it, as far as that can be decided without
+// resolving its name. It returns the URL in the form to request, and its host:port.
+func (p *Policy) Check(raw string) (*url.URL, string, error) {
+	if len(raw) > maxURL {
+		return nil, "", &RefusedError{raw[:100] + "...", fmt.Sprintf("it is longer than %d bytes", maxURL)}
+	}
+	for _, c := range []byte(raw) {
+		if c <= ' ' || c >= 0x7F || c == '\\' {
+			return nil, "", &RefusedError{strconv.Quote(raw), fmt.Sprintf("it holds the byte %#x; escape it", c)}
+		}
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // the error holds all of it
+	}
+	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
+	refuse := func(format string, args ...any) (*url.URL, string, error) {
+		return nil, "", &RefusedError{shown, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case u.Scheme == "http" && !p.HTTP:
+		return refuse("http:// needs http: true")
+	case u.Scheme != "https" && u.Scheme != "http", u.Opaque != "":
+		return refuse("the scheme is not https")
+	case u.User != nil:
+		return refuse("it holds a user")
+	}
+	host, reason := p.checkHost(u.Hostname())
+	if reason != "" {
+		return refuse("%s", reason)
+	}
+	port, reason := p.checkPort(u)
+	if reason != "" {
+		return refuse("%s", reason)
+	}
+	u.Host = host
+	if strings.Contains(host, ":") {
+		u.Host = "[" + host + "]"
+	}
+	address := u.Host + ":" + port
+	if port != defaultPorts[u.Scheme] {
+		u.Host = address
+	}
+	u.Fragment, u.RawFragment = "", ""
+	return u, address, nil
+}
+
+var defaultPorts = map[string]string{"https": "443", "http": "80"}
+
+func (p *Policy) checkPort(u *url.URL) (port, reason string) {
+	port = u.Port()
+	if port == "" {
+		if strings.HasSuffix(u.Host, ":") {
+			return "", "the port is empty"
+		}
+		port = defaultPorts[u.Scheme]
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || strconv.Itoa(n) != port {
+		return "", "the port is no number"
+	}
+	if slices.Contains(p.Ports, n) || len(p.Ports) == 0 && (n == 443 || n == 80 && p.HTTP) {
+		return port, ""
+	}
+	return "", fmt.Sprintf("port %d is not listed", n)
+}
+
+// checkHost returns the host in lower case, or the reason why it is not allowed.
+func (p *Policy) checkHost(host string) (string, string) {
+	host = strings.ToLower(host)
+	if addr, err := netip.ParseAddr(host); err == nil {
+		for _, h := range p.Hosts {
+			if listed, err := netip.ParseAddr(h); err == nil && listed == addr && addr.Zone() == "" {
+				return host, ""
+			}
+		}
+		return "", "an address in place of a name must be listed itself"
+	}
+	if reason := checkName(host); reason != "" {
+		return "", reason
+	}
+	for _, h := range p.Hosts {
+		h = strings.ToLower(h)
+		if domain, wild := strings.CutPrefix(h, "*"); wild && strings.HasSuffix(host, domain) && len(host) > len(domain) || h == host {
+			return host, ""
+		}
+	}
+	return "", "the host is not listed"
+}
+
+// checkName returns the reason why a host name is malformed; "" if it is not. Names that end in a
+// number are none: resolvers take 127.1 or 0x7f000001 for an address.
+func checkName(name string) string {
+	if name == "" || len(name) > 253 {
+		return "the host is empty or too long"
+	}
+	labels := strings.Split(name, ".")
+	for _, l := range labels {
+		if l == "" || len(l) > 63 {
+			return "the host has an empty or too long label"
+		}
+		for _, c := range []byte(l) {
+			if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+				return "the host holds other bytes than letters, digits, '-' and '_'; write other names in their form xn--"
+			}
+		}
+	}
+	last := strings.ToLower(labels[len(labels)-1])
+	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
+		return "the host ends in a number, as an address does"
+	}
+	return ""
+}
+
+// addresses that requests never go to, by their reason, and those that Private allows.
+var (
+	never = prefixes(map[string]string{
+		"0.0.0.0/8": "this network", "169.254.0.0/16": "link-local", "192.0.0.0/24": "protocol assignments",
+		"192.0.2.0/24": "documentation", "192.88.99.0/24": "6to4 relay", "198.18.0.0/15": "benchmarks",
+		"198.51.100.0/24": "documentation", "203.0.113.0/24": "documentation", "224.0.0.0/3": "multicast or reserved",
+		"100.100.100.200/32": "metadata service", "168.63.129.16/32": "metadata service",
+		"::/128": "unspecified", "::/96": "IPv4-compatible", "::ffff:0:0/96": "IPv4-mapped",
+		"64:ff9b::/96": "NAT64", "64:ff9b:1::/48": "NAT64",
+		"100::/64": "discard", "2001::/23": "Teredo or protocol assignments", "2001:db8::/32": "documentation", "2002::/16": "6to4",
+		"3fff::/20": "documentation", "5f00::/16": "segment routing", "fe80::/10": "link-local", "fec0::/10": "site-local",
+		"ff00::/8": "multicast", "fd00:ec2::/32": "metadata service", "fd20:ce::/32": "metadata service",
+	})
+	private = prefixes(map[string]string{
+		"10.0.0.0/8": "private", "100.64.0.0/10": "shared", "127.0.0.0/8": "loopback", "172.16.0.0/12": "private",
+		"192.168.0.0/16": "private", "::1/128": "loopback", "fc00::/7": "private",
+	})
+)
+
+type block struct {
+	prefix netip.Prefix
+	reason string
+}
+
+func prefixes(of map[string]string) (out []block) {
+	for text, reason := range of {
+		out = append(out, block{netip.MustParsePrefix(text), reason})
+	}
+	return out
+}
+
+// CheckAddress returns a *RefusedError if requests must not go to an address.
+func (p *Policy) CheckAddress(a netip.Addr) error {
+	refuse := func(reason string) error { return &RefusedError{"address " + a.String(), reason} }
+	if a.Zone() != "" {
+		return refuse("it has a zone")
+	}
+	for _, b := range private {
+		if b.prefix.Contains(a) && p.Private && !contains(metadata, a) {
+			return nil
+		}
+	}
+	for _, list := range [][]block{never, private} {
+		for _, b := range list {
+			if b.prefix.Contains(a) {
+				return refuse(b.reason)
+			}
+		}
+	}
+	if !a.IsGlobalUnicast() {
+		return refuse("it is no global address")
+	}
+	return nil
+}
+
+// metadata are services of clouds within private blocks.
+var metadata = prefixes(map[string]string{"100.100.100.200/32": "", "fd00:ec2::/32": "", "fd20:ce::/32": ""})
+
+func contains(list []block, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(b block) bool { return b.prefix.Contains(a) })
+}

@@ -1,0 +1,183 @@
+package follow
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// idleSpacing is scanSpacing for listings that only keep the catalogue current.
+const idleSpacing = 3 * scanSpacing
+
+// bringUpToDate lists the files: the first listing shows which files were rotated, the second one
+// finds where they went.
+func (c *Catalogue) bringUpToDate() {
+	if c.o.Growing == nil {
+		return
+	}
+	for range 2 {
+		c.list(nil)
+		for _, f := range c.pending() {
+			c.lookAt(f)
+		}
+	}
+}
+
+// Run lists the files while no route does, until ctx is done. So a rotation, deletion or
+// compression during an outage is followed as it happens, and files are opened before they
+// disappear. While it runs, the files stay open for the routes that wait for their restart. Call it
+// once per Catalogue. It returns at once unless files may grow.
+func (c *Catalogue) Run(ctx context.Context) error {
+	if c.o.Growing == nil {
+		return nil
+	}
+	c.mu.Lock()
+	c.running = true
+	c.mu.Unlock()
+	defer c.stop()
+	c.CheckLimit()
+	t := time.NewTimer(c.o.PollMax)
+	defer t.Stop()
+	for {
+		least := c.o.PollMax
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		case <-c.wakes.run:
+			least = c.o.PollMin
+			t.Reset(least)
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-t.C:
+			}
+		}
+		c.attend(ctx, least)
+		t.Reset(c.o.PollMax)
+	}
+}
+
+func (c *Catalogue) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running = false
+	for _, r := range slices.Clone(c.readers) {
+		if r.attendance == absent {
+			c.warnClose("", c.leave(r))
+		}
+	}
+	if len(c.readers) == 0 {
+		c.warnClose("", c.closeAll())
+	}
+}
+
+// attend updates the catalogue if no route has listed the files for at least least, and looks at
+// the changed files.
+func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.meetRoutes()
+	if len(c.readers) == 0 {
+		c.warnClose("", c.closeAll())
+		return
+	}
+	if c.now() < c.pace.listed+max(least, idleSpacing*c.pace.took) {
+		return
+	}
+	working := false
+	for _, r := range c.readers {
+		if r.attendance == waiting {
+			return // it lists the files itself
+		}
+		working = working || r.attendance != done
+	}
+	if !working {
+		return
+	}
+	c.list(nil)
+	scan := c.table.scans
+	for _, f := range c.pending() {
+		c.mu.Unlock() // for a route that reads
+		c.mu.Lock()
+		if ctx.Err() != nil || c.table.scans != scan {
+			return
+		}
+		c.lookAt(f)
+	}
+}
+
+// meetRoutes gives each route of the source a reader, and drops those of routes that the source no
+// longer has.
+func (c *Catalogue) meetRoutes() {
+	h, ok := c.h.(stream.SourceHost)
+	if !ok {
+		return
+	}
+	routes := h.Routes()
+	for _, r := range slices.Clone(c.readers) {
+		if r.attendance == absent && !slices.Contains(routes, r.o.Route) {
+			c.warnClose("", c.leave(r))
+		}
+	}
+	for _, route := range routes {
+		of := func(r *Reader) bool { return r.o.Route == route }
+		if slices.ContainsFunc(c.readers, of) || slices.Contains(c.finishedRoutes, route) {
+			continue
+		}
+		r := newReader(c, stream.OpenOptions{Route: route})
+		c.join(r)
+		r.attendance = absent
+	}
+}
+
+// pending returns the files in which any route has something to do, those that changed last, at
+// most half of the limit of open files.
+func (c *Catalogue) pending() []*file {
+	var out []*file
+	seen := make(map[*file]bool)
+	for _, r := range c.readers {
+		for _, f := range c.lister.todo(r, c.now()) {
+			if !seen[f] {
+				seen[f] = true
+				out = append(out, f)
+			}
+		}
+	}
+	slices.SortStableFunc(out, compareTimes)
+	most := max(1, c.limit.get()/2)
+	return out[max(0, len(out)-most):]
+}
+
+// lookAt recognises and opens one file.
+func (c *Catalogue) lookAt(f *file) {
+	if !c.table.has(f) {
+		return
+	}
+	if _, ok := c.establish(f, nil); !ok {
+		return
+	}
+	for _, cur := range slices.Clone(f.cursors) {
+		if cur.f == f && cur.changed() && !c.stillStands(cur) {
+			return
+		}
+	}
+	f.look()
+}
+
+// look records the content of a file of which nothing was read, to recognise it in a copy.
+func (f *file) look() {
+	if f.view != nil || !f.blank() || f.info.Size == 0 || f.handle == nil {
+		return
+	}
+	head, before := make([]byte, min(f.info.Size, fileid.MaxHead)), make([]byte, min(f.info.Size, fileid.MaxBefore))
+	if f.readFull(head, 0) != nil || f.readFull(before, f.info.Size-int64(len(before))) != nil {
+		return // the next look tells why
+	}
+	p := fileid.Proof{}.WithHead(head).WithPlace(f.info.Size, before)
+	p.ModTime = int64(f.info.ModTime)
+	f.rare().glimpse = p
+}

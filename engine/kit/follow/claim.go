@@ -1,0 +1,79 @@
+package follow
+
+import (
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// claim gives a route that has joined its cursors in those files that the catalogue knows by other
+// ids than the route has stored: it has met them before the route opened, or an old state knows a
+// file by several.
+func (n *identifier) claim(r *Reader, stored []*Entry) {
+	c := n.c
+	for _, e := range stored {
+		m, ok := r.resume(e.text)
+		if f := e.file; f != nil {
+			if _, other := r.resume(f.entry.text); ok && f.entry != e && !other && f.by(r) == nil {
+				r.begin(f, e)
+			}
+			continue
+		}
+		if !ok || m.Finished {
+			continue
+		}
+		for _, f := range c.files() {
+			if f.entry == nil || f.state == awaiting || f.by(r) != nil || !n.holds(f, e, m) {
+				continue
+			}
+			if _, other := r.resume(f.entry.text); !other {
+				n.rename(f, e)
+				r.begin(f, e)
+				break
+			}
+		}
+	}
+}
+
+// holds reports whether f, which has another id, contains the data that a route has stored for e.
+func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
+	c := n.c
+	id := c.ids.idOf(e)
+	same := isOf(id, f.info)
+	successor := c.rotation.isKin(f, m.Part.Name) && c.copies.mayInherit(f, &file{label: m.Part.Name})
+	if !same && !successor || !c.handles.look(f) {
+		return false
+	}
+	head, err := f.readHead(c.head[:])
+	if err != nil || same && !id.Match(f.seen(head, false)) || f.holds(highest(m)) < highest(m) {
+		return false
+	}
+	p := proofOf(m)
+	if p.At == 0 {
+		return same
+	}
+	ok, err := f.fits(p, head, c.head[fileid.MaxHead:])
+	return ok && err == nil
+}
+
+// rename makes e the id of f, if no route has read anything under the id that f got before any of
+// them opened.
+func (n *identifier) rename(f *file, e *Entry) {
+	c := n.c
+	e.file = f
+	if !isOf(c.ids.idOf(e), f.info) {
+		c.ids.move(e, f.seen(nil, false), f.name)
+	}
+	if !f.all(func(cur *cursor) bool { return cur.r.attendance == absent && cur.blank() && cur.entry == f.entry }) {
+		return
+	}
+	old := f.entry
+	f.entry = e
+	for _, cur := range f.cursors {
+		c.ids.unref(old, cur.r, false)
+		cur.r.notes.end(old.text)
+		cur.entry, cur.note = e, cur.r.notes.begin(e.text, cur.note.proof)
+		cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
+		c.ids.ref(e)
+	}
+	c.ids.settle(e, f.info)
+}

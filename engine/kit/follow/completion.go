@@ -1,0 +1,102 @@
+package follow
+
+import "slices"
+
+// completions are the files that all routes have read to their ends, with progress that is not
+// dropped yet. A route keeps its progress until every other route has saved that it is done.
+// Otherwise, after a crash, it would read again from the beginning a file for which another route
+// still waits.
+type completions []completion
+
+type completion []progressOf
+
+// progressOf is the stored progress of one route in a partition.
+type progressOf struct {
+	r  *Reader
+	id string
+}
+
+// awaitDone notes that a cursor will be done when the route has saved that.
+func (r *Reader) awaitDone(cur *cursor) {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	if _, ok := r.done[cur.part.ID]; !ok {
+		r.done[cur.part.ID] = false
+	}
+}
+
+// isDone reports whether a route has saved that it is done with a partition, or has no pending
+// progress for it.
+func (r *Reader) isDone(id string) bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	saved, ok := r.done[id]
+	return saved || !ok
+}
+
+// awaitsDone reports whether the progress of a partition is dropped together with that of other
+// routes.
+func (r *Reader) awaitsDone(id string) bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	_, ok := r.done[id]
+	return ok
+}
+
+// add has the progress of a file dropped when all routes have saved that they are done with it.
+// Those without cursors were done in an earlier run.
+func (d *completions) add(c *Catalogue, f *file) {
+	var all completion
+	for _, cur := range f.cursors {
+		cur.r.awaitDone(cur)
+		all = append(all, progressOf{cur.r, cur.part.ID})
+	}
+	for _, r := range c.readers {
+		if id := f.entry.text; f.by(r) == nil && r.forgets.stored[id] {
+			delete(r.forgets.stored, id)
+			all = append(all, progressOf{r, id})
+		}
+	}
+	*d = append(*d, all)
+}
+
+// withdraw keeps the progress of a file after all: more is to be read of it.
+func (d *completions) withdraw(cur *cursor) {
+	*d = slices.DeleteFunc(*d, func(all completion) bool {
+		return slices.Contains(all, progressOf{cur.r, cur.part.ID})
+	})
+	cur.r.c.ids.mu.Lock()
+	defer cur.r.c.ids.mu.Unlock()
+	delete(cur.r.done, cur.part.ID)
+}
+
+// rejoin makes a route's next reader drop the progress that its previous one had completed. It
+// reports whether a partition is affected.
+func (d completions) rejoin(r *Reader, id string) bool {
+	for _, all := range d {
+		for i, p := range all {
+			if p.id == id && p.r.o.Route == r.o.Route && p.r.attendance == absent {
+				all[i].r = r
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// drop drops the progress of the files with which all routes are done. A reader that is closed has
+// nothing to drop: the next one of its route does.
+func (d *completions) drop() {
+	*d = slices.DeleteFunc(*d, func(all completion) bool {
+		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool { return p.r.attendance != gone && !p.r.isDone(p.id) }) {
+			return false
+		}
+		for _, p := range all {
+			p.r.c.ids.mu.Lock()
+			delete(p.r.done, p.id)
+			p.r.c.ids.mu.Unlock()
+			p.r.forgets.now(p.id)
+		}
+		return true
+	})
+}

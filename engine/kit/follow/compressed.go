@@ -1,0 +1,268 @@
+package follow
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/engine/kit/unpack"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Packed configures how compressed files are read. Its zero value reads every file as it is.
+type Packed struct {
+	Auto         bool        // each file as its first bytes say
+	Kind         unpack.Kind // without Auto: every file is so
+	MaxExpansion int         // as in unpack.Options
+}
+
+// compressions are the values of the key `compression`.
+var compressions = map[string]Packed{
+	"auto": {Auto: true}, "none": {}, "gzip": {Kind: unpack.Gzip}, "zstd": {Kind: unpack.Zstd},
+}
+
+// PackedAs reads the keys `compression` and `max_expansion` of a source.
+func PackedAs(compression string, maxExpansion int) (Packed, error) {
+	p, ok := compressions[compression]
+	switch {
+	case !ok:
+		return p, &stream.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, none, gzip or zstd", compression)}
+	case maxExpansion < 0:
+		return p, &stream.OptionError{Key: "max_expansion", Err: fmt.Errorf("is %d, want 0 or more", maxExpansion)}
+	}
+	p.MaxExpansion = maxExpansion
+	return p, nil
+}
+
+// of returns how a file is compressed that begins with head.
+func (p Packed) of(head []byte) unpack.Kind {
+	if p.Auto {
+		return unpack.Detect(head)
+	}
+	return p.Kind
+}
+
+const (
+	// packedWait is the time for which a followed compressed file must be unchanged before it is
+	// read. Compressors write a file in one go, and until they finish it ends in the middle of a
+	// record.
+	packedWait = time.Second
+	// packedAhead is how much more than a batch is decompressed, so that the record across its end
+	// mostly ends in it.
+	packedAhead = 64 << 10
+	// packedBack is how much is kept behind the position where a file is read.
+	packedBack = 512 << 10
+	// markSize is the length of the prefix that determines a file's character encoding.
+	markSize = 4
+	// searchFrom is how much more than max_record a record has to have before its end is searched
+	// for, rather than its bytes be held.
+	searchFrom = 4 << 20
+)
+
+// unpacker finds out which files are compressed, and reads them.
+type unpacker struct {
+	c        *Catalogue
+	decoders unpack.Decoders
+}
+
+// firstHead reads the head of a file that has no id yet, which l keeps unless it is nil, and finds
+// out whether it is compressed.
+func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
+	if f.view == nil {
+		read := f.readHead
+		if l != nil && !u.c.strategy.grows() {
+			read = func(head []byte) ([]byte, error) { return l.readFirst(f, head) }
+		}
+		head, err := read(u.c.head[:fileid.MaxHead])
+		kind := u.c.o.Packed.of(head)
+		if err != nil || kind == unpack.None {
+			return head, err
+		}
+		f.view = u.newView(kind)
+		if err := f.attachView(); err != nil {
+			return nil, err
+		}
+	}
+	return f.readHead(u.c.head[:])
+}
+
+func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
+	return unpack.New(kind, unpack.Options{MaxExpansion: u.c.o.Packed.MaxExpansion, Go: u.c.h.Go, Decoders: &u.decoders})
+}
+
+// findView finds out again how a file is compressed that was known by its stat alone.
+func (u *unpacker) findView(f *file) error {
+	if f.view != nil || f.all(func(cur *cursor) bool { return cur.note.proof.Packed == 0 }) {
+		return nil
+	}
+	var magic [unpack.MaxMagic]byte
+	n, err := f.handle.ReadAt(magic[:], 0)
+	if err != nil && err != io.EOF {
+		return err
+	}
+	if kind := u.c.o.Packed.of(magic[:n]); kind != unpack.None {
+		f.view = u.newView(kind)
+	}
+	return nil
+}
+
+// ownView gives a route its own view of a compressed file that another route reads, too.
+func (cur *cursor) ownView() error {
+	f := cur.f
+	if f.view == nil || cur.own != nil || f.cursors[0] == cur {
+		return nil
+	}
+	cur.own = cur.r.c.unpacker.newView(f.view.Kind())
+	return f.attachView()
+}
+
+// isWhole reports whether a compressed file has not changed for so long that it may be whole; if
+// not, it is looked at again then.
+func (u *unpacker) isWhole(f *file) bool {
+	at, now := u.c.strategy.wholeAt(f)
+	if at > now {
+		u.c.pace.dueAt(at)
+	}
+	return at <= now
+}
+
+// hasNothing reports whether there is nothing to be read of a compressed file that has no id yet,
+// and logs why.
+func (u *unpacker) hasNothing(f *file, head []byte) bool {
+	switch {
+	case len(head) > 0:
+		return false
+	case u.isBroken(f, nil):
+		return true
+	case !u.c.strategy.skipsEmpty():
+		return false
+	}
+	f.rare().nothing = versionOf(f.info)
+	u.c.handles.close(f)
+	return true
+}
+
+// isBroken reports whether a compressed file cannot be read further than it was, and logs it, once
+// for each version of it: it is left where it is, and tried again when it has changed. cur is nil
+// if it is not identified yet.
+func (u *unpacker) isBroken(f *file, cur *cursor) bool {
+	view := f.view
+	if cur != nil {
+		view = cur.view()
+	}
+	if view == nil {
+		return false
+	}
+	err := view.Err()
+	switch {
+	case err == nil:
+		return false
+	case !unpack.Broken(err):
+		u.c.handles.fail(f, err)
+		return true
+	case f.entry != nil && f.byHandle():
+		u.c.lose(f, err.Error())
+		return true
+	}
+	f.rare().nothing = versionOf(f.info)
+	read := int64(0)
+	if cur != nil {
+		cur.stamp()
+		cur.drained = f.info.Size
+		read = cur.pos.Next
+	}
+	if f.trouble == nil {
+		u.c.log.Warn("a compressed file cannot be read to its end; the whole records before are delivered, the file is left where it is, "+
+			"and read on when it has changed", "file", f.label, "delivered", read, "error", err)
+		u.c.count("files_unreadable", 1)
+		f.trouble = &trouble{}
+	}
+	f.trouble.broken, f.trouble.last, f.trouble.failures.N = true, err, onceTries
+	u.c.handles.close(f)
+	return true
+}
+
+// isTroubled reports whether a file that could not be read is left alone for now.
+func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
+	switch {
+	case f.trouble == nil:
+		return false
+	case f.trouble.broken:
+		return f.isNothingNew()
+	case f.trouble.retryAt > now:
+		u.c.pace.dueAt(f.trouble.retryAt)
+		return true
+	}
+	return false
+}
+
+// fillFrom is Fill for compressed files too. The end of a compressed file is unknown until it is
+// decompressed, so decompression continues as long as b has room. before are the bytes that must
+// precede the data; nil if that is verified otherwise.
+func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
+	r, f := cur.r, cur.f
+	grows := r.c.strategy.grows()
+	file := lines.File{
+		ReaderAt: r.filler.source(f), Part: cur.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: grows,
+		Before: before,
+	}
+	if err := r.c.unpacker.framingOf(f); err != nil {
+		return lines.NoRoom, err
+	}
+	if f.aside != nil {
+		file.Framing = f.aside.framing
+	}
+	if f.view == nil {
+		return r.filler.Fill(b, &cur.pos, file)
+	}
+	if err := cur.ownView(); err != nil {
+		return lines.NoRoom, err
+	}
+	view := cur.view()
+	file.ReaderAt = view
+	for ahead := r.target + packedAhead; ; {
+		view.Window(ahead + packedBack)
+		size, over := view.Size(cur.pos.Next + ahead)
+		whole := over && view.Err() == nil
+		file.Size, file.Sealed, file.Flush, file.Growing = size, whole && end.sealed, whole && end.flush, over && grows
+		if r.c.o.Rules.Bury && !over && ahead > int64(r.c.o.Rules.MaxRecord)+searchFrom {
+			file.Size = math.MaxInt64 / 2 // the view knows its end once the search has reached it
+		}
+		before := cur.pos.Next
+		res, err := r.filler.Fill(b, &cur.pos, file)
+		if err == io.ErrUnexpectedEOF && !over {
+			if _, over = view.Known(); over {
+				continue
+			}
+		}
+		if cur.pos.Next > before {
+			cur.remember(b, before)
+		} else {
+			ahead += ahead / 2
+		}
+		switch {
+		case err != nil || res != lines.Drained:
+			return res, err
+		case over:
+			cur.stamp()
+			view.Rest()
+			return res, nil
+		}
+	}
+}
+
+// framingOf finds out which framing a file has, if its first bytes say.
+func (u *unpacker) framingOf(f *file) error {
+	if u.c.o.ByHead == nil || f.aside != nil && f.aside.framing != nil {
+		return nil
+	}
+	head := make([]byte, min(f.holds(markSize), markSize))
+	if err := f.readFull(head, 0); err != nil {
+		return err
+	}
+	f.rare().framing = u.c.o.ByHead(head)
+	return nil
+}

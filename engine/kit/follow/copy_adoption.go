@@ -1,0 +1,166 @@
+package follow
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// replaces reports whether f, which equals the deleted file g, holds all of its data, so that the
+// handle of g is not needed any more.
+func (k *copies) replaces(f, g *file, head []byte) bool {
+	if !k.mayInherit(f, g) || f.holds(g.size()) < g.size() {
+		return false
+	}
+	proofs := g.proofs()
+	for _, p := range proofs {
+		if ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:]); !ok || err != nil {
+			return false
+		}
+	}
+	return g.blank() || len(proofs) > 0
+}
+
+// giveUpHandle gives up the handle of a deleted file for one that holds the same data.
+func (k *copies) giveUpHandle(g *file) *file {
+	e := g.entry
+	k.c.strategy.(*growing).await(g, "a deleted file is read on in a copy of it")
+	return awaited(e)
+}
+
+// adopt makes f the file of the awaiting w, from the position to which w was read.
+func (k *copies) adopt(f, w *file) {
+	k.take(f, w, func(*cursor) bool { return true })
+	k.c.rotation.unwait(w)
+	w.state = w.state.on(copied)
+	k.gather(f)
+	k.c.log.Info("a file leads on from one that was rotated", "file", f.label, "from", w.label, "read", f.read())
+	k.c.count("files_rotated", 1)
+}
+
+// take gives f the identity of w, and those of its cursors of which move is true.
+func (k *copies) take(f, w *file, move func(*cursor) bool) {
+	c := k.c
+	c.rotation.unindex(w)
+	f.entry, f.excused, f.held = w.entry, false, 0
+	f.rare().twin = nil
+	if f.state == beside {
+		f.rare().listed = w.partName()
+	}
+	var stay []*cursor
+	for _, cur := range w.cursors {
+		if !move(cur) {
+			stay = append(stay, cur)
+			continue
+		}
+		cur.f, cur.stands, cur.touch, cur.drained, cur.sealed = f, version{}, true, 0, false
+		cur.own = nil
+		cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
+		k.place(cur)
+		f.cursors = append(f.cursors, cur)
+	}
+	w.cursors = stay
+	c.ids.move(f.entry, f.seen(nil, false), f.name)
+	f.entry.file = f
+	c.rotation.index(f)
+}
+
+// gather gives f the cursors of those routes that have read the same data as another file's, which
+// waits: to them it is no beginning.
+func (k *copies) gather(f *file) {
+	c := k.c
+	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
+	if f.handle == nil || !slices.ContainsFunc(f.cursors, isNew) {
+		return
+	}
+	head := make([]byte, fileid.MaxHead)
+	head, err := f.readHead(head)
+	if err != nil {
+		return // it is read from the beginning: better twice than not at all
+	}
+	for _, e := range k.kin(f, head) {
+		w := awaited(e)
+		if w == nil || c.ids.phaseOf(e) == known && !k.mayInherit(f, w) {
+			continue
+		}
+		for _, cur := range slices.Clone(w.cursors) {
+			i := slices.IndexFunc(f.cursors, func(o *cursor) bool { return o.r == cur.r && isNew(o) })
+			if p := cur.note.proof; i < 0 || p.At == 0 || p.At != cur.pos.Next || f.holds(p.At) < p.At {
+				continue
+			}
+			if ok, err := f.fits(cur.note.proof, head, c.head[fileid.MaxHead:]); !ok || err != nil {
+				continue
+			}
+			c.ids.unref(f.cursors[i].entry, cur.r, false)
+			cur.f, cur.stands, cur.touch, cur.drained = f, version{}, true, 0
+			cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
+			k.place(cur)
+			f.cursors[i] = cur
+			w.cursors = slices.DeleteFunc(w.cursors, func(o *cursor) bool { return o == cur })
+		}
+	}
+}
+
+// place notes where the data of a cursor's partition lies now.
+func (k *copies) place(cur *cursor) {
+	f := cur.f
+	if cur.entry != f.entry {
+		k.c.ids.move(cur.entry, f.seen(nil, false), f.name)
+		cur.entry.file = f
+	}
+	if id, err := fileid.Parse(cur.entry.text); err == nil {
+		// an inode may be reused immediately
+		cur.r.notes.move(cur.note, f.seen(nil, false), !isOf(id, f.info))
+	}
+}
+
+// startCopy makes f the file of those routes that have read of w no more than stands in f, up to
+// to. The others have read more: to them it is a file of its own of which everything before to was
+// read.
+func (k *copies) startCopy(f, w *file, head []byte, to int64) {
+	c := k.c
+	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }
+	moves := slices.ContainsFunc(w.cursors, short)
+	if moves {
+		k.take(f, w, short)
+	}
+	own := c.ids.give(f.seen(head, true), f.name)
+	own.file = f
+	if f.entry == nil {
+		f.entry, f.excused, f.held = own, false, 0
+		f.rare().twin = nil
+		if f.state == beside {
+			f.rare().listed = w.partName()
+		}
+		c.rotation.index(f)
+	}
+	for _, cur := range w.cursors {
+		cur.copy = cur.r.begin(f, own)
+		cur.copy.skipTo = to
+	}
+	c.rotation.unwait(w)
+	w.state = w.state.on(copied)
+	w.excused = true
+	if moves { // its identity lives on
+		for _, cur := range w.cursors {
+			cur.r.ghosts = append(cur.r.ghosts, cur)
+			c.ids.unref(cur.entry, cur.r, false)
+		}
+		w.entry, w.cursors = nil, nil
+	} else {
+		c.ids.end(w.entry)
+		c.giveUp(w)
+	}
+	c.log.Info("a file is a copy of one that was rotated", "file", f.label, "of", w.label, "read", to)
+	c.count("files_rotated", 1)
+}
+
+// startBehind makes f a file of its own of which everything before to is read elsewhere.
+func (k *copies) startBehind(f *file, head []byte, to int64) {
+	k.c.identify.attach(f, k.c.ids.give(f.seen(head, true), f.name))
+	for _, cur := range f.cursors {
+		cur.skipTo = to
+	}
+	f.rare().twin = nil
+}

@@ -1,0 +1,146 @@
+package follow
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// equals reports whether f is a copy of the beginning of g, as far as head and end tell, and notes
+// how far.
+func (k *copies) equals(f, g *file, head []byte) bool {
+	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
+	if n == 0 {
+		return false
+	}
+	mine, other := make([]byte, fileid.MaxBefore), make([]byte, fileid.MaxHead)
+	if g.readFull(other[:n], 0) != nil || !slices.Equal(head[:n], other[:n]) {
+		return false
+	}
+	to := g.size()
+	to = min(to, f.holds(to))
+	n = min(to, fileid.MaxBefore)
+	if f.readFull(mine[:n], to-n) != nil || g.readFull(other[:n], to-n) != nil || !slices.Equal(mine[:n], other[:n]) {
+		return false
+	}
+	a := f.rare()
+	a.twin, a.twinTo, a.twinOf = g.entry, to, f.info.Size
+	return true
+}
+
+// proofs returns the routes' proofs of the bytes of a file, the furthest position first.
+func (f *file) proofs() []fileid.Proof {
+	var out []fileid.Proof
+	for _, cur := range f.cursors {
+		out = append(out, cur.note.proof)
+		out = append(out, cur.note.earlier...)
+	}
+	out = slices.DeleteFunc(out, func(p fileid.Proof) bool { return p.At == 0 })
+	slices.SortStableFunc(out, func(a, b fileid.Proof) int { return int(b.At - a.At) })
+	return slices.CompactFunc(out, func(a, b fileid.Proof) bool { return a == b })
+}
+
+// mayBecomeWhole reports whether f may be an incomplete copy of w: it is shorter than one route's
+// read data of w, and only another route, which has read less, finds its data in f. The rest is
+// awaited for the first half of CopyWait.
+func (k *copies) mayBecomeWhole(f, w *file, found fileid.Proof) bool {
+	if f.view != nil || f.info.Size >= w.read() || k.c.now() >= w.held-k.c.o.Growing.CopyWait/2 {
+		return false
+	}
+	n := w.furthest().note
+	return found != n.proof && !slices.Contains(n.earlier, found)
+}
+
+// mayInherit reports whether f may be the successor of the deleted file w: it has another name, or
+// its modification time is before its creation, as in a copy that kept its time. With ByContent
+// only its content counts.
+func (k *copies) mayInherit(f, w *file) bool {
+	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
+}
+
+// mayBe reports whether f begins as the awaiting file w did, of which nothing was read, and has all
+// that was seen of it.
+func (k *copies) mayBe(f, w *file, head []byte) bool {
+	if f.shows(w, head) {
+		return true
+	}
+	id := k.c.ids.idOf(w.entry)
+	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
+		return false
+	}
+	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)
+}
+
+// shows reports whether f, which begins with head, contains the bytes seen in the awaiting file w
+// and is no older than they are. Nothing was read of w.
+func (f *file) shows(w *file, head []byte) bool {
+	p := w.aside.glimpse
+	if p.At == 0 || int64(f.info.ModTime) < p.ModTime {
+		return false
+	}
+	var before [fileid.MaxBefore]byte
+	ok, err := f.fits(p, head, before[:])
+	return ok && err == nil
+}
+
+// hasSameHead is for an awaiting file of which only its id and, by a sink's ledger, its watermark
+// are known, because the process was killed before it saved a note: f holds that much, and begins
+// with the bytes that the id has hashed, if those are enough.
+func (k *copies) hasSameHead(f, w *file, head []byte) bool {
+	id, read := k.c.ids.idOf(w.entry), w.read()
+	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {
+		return false
+	}
+	seen := f.seen(head, false)
+	seen.Dev, seen.Ino, seen.Birth, seen.ModTime = id.Dev, id.Ino, id.Birth, id.ModTime
+	return id.Match(seen)
+}
+
+// mayBeRestored reports whether f, under the name of w and with its content, may still turn out to
+// be a restored copy: cp -p and tar give a file its old time after its bytes.
+func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
+	p := w.proof()
+	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
+		return false
+	}
+	ok, err := f.fits(p, head, k.c.head[fileid.MaxHead:])
+	return ok && err == nil
+}
+
+// mayGrowInto reports whether f may be an incomplete copy of the awaiting file w: it is shorter
+// than the read data of w and has the same beginning. If f is shorter than the hashed bytes of w's
+// id, this is undecided. Then a possible copy of a deleted file is awaited rather than read a
+// second time. A file rewritten in place may have any number of unrelated new files next to it, and
+// they are not held back.
+func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
+	if f.view != nil || f.isUnlisted() || f.info.Size >= w.read() || !k.mayInherit(f, w) || sameFile(f.info, w.info) {
+		return false
+	}
+	id := k.c.ids.idOf(w.entry)
+	return len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known || id.MatchHead(head)
+}
+
+// grewAsCopy reports whether a copy that was compared while it was still being made holds more by
+// now: then how far it equals the old file is for the proofs to tell.
+func (k *copies) grewAsCopy(f *file) (bool, error) {
+	if f.view != nil {
+		return f.info.Size != f.aside.twinOf, nil
+	}
+	info, err := f.handle.Stat()
+	if err != nil {
+		return false, err
+	}
+	f.saw(statOf(info), k.c.now())
+	return f.info.Size > f.aside.twinTo, nil
+}
+
+// isUnfinished reports whether f begins as the awaiting file w does, but is compressed and does not
+// end well: it is still being written.
+func (k *copies) isUnfinished(f, w *file, head []byte) bool {
+	p := w.proof()
+	if f.view == nil || len(head) < p.Head || !p.FitsHead(head) {
+		return false
+	}
+	f.size()
+	return f.view.Err() != nil
+}

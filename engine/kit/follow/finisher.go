@@ -1,0 +1,152 @@
+package follow
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Finisher finishes the files of a Catalogue for its source. Its methods are safe for concurrent
+// use.
+type Finisher struct{ c *Catalogue }
+
+// NewFinisher returns the Finisher of c.
+func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
+
+// Do runs finish while the catalogue takes no notice of changed names. A source's Finish does its
+// work in it.
+func (n Finisher) Do(finish func() error) error {
+	n.c.finishing.Lock()
+	defer n.c.finishing.Unlock()
+	return finish()
+}
+
+// Lookup returns the entry of a partition, its last seen name, and whether it is over: the file is
+// finished, or the inode holds other data. It returns nil if no reader has it.
+func (n Finisher) Lookup(id string) (e *Entry, name string, over bool) {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e = s.byID[id]; e == nil || e.refs == 0 {
+		return nil, "", false
+	}
+	return e, e.name, e.phase != known || e.done
+}
+
+// Sealed returns an error unless every route has read the file to its end and, where it grew,
+// stored that the rest was settled. untouched reports that no change is known since.
+func (n Finisher) Sealed(e *Entry) (untouched bool, err error) {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(e.sealed) < e.refs || len(e.sealed) == 0 {
+		return false, errors.New("it is being read")
+	}
+	untouched = true
+	for _, at := range e.sealed {
+		if at.r != nil {
+			if saved, ok := at.r.saved[e.text]; ok && saved < at.to {
+				return false, errors.New("it has grown, and what came later is not settled yet")
+			}
+		}
+		untouched = untouched && at.seen != stat{}
+	}
+	return untouched, nil
+}
+
+// Check returns an error unless every route has read the file up to size. Otherwise the file is
+// looked at again.
+func (n Finisher) Check(e *Entry, size int64) error {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, at := range e.sealed {
+		if at.at != size {
+			n.touchedLocked(e)
+			return fmt.Errorf("it has %d bytes, %d were read when it counted as finished; the rest is delivered first",
+				size, at.at)
+		}
+	}
+	return nil
+}
+
+// Touched has a file looked at again.
+func (n Finisher) Touched(e *Entry) {
+	n.c.ids.mu.Lock()
+	defer n.c.ids.mu.Unlock()
+	n.touchedLocked(e)
+}
+
+func (n Finisher) touchedLocked(e *Entry) {
+	for i := range e.sealed {
+		e.sealed[i].seen = stat{}
+	}
+	n.c.wakes.wake()
+}
+
+// Moved notes the name of a file that is not finished yet and could not get its own name back.
+func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
+
+// isStillThere reports whether f, which the last listing lacks, is about to be finished and has its
+// name, or the name under which its source has put it: while it was listed it may have had the name
+// of a finished file, and got its own back.
+func (n Finisher) isStillThere(f *file) bool {
+	c := n.c
+	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {
+		return false
+	}
+	c.finishing.Lock()
+	defer c.finishing.Unlock()
+	name := c.ids.nameOf(f.entry)
+	info, err := f.dir.Stat(name)
+	if err != nil || !sameFile(statOf(info), f.info) {
+		return false
+	}
+	f.name, f.scan = name, c.table.scans
+	f.saw(statOf(info), c.now())
+	c.pace.soon()
+	return true
+}
+
+// Awaiting returns the files that are about to be finished, by name, each as it was seen last. A
+// listing can leave them out: that was less than poll_max ago, or the run ends with the data that
+// was there at its start. Finishing a file notices changes.
+func (n Finisher) Awaiting() map[string]vfs.Info {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[string]vfs.Info)
+	now := n.c.now()
+	for _, e := range s.byID {
+		if e.phase != known || e.done || len(e.sealed) < e.refs || len(e.sealed) == 0 {
+			continue
+		}
+		seen := e.sealed[0].seen
+		if !slices.ContainsFunc(e.sealed, func(at sealing) bool {
+			return at.seen != seen || seen == stat{} || now >= at.when+n.c.o.PollMax && (at.r == nil || !at.r.o.Once)
+		}) {
+			out[e.name] = infoOf(seen)
+		}
+	}
+	return out
+}
+
+// MayHold reports whether the catalogue may be given one more handle of a deleted file.
+func (n Finisher) MayHold() bool {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
+}
+
+// Tell notes that a file is finished and where it went: to name beneath dir, or, with dir nil,
+// away; held is a handle of it then, or nil.
+func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
+	s := &n.c.ids
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.done, e.name = true, name
+	n.c.watched.news = append(n.c.watched.news, finishedFile{entry: e, name: name, dir: dir, handle: held})
+}

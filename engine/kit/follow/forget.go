@@ -1,0 +1,150 @@
+package follow
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// sweepMin is the least time between two sweeps.
+const sweepMin = time.Second
+
+// forgets are the partitions with progress that may be dropped. The reader adds them, and the
+// checkpoint's goroutine removes them.
+type forgets struct {
+	mu   sync.Mutex // guards list
+	list []string
+
+	// ended are those whose last spans may be in the batch that Read is filling. The engine has not
+	// opened these spans yet, and would drop the progress first. Only the reader uses it.
+	ended []string
+
+	stored  map[string]bool          // partitions of earlier runs of which no file was met
+	missing map[string]time.Duration // since when a sweep has not found the file of a partition
+	swept   time.Duration
+}
+
+// now notes that a partition has ended by proof.
+func (g *forgets) now(id string) { g.ended = append(g.ended, id) }
+
+// publish makes the ended partitions available once the engine has all of their batches.
+func (g *forgets) publish() {
+	if len(g.ended) == 0 {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.list = append(g.list, g.ended...)
+	g.ended = nil
+}
+
+// Forget implements stream.PartitionTracker.
+func (r *Reader) Forget() []string {
+	r.forgets.mu.Lock()
+	list := r.forgets.list
+	r.forgets.list = nil
+	r.forgets.mu.Unlock()
+	for _, id := range list {
+		r.notes.end(id)
+		r.c.ids.forget(id)
+	}
+	return list
+}
+
+// sweep finds partitions of deleted files for Forget: not listed, not finished and still present,
+// and not held open.
+func (r *Reader) sweep(now time.Duration) {
+	g, c := &r.forgets, r.c
+	if c.o.Forget <= 0 || now-g.swept < max(sweepMin, c.o.Forget/4, 100*c.pace.took) {
+		return
+	}
+	g.swept = now
+	there, ok := c.there()
+	if !ok {
+		return
+	}
+	missing := make(map[string]time.Duration)
+	var over []string
+	for id, key := range r.partitions() {
+		if there[key] || c.lister.isStoredAway(r, id, key) {
+			continue
+		}
+		since, ok := g.missing[id]
+		if !ok {
+			since = now
+		}
+		if now-since >= c.o.Forget {
+			over = append(over, id)
+			continue
+		}
+		missing[id] = since
+	}
+	g.missing = missing
+	slices.Sort(over)
+	for _, id := range over {
+		delete(g.stored, id)
+		if e := c.ids.get(id); e != nil && e.file == nil {
+			c.ids.drop(e)
+		}
+		c.resting.forget(id)
+		g.now(id)
+	}
+}
+
+// there returns the inodes of all files that are there; ok is false if that is not known.
+func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
+	there = make(map[fileid.Key]bool, len(c.table.byKey))
+	if c.place.Finished(func(s Sight) { there[keyOf(statOf(s.Info))] = true }) != nil {
+		return nil, false
+	}
+	for key := range c.table.byKey {
+		there[key] = true
+	}
+	c.resting.rests.each(func(d *rest) bool {
+		there[d.key] = d.scan == c.table.scans
+		return true
+	})
+	for _, f := range c.watched.files {
+		there[keyOf(f.info)] = true
+	}
+	return there, true
+}
+
+// partitions returns the key of the data of each partition that the route has stored or reads,
+// except awaiting ones.
+func (r *Reader) partitions() map[string]fileid.Key {
+	out := make(map[string]fileid.Key)
+	for id := range r.forgets.stored {
+		if e := r.c.ids.get(id); e != nil {
+			out[id] = r.c.ids.idOf(e).Key()
+		}
+	}
+	r.c.resting.rests.each(func(d *rest) bool {
+		out[d.text] = d.key
+		return true
+	})
+	r.notes.mu.Lock()
+	for text, t := range r.notes.byID {
+		key := t.proof.Moved
+		if key == (fileid.Key{}) {
+			if id, err := fileid.Parse(text); err == nil {
+				key = id.Key()
+			}
+		}
+		out[text] = key
+	}
+	r.notes.mu.Unlock()
+	r.c.ids.mu.Lock()
+	for id := range r.done {
+		delete(out, id)
+	}
+	r.c.ids.mu.Unlock()
+	for _, w := range r.c.rotation.waiting {
+		for _, cur := range w.cursors {
+			delete(out, cur.entry.text)
+		}
+	}
+	return out
+}

@@ -1,0 +1,374 @@
+package follow
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// identifier matches files to identities, by the stored marks of earlier runs and by other known
+// files.
+type identifier struct {
+	c       *Catalogue
+	meeting bool // known files are being recognised: no new ones are taken up
+}
+
+// storedMark is the stored mark of one route for an identity.
+type storedMark struct {
+	r    *Reader
+	mark stream.Mark
+}
+
+// marks returns the routes' stored marks for an identity.
+func (n *identifier) marks(e *Entry) []storedMark {
+	var out []storedMark
+	for _, r := range n.c.readers {
+		if m, ok := r.resume(e.text); ok {
+			out = append(out, storedMark{r, m})
+		}
+	}
+	return out
+}
+
+// file identifies f and finds the routes' positions in it. l keeps the bytes read for that, unless
+// it is nil. It returns false if there is nothing to read.
+func (n *identifier) file(f *file, l *filler) bool {
+	c := n.c
+	head, err := c.unpacker.firstHead(f, l)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		c.pace.soon()
+		return false
+	} else if err != nil {
+		c.handles.fail(f, err)
+		return false
+	}
+	if f.view != nil && (!c.unpacker.isWhole(f) || c.unpacker.hasNothing(f, head)) {
+		return false
+	}
+	if c.strategy.grows() {
+		head = slices.Clone(head) // comparing files uses the buffer again
+		n.displaced(f, f.seen(head, true))
+	}
+	for {
+		all := c.ids.find(f.seen(head, true))
+		if len(all) == 0 {
+			if done, read := c.strategy.meet(f, head); done {
+				return read
+			}
+			n.attach(f, c.ids.give(f.seen(head, true), f.name))
+			return f.entry != nil
+		}
+		ok, err := n.recognise(f, all, head)
+		if err != nil {
+			c.handles.unreadNow(f, err)
+			return false
+		}
+		if !ok {
+			continue
+		}
+		if err := n.prove(f, head); err != nil {
+			c.handles.unreadNow(f, err)
+			return false
+		}
+		return f.entry != nil
+	}
+}
+
+// recognise makes f the file of the first of all, which matches it by stat and head, if the data
+// stored by the routes is in it. Old states have several ids for one file; the routes that have
+// stored another one keep it. It returns false if the first id is no longer the file's, and the
+// caller should try again.
+func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
+	c, e := n.c, all[0]
+	switch w := e.file; {
+	case w == nil:
+	case w.state == awaiting:
+		return n.recogniseAwaited(f, w, head)
+	case w.state == finished:
+		c.watched.drop(w) // its source's name for it was changed back
+		return false, nil
+	case w != f:
+		c.replaced(w, "a file was copied away and rewritten in place; the copy is read on")
+		return false, nil
+	}
+	why, err := n.differs(f, e, head)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		n.mismatch(f, e, why)
+		return false, nil
+	}
+	aliases := all[1:]
+	for _, a := range aliases {
+		if why, err := n.differs(f, a, head); err != nil || why != "" || a.file != nil {
+			aliases = nil
+			break
+		}
+	}
+	n.attach(f, e, aliases...)
+	return true, nil
+}
+
+// mismatch takes an identity with data that is not in f. The data may be at a location stored by
+// another route. A route that was killed, or did not deliver anything since, knows only the inode
+// that the file had before a rotation.
+func (n *identifier) mismatch(f *file, e *Entry, why string) {
+	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isMet(e, id) }) {
+		n.c.strategy.mismatch(f, e, why)
+	}
+}
+
+// isMet reports whether the inode of an id is listed and not recognised yet, or rests as e.
+func (n *identifier) isMet(e *Entry, id fileid.ID) bool {
+	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
+		return true
+	}
+	d := n.c.resting.rests.get(id.Key())
+	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
+}
+
+// recogniseAwaited makes f, which is the inode of the awaiting file w, that file again if it
+// contains the read data.
+func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
+	c := n.c
+	if f.view != nil || w.blank() { // how much of it there is may not be known yet
+		c.copies.adopt(f, w)
+		return true, nil
+	}
+	if f.isBeingMade(w) {
+		return false, io.ErrUnexpectedEOF // it is looked at again
+	}
+	ok, err := c.copies.leadOn(f, w, head)
+	if err == nil && !ok { // it was rewritten meanwhile
+		c.ids.displace(w.entry)
+	}
+	return ok, err
+}
+
+// differs returns the reason why f does not contain the data that the routes have stored for e, or
+// "" if it does.
+func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
+	for _, m := range n.marks(e) {
+		const short = "a file is shorter than what was read of it in an earlier run; "
+		high, proof := highest(m.mark), proofOf(m.mark)
+		if high > f.holds(high) {
+			return short, nil
+		}
+		k, off, end := proof.Wants()
+		if most := max(int64(k), end); most > f.holds(most) {
+			return short, nil
+		}
+		ok, err := f.fits(proof, head, n.c.head[len(n.c.head)-int(end-off):])
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			return "a file was rewritten in place since an earlier run; ", nil
+		}
+	}
+	return "", nil
+}
+
+// attach makes f the file of e, in which every route has a cursor: under another id if it has
+// stored one of the aliases.
+func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
+	c := n.c
+	f.entry, e.file, f.excused, f.held = e, f, false, 0
+	c.ids.noteName(e, f.name)
+	c.ids.settle(e, f.info)
+	for _, r := range c.readers {
+		own := e
+		if _, ok := r.resume(e.text); !ok {
+			for _, a := range aliases {
+				if _, ok := r.resume(a.text); ok {
+					own, a.file = a, f
+				}
+			}
+		}
+		r.begin(f, own)
+	}
+	c.rotation.index(f)
+}
+
+// prove makes the proof of a file that grows, of which the checkpoint has none for where it stands:
+// a sink's own ledger, which is ahead of it, or a person, has said how far that is. Without one
+// nothing would lead on from it once it is copied away.
+func (n *identifier) prove(f *file, head []byte) error {
+	if !n.c.strategy.grows() || f.entry == nil || f.view != nil || f.handle == nil {
+		return nil
+	}
+	for _, cur := range f.cursors {
+		at := cur.pos.Next
+		if cur.note.proof.At == at || at > f.info.Size {
+			continue
+		}
+		before := make([]byte, min(at, fileid.MaxBefore))
+		if err := f.readFull(before, at-int64(len(before))); err != nil {
+			return err
+		}
+		cur.note.suffix = append(cur.note.suffix[:0], before...)
+		cur.r.notes.set(cur.note, cur.note.proof.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before))
+	}
+	return nil
+}
+
+// displaced has identities of this inode wait for their copies, if another head stands there now.
+func (n *identifier) displaced(f *file, seen fileid.File) {
+	all := n.c.ids.find(seen)
+	for _, e := range n.c.ids.at(f.info) {
+		if slices.Contains(all, e) {
+			continue
+		}
+		if e.file == nil {
+			n.mismatch(f, e, "a file was rewritten in place since an earlier run; ")
+		} else if e.file.state == awaiting {
+			n.c.ids.displace(e)
+		}
+	}
+}
+
+// recall recognises a file of earlier runs, all of which every route has read, by its stat alone,
+// so that a start need not open every file.
+func (n *identifier) recall(f *file) bool {
+	c := n.c
+	e := n.recallable(f.info)
+	if e == nil || e.file != nil || !c.strategy.grows() && !n.allFinished(e) {
+		return false
+	}
+	n.attach(f, e)
+	for _, cur := range f.cursors {
+		cur.drained, cur.unread = f.info.Size, 0
+	}
+	c.handles.shut = append(c.handles.shut, f)
+	return true
+}
+
+func (n *identifier) allFinished(e *Entry) bool {
+	for _, m := range n.marks(e) {
+		if !m.mark.Finished {
+			return false
+		}
+	}
+	return true
+}
+
+// recallable returns the identity of a file, if its stat alone proves that every route has read all
+// of it.
+func (n *identifier) recallable(info stat) *Entry {
+	if !info.Birth.known() || len(n.c.readers) == 0 {
+		return nil
+	}
+	var out *Entry
+	for _, e := range n.c.ids.at(info) {
+		if out == nil && n.c.ids.idOf(e).Certain() && n.isWhole(e.text, info) {
+			out = e
+			continue
+		}
+		for _, m := range n.marks(e) {
+			if !m.mark.Finished && n.c.strategy.grows() {
+				return nil // the earlier data is awaited, which only a look at the file reveals
+			}
+		}
+	}
+	return out
+}
+
+// isWhole reports whether every route has stored that all was delivered of a file that looks so.
+func (n *identifier) isWhole(text string, info stat) bool {
+	for _, r := range n.c.readers {
+		if !r.isWhole(text, info) {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Reader) isWhole(text string, info stat) bool {
+	m, ok := r.resume(text)
+	if !ok || len(m.Above) > 0 {
+		return false
+	}
+	proof := proofOf(m)
+	all := proof.At == info.Size
+	if proof.Packed > 0 {
+		all = proof.Packed == info.Size
+	}
+	return all && m.Watermark.Num == proof.At && proof.ModTime != 0 && proof.ModTime == int64(info.ModTime)
+}
+
+// meetKnown recognises the files of earlier runs before any other: a new one may be a copy of one
+// of them.
+func (n *identifier) meetKnown() {
+	var files []*file
+	for _, f := range n.c.table.byKey {
+		if n.isKnown(f) {
+			files = append(files, f)
+		}
+	}
+	slices.SortFunc(files, byLabel)
+	n.recogniseAll(files)
+}
+
+// recogniseTries is how often a file of an earlier run is looked at that changes while it is being
+// looked at.
+const recogniseTries = 3
+
+// recogniseAll matches files to identities of earlier runs. A file that matches none, because its
+// inode was reused or it was rewritten, is met after all of these are known: it may be a copy of
+// one of them. A file deleted since it was listed is awaited from now on, not from the next listing
+// on, because its copy may be listed already. A file that cannot be matched now is looked at first
+// in the next listing, and until then holds back its possible copies.
+func (n *identifier) recogniseAll(files []*file) {
+	c := n.c
+	n.meeting = true
+	defer func() { n.meeting = false }()
+	for _, f := range files {
+		for tries := 0; tries < recogniseTries && f.entry == nil && !n.recall(f); tries++ {
+			look := c.handles.look
+			if tries > 0 { // the content seen just now is no longer in it
+				look = c.handles.lookNow
+			}
+			if !look(f) {
+				if f.handle == nil && f.trouble == nil {
+					c.table.unlabel(f)
+					c.strategy.nameGone(f) // the next listing will not have it
+				}
+				break
+			}
+			if n.file(f, nil) || f.view != nil || f.trouble != nil || !n.isKnown(f) {
+				break
+			}
+		}
+		if f.trouble == nil && c.rotation.isUnread(f) {
+			c.rotation.noteUnread(f)
+		}
+	}
+}
+
+// isKnown reports whether f has no id yet, and can be, by its stat, a file of an earlier run.
+func (n *identifier) isKnown(f *file) bool { return f.entry == nil && len(n.knownAs(f)) > 0 }
+
+// knownAs returns the files of earlier runs that f can be by its stat, and that are not waited for.
+func (n *identifier) knownAs(f *file) []*Entry {
+	return slices.DeleteFunc(n.c.ids.at(f.info), func(e *Entry) bool { return e.file != nil })
+}
+
+// lostKnown waits for the successors of the files of earlier runs that f may be. f has lost its
+// name before it was looked at.
+func (n *identifier) lostKnown(f *file) {
+	for _, e := range n.knownAs(f) {
+		w := n.c.rotation.awaitStored(e, "a file of an earlier run is gone")
+		if w == nil {
+			continue
+		}
+		// otherwise its bytes are not the counted ones
+		if n.c.ids.phaseOf(e) == known && w.proof().Packed == 0 {
+			w.info.Size, w.excused = f.info.Size, false
+		}
+		f.excused = true // its missing data belongs to the awaiting file
+	}
+}

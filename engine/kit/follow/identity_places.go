@@ -1,0 +1,195 @@
+package follow
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// byGen orders the identities of an inode, the newest first.
+func byGen(a, b *Entry) int {
+	return cmp.Or(cmp.Compare(b.id.Gen, a.id.Gen), strings.Compare(a.text, b.text))
+}
+
+// find returns the identities that a file can be known by, the newest first.
+func (s *identities) find(f fileid.File) []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*Entry
+	for _, e := range s.byKey[f.Key()] {
+		if e.liesAt(func(id fileid.ID) bool { return id.Match(f) }) {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, byGen)
+	return out
+}
+
+// at returns the known identities of an inode that a stat can be of, in order.
+func (s *identities) at(i stat) []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*Entry
+	for _, e := range s.byKey[keyOf(i)] {
+		if e.liesAt(func(id fileid.ID) bool { return isOf(id, i) }) {
+			out = append(out, e)
+		}
+	}
+	slices.SortStableFunc(out, byGen)
+	return out
+}
+
+// liesAt reports whether a condition holds for the id with one of the inodes in which the data may
+// lie.
+func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
+	return is(e.id) || slices.ContainsFunc(e.others, is)
+}
+
+// store returns the identity of a stored progress; nil if it is over. moved is where its data lies
+// now, given where it was when it got its id.
+func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.past[text] {
+		return nil
+	}
+	if given.Key() != moved.Key() {
+		if g := s.gens[given.Key()]; given.Birth >= g.birth {
+			s.gaveLocked(given)
+		}
+	}
+	e := s.byID[text]
+	if e == nil {
+		e = s.addLocked(moved, text)
+		e.name = name
+	}
+	e.rests = false
+	if e.file == nil && e.phase == known && !e.liesAt(func(id fileid.ID) bool { return id == moved }) {
+		if !e.liesAt(func(id fileid.ID) bool { return id.Key() == moved.Key() }) {
+			s.byKey[moved.Key()] = append(s.byKey[moved.Key()], e)
+		}
+		e.others = append(e.others, moved)
+	}
+	return e
+}
+
+// placeOf returns the id of a stored progress as it was given, and with the inode in which its data
+// lies now.
+func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
+	id, err := fileid.Parse(m.Part.ID)
+	if err != nil {
+		c.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
+		return id, id, false
+	}
+	proof, err := fileid.ParseProof(m.Note)
+	if err != nil {
+		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its id alone", "file", m.Part.Name, "error", err)
+	}
+	now = id
+	if proof.Moved != (fileid.Key{}) {
+		now.Dev, now.Ino, now.Birth = proof.Moved.Dev, proof.Moved.Ino, proof.MovedBirth
+	}
+	return id, now, true
+}
+
+// unmet returns the identities of which no file was met, in order.
+func (s *identities) unmet() []*Entry {
+	return slices.DeleteFunc(s.unmetOrAwaited(), func(e *Entry) bool { return e.file != nil })
+}
+
+// unmetOrAwaited is unmet, and returns those of which the file waits, too.
+func (s *identities) unmetOrAwaited() []*Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*Entry
+	for _, e := range s.byID {
+		if (e.file == nil || e.file.state == awaiting) && e.phase == known && !e.done && len(e.sealed) == 0 {
+			out = append(out, e)
+		}
+	}
+	slices.SortFunc(out, func(a, b *Entry) int { return strings.Compare(a.text, b.text) })
+	return out
+}
+
+// leave takes the inode of i off the places where routes have stored that the data of e lies. It
+// reports false, and changes nothing, unless another one of them is good by a condition.
+func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(append([]fileid.ID{e.id}, e.others...), func(id fileid.ID) bool { return isOf(id, i) })
+	if e.phase != known || !slices.ContainsFunc(left, good) {
+		return false
+	}
+	s.unkeyLocked(e)
+	e.id, e.others = left[0], left[1:]
+	for _, id := range left {
+		if list := s.byKey[id.Key()]; !slices.Contains(list, e) {
+			s.byKey[id.Key()] = append(list, e)
+		}
+	}
+	return true
+}
+
+// displace notes that other data stands in the inode of e.
+func (s *identities) displace(e *Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.phase == known {
+		e.phase = displaced
+	}
+	s.unkeyLocked(e)
+}
+
+func (s *identities) unkeyLocked(e *Entry) {
+	if !e.rests {
+		s.gaveLocked(e.id)
+	}
+	for _, id := range append(e.others, e.id) {
+		key := id.Key()
+		if list := slices.DeleteFunc(s.byKey[key], func(o *Entry) bool { return o == e }); len(list) > 0 {
+			s.byKey[key] = list
+		} else {
+			delete(s.byKey, key)
+		}
+	}
+	e.others = nil
+}
+
+// move notes that the data of e lies in another file now.
+func (s *identities) move(e *Entry, to fileid.File, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unkeyLocked(e)
+	e.phase = known
+	e.id.Dev, e.id.Ino, e.id.Birth, e.id.ModTime = to.Dev, to.Ino, to.Birth, 0
+	e.name = name
+	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
+}
+
+// moveDevice notes that the file system of e has another device number.
+func (s *identities) moveDevice(e *Entry, dev uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unkeyLocked(e)
+	e.id.Dev = dev
+	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
+}
+
+// settle notes in which of several inodes the data of e lies.
+func (s *identities) settle(e *Entry, i stat) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(e.others) == 0 {
+		return
+	}
+	id := e.id
+	if k := slices.IndexFunc(e.others, func(id fileid.ID) bool { return isOf(id, i) }); k >= 0 && !isOf(id, i) {
+		id = e.others[k]
+	}
+	s.unkeyLocked(e)
+	e.id = id
+	s.byKey[id.Key()] = append(s.byKey[id.Key()], e)
+}

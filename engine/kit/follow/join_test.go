@@ -1,0 +1,151 @@
+package follow_test
+
+import (
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/follow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// A route opens later than another one, which has given a file an id of its own by then. It keeps
+// the id by which it knows the file, and goes on where it was.
+func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
+	for name, how := range map[string]struct{ noted, moved, first bool }{
+		"with a note": {noted: true}, "by a ledger": {}, "in a copy": {noted: true, moved: true}, "before": {first: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, a, b := twoRoutes(t, follow.Growing{})
+				d.put(t, "a.log", three[:6])
+				turns(t, 1, 2*time.Second, a)
+				d.put(t, "a.log", three[6:])
+				turns(t, 1, 2*time.Second, a)
+				stop(t, a, b)
+				for id, m := range a.marks {
+					if !how.noted {
+						m.Note = ""
+						a.marks[id] = m
+					}
+				}
+				if how.moved {
+					d.copyTruncate(t, "a.log", "a.log.1", func() {})
+					d.put(t, "a.log", "0 zero\n")
+				}
+				s := d.set(follow.Growing{})
+				var a2 *route
+				if how.first {
+					a2 = newRoute(t, s, a.marks)
+				}
+				b2 := newRoute(t, s, nil)
+				turns(t, 1, 2*time.Second, b2)
+				if !how.first {
+					a2 = newRoute(t, s, a.marks)
+				}
+				d.put(t, "a.log", "4 four\n")
+				turns(t, 10, time.Second, a2, b2)
+				want := []string{"4 four"}
+				if how.moved {
+					want = []string{"0 zero", "4 four"}
+				}
+				a2.want(t, d, want...)
+				want = append(want[:len(want)-1:len(want)-1], "1 one", "2 two", "3 three", "4 four")
+				b2.want(t, d, want...)
+				if one, two := a.ids["1 one"], a2.ids["4 four"]; one != two && !how.moved {
+					t.Errorf("the route knew a.log as %s, and now as %s", one, two)
+				}
+			})
+		})
+	}
+}
+
+// One route has saved that a file was rotated, the other one has not. The copy is recognised under
+// any name, although other data stands where the second route knows it.
+func TestOneRouteSavedThatAFileWasCopied(t *testing.T) {
+	for _, firstSaved := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", three)
+			turns(t, 1, 2*time.Second, a, b)
+			a.lines, b.lines = nil, nil
+			d.copyTruncate(t, "a.log", "a.log.1", func() {})
+			d.put(t, "a.log", "0 zero\n")
+			saved := a
+			if !firstSaved {
+				saved = b
+			}
+			turns(t, 1, 10*time.Second, saved)
+			saved.want(t, d, "0 zero")
+			stop(t, a, b)
+			d.rename(t, "a.log.1", "z")
+			a2, b2 := d.restarted(t, a, b)
+			turns(t, 1, 20*time.Second, a2, b2)
+			if !firstSaved {
+				a2, b2 = b2, a2
+			}
+			a2.want(t, d)
+			b2.want(t, d, "0 zero")
+			d.wantNoLoss(t)
+		})
+	}
+}
+
+// One route has read a file without name to its end while the other one did not read. It forgets
+// the file only when the other one is done with it, too: the next run would read it once more.
+func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.hidden = "old"
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, a, b)
+		d.rename(t, "a.log", "a.old")
+		turns(t, 1, 30*time.Second, a)
+		a.forget()
+		wantLines(t, d, a, b, "1 one", "2 two", "3 three")
+		stop(t, a, b)
+		a2, b2 := d.restarted(t, a, b)
+		turns(t, 1, 30*time.Second, a2, b2)
+		wantLines(t, d, a2, b2)
+		turns(t, 1, 2*time.Second, a2, b2)
+		for _, r := range []*route{a2, b2} {
+			if r.marks = a.marks; len(r.Forget()) != 1 {
+				t.Error("a route keeps progress of a file that both have read")
+			}
+		}
+	})
+}
+
+// forget drops the partitions that the reader reports as deleted.
+func (r *route) forget() {
+	for _, id := range r.Forget() {
+		delete(r.marks, id)
+	}
+}
+
+// A run that ends with the data that is there drops the progress of a file that is gone: the end of
+// the wait for a copy of it and the end of the run may come with the same listing.
+func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, _ := earlierRun(t)
+		d.remove(t, "a.log")
+		o := knows(a.marks)
+		o.Once = true
+		r := &route{Reader: d.set(follow.Growing{}).Open(o), ids: make(map[string]string)}
+		r.marks = a.marks
+		defer func() { _ = r.Close() }()
+		for {
+			b := stream.NewBatch(stream.BatchLimits{})
+			if err := r.Read(t.Context(), b); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			r.deliver(b)
+		}
+		if r.forget(); len(r.marks) != 0 {
+			t.Errorf("the progress %v is kept", r.marks)
+		}
+	})
+}

@@ -1,0 +1,369 @@
+package follow
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// counted are the counters of a route's reader; docs/operating.md has the meaning of each. They are
+// shown from the start, so that the first event of a kind is seen as a change.
+var counted = []string{
+	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated", "files_orphaned", "files_grown",
+	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
+}
+
+// listPatience is how long listings may fail, since the catalogue was made or the last successful
+// one, before the routes stop. They restart with growing waits. With Once no listing may fail.
+const listPatience = 10 * time.Second
+
+// lister lists the place and carries out the decisions of the table.
+type lister struct {
+	c       *Catalogue
+	begun   bool          // a listing did not fail
+	first   uint32        // the first one that did not fail; until then the one under way
+	at      time.Duration // when the last one that did not fail began
+	unmet   bool          // a route has stored progress of files that were not looked for yet
+	refused map[string]string
+	folders folders // in which files are missing
+}
+
+// list lists the files for r, or for all routes if r is nil; an idle catalogue ever more rarely.
+func (c *Catalogue) list(r *Reader) {
+	begun := c.now()
+	c.lister.list(begun, r != nil && r.o.Once)
+	found := 0
+	for _, o := range c.readers {
+		if o == r {
+			o.enqueue(c.now())
+			found = len(o.queue)
+			noteBusy(c, o, found > 0)
+		} else {
+			signal(o.listed)
+		}
+	}
+	if r == nil {
+		noteIdle(c)
+	}
+	c.pace.record(begun, c.now(), found, c.o.PollMin, c.o.PollMax)
+}
+
+// list lists the place and processes the changes since the last listing.
+func (l *lister) list(now time.Duration, once bool) {
+	c := l.c
+	c.pace.due = 0
+	c.table.begin()
+	if !l.begun {
+		l.first = c.table.scans
+	}
+	var rest []Sight
+	found := func(s Sight) { // first the unmoved ones, so that the others are known to have moved
+		if info := statOf(s.Info); !c.table.see(s.Label, info, now) && !c.resting.passed(s, info) {
+			rest = append(rest, s)
+		}
+	}
+	if err := c.place.List(found, c.lister.refuse); err != nil {
+		l.failed(err, now, once)
+		return
+	}
+	l.begun, l.at = true, now
+	delete(l.refused, ".")
+	for _, r := range c.readers {
+		if r.first == 0 {
+			r.first = c.table.scans
+		}
+	}
+	c.resting.retire()
+	c.watched.takeNews() // before a name that the source has changed counts as missing
+	// files read first are adjacent in memory, which is released together
+	if c.table.scans == l.first {
+		slices.SortFunc(rest, c.lister.bySight)
+	}
+	for _, s := range rest {
+		l.meet(s, now)
+	}
+	for _, f := range c.table.unlisted(now) {
+		c.strategy.nameGone(f)
+	}
+	c.strategy.listed(now)
+	if c.table.scans == l.first {
+		c.watched.findGrown()
+	}
+	c.watched.lookAgain(now)
+	for _, r := range c.readers {
+		r.sweep(now)
+	}
+}
+
+// failed decides whether the routes go on after a listing that failed.
+func (l *lister) failed(err error, now time.Duration, once bool) {
+	freed := outOfDescriptors(err) && l.c.handles.openFewer()
+	if freed {
+		l.c.pace.soon()
+	}
+	l.refuse(".", fmt.Sprintf("the directory cannot be listed; it is tried again: %v", err))
+	if once && !freed || now-l.at >= listPatience {
+		l.c.over = fmt.Errorf("list the directory: %w", err)
+	}
+}
+
+// meet starts to follow a file with a new name, or with a name that belonged to another file.
+func (l *lister) meet(s Sight, now time.Duration) {
+	c, info := l.c, statOf(s.Info)
+	if c.table.byKey[keyOf(info)] == nil && c.resting.isHardLink(s.Label, keyOf(info)) {
+		return
+	}
+	ch := c.table.meet(s, info, now)
+	if ch.kind == isHardLink {
+		c.lister.refuse(s.Label, fmt.Sprintf("it is a hard link to %q, which is read", ch.f.label))
+		return
+	}
+	delete(l.refused, s.Label)
+	if ch.kind == isNew {
+		return
+	}
+	f := ch.f
+	if ch.was != s.Label {
+		c.log.Info("a file was renamed", "from", ch.was, "to", s.Label)
+	}
+	c.rotation.drop(f)
+	f.rename(s.Dir, s.Name, s.Label)
+	f.scan, f.state = c.table.scans, f.state.on(renamed)
+	f.saw(info, now)
+	if f.entry != nil {
+		c.ids.noteName(f.entry, s.Name)
+		c.rotation.index(f)
+	}
+}
+
+// Kind returns why something that is no regular file is not read.
+func Kind(t fs.FileMode) string {
+	switch {
+	case t&fs.ModeSymlink != 0:
+		return "it is a symlink, which may lead anywhere; put the file itself here"
+	case t&fs.ModeNamedPipe != 0:
+		return "it is a FIFO, which has no end and cannot be read again"
+	case t&fs.ModeSocket != 0:
+		return "it is a socket"
+	case t&fs.ModeDevice != 0:
+		return "it is a device"
+	}
+	return "it is no regular file"
+}
+
+// todo returns the files that need an action of a route, in order. The identity of one file may
+// decide that of another, so unidentified files are checked in the order of labels.
+func (l *lister) todo(r *Reader, now time.Duration) []*file {
+	var out, odd []*file
+	for _, f := range l.c.table.byKey {
+		if l.c.strategy.grows() && (f.isUnlisted() || f.entry == nil && f.info.Size > 0) {
+			odd = append(odd, f)
+		} else if l.c.strategy.ready(r, f, now) {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(odd, byLabel)
+	for _, f := range odd {
+		if l.c.table.has(f) && l.c.strategy.ready(r, f, now) {
+			out = append(out, f)
+		}
+	}
+	for _, f := range l.c.watched.files {
+		if l.c.strategy.ready(r, f, now) {
+			out = append(out, f)
+		}
+	}
+	slices.SortFunc(out, func(a, b *file) int {
+		if !l.c.o.ByName {
+			if n := compareTimes(a, b); n != 0 {
+				return n
+			}
+		}
+		return byLabel(a, b)
+	})
+	return out
+}
+
+// bySight orders as todo does.
+func (l *lister) bySight(a, b Sight) int {
+	if !l.c.o.ByName {
+		if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 {
+			return n
+		}
+	}
+	return strings.Compare(a.Label, b.Label)
+}
+
+// count adds to a counter of each route.
+func (c *Catalogue) count(name string, n int64) {
+	for _, r := range c.readers {
+		r.count(name, n)
+	}
+}
+
+// refuse logs, once for each label and reason, that something is not read.
+func (l *lister) refuse(label, why string) {
+	if l.refused[label] == why {
+		return
+	}
+	l.refused[label] = why
+	l.c.log.Warn("left alone", "file", label, "reason", why)
+	l.c.count("files_refused", 1)
+}
+
+// fail logs that f cannot be read, once, and has it tried again later; the others go on.
+func (h *handles) fail(f *file, err error) {
+	t := &trouble{}
+	if f.trouble != nil {
+		t = f.trouble
+	}
+	wait, next, _ := unreadable.Next(t.failures, nil)
+	t.failures, t.retryAt = next, h.c.now()+wait
+	h.c.pace.dueAt(t.retryAt)
+	h.close(f)
+	if f.entry != nil && f.byHandle() {
+		h.c.lose(f, err.Error())
+		return
+	}
+	if f.trouble == nil {
+		h.c.log.Warn("a file cannot be read; it is tried again, the others go on", "file", f.label, "error", err)
+		h.c.count("files_unreadable", 1)
+	}
+	t.last = err
+	f.trouble = t
+	h.c.rotation.noteUnread(f)
+}
+
+// readable notes that f was read.
+func (h *handles) readable(f *file) {
+	if f.trouble != nil {
+		h.c.log.Info("a file can be read again", "file", f.label, "after_failures", f.trouble.failures.N)
+		f.trouble = nil
+	}
+}
+
+// lose gives up a file with unreachable bytes.
+func (c *Catalogue) lose(f *file, why string) {
+	if f.state == ended {
+		return
+	}
+	f.state = f.state.on(lost)
+	c.handles.close(f)
+	f.dropView()
+	c.table.remove(f)
+	if f.entry == nil {
+		c.vanished(f)
+		return
+	}
+	if left := f.left(); !c.strategy.grows() || left > 0 && !f.excused {
+		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are lost: %s", f.label, left, f.info.Size, why))
+		for _, cur := range f.cursors {
+			if c.strategy.grows() && cur.left() == 0 {
+				continue
+			}
+			cur.r.count("files_vanished", 1)
+			cur.r.count("bytes_vanished", cur.left())
+		}
+	}
+	c.ids.end(f.entry)
+	c.giveUp(f)
+}
+
+// giveUp leaves the seals of a file to its routes: nothing more of it can be read.
+func (c *Catalogue) giveUp(f *file) {
+	c.rotation.drop(f)
+	if c.strategy.grows() && len(f.cursors) > 1 {
+		c.completions.add(c, f)
+	}
+	for _, cur := range f.cursors {
+		if !cur.sealed {
+			cur.r.ghosts = append(cur.r.ghosts, cur)
+		}
+	}
+	c.release(f)
+}
+
+// release gives back the id of a file that is not followed any more.
+func (c *Catalogue) release(f *file) {
+	if f.entry == nil {
+		return
+	}
+	c.rotation.drop(f)
+	for _, cur := range f.cursors {
+		c.ids.unref(cur.entry, cur.r, false)
+	}
+	if f.entry.file == f {
+		f.entry.file = nil
+	}
+	f.entry, f.cursors = nil, nil
+}
+
+// vanished reports that a file is gone of which nothing was read.
+func (c *Catalogue) vanished(f *file) {
+	if f.info.Size == 0 {
+		return
+	}
+	c.h.Fault(fmt.Errorf("file %q is gone before anything of it was read, %d bytes are lost", f.label, f.info.Size))
+	c.count("files_vanished", 1)
+	c.count("bytes_vanished", f.info.Size)
+}
+
+// replaced makes f a new file under the same name. The read data of the old one waits for a copy
+// that continues it.
+func (c *Catalogue) replaced(f *file, why string) {
+	if f.state == finished { // it was delivered; later changes of it do not matter
+		c.watched.drop(f)
+		return
+	}
+	old, now := *f, c.now()
+	f.dropView()
+	c.rotation.drop(f)
+	c.ids.displace(old.entry)
+	for _, cur := range old.cursors {
+		if cur.entry != old.entry {
+			c.ids.displace(cur.entry)
+		}
+	}
+	*f = file{
+		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, met: f.met, handle: f.handle, used: f.used,
+		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1), queues: f.queues, metEmpty: true,
+	}
+	if old.aside != nil && old.aside.listed != "" {
+		f.rare().listed = old.aside.listed
+	}
+	c.pace.soon()
+	gone := &old
+	gone.handle, gone.view, gone.queues = nil, nil, 0
+	for _, cur := range gone.cursors {
+		cur.f = gone
+	}
+	if gone.entry.file == f {
+		gone.entry.file = gone
+	}
+	c.strategy.rewritten(gone, why)
+}
+
+// seal notes that a route was handed all of a file.
+func (c *Catalogue) seal(cur *cursor) {
+	f := cur.f
+	cur.sealed, cur.last = true, cur.pos.Next
+	if f.view != nil {
+		cur.last = f.info.Size
+	}
+	c.ids.noteSealed(cur)
+	c.strategy.sealed(cur)
+	c.closeSealed(f)
+}
+
+// closeSealed closes a file that every route has sealed, unless only the handle leads to it.
+func (c *Catalogue) closeSealed(f *file) {
+	if f.dir != nil && f.state != nameless && f.all((*cursor).isSealed) {
+		c.handles.close(f)
+	}
+}
+
+var _ stream.Reader = (*Reader)(nil)

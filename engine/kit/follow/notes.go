@@ -1,0 +1,150 @@
+package follow
+
+import (
+	"sync"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// maxEarlier bounds the positions kept of one file for unsaved progress. Beyond it, positions are
+// thinned out, and progress is saved with the proof of an earlier position.
+const maxEarlier = 64
+
+// notes are the proofs that a route's checkpoint stores, by partition. The reader writes, the
+// checkpoint's goroutine reads.
+type notes struct {
+	mu   sync.Mutex // guards the content of the notes, except suffix
+	byID map[string]*note
+}
+
+// note describes the read data of one file.
+type note struct {
+	proof   fileid.Proof   // at the cursor
+	earlier []fileid.Proof // at earlier positions, ascending, that may still become a watermark
+	suffix  []byte         // the bytes before proof.At, as far as they are known; the reader's own
+}
+
+// begin starts the note of a partition with the proof from the checkpoint, which may be empty.
+func (n *notes) begin(id string, proof fileid.Proof) *note {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := &note{proof: proof}
+	n.byID[id] = t
+	return t
+}
+
+// end forgets a partition.
+func (n *notes) end(id string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.byID, id)
+}
+
+// set replaces the proof at the cursor.
+func (n *notes) set(t *note, proof fileid.Proof) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if t.proof.At != proof.At && t.proof.At > 0 {
+		if len(t.earlier) >= maxEarlier {
+			for i := range maxEarlier / 2 {
+				t.earlier[i] = t.earlier[2*i]
+			}
+			t.earlier = t.earlier[:maxEarlier/2]
+		}
+		t.earlier = append(t.earlier, t.proof)
+	}
+	t.proof = proof
+}
+
+// grow adds more of the head to the proof at the cursor.
+func (n *notes) grow(t *note, head []byte) {
+	if len(head) <= t.proof.Head {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t.proof = t.proof.WithHead(head)
+}
+
+// move notes where the data of a partition lies now.
+func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t.proof.Moved, t.proof.MovedBirth, t.proof.ModTime, t.proof.Packed = fileid.Key{}, 0, 0, 0
+	if elsewhere {
+		t.proof.Moved, t.proof.MovedBirth = to.Key(), to.Birth
+	}
+}
+
+// at returns the proof for a watermark: that of the last position at or before it. If there is
+// none, it is that of the first position, because the bytes before it were read, too.
+func (n *notes) at(id string, watermark int64) fileid.Proof {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	t := n.byID[id]
+	if t == nil {
+		return fileid.Proof{}
+	}
+	if t.proof.At <= watermark {
+		t.earlier = nil
+		return t.proof
+	}
+	out := t.proof
+	if len(t.earlier) > 0 {
+		out = t.earlier[0]
+	}
+	for len(t.earlier) > 0 && t.earlier[0].At <= watermark {
+		out = t.earlier[0]
+		if len(t.earlier) == 1 || t.earlier[1].At > watermark {
+			break
+		}
+		t.earlier = t.earlier[1:]
+	}
+	out.Moved, out.MovedBirth = t.proof.Moved, t.proof.MovedBirth
+	return out
+}
+
+// Note implements stream.PartitionTracker.
+func (r *Reader) Note(m stream.Mark) string { return r.notes.at(m.Part.ID, m.Watermark.Num).String() }
+
+// remember records the data of the last Fill, which began at the position before. That data is the
+// end of b's data, unless a line end was added, a record was cut or a range was skipped. In these
+// cases the bytes before the cursor are unknown.
+func (cur *cursor) remember(b *stream.Batch, before int64) {
+	r, n := cur.r, len(b.Spans)
+	if cur.pos.Next == before || n == 0 || b.Spans[n-1].Part.ID != cur.part.ID {
+		cur.stamp()
+		return
+	}
+	s := &b.Spans[n-1]
+	size := cur.pos.Next - before
+	head, tail, written := r.filler.Seen(before, cur.pos.Next)
+	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == cur.pos.Next && s.From.Num <= before; plain {
+		fresh := tail
+		if !written {
+			fresh = b.Data[len(b.Data)-int(size):]
+			head = fresh
+		}
+		t := cur.note
+		if t.proof.At != before || len(fresh) >= fileid.MaxBefore {
+			t.suffix = t.suffix[:0]
+		}
+		t.suffix = append(t.suffix, fresh[max(0, len(fresh)-fileid.MaxBefore):]...)
+		if over := len(t.suffix) - fileid.MaxBefore; over > 0 {
+			t.suffix = t.suffix[:copy(t.suffix, t.suffix[over:])]
+		}
+		proof := t.proof.WithPlace(cur.pos.Next, t.suffix)
+		if before == 0 && s.From.Num == 0 {
+			proof = proof.WithHead(head)
+		}
+		if cur.atEnd() {
+			proof.ModTime = int64(cur.f.info.ModTime)
+			if cur.view() != nil {
+				proof.Packed = cur.f.info.Size
+			}
+		}
+		r.notes.set(t, proof)
+	}
+	cur.stamp()
+}

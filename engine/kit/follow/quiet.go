@@ -1,0 +1,161 @@
+package follow
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// unreadable is how long a file that could not be read is left alone.
+var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
+
+// quiet is the strategy for files that are complete one day: each is sealed when it has not changed
+// for settle.
+type quiet struct{ c *Catalogue }
+
+func (q *quiet) grows() bool                             { return false }
+func (q *quiet) skipsEmpty() bool                        { return false }
+func (q *quiet) prefersNamed() bool                      { return false }
+func (q *quiet) sawEnough(f *file) bool                  { return q.c.isFarFromEnd(f) }
+func (q *quiet) isAtEnd(*file, *cursor) bool             { return false }
+func (q *quiet) meet(*file, []byte) (bool, bool)         { return false, false }
+func (q *quiet) wholeAt(f *file) (at, now time.Duration) { return q.c.quietAt(f.info.ModTime, f.since) }
+
+// isFarFromEnd reports whether much more than a batch of a file is still to be read.
+func (c *Catalogue) isFarFromEnd(f *file) bool {
+	target := int64(0)
+	for _, r := range c.readers {
+		target = max(target, r.target)
+	}
+	return f.info.Size-f.read() > 2*target
+}
+
+func (q *quiet) endOf(f *file) (ending, bool) {
+	at, now := q.c.quietAt(f.info.ModTime, f.since)
+	return ending{sealed: at <= now, at: at}, true
+}
+
+func (q *quiet) ready(r *Reader, f *file, now time.Duration) bool {
+	c := q.c
+	cur := f.by(r)
+	switch {
+	case c.unpacker.isTroubled(f, now), f.entry != nil && cur == nil:
+		return false
+	case cur != nil && cur.sealed:
+		return cur.changed()
+	case f.entry == nil && c.o.Keep && c.identify.recall(f):
+		return false
+	}
+	at, now := c.quietAt(f.info.ModTime, f.since)
+	if at <= now {
+		return true
+	}
+	c.pace.dueAt(at)
+	if f.view != nil { // it is read when it is whole
+		return false
+	}
+	next, drained, unread, changed := int64(0), int64(0), f.unread, true
+	if cur != nil {
+		next, drained, unread, changed = cur.pos.Next, cur.drained, cur.unread, cur.changed()
+	}
+	if f.info.Size-max(next, drained) >= r.target {
+		return true
+	}
+	if f.entry == nil && f.info.Size < fileid.MaxHead || f.info.Size <= drained && !changed {
+		return false
+	}
+	if wait := unread + c.o.Settle; unread > 0 && wait > now {
+		c.pace.dueAt(wait)
+		return false
+	}
+	return true
+}
+
+func (q *quiet) mismatch(f *file, e *Entry, why string) {
+	read := int64(0)
+	for _, m := range q.c.identify.marks(e) {
+		read = max(read, highest(m.mark))
+	}
+	q.c.ids.displace(e)
+	q.c.ids.drop(e)
+	q.c.log.Warn(why+rereading, "file", f.label, "size", f.info.Size, "read", read)
+	q.c.count("files_replaced", 1)
+}
+
+func (q *quiet) resumed(cur *cursor, m stream.Mark) {
+	f := cur.f
+	if f.state == finished {
+		q.c.ids.noteDone(cur.entry)
+	}
+	switch {
+	case !m.Finished:
+	case !cur.allRead():
+		q.grew(cur)
+	case q.c.o.Keep:
+		cur.sealed, cur.last = true, f.info.Size
+		q.c.ids.noteSealed(cur)
+		q.c.closeSealed(f)
+	}
+}
+
+func (q *quiet) nameGone(f *file) {
+	c := q.c
+	switch {
+	case Finisher{c}.isStillThere(f):
+	case f.entry == nil, f.all((*cursor).isSealed): // nothing of it was read, or all
+		f.state = f.state.on(sealed)
+		c.handles.close(f)
+		c.table.remove(f)
+		c.release(f)
+	case f.handle != nil:
+		f.state, f.nameless = f.state.on(losesName), c.now()
+		c.log.Warn("a file was renamed or deleted while it was read; it is read to its end", "file", f.label, "read", f.read())
+		c.count("files_orphaned", 1)
+	default:
+		c.lose(f, "its name is gone and it was not held open")
+	}
+}
+
+func (q *quiet) rewritten(old *file, why string) {
+	c := q.c
+	if read := old.read(); read > 0 {
+		c.log.Warn(why, "file", old.label, "read", read, "size", old.info.Size)
+		c.count("files_replaced", 1)
+	}
+	for _, cur := range old.cursors {
+		cur.r.ghosts = append(cur.r.ghosts, cur)
+	}
+	c.release(old)
+}
+
+func (q *quiet) grew(cur *cursor) {
+	if cur.sealed = false; cur.last > 0 || cur.pos.Next > 0 {
+		q.c.log.Warn("a file has grown after it counted as finished; the rest is delivered; a longer settle waits",
+			"file", cur.f.label, "finished_at", cur.pos.Next, "size", cur.f.info.Size)
+	}
+	cur.r.count("files_grown", 1)
+	q.c.ids.noteGrown(cur)
+}
+
+func (q *quiet) sealed(cur *cursor) {
+	f := cur.f
+	switch {
+	case f.state == finished:
+		q.c.watched.again(f)
+	case f.state == nameless && f.all((*cursor).isSealed):
+		f.state = f.state.on(sealed)
+		q.c.handles.close(f)
+		q.c.table.remove(f)
+		q.c.release(f)
+	}
+}
+
+func (q *quiet) listed(time.Duration) {
+	if q.c.lister.unmet {
+		q.c.lister.unmet = false
+		q.c.renumber()
+		q.relocate()
+	}
+}

@@ -1,0 +1,54 @@
+package follow
+
+import (
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+func (r *Reader) resume(id string) (stream.Mark, bool) {
+	if r.o.Resume == nil || r.attendance == absent || r.attendance == gone {
+		return stream.Mark{}, false
+	}
+	return r.o.Resume(id)
+}
+
+// begin gives r a cursor in f, of which the identity is known, where its progress says, or at the
+// beginning.
+func (r *Reader) begin(f *file, e *Entry) *cursor {
+	m, stored := r.resume(e.text)
+	cur := &cursor{r: r, f: f, entry: e, pos: lines.Resume(m), unread: f.unread}
+	cur.part = &stream.Partition{ID: e.text, Name: f.partName()}
+	cur.note = r.notes.begin(e.text, proofOf(m))
+	delete(r.forgets.stored, e.text)
+	r.c.ids.ref(e)
+	f.cursors = append(f.cursors, cur)
+	if id, err := fileid.Parse(e.text); f.state != awaiting && err == nil && !isOf(id, f.info) && cur.note.proof.Moved != keyOf(f.info) {
+		r.notes.move(cur.note, f.seen(nil, false), true)
+		cur.touch = stored
+	}
+	if cur.stamp(); f.state == awaiting {
+		cur.stands = version{}
+	}
+	r.c.strategy.resumed(cur, m)
+	return cur
+}
+
+// proofOf returns the proof in a stored note; one that cannot be read was logged when the marks
+// were read.
+func proofOf(m stream.Mark) fileid.Proof {
+	proof, _ := fileid.ParseProof(m.Note)
+	return proof
+}
+
+// highest returns how far anything of a file was settled.
+func highest(m stream.Mark) int64 {
+	high := m.Watermark.Num
+	if n := len(m.Above); n > 0 {
+		high = max(high, m.Above[n-1].To.Num)
+	}
+	return high
+}
+
+// isSaved reports whether m says that everything before end was delivered.
+func isSaved(m stream.Mark, end int64) bool { return m.Watermark.Num >= end && len(m.Above) == 0 }

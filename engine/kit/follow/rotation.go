@@ -1,0 +1,282 @@
+package follow
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/lines"
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// rotation follows growing files through rotations: a file is renamed (perhaps to an unlisted
+// name), or copied away and truncated. The recorded state of a file without its name or content
+// waits for a successor.
+type rotation struct {
+	c *Catalogue
+	// files with an id, including waiting ones, by the stems of their labels
+	stems   map[string][]*file
+	waiting map[*Entry]*file
+	strays  []*file // files that have lost their names before anything was read
+	tried   map[fileid.Key]tried
+	// time of the last search in the directories of waiting files and strays; 0 if there was none
+	search time.Duration
+	untold bool              // a file found there could not be read
+	beside map[string]inside // by directory, since the last listing: the entries seen by missed
+	unread unread
+	away   bool // folders of waiting files or strays are not there
+}
+
+// tried is a file that leads on from no waiting file, as it was.
+type tried struct {
+	size int64
+	time time.Time
+	all  int // waiting files there were
+}
+
+func newRotation(c *Catalogue) rotation {
+	return rotation{
+		c: c, stems: make(map[string][]*file), waiting: make(map[*Entry]*file), tried: make(map[fileid.Key]tried),
+		beside: make(map[string]inside),
+	}
+}
+
+// stem returns a label's last part without its last extension: the common prefix of a rotation's
+// names.
+func stem(label string) string {
+	base := path.Base(label)
+	if i := strings.LastIndexByte(base, '.'); i > 0 {
+		return base[:i]
+	}
+	return base
+}
+
+// index notes that f has an id.
+func (t *rotation) index(f *file) {
+	if !t.c.strategy.grows() {
+		return
+	}
+	key := stem(f.label)
+	if list := t.stems[key]; !slices.Contains(list, f) {
+		t.stems[key] = append(list, f)
+	}
+}
+
+// drop forgets f, before its label or entry changes.
+func (t *rotation) drop(f *file) {
+	if f.entry != nil {
+		t.unindex(f)
+	}
+}
+
+func (t *rotation) unindex(f *file) {
+	key := stem(f.label)
+	list, ok := t.stems[key]
+	if !ok {
+		return
+	}
+	if list = slices.DeleteFunc(list, func(o *file) bool { return o == f }); len(list) > 0 {
+		t.stems[key] = list
+	} else {
+		delete(t.stems, key)
+	}
+}
+
+// inOrder returns the files that wait.
+func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Values(t.waiting), byLabel) }
+
+// waited returns the number of waiting files with existing folders.
+func (t *rotation) waited() (n int) {
+	for _, w := range t.waiting {
+		if !w.isAway() {
+			n++
+		}
+	}
+	return n
+}
+
+// await makes f wait for a successor. Its name is deleted, or its inode holds other data.
+func (t *rotation) await(f *file, why string) {
+	f.state, f.held = f.state.on(deleted), t.c.now()+t.c.o.Growing.CopyWait
+	f.handle, f.view, f.trouble = nil, nil, nil
+	a := f.rare()
+	f.aside = &aside{why: why, glimpse: a.glimpse, shrunk: a.shrunk, listed: a.listed}
+	for _, cur := range f.cursors {
+		cur.own = nil
+		cur.note.suffix = nil
+	}
+	t.wait(f)
+}
+
+func (t *rotation) wait(w *file) {
+	w.entry.file = w
+	t.waiting[w.entry] = w
+	w.aside.unseen = t.c.table.byKey[keyOf(w.info)] == nil
+	t.index(w)
+	clear(t.tried)
+	t.search = 0
+	t.c.pace.soon()
+}
+
+// awaitStored waits for a file that leads on from an identity of earlier runs. It returns nil if no
+// route has anything left of it.
+func (t *rotation) awaitStored(e *Entry, why string) *file {
+	c := t.c
+	w := &file{
+		name: e.name, label: e.name, entry: e, state: awaiting, excused: true, held: c.now() + c.o.Growing.CopyWait,
+		aside: &aside{why: why},
+	}
+	id := c.ids.idOf(e)
+	w.info.Dev, w.info.Ino = id.Dev, id.Ino
+	for _, m := range c.identify.marks(e) {
+		if w.label = m.mark.Part.Name; m.mark.Finished {
+			continue
+		}
+		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark), note: m.r.notes.begin(e.text, proofOf(m.mark))}
+		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
+		delete(m.r.forgets.stored, e.text)
+		c.ids.ref(e)
+		w.cursors = append(w.cursors, cur)
+	}
+	if len(w.cursors) == 0 {
+		return nil
+	}
+	for _, r := range c.readers { // they begin in its successor
+		if w.by(r) == nil {
+			if _, ok := r.resume(e.text); !ok {
+				r.begin(w, e)
+			}
+		}
+	}
+	t.wait(w)
+	return w
+}
+
+// unwait takes a file off the list.
+func (t *rotation) unwait(w *file) {
+	t.unindex(w)
+	for e, o := range t.waiting {
+		if o == w {
+			delete(t.waiting, e)
+		}
+	}
+}
+
+// follow processes files with deleted names. It searches their directories for successors, gives up
+// files without one, and searches for files that earlier runs have stored.
+func (t *rotation) follow(now time.Duration) {
+	c := t.c
+	if c.lister.unmet {
+		c.lister.unmet = false
+		t.awaitUnmet()
+		c.identify.meetKnown()
+	} else {
+		t.meetUnread()
+	}
+	t.heldAway()
+	clear(t.beside)
+	if t.search == 0 || now-t.search >= c.o.PollMax {
+		if held := t.held(); len(t.waiting)+len(t.strays)+len(held) > 0 {
+			t.search = max(now, 1)
+			t.searchBeside(held)
+		}
+	}
+	if len(t.waiting)+len(t.strays) > 0 {
+		c.pace.dueAt(t.search + c.o.PollMax)
+	}
+	t.expire(now)
+}
+
+// awaitUnmet waits for files that earlier runs have read and the listing does not have. Completed
+// ones are over.
+func (t *rotation) awaitUnmet() {
+	c := t.c
+	for _, e := range c.ids.unmet() {
+		id := c.ids.idOf(e)
+		if e.liesAt(func(id fileid.ID) bool { return c.identify.isMet(e, id) }) {
+			continue
+		}
+		if t.awaitStored(e, "a file of an earlier run is gone") != nil {
+			continue
+		}
+		// with FromEnd a route without progress is at its very first start
+		for _, m := range c.identify.marks(e) {
+			if !c.o.Growing.FromEnd && !c.lister.isAway(m.mark.Part.Name, id.Dev) {
+				delete(m.r.forgets.stored, e.text)
+				m.r.forgets.now(e.text)
+			}
+		}
+	}
+}
+
+// expire gives up waiting files and strays that nothing leads on from.
+func (t *rotation) expire(now time.Duration) {
+	c := t.c
+	for _, w := range t.inOrder() {
+		if t.waiting[w.entry] != w {
+			continue // the end of another file has resolved it already
+		}
+		if now < w.held {
+			c.pace.dueAt(w.held)
+			continue
+		}
+		if t.mayLead(w, now) || t.waiting[w.entry] != w {
+			continue
+		}
+		t.unwait(w)
+		if c.ids.phaseOf(w.entry) != known {
+			t.logRewritten(w)
+			w.excused = true
+		}
+		c.lose(w, w.aside.why)
+	}
+	t.strays = slices.DeleteFunc(t.strays, func(f *file) bool {
+		if now < f.held {
+			c.pace.dueAt(f.held)
+			return false
+		}
+		if f.state = f.state.on(expired); !f.excused && !f.isTwin() {
+			c.vanished(f)
+		}
+		return true
+	})
+}
+
+// logRewritten reports a file with replaced bytes, and the number of unread bytes as far as known.
+func (t *rotation) logRewritten(w *file) {
+	c := t.c
+	c.count("files_replaced", 1)
+	most := int64(0)
+	for _, cur := range w.cursors {
+		missed := max(w.aside.shrunk, w.aside.glimpse.At) - cur.pos.Next
+		if missed > 0 {
+			cur.r.count("bytes_vanished", missed)
+		}
+		most = max(most, missed)
+	}
+	if most <= 0 {
+		c.log.Warn(w.aside.why, "file", w.label, "read", w.read())
+		return
+	}
+	c.h.Fault(fmt.Errorf("file %q was rewritten before it was read to its end, %d bytes are lost", w.label, most))
+}
+
+// sawAll records that the new content of the inodes of waiting files was read to its end in f. They
+// are no longer searched for there.
+func (t *rotation) sawAll(f *file) {
+	for e, w := range t.waiting {
+		if isOf(t.c.ids.idOf(e), f.info) && (t.c.ids.phaseOf(e) != known || f.info.Birth.known()) {
+			t.c.ids.displace(e)
+			w.aside.unseen = false
+		}
+	}
+}
+
+// isKin reports whether f's label may have been made from another one by a rotation.
+func (t *rotation) isKin(f *file, from string) bool {
+	return strings.HasPrefix(path.Base(f.label), stem(from))
+}

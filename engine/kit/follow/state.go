@@ -1,0 +1,91 @@
+//penstock:pure
+
+package follow
+
+// state is the stage of a file between its first listing and its end. A file is created as listed,
+// beside or awaiting.
+//
+//	from      event       to        when
+//	listed    grown       listed    it has more bytes than before
+//	listed    truncated   listed    it has fewer bytes than before
+//	listed    renamed     listed    its inode has another listed name
+//	listed    replaced    listed    other data stands in it; an awaiting file takes what was read
+//	listed    losesName   nameless  no listed name leads to it; it is read by its handle
+//	listed    deleted     awaiting  the same, and it is not open
+//	listed    missed      stray     the same, and nothing of it was read
+//	listed    isFinished  finished  its source renamed, moved or deleted it after its end
+//	nameless  grown       nameless
+//	nameless  truncated   nameless
+//	nameless  renamed     listed    it has a listed name again
+//	nameless  replaced    nameless  as above
+//	nameless  losesName   nameless  it is still so
+//	nameless  deleted     awaiting  another file holds the same data, or its handle is lost
+//	beside    grown       beside
+//	beside    truncated   beside
+//	beside    renamed     listed    it has a listed name now
+//	beside    replaced    beside    as above
+//	beside    losesName   nameless  its inode was used again; it is read by its handle
+//	beside    deleted     awaiting  its name is gone and it is not open
+//	finished  grown       finished
+//	finished  truncated   finished
+//	awaiting  copied      ended     a file leads on from it
+//	awaiting  expired     ended     no file leads on from it
+//	stray     found       ended     its inode was found outside the listing
+//	stray     expired     ended     it was not found
+//
+// Every state except ended also has the events lost (its data is unreachable) and sealed (all of it
+// was read), which lead to ended.
+type state uint8
+
+const (
+	listed   state = iota // a name that the source lists leads to it
+	nameless              // only its open handle leads to it
+	beside                // a name leads to it that the source does not list
+	finished              // its source has finished it; it may grow nevertheless
+	awaiting              // its data is gone from where it was; a copy may hold it
+	stray                 // its name was gone before anything of it was read
+	ended
+)
+
+// event is a decision about one file.
+type event uint8
+
+const (
+	grown event = iota
+	truncated
+	renamed
+	replaced
+	losesName
+	deleted
+	missed
+	isFinished
+	copied
+	found
+	expired
+	lost
+	sealed
+)
+
+// transitions has the table of [state].
+var transitions = map[state]map[event]state{
+	listed: {
+		grown: listed, truncated: listed, renamed: listed, replaced: listed,
+		losesName: nameless, deleted: awaiting, missed: stray, isFinished: finished,
+	},
+	nameless: {grown: nameless, truncated: nameless, renamed: listed, replaced: nameless, losesName: nameless, deleted: awaiting},
+	beside:   {grown: beside, truncated: beside, renamed: listed, replaced: beside, losesName: nameless, deleted: awaiting},
+	finished: {grown: finished, truncated: finished},
+	awaiting: {copied: ended, expired: ended},
+	stray:    {found: ended, expired: ended},
+}
+
+// on returns the state after an event. An event that the table does not have changes nothing.
+func (s state) on(e event) state {
+	if to, ok := transitions[s][e]; ok {
+		return to
+	}
+	if e == lost || e == sealed {
+		return ended
+	}
+	return s
+}

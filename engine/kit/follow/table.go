@@ -1,0 +1,143 @@
+//penstock:pure
+
+package follow
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/fileid"
+)
+
+// table matches listings with the files that are known. A step is one listing: [table.begin],
+// [table.see] for each listed file, [table.meet] for those that see did not recognise, and
+// [table.unlisted]. It decides by labels and stats alone, touches no file, and reads no clock.
+type table struct {
+	byLabel   map[string]*file     // those that the last listing had
+	byKey     map[fileid.Key]*file // the same, and those that are read without a listed name
+	scans     uint32               // listings, including those that failed
+	displaced []*file              // in this listing: their labels were given to other files
+	// the last listing in which a file was met, renamed, deleted or emptied
+	changed time.Duration
+}
+
+// change is a listing's result for a name that is new or leads to another file than before.
+type change struct {
+	kind changeKind
+	f    *file  // the file of the name; of a hard link: the file that is read
+	was  string // renamed: the label before
+}
+
+type changeKind uint8
+
+const (
+	isNew changeKind = iota
+	isRenamed
+	isHardLink
+)
+
+func newTable() table {
+	return table{byLabel: make(map[string]*file), byKey: make(map[fileid.Key]*file)}
+}
+
+// begin starts the next listing.
+func (t *table) begin() {
+	t.scans++
+	t.displaced = nil
+}
+
+// see reports whether a listed file is where it was.
+func (t *table) see(label string, info stat, now time.Duration) bool {
+	f := t.byLabel[label]
+	if f == nil || !sameFile(f.info, info) {
+		return false
+	}
+	f.scan = t.scans
+	if info.Size < f.info.Size {
+		t.changed = now
+	}
+	f.saw(info, now)
+	if f.handle != nil {
+		f.looked = now
+	}
+	return true
+}
+
+// meet takes a name that is new, or was given to another file. It is called when all others were
+// seen, so that a known file that was not seen has moved.
+func (t *table) meet(s Sight, info stat, now time.Duration) change {
+	t.changed = now
+	key := keyOf(info)
+	f := t.byKey[key]
+	if f != nil && sameFile(f.info, info) {
+		if f.scan == t.scans {
+			return change{kind: isHardLink, f: f}
+		}
+		t.unlabel(f)
+		t.displace(s.Label)
+		t.byLabel[s.Label], f.scan = f, t.scans
+		return change{kind: isRenamed, f: f, was: f.label}
+	}
+	t.displace(s.Label)
+	c := change{kind: isNew}
+	c.f = &file{
+		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), scan: t.scans, met: t.scans,
+		metEmpty: info.Size == 0,
+	}
+	t.byLabel[s.Label] = c.f
+	if f != nil { // its inode was used again before its name was seen to be gone
+		t.remove(f)
+		t.displaced = append(t.displaced, f)
+	}
+	t.byKey[key] = c.f
+	return c
+}
+
+// displace makes room for another file under a label.
+func (t *table) displace(label string) {
+	if old := t.byLabel[label]; old != nil {
+		delete(t.byLabel, label)
+		t.displaced = append(t.displaced, old)
+	}
+}
+
+// unlisted returns the files that the listing does not have, and takes them off the list of labels.
+func (t *table) unlisted(now time.Duration) []*file {
+	var list []*file
+	for _, f := range t.displaced {
+		if f.scan != t.scans && !slices.Contains(list, f) { // else it has another label
+			list = append(list, f)
+		}
+	}
+	for label, f := range t.byLabel {
+		if f.scan != t.scans {
+			delete(t.byLabel, label)
+			list = append(list, f)
+		}
+	}
+	if len(list) > 0 {
+		t.changed = now
+	}
+	slices.SortFunc(list, byLabel)
+	return list
+}
+
+// has reports whether f is one of the files that are read.
+func (t *table) has(f *file) bool { return t.byKey[keyOf(f.info)] == f }
+
+// add takes up a file that no listing has.
+func (t *table) add(f *file) { t.byKey[keyOf(f.info)] = f }
+
+func (t *table) unlabel(f *file) {
+	if t.byLabel[f.label] == f {
+		delete(t.byLabel, f.label)
+	}
+}
+
+// remove takes f out, by label and inode.
+func (t *table) remove(f *file) {
+	t.unlabel(f)
+	if t.has(f) {
+		delete(t.byKey, keyOf(f.info))
+	}
+}

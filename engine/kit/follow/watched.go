@@ -1,0 +1,216 @@
+package follow
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+const (
+	// firstLook is how soon a finished file is looked at again; each further wait is twice as long.
+	firstLook = time.Second
+	// maxWatched is how many finished files are looked at again.
+	maxWatched = 10_000
+	// maxHeld is how many deleted files are held open in case their writers go on.
+	maxHeld = 64
+)
+
+// watched are the files that the source has finished. They are looked at again, ever more rarely:
+// their writers may go on.
+type watched struct {
+	c     *Catalogue
+	files []*file        // oldest first
+	news  []finishedFile // guarded by identities.mu
+	held  int            // deleted files that are held open; guarded by identities.mu
+}
+
+// finishedFile tells the catalogue about a file that its source finished.
+type finishedFile struct {
+	entry  *Entry
+	dir    Dir // nil: it was deleted
+	name   string
+	handle vfs.File // of a deleted file; nil: too many are held
+}
+
+// takeNews follows the files that the source has renamed, moved or deleted.
+func (a *watched) takeNews() {
+	c := a.c
+	c.finishing.Lock()
+	c.ids.mu.Lock()
+	news := a.news
+	a.news = nil
+	c.ids.mu.Unlock()
+	c.finishing.Unlock()
+	for _, n := range news {
+		f := n.entry.file
+		if f == nil || f.entry != n.entry || !c.table.has(f) || n.dir == nil && n.handle == nil {
+			if n.handle != nil {
+				c.warnClose(n.name, n.handle.Close())
+			}
+			if n.dir == nil {
+				a.forget(n.entry)
+			}
+			continue
+		}
+		c.table.remove(f)
+		c.handles.close(f)
+		f.rename(n.dir, n.name, n.name)
+		f.state = f.state.on(isFinished)
+		if n.handle != nil {
+			c.handles.add(f, n.handle)
+		}
+		a.files = append(a.files, f)
+		a.again(f)
+	}
+	for len(a.files) > maxWatched {
+		a.drop(a.files[0])
+	}
+	a.countHeld()
+}
+
+// forget has the routes drop their progress of a file that was deleted.
+func (a *watched) forget(e *Entry) {
+	for _, r := range a.c.readers {
+		r.forgets.now(e.text)
+	}
+}
+
+func (a *watched) closeNews() error {
+	a.c.ids.mu.Lock()
+	defer a.c.ids.mu.Unlock()
+	var errs []error
+	for _, n := range a.news {
+		if n.handle != nil {
+			errs = append(errs, n.handle.Close())
+		}
+	}
+	a.news = nil
+	return errors.Join(errs...)
+}
+
+// again begins the row of looks at a finished file.
+func (a *watched) again(f *file) {
+	f.rare().checks, f.rare().nextLook = 0, a.c.now()+firstLook
+}
+
+// drop looks at a finished file no more.
+func (a *watched) drop(f *file) {
+	if i := slices.Index(a.files, f); i >= 0 {
+		a.files = slices.Delete(a.files, i, i+1)
+	}
+	a.c.handles.close(f)
+	f.dropView()
+	f.state = f.state.on(sealed)
+	if f.dir == nil && f.entry != nil {
+		a.forget(f.entry)
+	}
+	a.c.release(f)
+}
+
+// countHeld tells the source how many deleted files are held open.
+func (a *watched) countHeld() {
+	held := 0
+	for _, f := range a.files {
+		if f.dir == nil {
+			held++
+		}
+	}
+	a.c.ids.mu.Lock()
+	defer a.c.ids.mu.Unlock()
+	a.held = held
+}
+
+// lookAgain looks at the finished files that are due. Grown ones are read on.
+func (a *watched) lookAgain(now time.Duration) {
+	c := a.c
+	var over []*file
+	for _, f := range a.files {
+		aside := f.rare()
+		unchanged := func(cur *cursor) bool { return !cur.changed() }
+		if now < aside.nextLook && f.entry == nil || now < aside.nextLook && f.all(unchanged) {
+			c.pace.dueAt(aside.nextLook)
+			continue
+		}
+		seen, err := f.statFinished()
+		info := statOf(seen)
+		if err != nil || !sameFile(info, f.info) {
+			over = append(over, f)
+			continue
+		}
+		f.saw(info, now)
+		asRead := func(cur *cursor) bool {
+			return f.view == nil && info.Size == cur.pos.Next || f.view != nil && cur.sealed && info.Size == cur.last
+		}
+		if f.entry == nil || !f.all(asRead) {
+			continue // ready sees that it has changed
+		}
+		for _, cur := range f.cursors {
+			cur.stands.at, cur.stands.size = info.ModTime, info.Size
+		}
+		if aside.checks++; firstLook<<aside.checks > c.o.Watch {
+			over = append(over, f)
+			continue
+		}
+		aside.nextLook = now + firstLook<<aside.checks
+		c.pace.dueAt(aside.nextLook)
+	}
+	for _, f := range over {
+		a.drop(f)
+	}
+	if len(over) > 0 {
+		a.countHeld()
+	}
+}
+
+func (f *file) statFinished() (vfs.Info, error) {
+	switch {
+	case f.handle != nil:
+		return f.handle.Stat()
+	case f.dir != nil:
+		return f.dir.Stat(f.name)
+	}
+	return vfs.Info{}, fs.ErrNotExist
+}
+
+// findGrown looks, once at the start, for finished files to which more was written while nothing
+// ran.
+func (a *watched) findGrown() {
+	c := a.c
+	if !slices.ContainsFunc(c.readers, func(r *Reader) bool { return r.marked }) {
+		return
+	}
+	err := c.place.Finished(func(s Sight) {
+		info := statOf(s.Info)
+		if !a.hasGrown(info) {
+			return
+		}
+		now := c.now()
+		a.files = append(a.files, &file{
+			dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), state: finished,
+			aside: &aside{nextLook: now},
+		})
+	})
+	if err != nil {
+		c.h.Fault(fmt.Errorf("finished files cannot be listed; what was written to them since the last run is not seen: %w", err))
+	}
+}
+
+// hasGrown reports whether an earlier run has read less of a file than it now has.
+func (a *watched) hasGrown(info stat) bool {
+	for _, e := range a.c.ids.at(info) {
+		for _, m := range a.c.identify.marks(e) {
+			size := highest(m.mark)
+			if proof := proofOf(m.mark); proof.Packed > 0 {
+				size = proof.Packed
+			}
+			if size < info.Size {
+				return true
+			}
+		}
+	}
+	return false
+}

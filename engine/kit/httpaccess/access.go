@@ -1,0 +1,124 @@
+// Package httpaccess has the options that HTTP clients share: users, tokens, certificates, proxies
+// and headers.
+package httpaccess
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	nethttp "net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
+)
+
+// Basic is a user and its password.
+type Basic struct {
+	User     string `yaml:"user" required:"true" doc:"name"`
+	Password string `yaml:"password" secret:"true" doc:"write ${file:/path} to keep it out of the config"`
+}
+
+// TLS are the certificates of a client; see [tlsaccess.TLS].
+type TLS = tlsaccess.TLS
+
+// Trust is the TLS configuration of a client; see [tlsaccess.Trust].
+type Trust = tlsaccess.Trust
+
+// NewTrust reads the files of o; see [tlsaccess.NewTrust].
+func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) { return tlsaccess.NewTrust(o, log) }
+
+// maxToken bounds a token's file.
+const maxToken = 64 << 10
+
+// Token is the value of the header Authorization. One that comes from a file can be read again when
+// the server refuses it. It is safe for concurrent use.
+type Token struct {
+	file string // "": it never changes
+
+	mu     sync.Mutex // guards header
+	header string
+}
+
+// NewToken returns the token of the option that is set, the empty one if none is. It reads
+// bearerFile.
+func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
+	switch {
+	case basic != nil:
+		r := nethttp.Request{Header: make(nethttp.Header)}
+		r.SetBasicAuth(basic.User, basic.Password)
+		return &Token{header: r.Header.Get("Authorization")}, nil
+	case bearer != "":
+		return &Token{header: "Bearer " + bearer}, nil
+	case bearerFile != "":
+		t := &Token{file: bearerFile}
+		return t, t.Read()
+	}
+	return &Token{}, nil
+}
+
+// Header returns the value of the header; "" if there is none.
+func (t *Token) Header() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.header
+}
+
+// Read takes the token from its file, if it has one. An error leaves the old one.
+func (t *Token) Read() error {
+	if t.file == "" {
+		return nil
+	}
+	f, err := os.Open(t.file)
+	if err != nil {
+		return fmt.Errorf("bearer_file: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxToken))
+	word := strings.TrimSpace(string(text))
+	if err == nil && word == "" {
+		err = errors.New("it is empty")
+	}
+	if err == nil {
+		err = CheckToken(word)
+	}
+	if err != nil {
+		return fmt.Errorf("bearer_file: %s: %w", t.file, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.header = "Bearer " + word
+	return nil
+}
+
+// CheckToken returns an error if no header can carry the token. The error never shows it.
+func CheckToken(token string) error {
+	for _, c := range []byte(token) {
+		if c <= ' ' || c >= 0x7F {
+			return errors.New("holds a space, control or non-ASCII character, which no token may; is it another file?")
+		}
+	}
+	return nil
+}
+
+// CheckHeader returns an error if the name or value is invalid. The error never shows the value,
+// which may be a token.
+func CheckHeader(name, value string) error {
+	const special = "!#$%&'*+-.^_`|~"
+	for _, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(special, c) < 0 {
+			return fmt.Errorf("the name holds %q, which no header name may", c)
+		}
+	}
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	for _, c := range []byte(value) {
+		if c < ' ' && c != '\t' || c == 0x7F {
+			return fmt.Errorf("the value holds the control character %#x, which no header may", c)
+		}
+	}
+	return nil
+}

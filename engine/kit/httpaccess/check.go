@@ -1,0 +1,41 @@
+package httpaccess
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+func wrongOption(key, message string) error {
+	return &stream.OptionError{Key: key, Err: errors.New(message)}
+}
+
+// CheckAuthorization checks the options basic, bearer, bearer_file and headers together.
+func CheckAuthorization(basic *Basic, bearer, bearerFile string, headers map[string]string) error {
+	given := 0
+	for _, is := range []bool{basic != nil, bearer != "", bearerFile != ""} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return wrongOption("bearer", "basic, bearer and bearer_file exclude each other; keep one of them")
+	case basic != nil && basic.User == "":
+		return wrongOption("basic.user", "is missing")
+	case basic != nil && strings.Contains(basic.User, ":"):
+		return wrongOption("basic.user", "holds a colon, which basic auth cannot carry")
+	}
+	if given > 0 {
+		for name := range headers {
+			if strings.EqualFold(name, "Authorization") {
+				return wrongOption("headers."+name, "basic, bearer or bearer_file sets this header already; keep one of them")
+			}
+		}
+	}
+	if err := CheckToken(bearer); err != nil {
+		return &stream.OptionError{Key: "bearer", Err: err}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package httpaccess
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Values of the option that are not URLs.
+const (
+	ProxyNone        = "none"
+	ProxyEnvironment = "environment"
+)
+
+// Proxy returns the function that gives net/http the proxy of a request, for a value of the option.
+// It is nil if there is none for any request.
+func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
+	switch option {
+	case ProxyNone:
+		return nil, nil
+	case "", ProxyEnvironment:
+		return nethttp.ProxyFromEnvironment, nil // none for localhost and loopback addresses
+	}
+	u, err := url.Parse(option)
+	switch {
+	case err != nil, u.Host == "":
+		return nil, errors.New("is neither none, environment nor a URL such as http://proxy:3128")
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "socks5":
+		return nil, errors.New("has another scheme than http://, https:// or socks5://")
+	}
+	return nethttp.ProxyURL(u), nil
+}
+
+// checkVariable returns an error if the first variable that is set holds no proxy: net/http would
+// use none, silently.
+func checkVariable(names ...string) error {
+	for _, name := range names {
+		value := os.Getenv(name)
+		if value == "" {
+			continue
+		}
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			u, err = url.Parse("http://" + value) // as net/http does
+		}
+		if err != nil || u.Hostname() == "" || strings.HasPrefix(u.Path, "//") {
+			return fmt.Errorf("the variable %s is not a URL such as http://proxy:3128; correct it, or write proxy: none", name)
+		}
+		return nil
+	}
+	return nil
+}
+
+// CheckProxy checks a value of the option, and the environment if it counts.
+func CheckProxy(option string) error {
+	_, err := Proxy(option)
+	if err == nil && (option == "" || option == ProxyEnvironment) {
+		err = errors.Join(checkVariable("HTTP_PROXY", "http_proxy"), checkVariable("HTTPS_PROXY", "https_proxy"))
+	}
+	if err != nil {
+		return &stream.OptionError{Key: "proxy", Err: err}
+	}
+	return nil
+}

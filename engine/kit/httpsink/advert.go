@@ -1,0 +1,76 @@
+package httpsink
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	nethttp "net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// advert is the state shared by a lane and a receiver that advertises its window
+// (docs/formats/advertised-window.md).
+type advert struct {
+	sender string
+	// least recent round trip without the receiver's share, nanoseconds; 0 if unknown
+	network atomic.Int64
+}
+
+func newAdvert() *advert {
+	id := make([]byte, 8)
+	rand.Read(id) // it never fails
+	return &advert{sender: hex.EncodeToString(id)}
+}
+
+// networkDrift lets the least round trip rise again: by this share with each answer.
+const networkDrift = 1.0 / 256
+
+// unitRecords is the unit of the sink's costs.
+const unitRecords = "records"
+
+// ask adds the header with the sender's name and the cost of the batch, and with the network time
+// once a receiver has shown that it uses it.
+func (a *advert) ask(h nethttp.Header, records int) {
+	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
+	if n := time.Duration(a.network.Load()); n > 0 {
+		value += "; network=" + strconv.FormatInt(n.Microseconds(), 10)
+	}
+	h.Set(stream.SenderHeader, value)
+}
+
+// read takes the report out of an answer; the zero one, if there is none.
+func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
+	value := h.Get(stream.CreditHeader)
+	if value == "" {
+		return stream.Report{}
+	}
+	r, ok := stream.ParseGrant(value)
+	if !ok || !r.Batches && !isOwnUnit(value) {
+		return stream.Report{}
+	}
+	if n := roundTrip - r.QueueWait - r.Service; n > 0 {
+		for {
+			old := a.network.Load()
+			next := int64(n)
+			if old > 0 {
+				next = min(next, old+max(1, int64(float64(old)*networkDrift)))
+			}
+			if a.network.CompareAndSwap(old, next) {
+				break
+			}
+		}
+	}
+	return r
+}
+
+// isOwnUnit reports whether a grant without unit=batches is in records. A grant in another unit
+// means nothing.
+func isOwnUnit(grant string) bool {
+	_, unit, ok := strings.Cut(grant, "unit=")
+	unit, _, _ = strings.Cut(unit, ";")
+	return !ok || strings.TrimSpace(unit) == unitRecords
+}

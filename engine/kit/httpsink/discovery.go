@@ -1,0 +1,186 @@
+package httpsink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Endpoint is a URL, or a name in DNS of which each address is a worker of its own. In a config it
+// is a text or a mapping.
+type Endpoint struct {
+	// URL is http://host:port/path. Empty means that DNS or SRV is set.
+	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
+	// DNS is a host name. Each of its IPv4 and IPv6 addresses is a worker.
+	DNS string `yaml:"dns" doc:"host name; each of its addresses is a worker"`
+	// SRV is the whole name of SRV records. Each address of each target is a worker.
+	SRV string `yaml:"srv" doc:"name of SRV records, such as _penstock._tcp.workers.internal"`
+	// Port is required with DNS, and given by the records with SRV.
+	Port int `yaml:"port" min:"0" max:"65535" doc:"of dns"`
+	// Scheme is http or https. Empty means http. With https certificates are for the name, not for
+	// the address.
+	Scheme string `yaml:"scheme" enum:"http,https" doc:"of dns and srv; default http"`
+	// Path and query of the requests. Empty means /.
+	Path string `yaml:"path" doc:"of dns and srv, such as /in"`
+}
+
+// URLs returns endpoints that are URLs.
+func URLs(all ...string) []Endpoint {
+	out := make([]Endpoint, len(all))
+	for i := range all {
+		out[i].URL = all[i]
+	}
+	return out
+}
+
+// UnmarshalText sets the URL.
+func (e *Endpoint) UnmarshalText(text []byte) error {
+	*e = Endpoint{URL: string(text)}
+	return nil
+}
+
+// MarshalText returns the URL; nil if the endpoint is a name in DNS.
+func (e Endpoint) MarshalText() ([]byte, error) {
+	if e.URL == "" {
+		return nil, nil
+	}
+	return []byte(e.URL), nil
+}
+
+// target returns the URL; that of a name in DNS has the name as its host.
+func (e *Endpoint) target() string {
+	if e.URL != "" {
+		return e.URL
+	}
+	scheme, host := e.Scheme, e.DNS+":"+strconv.Itoa(e.Port)
+	if scheme == "" {
+		scheme = "http"
+	}
+	if e.SRV != "" {
+		host = e.SRV
+	}
+	path := e.Path
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return scheme + "://" + host + path
+}
+
+// check returns an error for options that do not fit together.
+func (e *Endpoint) check() error {
+	given := 0
+	for _, text := range []string{e.URL, e.DNS, e.SRV} {
+		if text != "" {
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return errors.New("write one of a URL, dns and srv")
+	case e.URL != "" && (e.Port != 0 || e.Scheme != "" || e.Path != ""):
+		return errors.New("port, scheme and path belong to dns and srv; write them into the URL")
+	case e.DNS != "" && e.Port == 0:
+		return errors.New("dns needs the port")
+	case e.SRV != "" && e.Port != 0:
+		return errors.New("the records of srv name the port; leave it out")
+	}
+	return nil
+}
+
+// DiscoveryOptions are the parameters of lookups in DNS.
+type DiscoveryOptions struct {
+	// Interval is the time between two lookups, 100ms to 1h. The time to live of records is not
+	// known to this program; the resolver of the system honors it.
+	Interval time.Duration `yaml:"interval" doc:"between two lookups"`
+	// Resolver is host:port of a DNS server. Empty means those of the system.
+	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
+}
+
+func (o *DiscoveryOptions) validate() error {
+	if o.Interval < 100*time.Millisecond || o.Interval > time.Hour {
+		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write 100ms to 1h", o.Interval)}
+	}
+	if o.Resolver == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(o.Resolver); err != nil {
+		return &stream.OptionError{Key: "discovery.resolver", Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
+	}
+	return nil
+}
+
+// resolver returns the configured resolver.
+func (o *DiscoveryOptions) resolver() *net.Resolver {
+	if o.Resolver == "" {
+		return net.DefaultResolver
+	}
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, o.Resolver)
+	}}
+}
+
+// maxDiscovered bounds the workers of one name; further addresses are not used.
+const maxDiscovered = 1000
+
+// discovered is a name in DNS. The goroutine of the lanes owns it after Open.
+type discovered struct {
+	written Endpoint
+	base    endpoint // of its URL
+	found   []endpoint
+	failing bool // the last lookup failed
+}
+
+// discovered returns the names in DNS. The options are valid.
+func (o *Options) discovered(f Format) (all []discovered) {
+	for _, written := range o.Endpoints {
+		if written.URL == "" {
+			base, _ := o.endpoint(written.target(), f) // validate has called it
+			all = append(all, discovered{written: written, base: base})
+		}
+	}
+	return all
+}
+
+// lookup returns the addresses behind the name, in a stable order.
+func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []string, err error) {
+	targets := []*net.SRV{{Target: d.written.DNS, Port: uint16(d.written.Port)}}
+	if d.written.SRV != "" {
+		if _, targets, err = r.LookupSRV(ctx, "", "", d.written.SRV); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range targets {
+		ips, lookupErr := r.LookupNetIP(ctx, "ip", strings.TrimSuffix(t.Target, "."))
+		if lookupErr != nil {
+			err = lookupErr // other targets may have addresses
+			continue
+		}
+		for _, ip := range ips {
+			addresses = append(addresses, net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
+		}
+	}
+	slices.Sort(addresses)
+	addresses = slices.Compact(addresses)
+	if len(addresses) > 0 {
+		return addresses[:min(len(addresses), maxDiscovered)], nil
+	}
+	return nil, err
+}
+
+// endpointAt returns the endpoint of an address behind the name.
+func (d *discovered) endpointAt(address string) endpoint {
+	e := d.base
+	e.address = address
+	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path, RawPath: e.target.RawPath}
+	e.name = shown.String()
+	return e
+}

@@ -1,0 +1,106 @@
+package httpsink
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"slices"
+)
+
+// endpoint is a URL in its parts.
+type endpoint struct {
+	name   string // for people: scheme, host and path
+	target *url.URL
+	// address is dialed in place of the target's host; "": that host is dialed
+	address string
+	auth    string // of the header Authorization; "": none
+}
+
+// endpoints reads the URLs. Its errors show none of them whole, because they may hold passwords.
+func (o *Options) endpoints(f Format) ([]endpoint, error) {
+	if len(o.Endpoints) == 0 {
+		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")
+	}
+	var all []endpoint
+	names := make(map[string]int)
+	for i, written := range o.Endpoints {
+		var e endpoint
+		err := written.check()
+		if err == nil {
+			e, err = o.endpoint(written.target(), f)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %d: %w", i+1, err)
+		}
+		if slices.Index(o.Endpoints, written) != i {
+			return nil, fmt.Errorf("endpoint %d, %s, stands twice", i+1, e.name)
+		}
+		if written.URL == "" {
+			continue
+		}
+		if names[e.name]++; names[e.name] > 1 { // they differ only in parts that are not shown
+			e.name = fmt.Sprintf("%s (%d)", e.name, names[e.name])
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// endpoint parses one URL, and adds path and query of the format.
+func (o *Options) endpoint(text string, f Format) (endpoint, error) {
+	e, err := parseEndpoint(text)
+	if err != nil {
+		return e, err
+	}
+	if e.auth != "" && (o.Basic != nil || o.Bearer != "" || o.BearerFile != "") {
+		return e, errors.New("it holds a user, and basic, bearer or bearer_file gives another one; keep one of them")
+	}
+	f.aim(e.target)
+	shown := url.URL{Scheme: e.target.Scheme, Host: e.target.Host, Path: e.target.Path, RawPath: e.target.RawPath}
+	e.name = shown.String()
+	return e, nil
+}
+
+func parseEndpoint(text string) (endpoint, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return endpoint{}, errors.New("it is not a URL; write http://host:port/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return endpoint{}, fmt.Errorf("its scheme is %q; write http:// or https://", u.Scheme)
+	case u.Hostname() == "":
+		return endpoint{}, errors.New("it names no host; write http://host:port/path")
+	case u.Fragment != "":
+		return endpoint{}, errors.New("it has a fragment (#...), which is never sent; leave it out")
+	}
+	e := endpoint{target: u}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		r := nethttp.Request{Header: make(nethttp.Header)}
+		r.SetBasicAuth(u.User.Username(), password)
+		e.auth = r.Header.Get("Authorization")
+		u.User = nil
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	return e, nil
+}
+
+// aim adds the parts of a URL that are not set: the path, and parameters of the query.
+func (f *Format) aim(u *url.URL) {
+	if u.Path == "/" && f.Path != "" {
+		u.Path = f.Path
+	}
+	if len(f.Query) == 0 {
+		return
+	}
+	q := u.Query()
+	for key, values := range f.Query {
+		if !q.Has(key) {
+			q[key] = values
+		}
+	}
+	u.RawQuery = q.Encode()
+}

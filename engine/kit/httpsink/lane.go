@@ -1,0 +1,239 @@
+package httpsink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	headerKey       = "Idempotency-Key"
+	headerSpans     = "Penstock-Spans"
+	headerSpanCount = "Penstock-Span-Count"
+
+	// maxSpans is how long Penstock-Spans may be, in bytes: servers refuse long headers. Where it
+	// would be longer, only their number is sent; the key names the spans all the same.
+	maxSpans = 4 << 10
+
+	// bytes of an answer that are read; a connection with more to come is closed
+	maxAnswer = 64 << 10
+	maxQuoted = 200 // bytes of an answer that an error quotes
+	// time for the transport to finish sending after the answer, to keep the connection
+	bodyPatience = 100 * time.Millisecond
+	// time without progress of a request after the response that may acknowledge it
+	stallPatience = 2 * time.Second
+	idlePatience  = 90 * time.Second // how long an unused connection is kept
+	// bytes of a connection's buffer in this process: only the header is buffered
+	writeBuffer   = 4 << 10
+	keepAliveProb = 15 * time.Second // between probes of an idle connection
+)
+
+// lane is one endpoint.
+type lane struct {
+	sink     *Sink
+	endpoint endpoint
+	headers  nethttp.Header // of every request
+	advert   *advert
+
+	mu        sync.Mutex // guards the fields below
+	transport *nethttp.Transport
+	trusted   *tls.Config // with which transport was made
+	made      time.Time   // when
+}
+
+func newLane(s *Sink, e endpoint) *lane {
+	l := &lane{sink: s, endpoint: e, advert: newAdvert(), headers: make(nethttp.Header)}
+	l.headers.Set("User-Agent", "penstock")
+	l.headers.Set("Content-Type", s.format.ContentType)
+	if s.o.Compress == Gzip {
+		l.headers.Set("Content-Encoding", "gzip")
+	}
+	if e.auth != "" {
+		l.headers.Set("Authorization", e.auth)
+	}
+	for name, value := range s.format.Header {
+		l.headers.Set(name, value)
+	}
+	for name, value := range s.o.Headers {
+		l.headers.Set(name, value)
+	}
+	return l
+}
+
+// Deliver implements stream.Worker: one request, and the meaning of its answer.
+func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	b := a.Value
+	if b.Kept() == 0 {
+		return stream.Report{}, nil // nothing to say, and a body of nothing may be refused
+	}
+	scratch := l.sink.scratch.Get().(*[]byte)
+	defer l.sink.scratch.Put(scratch)
+	data, err := l.sink.bodyOf(b, scratch)
+	if err != nil {
+		return stream.Report{}, fmt.Errorf("%s: encode: %w", l.endpoint.name, err)
+	}
+	key := ""
+	if keyOf := l.sink.format.Key; keyOf != nil {
+		if key, err = keyOf(b); err != nil {
+			return stream.Report{}, err
+		}
+	}
+	res, err := l.send(ctx, b, data, key)
+	if err != nil {
+		return stream.Report{}, fmt.Errorf("%s %s: %w", l.sink.format.Method, l.endpoint.name, err)
+	}
+	return res.report, l.outcome(b, res)
+}
+
+// answer is a response with its circumstances.
+type answer struct {
+	Response
+	report stream.Report
+	// reason for an incompletely written request, if the response may acknowledge the batch
+	unsent error
+}
+
+// send makes one request, with the idempotency key, if any. When it returns, nothing reads data any
+// more.
+func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
+	key string) (*answer, error) {
+	req := &nethttp.Request{
+		Method: l.sink.format.Method, URL: l.target(key), Host: l.endpoint.target.Host,
+		Header: l.headers.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(data)),
+	}
+	if auth := l.sink.token.Header(); auth != "" {
+		req.Header.Set("Authorization", auth)
+	}
+	if key != "" {
+		l.identify(req.Header, b, key)
+	}
+	l.advert.ask(req.Header, b.Kept())
+	l.sink.host.Count("requests", 1)
+	begun := time.Now()
+	out, err := l.roundTrip(ctx, req, data, begun)
+	if err != nil {
+		return nil, faultOf(ctx, err)
+	}
+	l.sink.host.Count("bytes_sent", int64(len(data)))
+	return out, nil
+}
+
+// read reads the response, as much of its body as the format needs.
+func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
+	f := &l.sink.format
+	out := &answer{Response: Response{
+		Method: f.Method, Endpoint: l.endpoint.name, Status: res.StatusCode, Header: res.Header,
+	}}
+	out.report = l.advert.read(res.Header, time.Since(begun))
+	if out.report.Draining {
+		l.sink.lanes.drain(l)
+	}
+	switch {
+	case res.StatusCode == nethttp.StatusSwitchingProtocols:
+		// no response follows, and the end of the context would not end a read
+	case f.WholeResponse > 0 && res.StatusCode/100 == 2:
+		out.Body, out.Cut = readWhole(res.Body, f.WholeResponse)
+	case f.AnyStatus:
+		out.Body, out.Cut = readAnswer(res.Body, maxAnswer)
+	default:
+		out.Body, out.Cut = readAnswer(res.Body, maxQuoted+1)
+	}
+	return out
+}
+
+// target is the URL of a request.
+func (l *lane) target(key string) *url.URL {
+	parameter := l.sink.format.KeyParameter
+	if parameter == "" || key == "" {
+		return l.endpoint.target
+	}
+	u := *l.endpoint.target
+	if u.RawQuery != "" {
+		u.RawQuery += "&"
+	}
+	u.RawQuery += parameter + "=" + url.QueryEscape(key)
+	return &u
+}
+
+// identify names the batch, so that a receiver can tell a repetition.
+func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
+	h.Set(headerKey, key)
+	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
+		h.Set(headerSpans, string(spans))
+	} else {
+		h.Set(headerSpanCount, strconv.Itoa(len(b.Spans)))
+	}
+}
+
+// faultOf classifies a request without an answer: an invalid certificate or protocol is a permanent
+// fault of the endpoint; any other may be temporary.
+func faultOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
+	_, noTLS := errors.AsType[tls.RecordHeaderError](err)
+	// crypto/tls reports an alert this way: the server wants another certificate, or none
+	op, alert := errors.AsType[*net.OpError](err)
+	if untrusted || noTLS || alert && op.Op == "remote error" {
+		return &stream.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// readAnswer reads an answer to its end, or to its bound, and returns at most so many bytes of its
+// beginning.
+func readAnswer(r io.Reader, most int) (text []byte, cut error) {
+	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
+	if cut != nil || len(text) < most {
+		return text, cut
+	}
+	_, cut = io.CopyN(io.Discard, r, maxAnswer-int64(len(text)))
+	if cut == io.EOF {
+		cut = nil
+	}
+	return text, cut
+}
+
+// readWhole reads an answer of at most limit bytes.
+func readWhole(r io.Reader, limit int) (text []byte, cut error) {
+	text, cut = io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if cut == nil && len(text) > limit {
+		cut = fmt.Errorf("it is longer than %v", stream.Size(limit))
+	}
+	return text, cut
+}
+
+// outcome turns a response into the outcome of the attempt.
+func (l *lane) outcome(b *stream.Batch, a *answer) error {
+	r := &a.Response
+	r.Err = statusOutcome(r, l.sink.format.Key != nil)
+	err := l.sink.codec.Outcome(b, r)
+	if _, part := errors.AsType[*stream.Split](err); err == nil || part {
+		switch {
+		case a.unsent != nil:
+			return fmt.Errorf("%s: %w", r.Where(), unsentError(r.Status, a.unsent))
+		case r.Cut != nil:
+			return fmt.Errorf("%s: the answer, status %d, broke off: %w",
+				r.Where(), r.Status, r.Cut)
+		}
+		return err
+	}
+	if r.Status == nethttp.StatusUnauthorized || r.Status == nethttp.StatusForbidden {
+		if err := l.sink.token.Read(); err != nil {
+			l.sink.host.Log().Warn("the token was refused, and its file cannot be read again",
+				"worker", l.endpoint.name, "error", err)
+		}
+	}
+	return err
+}

@@ -1,0 +1,181 @@
+package httpsink
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// drainPause is how long a worker that drains gets nothing. Then it is asked again: a successor may
+// have its address.
+const drainPause = 5 * time.Second
+
+// lanes are the workers of the sink: those of the config, and those found in DNS. A worker that
+// drains is left out for a while.
+type lanes struct {
+	sink *Sink
+	set  func([]stream.Lane)
+	wake chan struct{} // holds one: a worker drains
+
+	mu      sync.Mutex // guards the fields below
+	all     []*lane
+	paused  map[*lane]time.Time // when it is asked again
+	changed bool                // since set was called last
+}
+
+func (ls *lanes) open(s *Sink, set func([]stream.Lane)) {
+	ls.sink, ls.set, ls.wake = s, set, make(chan struct{}, 1)
+	ls.all, ls.paused, ls.changed = nil, make(map[*lane]time.Time), true
+	for _, e := range s.endpoints {
+		ls.all = append(ls.all, newLane(s, e))
+	}
+}
+
+// close ends idle connections.
+func (ls *lanes) close() {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	for _, l := range ls.all {
+		l.current().CloseIdleConnections()
+	}
+	ls.all = nil
+}
+
+// drain takes a lane out, because its worker takes nothing more.
+func (ls *lanes) drain(l *lane) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if _, known := ls.paused[l]; known || !slices.Contains(ls.all, l) {
+		return
+	}
+	ls.paused[l] = time.Now().Add(drainPause)
+	ls.changed = true
+	ls.sink.host.Count("workers_drained", 1)
+	ls.sink.host.Log().Info("worker drains", "worker", l.endpoint.name, "paused_for", drainPause)
+	select {
+	case ls.wake <- struct{}{}:
+	default:
+	}
+}
+
+// publish sets the lanes if they have changed, and returns when it has to be called again; zero if
+// only an event changes them.
+func (ls *lanes) publish(now time.Time) (again time.Time) {
+	ls.mu.Lock()
+	var up []stream.Lane
+	for _, l := range ls.all {
+		if until, ok := ls.paused[l]; ok && now.Before(until) {
+			if again.IsZero() || until.Before(again) {
+				again = until
+			}
+			continue
+		} else if ok {
+			delete(ls.paused, l)
+			ls.changed = true
+		}
+		up = append(up, stream.Lane{Name: l.endpoint.name, Worker: l, Limits: stream.Limits{InFlight: inFlight}})
+	}
+	changed := ls.changed
+	ls.changed = false
+	ls.mu.Unlock()
+	if changed {
+		ls.set(up)
+	}
+	return again
+}
+
+// look looks a name up and adds and removes its lanes. If that fails, the last addresses stay.
+func (ls *lanes) look(ctx context.Context, d *discovered) {
+	s := ls.sink
+	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
+	defer cancel()
+	addresses, err := d.lookup(ctx, s.o.Discovery.resolver())
+	s.host.Count("lookups", 1)
+	if err != nil {
+		s.host.Count("lookups_failed", 1)
+		if !d.failing && context.Cause(ctx) != context.Canceled {
+			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name, "workers", len(d.found), "error", err)
+		}
+		d.failing = true
+		return
+	}
+	d.failing = false
+	var found []endpoint
+	for _, a := range addresses {
+		found = append(found, d.endpointAt(a))
+	}
+	ls.replace(d, found)
+}
+
+// replace changes the workers of a name. Requests to those that are gone come to their end.
+func (ls *lanes) replace(d *discovered, found []endpoint) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	has := func(in []endpoint, name string) bool {
+		return slices.ContainsFunc(in, func(e endpoint) bool { return e.name == name })
+	}
+	ls.all = slices.DeleteFunc(ls.all, func(l *lane) bool {
+		gone := has(d.found, l.endpoint.name) && !has(found, l.endpoint.name)
+		if gone {
+			l.current().CloseIdleConnections()
+			delete(ls.paused, l)
+			ls.changed = true
+			ls.sink.host.Log().Info("worker left", "worker", l.endpoint.name)
+		}
+		return gone
+	})
+	d.found = d.found[:0]
+	for _, e := range found {
+		if slices.ContainsFunc(ls.all, func(l *lane) bool { return l.endpoint.name == e.name }) {
+			if l := ls.at(e.name); l.endpoint.address != "" {
+				d.found = append(d.found, e)
+			}
+			continue // listed by its URL, or by two names
+		}
+		ls.all = append(ls.all, newLane(ls.sink, e))
+		d.found = append(d.found, e)
+		ls.changed = true
+		ls.sink.host.Log().Info("worker joined", "worker", e.name)
+	}
+}
+
+// at returns the lane of that name; the caller holds mu and knows that it exists.
+func (ls *lanes) at(name string) *lane {
+	return ls.all[slices.IndexFunc(ls.all, func(l *lane) bool { return l.endpoint.name == name })]
+}
+
+// run looks names up and brings workers back that drained, until ctx is done.
+func (ls *lanes) run(ctx context.Context) error {
+	names := ls.sink.names
+	interval := ls.sink.o.Discovery.Interval
+	next := time.Now().Add(interval)
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		again := ls.publish(time.Now())
+		if len(names) > 0 && (again.IsZero() || next.Before(again)) {
+			again = next
+		}
+		var due <-chan time.Time // nil: only an event changes the lanes
+		if !again.IsZero() {
+			timer.Reset(time.Until(again))
+			due = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ls.wake:
+		case <-due:
+			if len(names) == 0 || time.Now().Before(next) {
+				continue
+			}
+			for i := range names {
+				ls.look(ctx, &names[i])
+			}
+			next = time.Now().Add(interval)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package httpsink
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// How a body is compressed.
+const (
+	Gzip = "gzip"
+	None = "none"
+)
+
+// Options are those of every sink over HTTP, which embeds them. `flow.timeout` and `flow.abandon`
+// bound the time of a response.
+type Options struct {
+	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
+	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
+	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
+	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+
+	ConnectionAge time.Duration    `yaml:"connection_age" doc:"after it a connection is replaced, by a new lookup; 0: never"`
+	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns or srv"`
+
+	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
+	Bearer     string            `yaml:"bearer" secret:"true" doc:"token of every endpoint; ${file:/path} keeps it out of the config"`
+	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401"`
+	TLS        httpaccess.TLS    `yaml:"tls" doc:"certificates; the defaults trust the system's authorities"`
+	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, NO_PROXY, ...), none, or a URL: http, https or socks5"`
+}
+
+// DefaultOptions have no endpoints. They use the proxy of the environment.
+func DefaultOptions() Options {
+	return Options{
+		Compress: None, ConnectTimeout: 10 * time.Second, ConnectionAge: 5 * time.Minute,
+		Discovery: DiscoveryOptions{Interval: 10 * time.Second}, Proxy: httpaccess.ProxyEnvironment,
+	}
+}
+
+// reserved headers are the sink's or the connection's own.
+var reserved = []string{
+	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive",
+	headerSpans, headerSpanCount, "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// Check reports which option is wrong, as a [stream.OptionError]. It reads no files.
+func (o *Options) Check() error {
+	if _, err := o.endpoints(Format{}); err != nil {
+		return Wrong("endpoints", "%w", err)
+	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
+	for name, value := range o.Headers {
+		if err := checkHeader(name, value); err != nil {
+			return Wrong("headers."+name, "%w", err)
+		}
+	}
+	if o.ConnectionAge < 0 {
+		return Wrong("connection_age", "is %v; write a time, or 0 for no bound", o.ConnectionAge)
+	}
+	if err := o.Discovery.validate(); err != nil {
+		return err
+	}
+	if o.ConnectTimeout <= 0 {
+		return Wrong("connect_timeout", "is %v; write a time above 0", o.ConnectTimeout)
+	}
+	err := httpaccess.CheckAuthorization(o.Basic, o.Bearer, o.BearerFile, o.Headers)
+	if err != nil {
+		return err
+	}
+	if err := o.TLS.Check(); err != nil {
+		return err
+	}
+	secure := func(e Endpoint) bool {
+		return strings.EqualFold(e.Scheme, "https") || strings.HasPrefix(strings.ToLower(e.URL), "https:")
+	}
+	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
+		return Wrong("tls",
+			"no endpoint is https, so nothing would be encrypted; write https:// or leave tls out")
+	}
+	return httpaccess.CheckProxy(o.Proxy)
+}
+
+// CheckFiles reports whether the file of tls.ca can be used.
+func (o *Options) CheckFiles() error {
+	if _, err := o.TLS.Authorities(); err != nil {
+		return Wrong("tls.ca", "%w", err)
+	}
+	return nil
+}
+
+// Validate checks the options of a sink, its own among them, and then the files that they name.
+func Validate(o *Options, own interface{ Check() error }) error {
+	if err := o.Check(); err != nil {
+		return err
+	}
+	if err := own.Check(); err != nil {
+		return err
+	}
+	return o.CheckFiles()
+}
+
+// HasAuthorization reports whether an option or an endpoint sets the header Authorization.
+func (o *Options) HasAuthorization() bool {
+	given := o.Basic != nil || o.Bearer != "" || o.BearerFile != ""
+	for name := range o.Headers {
+		given = given || strings.EqualFold(name, "Authorization")
+	}
+	all, _ := o.endpoints(Format{}) // Check reports the error
+	for _, e := range all {
+		given = given || e.auth != ""
+	}
+	return given
+}
+
+// Environment returns the lines of [stream.EnvironmentUser]: the proxy of each endpoint that has
+// one.
+func (o *Options) Environment(f Format) []string {
+	proxy, err := httpaccess.Proxy(o.Proxy)
+	endpoints, wrong := o.endpoints(f)
+	if err != nil || wrong != nil || proxy == nil {
+		return nil
+	}
+	var lines []string
+	for _, e := range endpoints {
+		if u, err := proxy(&nethttp.Request{URL: e.target}); err == nil && u != nil {
+			line := fmt.Sprintf("%s through proxy %s", e.name, stream.MaskURLs(u.String()))
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// Wrong returns a [stream.OptionError] for an option.
+func Wrong(key, format string, args ...any) error {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// Within returns err with the key of its option below that of a group of options. It returns nil
+// for nil.
+func Within(group string, err error) error {
+	if e, ok := err.(*stream.OptionError); ok {
+		inner := *e
+		inner.Key = group + "." + e.Key
+		return &inner
+	}
+	return err
+}
+
+// checkHeader never shows the value, which may be a token.
+func checkHeader(name, value string) error {
+	if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
+		return errors.New("the sink sets this header itself; leave it out")
+	}
+	return httpaccess.CheckHeader(name, value)
+}

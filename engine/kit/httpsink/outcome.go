@@ -1,0 +1,88 @@
+package httpsink
+
+import (
+	"fmt"
+	nethttp "net/http"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// statusOutcome returns the outcome of a response by its status, as [flow.HTTPOutcome] does. A 409
+// to a request with an idempotency key is a delivery: the receiver had the batch already.
+func statusOutcome(r *Response, keyed bool) error {
+	if r.Status == nethttp.StatusConflict && keyed {
+		return nil
+	}
+	err := flow.HTTPOutcome(&nethttp.Response{StatusCode: r.Status, Header: r.Header})
+	switch e := err.(type) {
+	case nil:
+		return nil
+	case *stream.Throttled:
+		return &stream.Throttled{After: e.After, Err: r.StatusError()}
+	case *stream.Rejected:
+		return r.As(control.Rejected)
+	case *stream.Misconfigured:
+		return r.As(control.Misconfigured)
+	}
+	return r.StatusError()
+}
+
+// As returns the response as an error of that outcome, or nil for Delivered. A throttled one waits
+// as long as Err says.
+func (r *Response) As(o control.Outcome) error {
+	err := r.StatusError()
+	switch o {
+	case control.Delivered:
+		return nil
+	case control.Throttled:
+		throttled := &stream.Throttled{Err: err}
+		if by, ok := r.Err.(*stream.Throttled); ok {
+			throttled.After = by.After
+		}
+		return throttled
+	case control.Rejected:
+		return &stream.Rejected{Err: err}
+	case control.Misconfigured:
+		return &stream.Misconfigured{Err: err}
+	}
+	return err
+}
+
+// Where names the request: method and endpoint.
+func (r *Response) Where() string { return r.Method + " " + r.Endpoint }
+
+// StatusError returns the response as an error after which the batch is sent again.
+func (r *Response) StatusError() *StatusError {
+	return &StatusError{Method: r.Method, Endpoint: r.Endpoint, Status: r.Status, Answer: r.Body}
+}
+
+// StatusError is a response that does not report a delivery.
+type StatusError struct {
+	Method, Endpoint string // the endpoint without user, password and query
+	Status           int
+	Answer           []byte // its beginning, or all of it, as it came
+}
+
+// Error gives the status and the first 200 bytes of the answer, control bytes escaped.
+func (e *StatusError) Error() string {
+	reason, detail := e.Group()
+	if detail == "" {
+		return reason
+	}
+	return reason + ": " + detail
+}
+
+// Group implements stream.Grouped: the answer may name the record, or a place in it.
+func (e *StatusError) Group() (reason, detail string) {
+	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status))
+	text, more := e.Answer, ""
+	if len(text) > maxQuoted {
+		text, more = text[:maxQuoted], "..."
+	}
+	if len(text) == 0 {
+		return reason, ""
+	}
+	return reason, fmt.Sprintf("%q%s", text, more)
+}

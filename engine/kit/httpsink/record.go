@@ -1,0 +1,65 @@
+//penstock:pure
+
+package httpsink
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// FieldOf returns the last field of that name of record i, which is the one that readers of JSON
+// take.
+func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
+	r := &b.Records[i]
+	fields := b.Fields[r.Field : r.Field+r.NumFields]
+	for n := len(fields) - 1; n >= 0; n-- {
+		if b.Names[fields[n].Name] == name {
+			return fields[n], true
+		}
+	}
+	return stream.Field{}, false
+}
+
+// TimeOf returns the time in the field of record i, or missing if field is empty, the record lacks
+// it, or it holds no time. The time is RFC 3339, Apache's format, or a Unix time in seconds,
+// milliseconds, microseconds or nanoseconds.
+func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
+	if f, ok := FieldOf(b, i, field); ok && field != "" {
+		if at, ok := readTime(string(b.Value(f))); ok {
+			return at
+		}
+	}
+	return missing
+}
+
+// timeForms are tried in turn.
+var timeForms = []string{
+	time.RFC3339Nano, "02/Jan/2006:15:04:05 -0700", "2006-01-02 15:04:05.999999999Z07:00",
+	"2006-01-02 15:04:05",
+}
+
+// readTime parses a record's time: RFC 3339, Apache's format, or a Unix time. Its size determines
+// its unit (seconds, milliseconds, micro- or nanoseconds): taken as seconds, the finer units would
+// be thousands of years ahead.
+func readTime(text string) (time.Time, bool) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+		switch {
+		case n < 1e11:
+			return time.Unix(n, 0), true
+		case n < 1e14:
+			return time.UnixMilli(n), true
+		case n < 1e17:
+			return time.UnixMicro(n), true
+		}
+		return time.Unix(0, n), true
+	}
+	for _, form := range timeForms {
+		// the range of nanoseconds
+		if at, err := time.Parse(form, text); err == nil && at.Year() >= 1678 && at.Year() < 2262 {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}

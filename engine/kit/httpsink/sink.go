@@ -1,0 +1,169 @@
+// Package httpsink is the common part of sinks over HTTP: endpoints, authentication, TLS,
+// connections, compression, and the outcome of a response by its status. A [Codec] adds path,
+// content type and body for one kind of receiver, and reads its responses.
+//
+// A batch is one request, and each endpoint is a worker. With an idempotency key every request
+// names its batch, also after a crash, so that a receiver can detect a repetition. The sink owns
+// its connections, which are net/http's. It follows no redirects, repeats no requests (flow decides
+// when to retry), and never shows the password or query of an endpoint.
+package httpsink
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	nethttp "net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// inFlight bounds the requests and connections of one endpoint; its window stays below it.
+const inFlight = 256
+
+// Sink sends batches to endpoints. It implements stream.Sink and stream.Encoder.
+type Sink struct {
+	o         Options
+	codec     Codec
+	format    Format
+	host      stream.Host
+	endpoints []endpoint
+	names     []discovered // that are looked up in DNS
+	lanes     lanes
+	token     *httpaccess.Token
+	trust     *httpaccess.Trust
+	proxy     func(*nethttp.Request) (*url.URL, error) // nil: none
+	zips      sync.Pool                                // *gzip.Writer
+	// *[]byte: bodies of pieces, and bodies before compression
+	scratch sync.Pool
+}
+
+// Component returns the description of a sink over HTTP.
+func Component[O any](name string, options func() *O, create func(O, stream.Host) (*Sink, error)) stream.Component {
+	return stream.Component{
+		Role: stream.SinkRole, Name: name, Options: func() any { return options() },
+		New: func(o any, h stream.Host) (any, error) { return create(*o.(*O), h) },
+	}
+}
+
+// New returns a sink that has opened no connection.
+func New(o Options, c Codec, h stream.Host) (*Sink, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	f := c.Format()
+	f.Method = cmp.Or(f.Method, nethttp.MethodPost)
+	endpoints, err := o.endpoints(f)
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{
+		o: o, codec: c, format: f, host: h, endpoints: endpoints, names: o.discovered(f),
+	}
+	s.scratch.New = func() any { return new([]byte) }
+	s.zips.New = func() any {
+		z, _ := gzip.NewWriterLevel(nil, gzip.BestSpeed) // errs for an unknown level only
+		return z
+	}
+	return s, nil
+}
+
+// Open implements stream.Sink: one lane for each endpoint, named by its URL without user, password
+// and query. Names of `dns` and `srv` are looked up, now and later; each address is an endpoint. It
+// connects to none: an endpoint that is down now is a worker that is down.
+//
+// It reads the files of certificates and token.
+func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
+	var err error
+	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
+		return err
+	}
+	if s.proxy, err = httpaccess.Proxy(s.o.Proxy); err != nil {
+		return err
+	}
+	if s.token, err = httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile); err != nil {
+		return err
+	}
+	s.lanes.open(s, o.Lanes)
+	for i := range s.names {
+		s.lanes.look(ctx, &s.names[i])
+	}
+	s.lanes.publish(time.Now())
+	s.host.Go("http lanes", s.lanes.run)
+	return nil
+}
+
+// Close implements stream.Sink.
+func (s *Sink) Close() error {
+	s.lanes.close()
+	return nil
+}
+
+// Encode implements stream.Encoder: the request's body. An unchanged batch of a raw format is sent
+// from its own bytes, if it is not compressed. Records that cannot be encoded are dead-lettered.
+func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
+	return s.encode(dst, b, b.Bury)
+}
+
+func (s *Sink) encode(dst []byte, b *stream.Batch, refuse func(int, error)) ([]byte, error) {
+	if s.format.KeyReadsRecords {
+		b.Split() // for Deliver, which only reads
+	}
+	whole, ok := b.Whole()
+	ok = ok && s.format.Raw
+	if s.o.Compress == None {
+		if ok {
+			return nil, nil
+		}
+		return s.codec.Append(dst, b, refuse), nil
+	}
+	scratch := s.scratch.Get().(*[]byte)
+	defer s.scratch.Put(scratch)
+	if !ok {
+		*scratch = s.codec.Append((*scratch)[:0], b, refuse)
+		whole = *scratch
+	}
+	out := bytes.NewBuffer(dst)
+	z := s.zips.Get().(*gzip.Writer)
+	defer s.zips.Put(z)
+	z.Reset(out)
+	if _, err := z.Write(whole); err != nil {
+		return nil, err
+	}
+	err := z.Close()
+	return out.Bytes(), err
+}
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding {
+	if s.format.Raw && s.o.Compress == None && !s.format.KeyReadsRecords {
+		return stream.EncodeChanged
+	}
+	return stream.EncodeAll
+}
+
+// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, its
+// encoding in scratch.
+func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
+	if len(b.Payload) > 0 {
+		return b.Payload, nil
+	}
+	var refused error
+	body, err := s.encode((*scratch)[:0], b, func(_ int, reason error) {
+		refused = &stream.Rejected{Err: reason}
+	})
+	if err = cmp.Or(refused, err); err != nil {
+		return nil, err
+	}
+	if body == nil {
+		body, _ = b.Whole()
+		return body, nil
+	}
+	*scratch = body
+	return body, nil
+}

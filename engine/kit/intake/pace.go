@@ -1,0 +1,54 @@
+package intake
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Pace measures how fast routes settle data, to tell refused senders when to try again. The zero
+// value is ready to use. It is safe for concurrent use.
+type Pace struct {
+	mu    sync.Mutex // guards the fields below
+	bytes float64    // settled in about the last paceMemory; decayed to since
+	since time.Time
+}
+
+const (
+	// paceMemory is the time over which the rate is a mean.
+	paceMemory = 10 * time.Second
+	// The bounds of RetryAfter.
+	leastRetry = time.Second
+	mostRetry  = time.Minute
+)
+
+// decay brings the rate to a time. The caller holds p.mu.
+func (p *Pace) decay(now time.Time) {
+	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
+		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))
+	}
+	p.since = now
+}
+
+// Settled records that routes have settled bytes.
+func (p *Pace) Settled(bytes int, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decay(now)
+	p.bytes += float64(bytes)
+}
+
+// RetryAfter returns when there may be room again: the time that the held bytes take at the
+// measured rate, between 1s and 1m, with a jitter of a fifth. Without any measurement it is about
+// 15s. The result is in whole seconds.
+func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.decay(now)
+	wait := float64(mostRetry) / 4
+	if rate := p.bytes / paceMemory.Seconds(); rate > 0 {
+		wait = float64(held) / rate * float64(time.Second)
+	}
+	wait *= 0.8 + 0.4*rand.Float64()
+	return min(max(time.Duration(wait).Round(time.Second), leastRetry), mostRetry)
+}

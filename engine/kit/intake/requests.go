@@ -1,0 +1,94 @@
+package intake
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// requestPrefix begins the partition ids of identified requests.
+const requestPrefix = "request-"
+
+// maxRequests bounds how many identified requests a route remembers. The oldest are forgotten.
+const maxRequests = 128 << 10
+
+// Identify makes the data of Submit a partition of its own, so that data which a route has settled
+// is not delivered to it again, also after a restart. id is printable ASCII without space, comma,
+// semicolon, '@' and '"', at most 128 bytes, and belongs to this data alone. Call it before Submit,
+// which returns the submission in work if there is one with this id.
+func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
+
+// IsRequest reports whether a partition is that of an identified request.
+func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, requestPrefix) }
+
+// requestName is the name of the partition of a request that arrives now.
+func requestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
+
+// requestTime returns the time in a partition's name; now if it has none, as after a loss of the
+// local state.
+func requestTime(name string, now time.Time) time.Time {
+	const prefix = len("request of ")
+	if len(name) > prefix {
+		if t, err := time.Parse(time.RFC3339, name[prefix:]); err == nil {
+			return t
+		}
+	}
+	return now
+}
+
+// requests is the progress of one route in identified requests. The zero value is empty.
+type requests struct {
+	by    map[string]*request
+	order []*request // as noted; by time once merged
+}
+
+type request struct {
+	settled
+	id   string
+	time time.Time
+}
+
+// of returns the progress in the partition with an id, empty if there is none.
+func (q *requests) of(id string) *settled {
+	if e := q.by[id]; e != nil {
+		return &e.settled
+	}
+	return new(settled)
+}
+
+// note takes a mark of a request.
+func (q *requests) note(m stream.Mark) {
+	e := q.by[m.Part.ID]
+	if e == nil {
+		if q.by == nil {
+			q.by = make(map[string]*request)
+		}
+		e = &request{id: m.Part.ID, time: requestTime(m.Part.Name, time.Now())}
+		q.by[e.id] = e
+		q.order = append(q.order, e)
+	}
+	e.note(m)
+}
+
+// sort orders the requests by time.
+func (q *requests) sort() {
+	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
+}
+
+// expire forgets the requests that are older than a time, and those beyond maxRequests, and appends
+// their ids to gone. It stops at one in work.
+func (q *requests) expire(
+	gone []string, before time.Time, working map[string]*Submission,
+) []string {
+	n := 0
+	for n < len(q.order) && (q.order[n].time.Before(before) || len(q.order)-n > maxRequests) &&
+		working[q.order[n].id] == nil {
+		gone = append(gone, q.order[n].id)
+		delete(q.by, q.order[n].id)
+		n++
+	}
+	q.order = slices.Delete(q.order, 0, n)
+	return gone
+}

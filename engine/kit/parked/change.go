@@ -1,0 +1,297 @@
+package parked
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"time"
+)
+
+// Added is the result of [Store.Add].
+type Added struct {
+	Hosts    []Host // that got rows, with their earliest due time
+	Repeated int    // rows that were parked already
+}
+
+// Host is a host with its earliest due time.
+type Host struct {
+	ID   int64
+	Name string
+	Due  time.Time
+}
+
+// Add parks rows and returns when they are durable: all of them, or, with an error, none. Rows that
+// are parked already are left as they are. The error is [ErrFull] if they do not fit.
+func (s *Store) Add(ctx context.Context, rows []Row) (out Added, err error) {
+	var bytes int64
+	for i := range rows {
+		bytes += rows[i].Bytes()
+	}
+	err = s.run(ctx, func(t *transaction) error {
+		if s.LastTotals().Bytes+t.delta.Bytes+bytes > s.o.MaxBytes {
+			return &refusal{ErrFull}
+		}
+		for i := range rows {
+			if err := t.insert(&rows[i], &out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (t *transaction) insert(r *Row, out *Added) error {
+	part, err := t.idOf(t.s.parts, t.stmt.findPart, t.stmt.addPart, r.Partition)
+	if err != nil {
+		return err
+	}
+	host, err := t.idOf(t.s.hosts, t.stmt.findHost, t.stmt.addHost, r.Host)
+	if err != nil {
+		return err
+	}
+	body, record := r.Body, any(nil)
+	if body == nil {
+		body = []byte{}
+	}
+	if r.Record != nil {
+		record = r.Record
+	}
+	start := r.Start.UnixMilli()
+	result, err := t.stmt.insert.ExecContext(
+		t.ctx, part, r.Position.Num, r.Position.Key, r.Sub, start, start, host, r.Weight, r.Bytes(),
+		hashOf(r.Key), r.Key, r.URL, r.Method, r.Header, r.Signer, r.File, body, record,
+		writeWaits(r.Waits),
+	)
+	if err != nil {
+		return err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		out.Repeated++
+		t.delta.Repeated++
+		return nil
+	}
+	t.delta.Waiting += int64(r.Weight)
+	t.delta.Bytes += r.Bytes()
+	for i := range out.Hosts {
+		if out.Hosts[i].ID == host {
+			return nil // rows of one batch start at the same time
+		}
+	}
+	out.Hosts = append(out.Hosts, Host{host, r.Host, time.UnixMilli(start)})
+	return nil
+}
+
+// idOf returns the id of a name, and gives it one if it has none.
+func (t *transaction) idOf(
+	cache map[string]int64, find, add *sql.Stmt, name string,
+) (id int64, err error) {
+	if id, ok := cache[name]; ok {
+		return id, nil
+	}
+	err = find.QueryRowContext(t.ctx, name).Scan(&id)
+	if errors.Is(err, sql.ErrNoRows) {
+		var result sql.Result
+		if result, err = add.ExecContext(t.ctx, name); err == nil {
+			id, err = result.LastInsertId()
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	if len(cache) >= maxCachedNames {
+		clear(cache)
+	}
+	cache[name] = id
+	return id, nil
+}
+
+// hashOf is the value of the index of keys.
+func hashOf(key string) int64 {
+	h := fnv.New128a()
+	_, _ = h.Write([]byte(key)) // never fails
+	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
+}
+
+// Record makes changes durable. A delivery that an operator has cancelled meanwhile stays so; its
+// history gets the lines all the same. It returns the hosts to which deliveries have moved to be
+// polled.
+func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
+	err = s.run(ctx, func(t *transaction) error {
+		for i := range changes {
+			c := &changes[i]
+			to, err := t.advance(
+				Waiting, c.To, c.Delivery.Host, c.Delivery.Weight, latest(c.Entries),
+			)
+			if err != nil {
+				return err
+			}
+			if to != nil {
+				moved = append(moved, *to)
+			}
+			if err := t.note(c.To.ID, c.Entries); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return moved, err
+}
+
+func latest(entries []Entry) time.Time {
+	if len(entries) == 0 {
+		return time.Time{}
+	}
+	e := entries[len(entries)-1]
+	return e.At.Add(e.Took)
+}
+
+// advance stores the progress of a delivery that has the state from in the file, unless that has
+// changed. It returns the host to which the delivery has moved; nil if it stays at host.
+func (t *transaction) advance(
+	from State, to Progress, host string, weight int, now time.Time,
+) (moved *Host, err error) {
+	ended := int64(0)
+	if to.State.Ended() {
+		ended = now.UnixMilli()
+	}
+	state := to.State
+	if state == InFlight {
+		state = Waiting
+	}
+	result, err := t.stmt.update.ExecContext(
+		t.ctx, state, to.Attempt, to.Forced, to.Due.UnixMilli(), ended, to.ID, from)
+	if err != nil {
+		return nil, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	t.count(from, state, int64(weight))
+	if !to.Polled() {
+		return nil, nil
+	}
+	return t.moveOperation(to, host)
+}
+
+// count takes the change of a delivery's state into the sums.
+func (t *transaction) count(from, to State, weight int64) {
+	if from == Exhausted {
+		t.delta.Exhausted -= weight
+	}
+	if to == Exhausted {
+		t.delta.Exhausted += weight
+	}
+	if to.Ended() {
+		t.delta.Waiting -= weight
+		*t.delta.state(to) += weight
+	}
+}
+
+// moveOperation stores the operation of a delivery, which may be at another host.
+func (t *transaction) moveOperation(p Progress, host string) (moved *Host, err error) {
+	o := &p.Operation
+	id, err := t.idOf(t.s.hosts, t.stmt.findHost, t.stmt.addHost, o.Host)
+	if err != nil {
+		return nil, err
+	}
+	_, err = t.stmt.operation.ExecContext(
+		t.ctx, id, o.Location, o.Accepted.UnixMilli(), o.Polls, o.Found, p.ID)
+	if err == nil && o.Host != host {
+		moved = &Host{ID: id, Name: o.Host, Due: p.Due}
+	}
+	return moved, err
+}
+
+func (t *transaction) note(id int64, entries []Entry) error {
+	for _, e := range entries {
+		_, err := t.stmt.entry.ExecContext(
+			t.ctx, id, e.At.UnixMilli(), e.Event, e.Took.Milliseconds(), e.Status, e.Detail, e.Body,
+		)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NotFoundError is a delivery that the store does not have: it never did, or it has been pruned.
+type NotFoundError struct{ Key string }
+
+// Error names the key.
+func (e *NotFoundError) Error() string { return fmt.Sprintf("no delivery has the key %q", e.Key) }
+
+// Retry makes the next attempt or poll of a waiting or exhausted delivery due now. It is an extra
+// one.
+func (s *Store) Retry(ctx context.Context, id int64, now time.Time) error {
+	return s.operate(ctx, id, Retry, now)
+}
+
+// Cancel ends a waiting or exhausted delivery. An attempt that is in flight may still arrive.
+func (s *Store) Cancel(ctx context.Context, id int64, now time.Time) error {
+	return s.operate(ctx, id, Cancel, now)
+}
+
+func (s *Store) operate(ctx context.Context, id int64, e Event, now time.Time) error {
+	return s.run(ctx, func(t *transaction) error {
+		found, err := query(ctx, t.tx, "WHERE d.id = ?", id)
+		if err == nil && len(found) == 0 {
+			err = &refusal{&NotFoundError{fmt.Sprint(id)}}
+		}
+		if err != nil {
+			return err
+		}
+		d := found[0]
+		to, err := d.Progress.Next(Schedule{}, e, now, 0) // neither event depends on the schedule
+		if err != nil {
+			return &refusal{err}
+		}
+		if _, err := t.advance(d.State, to, d.Host, d.Weight, now); err != nil {
+			return err
+		}
+		return t.note(id, []Entry{{At: now, Event: e.String(), Detail: "by an operator"}})
+	})
+}
+
+// pruneSize bounds the rows that one Prune deletes.
+const pruneSize = 500
+
+// Prune deletes deliveries that ended before a time, the oldest first, at most a few hundred. It
+// returns how many.
+func (s *Store) Prune(ctx context.Context, before time.Time) (n int64, err error) {
+	err = s.run(ctx, func(t *transaction) error {
+		const old = `SELECT id FROM deliveries WHERE state > 0 AND ended > 0 AND ended < ?
+			ORDER BY ended LIMIT ?`
+		var bytes sql.NullInt64
+		row := t.tx.QueryRowContext(
+			ctx, "SELECT sum(bytes) FROM deliveries WHERE id IN ("+old+")", before.UnixMilli(),
+			pruneSize,
+		)
+		if err := row.Scan(&bytes); err != nil || !bytes.Valid {
+			return err
+		}
+		if _, err := t.tx.ExecContext(
+			ctx, "DELETE FROM history WHERE delivery IN ("+old+")", before.UnixMilli(), pruneSize,
+		); err != nil {
+			return err
+		}
+		result, err := t.tx.ExecContext(
+			ctx, "DELETE FROM deliveries WHERE id IN ("+old+")", before.UnixMilli(), pruneSize,
+		)
+		if err != nil {
+			return err
+		}
+		t.delta.Bytes -= bytes.Int64
+		n, err = result.RowsAffected()
+		return err
+	})
+	return n, err
+}

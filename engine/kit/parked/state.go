@@ -1,0 +1,251 @@
+//penstock:pure
+
+package parked
+
+import (
+	"fmt"
+	"time"
+)
+
+// State is the state of a delivery. Its numbers are stored.
+type State uint8
+
+// The states of a delivery.
+const (
+	Waiting   State = iota // for its due time
+	Done                   // accepted
+	Dead                   // stopped or exhausted: its dead letter is durable
+	Cancelled              // by an operator
+	InFlight               // an attempt runs; in memory only, the store has Waiting
+	Exhausted              // the schedule is used up; kept for an operator
+)
+
+var stateNames = [...]string{"waiting", "done", "dead", "cancelled", "in_flight", "exhausted"}
+
+// String returns the name of the state, as `penstock parked` prints it.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return fmt.Sprintf("state %d", s)
+}
+
+// ParseState returns the state of a name.
+func ParseState(name string) (State, error) {
+	for i, n := range stateNames {
+		if n == name {
+			return State(i), nil
+		}
+	}
+	return 0, fmt.Errorf("%q is no state; there are %v", name, stateNames)
+}
+
+// Ended reports whether nothing more happens to a delivery in this state.
+func (s State) Ended() bool { return s == Done || s == Dead || s == Cancelled }
+
+// Event is something that happens to a delivery.
+type Event uint8
+
+// The events of a delivery.
+const (
+	Begin   Event = iota // an attempt starts
+	Accept               // the receiver accepted it
+	Refuse               // it did not, or there was no response
+	Stop                 // it never will: 410, `stop:` holds, or its operation has failed
+	Abort                // the attempt was broken off, as at the end of the process: it does not count
+	Skip                 // its planned time passed without an attempt
+	Retry                // an operator asks for an attempt now
+	Cancel               // an operator ends it
+	Start                // the receiver works on it (202): its operation is polled from now on
+	Pending              // a poll found that the operation has not ended, or found out nothing
+	NoEvent              // the number of events
+)
+
+var eventNames = [...]string{
+	"begin", "accept", "refuse", "stop", "abort", "skip", "retry", "cancel", "start", "pending",
+}
+
+// String returns the name of the event.
+func (e Event) String() string {
+	if e < NoEvent {
+		return eventNames[e]
+	}
+	return fmt.Sprintf("event %d", e)
+}
+
+// transitions has the next state for each state and event. An event that is missing is refused. The
+// last refusal of a schedule and the last poll lead to Dead, or to Exhausted if the schedule says
+// so.
+var transitions = map[State]map[Event]State{
+	Waiting: {Begin: InFlight, Skip: Waiting, Retry: Waiting, Cancel: Cancelled},
+	InFlight: {
+		Accept: Done, Refuse: Waiting, Stop: Dead, Abort: Waiting, Cancel: Cancelled,
+		Start: Waiting, Pending: Waiting,
+	},
+	Exhausted: {Retry: Waiting, Cancel: Cancelled},
+}
+
+// Progress is the part of a delivery that events change.
+type Progress struct {
+	ID        int64
+	State     State
+	Attempt   int       // the next attempt of the schedule, or the one in flight, from 0
+	Forced    bool      // the next attempt or poll is an operator's, in addition to the schedule
+	Start     time.Time // planned time of attempt 0
+	Due       time.Time // of the next attempt or poll
+	Operation Operation // that is polled; zero while requests are sent
+}
+
+// Operation is the receiver's asynchronous work on a delivery.
+type Operation struct {
+	Location string    // absolute URL that is polled; "" means that there is no operation
+	Host     string    // host:port of Location
+	Accepted time.Time // when the receiver accepted it
+	Polls    int       // made so far, without those of an operator
+	Found    string    // result of the last poll
+}
+
+// Polled reports whether the delivery waits for an operation.
+func (p *Progress) Polled() bool { return p.Operation.Location != "" }
+
+// TransitionError is an event that a state does not allow.
+type TransitionError struct {
+	State State
+	Event Event
+}
+
+// Error names event and state.
+func (e *TransitionError) Error() string {
+	return fmt.Sprintf("%v is not possible: the delivery is %v", e.Event, e.State)
+}
+
+// Next returns the progress after an event at time now. retryAfter is the wait that the receiver
+// asked for; it delays the next attempt or poll, but not beyond the last planned time. After an
+// error p is unchanged. The event Start belongs to [Progress.Started].
+func (p Progress) Next(
+	s Schedule, e Event, now time.Time, retryAfter time.Duration,
+) (Progress, error) {
+	next, ok := transitions[p.State][e]
+	misplaced := e == Start || e == Pending && !p.Polled() || e == Refuse && p.Polled()
+	if !ok || misplaced {
+		return p, &TransitionError{p.State, e}
+	}
+	if e == Skip && p.IsLast(s) {
+		return p, fmt.Errorf(
+			"attempt %d is the last of the schedule, which is always sent", p.Attempt+1,
+		)
+	}
+	p.State = next
+	switch e {
+	case Retry:
+		p.Forced, p.Due = true, now
+	case Skip:
+		if p.Polled() {
+			p.Due = p.nextPoll(s, now, retryAfter)
+			break
+		}
+		p.Attempt++
+		p.Due = p.planned(s)
+	case Refuse:
+		return p.refused(s, now, retryAfter), nil
+	case Pending:
+		return p.pending(s, now, retryAfter), nil
+	}
+	return p, nil
+}
+
+// Started returns the progress after the receiver has accepted an operation at time now.
+func (p Progress) Started(
+	s Schedule, o Operation, now time.Time, retryAfter time.Duration,
+) (Progress, error) {
+	if p.State != InFlight || p.Polled() || o.Location == "" {
+		return p, &TransitionError{p.State, Start}
+	}
+	o.Accepted, o.Polls = now, 0
+	p.State, p.Forced, p.Operation = Waiting, false, o
+	p.Due = p.nextPoll(s, now, retryAfter)
+	return p, nil
+}
+
+// refused is the progress after an attempt that was not accepted.
+func (p Progress) refused(s Schedule, now time.Time, retryAfter time.Duration) Progress {
+	forced := p.Forced
+	p.Forced = false
+	switch {
+	case p.Attempt >= s.Attempts() || !forced && s.isLast(p.Attempt):
+		p.Attempt = s.Attempts()
+		p.State = s.end()
+		return p
+	case !forced: // else the schedule continues where it was
+		p.Attempt++
+	}
+	p.Due = p.planned(s)
+	if last := p.Start.Add(s.Planned(p.ID, s.Attempts())); retryAfter > 0 && p.Due.Before(last) {
+		p.Due = later(p.Due, earlier(now.Add(retryAfter), last))
+	}
+	return p
+}
+
+// pending is the progress after a poll that did not end the operation.
+func (p Progress) pending(s Schedule, now time.Time, retryAfter time.Duration) Progress {
+	if !p.Forced {
+		p.Operation.Polls++
+	}
+	p.Forced = false
+	if p.Operation.Polls >= len(s.Polling.Waits) || !now.Before(p.pollsEnd(s)) {
+		p.State = s.end()
+		return p
+	}
+	p.Due = p.nextPoll(s, now, retryAfter)
+	return p
+}
+
+// nextPoll is when an operation is polled after now: at the end of its time at the latest.
+func (p Progress) nextPoll(s Schedule, now time.Time, retryAfter time.Duration) time.Time {
+	wait := retryAfter
+	if n := p.Operation.Polls; n < len(s.Polling.Waits) {
+		wait = max(wait, s.Polling.Waits[n])
+	}
+	return earlier(now.Add(wait), p.pollsEnd(s))
+}
+
+func (p Progress) pollsEnd(s Schedule) time.Time { return p.Operation.Accepted.Add(s.Polling.Max) }
+
+func (p Progress) planned(s Schedule) time.Time { return p.Start.Add(s.Planned(p.ID, p.Attempt)) }
+
+// IsLast reports whether the next attempt or poll is the last of the schedule.
+func (p Progress) IsLast(s Schedule) bool {
+	if p.Polled() {
+		return p.Operation.Polls+1 >= len(s.Polling.Waits) || !p.Due.Before(p.pollsEnd(s))
+	}
+	return s.isLast(p.Attempt)
+}
+
+// Overtaken returns how many attempts have passed unsent at time now: those whose successor is due
+// as well and has been for longer than grace. It is the time of one attempt, so that an attempt
+// that takes long only delays the next one. The first attempt is never overtaken, so that each
+// delivery is sent, and polls are not: their waits count from the poll before.
+func (p Progress) Overtaken(s Schedule, now time.Time, grace time.Duration) int {
+	if p.Forced || p.State != Waiting || p.Polled() || p.Attempt == 0 {
+		return 0
+	}
+	n := 0
+	for !s.isLast(p.Attempt+n) && !p.Start.Add(s.Planned(p.ID, p.Attempt+n+1)).Add(grace).After(now) {
+		n++
+	}
+	return n
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

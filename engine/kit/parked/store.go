@@ -1,0 +1,264 @@
+package parked
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	_ "modernc.org/sqlite" // registers the driver
+)
+
+// FileName is the name of a store's file in its directory.
+const FileName = "parked.sqlite"
+
+// version of the form of the file; docs/formats/parked.md.
+const version = 2
+
+const (
+	busyWait  = 10 * time.Second // for another process's transaction
+	readers   = 2                // connections beside the writer's
+	groupSize = 64               // writes that share a commit
+)
+
+// DefaultMaxBytes bounds a store.
+const DefaultMaxBytes = 10 << 30
+
+// ErrFull means that rows do not fit the store's bound.
+var ErrFull = errors.New(
+	"the parked store is full; raise parked.bytes, or wait until deliveries end",
+)
+
+// Options of a Store.
+type Options struct {
+	Path     string // of the file
+	MaxBytes int64  // of all rows. Zero means DefaultMaxBytes.
+}
+
+// Store is a file of parked deliveries. It is safe for concurrent use, also by several processes: the
+// command line reads and changes it beside the process that sends. It starts no goroutine.
+type Store struct {
+	o     Options
+	write *sql.DB // one connection
+	read  *sql.DB
+	stmt  statements // of write; used by the leader only
+
+	mu      sync.Mutex // guards the fields below
+	queue   []*operation
+	leading bool
+	totals  Totals // as of the last commit of this process
+
+	hosts map[string]int64 // ids, by name; the leader's
+	parts map[string]int64 // ids, by partition; the leader's
+}
+
+// maxCachedNames bounds the ids that are kept in memory for each kind of name.
+const maxCachedNames = 100_000
+
+// upgrades make a file of each version one of the next; the first makes a new file.
+var upgrades = [version]string{create, addPolling}
+
+const create = `
+CREATE TABLE IF NOT EXISTS totals (name TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
+INSERT OR IGNORE INTO totals VALUES ('waiting',0),('done',0),('dead',0),('cancelled',0),('repeated',0),('bytes',0);
+CREATE TABLE IF NOT EXISTS partitions (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS deliveries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  part INTEGER NOT NULL, num INTEGER NOT NULL, keyset TEXT NOT NULL, sub INTEGER NOT NULL,
+  state INTEGER NOT NULL, attempt INTEGER NOT NULL, forced INTEGER NOT NULL,
+  start INTEGER NOT NULL, due INTEGER NOT NULL, ended INTEGER NOT NULL,
+  host INTEGER NOT NULL, weight INTEGER NOT NULL, bytes INTEGER NOT NULL, hash INTEGER NOT NULL,
+  key TEXT NOT NULL, url TEXT NOT NULL, method TEXT NOT NULL, header TEXT NOT NULL, signer TEXT NOT NULL, file TEXT NOT NULL,
+  body BLOB NOT NULL, record BLOB
+);
+CREATE UNIQUE INDEX IF NOT EXISTS delivery_position ON deliveries (part, num, keyset, sub);
+CREATE INDEX IF NOT EXISTS delivery_key ON deliveries (hash);
+CREATE INDEX IF NOT EXISTS delivery_due ON deliveries (host, due) WHERE state = 0;
+CREATE INDEX IF NOT EXISTS delivery_ended ON deliveries (ended) WHERE state > 0;
+CREATE TABLE IF NOT EXISTS history (
+  delivery INTEGER NOT NULL, n INTEGER NOT NULL, at INTEGER NOT NULL, event TEXT NOT NULL, took INTEGER NOT NULL,
+  status INTEGER NOT NULL, detail TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (delivery, n)
+) WITHOUT ROWID;`
+
+const addPolling = `
+ALTER TABLE deliveries ADD COLUMN waits TEXT NOT NULL DEFAULT '';
+ALTER TABLE deliveries ADD COLUMN location TEXT NOT NULL DEFAULT '';
+ALTER TABLE deliveries ADD COLUMN accepted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE deliveries ADD COLUMN polls INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE deliveries ADD COLUMN found TEXT NOT NULL DEFAULT '';
+INSERT OR IGNORE INTO totals VALUES ('exhausted',0);`
+
+// Open opens the store, and creates the file, for its owner only, if it is missing.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("parked store: %w", err)
+	}
+	return OpenExisting(ctx, o)
+}
+
+// OpenExisting is Open for a file that must exist.
+func OpenExisting(ctx context.Context, o Options) (*Store, error) {
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	full, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("parked store: %w", err)
+	}
+	if _, err := os.Stat(full); err != nil {
+		return nil, fmt.Errorf("parked store: %w", err)
+	}
+	path := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
+	dsn := fmt.Sprintf(
+		"file:%s?_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)",
+		path,
+		busyWait.Milliseconds(),
+	)
+	s := &Store{o: o, hosts: make(map[string]int64), parts: make(map[string]int64)}
+	if s.write, err = sql.Open("sqlite", dsn); err != nil {
+		return nil, fmt.Errorf("parked store %s: %w", full, err)
+	}
+	s.write.SetMaxOpenConns(1)
+	if s.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(1)"); err != nil {
+		return nil, errors.Join(fmt.Errorf("parked store %s: %w", full, err), s.write.Close())
+	}
+	s.read.SetMaxOpenConns(readers)
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("parked store %s: %w", full, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) prepare(ctx context.Context) error {
+	if err := s.upgrade(ctx); err != nil {
+		return err
+	}
+	if err := s.stmt.prepare(ctx, s.write); err != nil {
+		return err
+	}
+	_, err := s.Totals(ctx)
+	return err
+}
+
+// upgrade gives an empty or older file the present form.
+func (s *Store) upgrade(ctx context.Context) error {
+	versionOf := func(from interface {
+		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+	}) (found int, err error) {
+		err = from.QueryRowContext(ctx, "PRAGMA user_version").Scan(&found)
+		if err == nil && found > version {
+			err = fmt.Errorf(
+				"has version %d, and this program knows versions up to %d: use the newer program",
+				found, version,
+			)
+		}
+		return found, err
+	}
+	if found, err := versionOf(s.write); err != nil || found == version {
+		return err
+	}
+	tx, err := s.write.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	found, err := versionOf(tx) // another process may have upgraded it
+	for ; err == nil && found < version; found++ {
+		_, err = tx.ExecContext(ctx, upgrades[found])
+	}
+	if err == nil {
+		_, err = tx.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", version))
+	}
+	if err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// Close frees the file. No other method runs any more. It may be called twice.
+func (s *Store) Close() error { return errors.Join(s.stmt.close(), s.write.Close(), s.read.Close()) }
+
+// Path returns the path of the file.
+func (s *Store) Path() string { return s.o.Path }
+
+// Totals reads the sums from the file, so that changes by other processes are in them.
+func (s *Store) Totals(ctx context.Context) (t Totals, err error) {
+	rows, err := s.read.QueryContext(ctx, "SELECT name, n FROM totals")
+	if err != nil {
+		return t, err
+	}
+	defer rows.Close()
+	to := t.fields()
+	for rows.Next() {
+		var name string
+		var n int64
+		if err := rows.Scan(&name, &n); err != nil {
+			return t, err
+		}
+		if f := to[name]; f != nil {
+			*f = n
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return t, err
+	}
+	s.mu.Lock()
+	s.totals = t
+	s.mu.Unlock()
+	return t, nil
+}
+
+// LastTotals returns the sums as of the last commit of this process, or the last call of Totals.
+func (s *Store) LastTotals() Totals {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.totals
+}
+
+// fields returns the sums by their names in the file.
+func (t *Totals) fields() map[string]*int64 {
+	return map[string]*int64{
+		"waiting":   &t.Waiting,
+		"done":      &t.Done,
+		"dead":      &t.Dead,
+		"cancelled": &t.Cancelled,
+		"exhausted": &t.Exhausted,
+		"repeated":  &t.Repeated,
+		"bytes":     &t.Bytes,
+	}
+}
+
+func (t *Totals) add(o Totals) {
+	from := o.fields()
+	for name, n := range t.fields() {
+		*n += *from[name]
+	}
+}
+
+// state returns the sum of a state.
+func (t *Totals) state(s State) *int64 {
+	switch s {
+	case Done:
+		return &t.Done
+	case Dead:
+		return &t.Dead
+	case Cancelled:
+		return &t.Cancelled
+	}
+	return &t.Waiting
+}
+
+// DataVersion returns a number that changes when another process has changed the file.
+func (s *Store) DataVersion(ctx context.Context) (n int64, err error) {
+	err = s.write.QueryRowContext(ctx, "PRAGMA data_version").Scan(&n)
+	return n, err
+}

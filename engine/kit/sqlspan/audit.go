@@ -1,0 +1,240 @@
+package sqlspan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Audited describes how a database recounts the rows of a table. It stores the rows that the table
+// must hold in a temporary table, so that the database itself compares equal types.
+type Audited[C Session] struct {
+	Server Server[C]
+	Ledger *Ledger // after Open
+	Shape  *sqltable.Shape
+	Table  sqltable.Name
+	Key    []string // of mode upsert: only keys are compared, since later records replace rows
+
+	// Find sets the columns in Shape and reports whether the table exists.
+	Find func(ctx context.Context, c C) (exists bool, err error)
+	// HasLedger asks whether the ledger's tables exist, as the only row and column of an answer.
+	HasLedger Statement
+	// Shadow is the name of the temporary table in SQL, and Create its CREATE up to the columns.
+	Shadow, Create string
+	// At is the value of the record's id in the temporary table's first row, which sets its type.
+	At string
+	// Same returns an expression that is equal for equal values of a column only.
+	Same func(column string) string
+	// Value returns a cell as an argument that the database converts to the column's type.
+	Value func(c *sqltable.Column, cell []byte) any
+	// Outcome maps an error to flow's outcomes.
+	Outcome func(err error) error
+}
+
+// Bounds of one INSERT into the temporary table.
+const (
+	auditArgs  = 800
+	auditBytes = 256 << 10
+)
+
+// audit implements stream.Audit.
+type audit[C Session] struct {
+	Audited[C]
+	c      C
+	exists bool
+	shadow bool // the temporary table exists
+	missed int64
+	rows   sqltable.Rows
+
+	pending []pendingRow
+	bytes   int
+}
+
+// pendingRow is a row that is not inserted yet.
+type pendingRow struct {
+	args   []any
+	batch  *stream.Batch
+	record int
+}
+
+// Audit connects to the database.
+func (a Audited[C]) Audit(ctx context.Context) (stream.Audit, error) {
+	c, err := a.Server.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &audit[C]{Audited: a, c: c}
+	if out.exists, err = a.Find(ctx, c); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+// Close implements stream.Audit. The temporary table ends with the connection.
+func (a *audit[C]) Close() error {
+	a.Server.Close(a.c)
+	return nil
+}
+
+// Ledger implements stream.Audit.
+func (a *audit[C]) Ledger(ctx context.Context) ([]stream.Mark, bool, error) {
+	there := false
+	ask := a.HasLedger
+	ask.Row = func(scan func(dest ...any) error) error { return scan(&there) }
+	if err := a.c.Run(ctx, &ask); err != nil || !there {
+		return nil, true, err
+	}
+	marks, err := a.Audited.Ledger.read(ctx, a.c)
+	return marks, true, err
+}
+
+// Expect implements stream.Audit.
+func (a *audit[C]) Expect(ctx context.Context, b *stream.Batch) error {
+	if !a.exists {
+		a.missed += int64(b.Kept())
+		return nil
+	}
+	table := a.Shape.Known()
+	if !a.shadow {
+		create := fmt.Sprintf(
+			"%s AS SELECT %s AS penstock_at, %s FROM %s WHERE 1 = 0",
+			a.Create,
+			a.At,
+			sqltable.NamesOf(table.Columns),
+			a.Table,
+		)
+		if err := a.c.Run(ctx, &Statement{SQL: create}); err != nil {
+			return fmt.Errorf("create a temporary table: %w", err)
+		}
+		a.shadow = true
+	}
+	a.rows.Over(table, b)
+	for i := range b.Records {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		if a.rows.Row(i) != "" {
+			b.Drop(i) // the sink has refused it for the same reason
+			continue
+		}
+		args := []any{string(b.AppendRecordID(nil, i))}
+		for k, cell := range a.rows.Cells {
+			args = append(args, a.Value(&table.Columns[k], cell))
+			a.bytes += len(cell)
+		}
+		a.pending = append(a.pending, pendingRow{args, b, i})
+		if (len(a.pending)+1)*len(args) > auditArgs || a.bytes > auditBytes {
+			if err := a.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return a.flush(ctx)
+}
+
+// flush inserts the pending rows: together or, if the database refuses them, one by one.
+func (a *audit[C]) flush(ctx context.Context) error {
+	rows := a.pending
+	a.pending, a.bytes = a.pending[:0], 0
+	if len(rows) == 0 {
+		return nil
+	}
+	err := a.insert(ctx, rows)
+	if _, refused := errors.AsType[*stream.Rejected](a.Outcome(err)); err == nil || !refused {
+		return err
+	}
+	for i := range rows {
+		err := a.insert(ctx, rows[i:i+1])
+		if _, refused := errors.AsType[*stream.Rejected](a.Outcome(err)); refused {
+			rows[i].batch.Drop(rows[i].record)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *audit[C]) insert(ctx context.Context, rows []pendingRow) error {
+	var sql strings.Builder
+	fmt.Fprintf(&sql, "INSERT INTO %s VALUES ", a.Shadow)
+	var args []any
+	for i, row := range rows {
+		if i > 0 {
+			sql.WriteByte(',')
+		}
+		for k, arg := range row.args {
+			sql.WriteString(map[bool]string{true: "(", false: ","}[k == 0])
+			if args = append(args, arg); a.Audited.Ledger.d.Arrays {
+				fmt.Fprintf(&sql, "$%d", len(args))
+			} else {
+				sql.WriteByte('?')
+			}
+		}
+		sql.WriteByte(')')
+	}
+	return a.c.Run(ctx, &Statement{SQL: sql.String(), Args: args})
+}
+
+// Compare implements stream.Audit.
+func (a *audit[C]) Compare(ctx context.Context, found func(stream.AuditDifference) error) error {
+	if !a.exists && a.missed > 0 {
+		return fmt.Errorf(
+			"the table %s does not exist, and %d records must be in it",
+			a.Table,
+			a.missed,
+		)
+	}
+	if !a.shadow {
+		return nil
+	}
+	return a.c.Run(ctx, &Statement{SQL: a.compareSQL(),
+		Row: func(scan func(dest ...any) error) error {
+			var d stream.AuditDifference
+			if err := scan(&d.RecordID, &d.Missing); err != nil {
+				return err
+			}
+			return found(d)
+		}})
+}
+
+// compareSQL selects the differences: an expected row counts 1 and a stored one -1. In mode upsert
+// a key differs if no row has it.
+func (a *audit[C]) compareSQL() string {
+	columns, expected, stored, differs := a.Key, "1", "-1", "SUM(penstock_n) <> 0"
+	if len(columns) == 0 {
+		for _, c := range a.Shape.Known().Columns {
+			columns = append(columns, c.Name)
+		}
+	} else {
+		differs = "MIN(penstock_n) = 1"
+	}
+	var values, names []string
+	for i, c := range columns {
+		names = append(names, fmt.Sprintf("c%d", i))
+		values = append(values, a.Same(sqltable.Quote(c))+" AS "+names[i])
+	}
+	count := "SUM(penstock_n)"
+	if len(a.Key) > 0 {
+		count = "1"
+	}
+	return fmt.Sprintf(
+		"SELECT MIN(penstock_at), %s FROM (SELECT penstock_at, %s AS penstock_n, %s FROM %s "+
+			"UNION ALL SELECT NULL, %s, %s FROM %s) AS penstock_u GROUP BY %s "+
+			"HAVING %s AND MIN(penstock_at) IS NOT NULL ORDER BY 1",
+		count,
+		expected,
+		strings.Join(values, ", "),
+		a.Shadow,
+		stored,
+		strings.Join(values, ", "),
+		a.Table,
+		strings.Join(names, ", "),
+		differs,
+	)
+}

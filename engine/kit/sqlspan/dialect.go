@@ -1,0 +1,109 @@
+package sqlspan
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+)
+
+// Dialect is the SQL of a ledger's tables in one database. In its texts $routes, $marks, $spans
+// and $epochs stand for the tables.
+type Dialect struct {
+	// Place names the tables for messages: `table "s"."penstock_marks"`.
+	Place string
+	// Names replaces the tables' names in a text; see [Beside].
+	Names func(text string) string
+	// Present asks whether the tables exist. Without SQL Create runs always.
+	Present Statement
+	Create  []string
+
+	// Alone waits for the transactions of earlier processes, in Load's transaction. Share lets Load
+	// wait for any other transaction, and Lock, behind the query for the epoch, does the same.
+	Alone, Share []Statement
+	Lock         string
+
+	// Bump raises a route's epoch; arguments: route, format. Empty if Alone does.
+	Bump string
+	// SetMark raises a mark, never lowers it; arguments: route, part, name, num, key.
+	SetMark string
+	// InsertSpan inserts a row unless one is there; arguments: route, part, from_num, from_key,
+	// to_num, to_key.
+	InsertSpan string
+
+	// Arrays means that statements over several rows take arrays as arguments after the route, and
+	// that parameters are $1, $2. InsertSpan then returns part, from_num and from_key of inserted
+	// rows, and the texts below are required. Otherwise they have defaults.
+	Arrays bool
+	// SpanEnd returns rows of spans; arguments: route, part, from_num, from_key.
+	SpanEnd string
+	// MarkOf returns part, num and key of a mark; arguments: route, part.
+	MarkOf string
+	// FoldSpans deletes rows at or below a position; arguments: route, part, num, key.
+	FoldSpans string
+	// PruneMarks and PruneSpans delete rows of a partition; arguments: route, part.
+	PruneMarks, PruneSpans string
+
+	// PresentEpochs and CreateEpochs are Present and Create of the table of epochs by partition,
+	// which only a ledger with several owners has.
+	PresentEpochs Statement
+	CreateEpochs  string
+	// TakeParts waits for all transactions of partitions before their epochs are raised. ShareParts
+	// lets TakeParts wait for any other transaction, as does Lock behind the query for the epochs.
+	// Nil if Lock suffices, or if the database has one writer at a time. Ids are sorted.
+	TakeParts, ShareParts func(ids []string) []*Statement
+	// RaiseEpoch inserts 1 or raises the epoch of a partition; arguments: route, part.
+	RaiseEpoch string
+	// EpochOf returns part and epoch; arguments: route, part.
+	EpochOf string
+	// SpansOf returns all rows of spans of a partition; arguments: route, part.
+	SpansOf string
+
+	// ID returns a route or partition id as an argument. Nil means the string.
+	ID func(id string) any
+}
+
+// Beside returns a replacer of the names of the ledger's tables, which are in the schema of the
+// data's table.
+func Beside(name sqltable.Name) func(text string) string {
+	return strings.NewReplacer(
+		"$routes", name.Beside(RoutesTable).String(), "$marks", name.Beside(MarksTable).String(),
+		"$spans", name.Beside(SpansTable).String(),
+		"$epochs", name.Beside(EpochsTable).String(),
+	).Replace
+}
+
+// complete sets defaults and replaces the table names in all texts.
+func (d *Dialect) complete() {
+	d.SpanEnd = cmp.Or(d.SpanEnd, spansText+" AND part = ? AND from_num = ? AND from_key = ?")
+	d.MarkOf = cmp.Or(d.MarkOf, `SELECT part, num, "key" FROM $marks WHERE route = ? AND part = ?`)
+	d.FoldSpans = cmp.Or(d.FoldSpans, `DELETE FROM $spans WHERE route = ? AND part = ? AND `+
+		`(to_num, to_key) <= (?, ?)`)
+	d.PruneMarks = cmp.Or(d.PruneMarks, `DELETE FROM $marks WHERE route = ? AND part = ?`)
+	d.PruneSpans = cmp.Or(d.PruneSpans, `DELETE FROM $spans WHERE route = ? AND part = ?`)
+	d.EpochOf = cmp.Or(d.EpochOf, `SELECT part, epoch FROM $epochs WHERE route = ? AND part = ?`)
+	d.SpansOf = cmp.Or(d.SpansOf, spansText+" AND part = ?")
+	texts := []*string{&d.CreateEpochs, &d.RaiseEpoch, &d.EpochOf, &d.SpansOf,
+		&d.Bump, &d.SetMark, &d.InsertSpan, &d.SpanEnd, &d.MarkOf, &d.FoldSpans,
+		&d.PruneMarks, &d.PruneSpans}
+	for i := range d.Alone {
+		texts = append(texts, &d.Alone[i].SQL)
+	}
+	for i := range d.Create {
+		texts = append(texts, &d.Create[i])
+	}
+	for _, text := range texts {
+		*text = d.Names(*text)
+	}
+	if d.ID == nil {
+		d.ID = func(id string) any { return id }
+	}
+}
+
+// Texts of all dialects. Their only argument is the route.
+const (
+	routeText = `SELECT format, epoch FROM $routes WHERE route = ?`
+	marksText = `SELECT part, name, num, "key" FROM $marks WHERE route = ?`
+	shareText = `UPDATE $routes SET format = 2 WHERE route = ?`
+	spansText = `SELECT part, from_num, from_key, to_num, to_key FROM $spans WHERE route = ?`
+)

@@ -1,0 +1,141 @@
+package sqlspan
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// ownership is the epoch that this process has taken of a partition.
+type ownership struct {
+	assignment uint32
+	part       stream.Partition
+	epoch      int64
+	confirmed  bool
+}
+
+// ownerships are the partitions of this process, by the numbers of their assignments. The zero
+// value is ready for use. It is safe for concurrent use.
+type ownerships struct {
+	mu  sync.Mutex // guards all
+	all map[uint32]ownership
+}
+
+// set records an epoch, unconfirmed.
+func (o *ownerships) set(own ownership) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.all == nil {
+		o.all = make(map[uint32]ownership)
+	}
+	o.all[own.assignment] = own
+}
+
+func (o *ownerships) confirm(assignments []uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range assignments {
+		if own, ok := o.all[n]; ok {
+			own.confirmed = true
+			o.all[n] = own
+		}
+	}
+}
+
+func (o *ownerships) release(assignments []uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range assignments {
+		delete(o.all, n)
+	}
+}
+
+// confirmed returns the ownership of an assignment that may be written.
+func (o *ownerships) confirmed(assignment uint32, part string) (ownership, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	own, ok := o.all[assignment]
+	return own, ok && own.confirmed && own.part.ID == part
+}
+
+// guard makes sure that a transaction has this process's own epochs until it ends.
+type guard struct {
+	statements []*Statement
+	check      func() error // after statements have run
+}
+
+// guard returns a guard of the route, or of the partitions of spans if the ledger has several
+// owners.
+func (l *Ledger) guard(spans []stream.Span) (guard, error) {
+	if l.shared.Load() {
+		return l.guardParts(spans)
+	}
+	var format, epoch int64
+	return guard{
+		statements: append(pointers(l.d.Share), l.readRoute(l.d.Lock, &format, &epoch)),
+		check:      func() error { return l.check(epoch) },
+	}, nil
+}
+
+func (l *Ledger) guardParts(spans []stream.Span) (guard, error) {
+	var owned []ownership
+	for i := range spans {
+		s := &spans[i]
+		if i > 0 && s.Assignment == spans[i-1].Assignment && s.Part.ID == spans[i-1].Part.ID {
+			continue
+		}
+		own, ok := l.owners.confirmed(s.Assignment, s.Part.ID)
+		if !ok {
+			return guard{}, &stream.FencedError{Assignment: s.Assignment, Part: *s.Part,
+				Err: fmt.Errorf("its assignment in the ledger %q has ended or is not confirmed",
+					l.Name)}
+		}
+		owned = append(owned, own)
+	}
+	statements, seen := l.shareEpochs(owned)
+	return guard{statements, func() error {
+		for i := range owned {
+			if own := &owned[i]; seen[own.part.ID] != own.epoch {
+				return &stream.FencedError{Assignment: own.assignment, Part: own.part,
+					Err: fmt.Errorf("its epoch in the ledger %q is %d, this process's was %d",
+						l.Name, seen[own.part.ID], own.epoch)}
+			}
+		}
+		return nil
+	}}, nil
+}
+
+// shareEpochs returns the statements that read the epochs of partitions into seen. The epochs
+// cannot change until the transaction ends.
+func (l *Ledger) shareEpochs(owned []ownership) (statements []*Statement, seen map[string]int64) {
+	seen = make(map[string]int64, len(owned))
+	if len(owned) == 0 {
+		return nil, seen
+	}
+	ids := make([]string, len(owned))
+	for i := range owned {
+		ids[i] = owned[i].part.ID
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if l.d.ShareParts != nil {
+		statements = l.d.ShareParts(ids)
+	}
+	return append(statements, l.readEpochs(l.d.Lock, ids, seen)...), seen
+}
+
+func (l *Ledger) readEpochs(lock string, ids []string, seen map[string]int64) []*Statement {
+	statements := l.over(l.d.EpochOf+lock, kindsOfPart, partsOf(ids))
+	for _, s := range statements {
+		s.Row = func(scan func(dest ...any) error) error {
+			var part string
+			var epoch int64
+			err := scan(&part, &epoch)
+			seen[part] = epoch
+			return err
+		}
+	}
+	return statements
+}

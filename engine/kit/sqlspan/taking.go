@@ -1,0 +1,223 @@
+package sqlspan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// maxParts limits the partitions of one transaction of Take or Compact, because each may need a
+// lock, and servers limit the locks of all transactions.
+const maxParts = 100
+
+// Take implements the method of [stream.PartitionLedger] over s. The first call makes missing
+// tables, converts a ledger of Format to SharedFormat, and then calls find.
+func (l *Ledger) Take(ctx context.Context, s Session, parts []stream.Taking,
+	find func() error) ([]stream.Taken, error) {
+	if !l.shared.Load() {
+		if err := l.share(ctx, s); err != nil {
+			return nil, l.Note(err)
+		}
+		if err := find(); err != nil {
+			return nil, err
+		}
+		l.shared.Store(true)
+	}
+	taken := make([]stream.Taken, 0, len(parts))
+	for some := range slices.Chunk(parts, maxParts) {
+		t, err := l.take(ctx, s, some)
+		if err != nil {
+			return nil, err
+		}
+		taken = append(taken, t...)
+	}
+	return taken, nil
+}
+
+// Confirm implements [stream.PartitionLedger].
+func (l *Ledger) Confirm(assignments []uint32) { l.owners.confirm(assignments) }
+
+// Release implements [stream.PartitionLedger].
+func (l *Ledger) Release(assignments []uint32) { l.owners.release(assignments) }
+
+// share makes the route's ledger one of SharedFormat. A process that has loaded it in Format is
+// fenced off: its transactions have ended, or find another epoch.
+func (l *Ledger) share(ctx context.Context, s Session) error {
+	if err := l.Create(ctx, s); err != nil {
+		return err
+	}
+	err := l.create(ctx, s, l.d.PresentEpochs, []string{l.d.CreateEpochs})
+	if err != nil {
+		return err
+	}
+	var format, epoch int64
+	if err := s.Run(ctx, l.readRoute("", &format, &epoch)); err != nil {
+		return err
+	}
+	if format == SharedFormat {
+		return nil
+	}
+	if format > SharedFormat {
+		return &FormatError{Ledger: l.Name, Format: format}
+	}
+	if err := s.Begin(ctx, pointers(l.d.Alone)...); err != nil {
+		return fmt.Errorf("waiting for the transactions of earlier processes: %w", err)
+	}
+	statements := []*Statement{l.readRoute("", &format, &epoch), l.statement(shareText, nil)}
+	if l.d.Bump != "" {
+		statements = append([]*Statement{{SQL: l.d.Bump, Args: []any{l.route, int64(Format)}}},
+			statements...)
+	}
+	if err := s.Run(ctx, statements...); err != nil {
+		return err
+	}
+	if format > SharedFormat {
+		return &FormatError{Ledger: l.Name, Format: format}
+	}
+	return s.Commit(ctx)
+}
+
+// take takes partitions in one transaction. Raising the epochs waits for transactions of their
+// earlier owners, which the progress that is read then includes.
+func (l *Ledger) take(ctx context.Context, s Session,
+	parts []stream.Taking) ([]stream.Taken, error) {
+	ids := make([]string, len(parts))
+	for i := range parts {
+		ids[i] = parts[i].Part.ID
+	}
+	slices.Sort(ids)
+	var locks []*Statement
+	if l.d.TakeParts != nil {
+		locks = l.d.TakeParts(ids)
+	}
+	if err := s.Begin(ctx, locks...); err != nil {
+		return nil, fmt.Errorf("waiting for the transactions of earlier owners: %w", err)
+	}
+	epochs := make(map[string]int64, len(ids))
+	if err := s.Run(ctx, append(l.over(l.d.RaiseEpoch, kindsOfPart, partsOf(ids)),
+		l.readEpochs("", ids, epochs)...)...); err != nil {
+		return nil, err
+	}
+	taken, err := l.progress(ctx, s, ids, parts)
+	if err == nil {
+		err = l.storeTaken(ctx, s, parts, taken)
+	}
+	if err == nil {
+		err = s.Commit(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range parts {
+		p := &parts[i]
+		if !taken[i].Found && p.MustExist {
+			l.owners.release([]uint32{p.Assignment})
+			continue
+		}
+		l.owners.set(ownership{assignment: p.Assignment, part: p.Part, epoch: epochs[p.Part.ID]})
+	}
+	return taken, nil
+}
+
+// progress returns the progress of partitions in the tables, and the start of those that are
+// missing.
+func (l *Ledger) progress(ctx context.Context, s Session, ids []string,
+	parts []stream.Taking) ([]stream.Taken, error) {
+	at := make(map[string]stream.Position, len(ids))
+	rows, row := rowsOf()
+	statements := l.over(l.d.SpansOf, kindsOfPart, partsOf(ids))
+	for _, statement := range statements {
+		statement.Row = row
+	}
+	if err := s.Run(ctx, append(l.marksOf(partsOf(ids), at), statements...)...); err != nil {
+		return nil, err
+	}
+	marks := make([]stream.Mark, 0, len(at))
+	for id, watermark := range at {
+		marks = append(marks, stream.Mark{Part: stream.Partition{ID: id}, Watermark: watermark})
+	}
+	folded, err := Fold(marks, *rows)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[string]stream.Mark, len(folded))
+	for _, m := range folded {
+		found[m.Part.ID] = m
+	}
+	return answers(parts, found), nil
+}
+
+// answers returns the result of Take from the progress of the partitions that were found.
+func answers(parts []stream.Taking, found map[string]stream.Mark) []stream.Taken {
+	taken := make([]stream.Taken, len(parts))
+	for i := range parts {
+		p, t := &parts[i], &taken[i]
+		if t.Mark, t.Found = found[p.Part.ID]; !t.Found {
+			if p.MustExist {
+				continue
+			}
+			t.Mark = p.Start
+			t.Mark.Above = slices.Clone(p.Start.Above)
+		}
+		t.Mark.Part = p.Part
+	}
+	return taken
+}
+
+// storeTaken stores the start of missing partitions, and folds the others.
+func (l *Ledger) storeTaken(ctx context.Context, s Session, parts []stream.Taking,
+	taken []stream.Taken) error {
+	var marks []stream.Mark
+	var above []stream.Span
+	for i := range parts {
+		if !taken[i].Found && parts[i].MustExist {
+			continue
+		}
+		marks = append(marks, taken[i].Mark)
+		if !taken[i].Found {
+			for _, r := range taken[i].Mark.Above {
+				above = append(above, stream.Span{Part: &parts[i].Part, Range: r})
+			}
+		}
+	}
+	if err := l.fold(ctx, s, marks); err != nil || len(above) == 0 {
+		return err
+	}
+	return s.Run(ctx, l.entry(above).insert...)
+}
+
+// compactOwned folds the marks of partitions that this process owns. The others are left to their
+// owners.
+func (l *Ledger) compactOwned(ctx context.Context, s Session, marks []stream.Mark) error {
+	for some := range slices.Chunk(marks, maxParts) {
+		var owned []ownership
+		var own []stream.Mark
+		for _, m := range some {
+			if o, ok := l.owners.confirmed(m.Assignment, m.Part.ID); ok {
+				owned, own = append(owned, o), append(own, m)
+			}
+		}
+		if len(owned) == 0 {
+			continue
+		}
+		statements, seen := l.shareEpochs(owned)
+		if err := s.Begin(ctx, statements...); err != nil {
+			return err
+		}
+		kept := own[:0]
+		for i, m := range own {
+			if seen[m.Part.ID] == owned[i].epoch {
+				kept = append(kept, m)
+			}
+		}
+		if err := l.fold(ctx, s, kept); err != nil {
+			return err
+		}
+		if err := s.Commit(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
