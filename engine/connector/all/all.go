@@ -1,15 +1,22 @@
-// Package all is the one visible list of what the binary contains: no component registers itself. A
-// program that embeds penstock may take this list, a part of it, or add lines of its own, which
-// look the same.
+// Package all lists the components of the binary; no component registers itself. A program that
+// embeds penstock may take this list, a part of it, or add components of its own in the same form.
 package all
 
 import (
+	"slices"
+
+	"github.com/penstock-io/penstock/engine/connector/clickhouse"
 	dropsink "github.com/penstock-io/penstock/engine/connector/drop"
+	"github.com/penstock-io/penstock/engine/connector/elasticsearch"
 	execsink "github.com/penstock-io/penstock/engine/connector/exec"
+	"github.com/penstock-io/penstock/engine/connector/failover"
 	"github.com/penstock-io/penstock/engine/connector/file"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/connector/httppoll"
 	"github.com/penstock-io/penstock/engine/connector/httpserver"
+	"github.com/penstock-io/penstock/engine/connector/loki"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
+	"github.com/penstock-io/penstock/engine/connector/notify"
 	"github.com/penstock-io/penstock/engine/connector/postgres"
 	"github.com/penstock-io/penstock/engine/connector/socket"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
@@ -31,14 +38,17 @@ import (
 // Components returns the built-in components in a new slice, in the order in which the reference
 // lists them.
 func Components() []stream.Component {
-	return []stream.Component{
+	return slices.Concat([]stream.Component{
 		spooldir.Source(),
 		table.Source(),
 		tail.Source(),
 		stdin.Source(),
+		execsink.SourceComponent(),
 		httpserver.Source(),
+		httppoll.Source(),
 		socket.Source(),
 		syslog.Source(),
+	}, otlpSource(), kafkaSource(), natsSource(), []stream.Component{
 		parse.Component(),
 		where.Component(),
 		set.Component(),
@@ -47,11 +57,17 @@ func Components() []stream.Component {
 		exec.Component(),
 		file.Component(),
 		http.Component(),
+		elasticsearch.Component(),
+		loki.Component(),
+		clickhouse.Component(),
+		notify.Component(),
 		sqlite.Component(),
 		postgres.Component(),
 		mysql.Component(),
+	}, kafkaSink(), natsSink(), []stream.Component{
 		execsink.Component(),
+		failover.Component(),
 		dropsink.Component(),
 		stdout.Component(),
-	}
+	})
 }

@@ -6,15 +6,16 @@ import (
 	"testing"
 )
 
-// OpenSQLite opens the database file at path, which is made where it is missing, for a test to look
-// at beside the connector. It waits up to 10 s for a lock, and is closed when the test ends.
+// OpenSQLite opens the database file at path, creating it if missing, for inspection by a test. It
+// waits up to 10 s for a lock, and closes the database when the test ends.
 func OpenSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
-	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=busy_timeout(10000)")
+	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
+		"?_pragma=busy_timeout(10000)")
 }
 
-// OpenDatabase opens a database for a test to look at beside the connector; its driver is the
-// test's to import. It is closed when the test ends.
+// OpenDatabase opens a database for inspection by a test, which must import the driver. It closes
+// the database when the test ends.
 func OpenDatabase(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
@@ -25,7 +26,7 @@ func OpenDatabase(t testing.TB, driver, dsn string) *sql.DB {
 	return db
 }
 
-// Execute runs a statement, which has to go well.
+// Execute runs a statement and fails the test on an error.
 func Execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.Exec(query, args...); err != nil {
@@ -33,7 +34,8 @@ func Execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	}
 }
 
-// Column returns the first column of a query, which has to go well, as text; NULL is "".
+// Column returns the first column of a query as text, with "" for NULL. It fails the test on an
+// error.
 func Column(t testing.TB, db *sql.DB, query string) (all []string) {
 	t.Helper()
 	rows, err := db.Query(query)

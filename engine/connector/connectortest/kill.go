@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkCancelled ends contexts before and while Delivers run. What failed is delivered again in the
-// next run; with exactly once, what a failed run left behind must not stay.
+// sinkCancelled cancels contexts before and during Delivers. Failed batches are delivered again in
+// the next run. With exactly once, no data of a failed run may remain.
 func sinkCancelled(t *testing.T, c SinkCase) {
 	const rounds, seed = 12, 4
 	r := c.Start(t)
@@ -46,9 +46,9 @@ func sinkCancelled(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), !c.ExactlyOnce, texts(0, next))
 }
 
-// again moves next behind what was delivered, and says whether something was not. On an ordered
-// lane nothing behind a failure may have been delivered; elsewhere the whole round comes again,
-// which repeats.
+// again advances next past the delivered batches and reports whether a batch failed. On an ordered
+// lane no batch after a failed one may have been delivered. On other lanes the whole round is
+// repeated, which causes repeats.
 func (l *life) again(all []attempt, next *int) bool {
 	l.t.Helper()
 	failed := -1
@@ -57,7 +57,8 @@ func (l *life) again(all []attempt, next *int) bool {
 			failed = n
 		}
 		if a.err == nil && failed >= 0 && l.ordered() {
-			l.t.Fatalf("place %d was delivered though place %d had failed: %v", n, failed, all[failed].err)
+			l.t.Fatalf("place %d was delivered though place %d had failed: %v", n, failed,
+				all[failed].err)
 		}
 	}
 	switch {
@@ -70,8 +71,8 @@ func (l *life) again(all []attempt, next *int) bool {
 	return true
 }
 
-// sinkKilled ends the process after every batch, with a checkpoint that holds everything or lags
-// one batch behind, and goes on in the next process from there.
+// sinkKilled ends the process after every batch, with a checkpoint that is complete or one batch
+// behind, and continues in a new process from there.
 func sinkKilled(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	place := ""
@@ -80,7 +81,7 @@ func sinkKilled(t *testing.T, c SinkCase) {
 	for cycle := range 16 {
 		l := live(t, r, place)
 		ordered = l.ordered()
-		place = l.place // a checkpoint has the start before the first Deliver
+		place = l.place // a checkpoint stores the start before the first Deliver
 		for n := range 1 + cycle%3 {
 			l.must(l.batch(next))
 			if n < cycle%3 || cycle%2 == 0 {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sinkKeepsLedger holds what a TransactionalSink says it has against what was delivered: with
-// batches dropped whole, spans stored without data, marks folded, the process ended after every
-// step, and an earlier process that goes on delivering.
+// sinkKeepsLedger compares the progress that a TransactionalSink reports with the delivered
+// batches: with batches dropped entirely, spans stored without data, marks folded, the process
+// ended after every step, and an earlier process that continues to deliver.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
@@ -32,7 +32,8 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 		b := l.batch(n)
 		span := b.Spans[0]
 		if !begun {
-			told.open(stream.Span{Part: span.Part}) // a ledger without a mark begins before everything
+			// a ledger without a mark begins before all data
+			told.open(stream.Span{Part: span.Part})
 			begun = true
 		}
 		switch random.IntN(4) {
@@ -45,7 +46,7 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 			if err := ledger.Store(t.Context(), b.Spans); err != nil {
 				t.Fatalf("Store: %v", err)
 			}
-			l.must(b) // it is there: nothing is written
+			l.must(b) // in the ledger already: nothing is written
 		default:
 			l.must(b)
 		}
@@ -63,8 +64,8 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	check(t, r, false, false, sinkFenced(t, r, told))
 }
 
-// sinkFenced lets an earlier process deliver after a later one has loaded, and returns what the
-// receiver then has to hold.
+// sinkFenced lets an earlier process deliver after a later one has loaded, and returns the records
+// that the receiver must then hold.
 func sinkFenced(t *testing.T, r Receiver, told *settled) []string {
 	before := r.Received(t)
 	early := live(t, r, "")
@@ -95,7 +96,8 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 	for i := range got {
 		err := errors.Join()
-		if got[i].Part.ID != want[i].Part.ID || got[i].Watermark != want[i].Watermark || len(got[i].Above) != len(want[i].Above) {
+		if got[i].Part.ID != want[i].Part.ID || got[i].Watermark != want[i].Watermark ||
+			len(got[i].Above) != len(want[i].Above) {
 			err = errors.New("differs")
 		}
 		for k := range got[i].Above {
@@ -109,9 +111,8 @@ func checkMarks(t *testing.T, got []stream.Mark, told *settled) {
 	}
 }
 
-// sinkPrunes has a TransactionalSink drop one of two partitions: the other one's mark stays, the
-// rows of neither are touched, what the sink was told of the first one is written again, and a
-// process that was fenced off drops nothing.
+// sinkPrunes makes a TransactionalSink delete one of two partitions. The other mark and all rows
+// stay, spans of the deleted partition are written again, and a fenced process deletes nothing.
 func sinkPrunes(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	l := live(t, r, "")
@@ -121,7 +122,8 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 	}
 	stays := func(l *life) *stream.Batch {
 		b := l.raw(1)
-		b.Spans[0].Part, b.Spans[0].From = &stream.Partition{ID: "stays", Name: "stays"}, stream.Position{}
+		b.Spans[0].Part, b.Spans[0].From = &stream.Partition{ID: "stays", Name: "stays"},
+			stream.Position{}
 		l.encode(b)
 		return b
 	}
@@ -138,12 +140,13 @@ func sinkPrunes(t *testing.T, c SinkCase) {
 	if err := early.sink.(stream.TransactionalSink).Prune(t.Context(), []string{id}); err == nil {
 		t.Error("a process that was fenced off has dropped a partition")
 	}
-	_ = early.host.Stop() // its route may have ended of that
+	_ = early.host.Stop() // the fence may have ended its route
 	if err := early.sink.Close(); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	for range 2 { // what is gone may be dropped again
-		if err := late.sink.(stream.TransactionalSink).Prune(t.Context(), []string{id, "of which nobody knows"}); err != nil {
+	for range 2 { // a deleted partition may be deleted again
+		if err := late.sink.(stream.TransactionalSink).Prune(t.Context(),
+			[]string{id, "of which nobody knows"}); err != nil {
 			t.Fatalf("Prune: %v", err)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that is a [stream.RangeReader]: each span comes again with the
-// same ids and texts. That holds in any order, before the partition is finished. It also holds in
-// another process, after its marks have passed over all of it.
+// sourceReadsRanges checks a reader that is a [stream.RangeReader]: reading a span again gives the
+// same ids and texts. That holds in any order before the partition is finished, and in another
+// process whose marks cover the span.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)
@@ -25,7 +25,7 @@ func sourceReadsRanges(t *testing.T, c SourceCase) {
 	passed.waiting = true
 	for _, b := range all {
 		for _, s := range b.spans {
-			s.Last = false // else it would count as finished
+			s.Last = false // otherwise the partition would count as finished
 			passed.settle(s)
 		}
 	}
@@ -57,7 +57,8 @@ func readRangesAgain(p *process, r stream.Reader, all []copied) {
 			p.t.Errorf("the spans of batch %s give %v\nwant %v", b.id, got, b.records)
 		}
 		if len(got) > 0 && len(got) != len(b.records) {
-			p.t.Errorf("the spans of batch %s give %d records, want %d", b.id, len(got), len(b.records))
+			p.t.Errorf("the spans of batch %s give %d records, want %d", b.id, len(got),
+				len(b.records))
 		}
 	}
 	p.t.Logf("%d spans were read again", read)
@@ -79,7 +80,8 @@ func (p *process) readRange(r stream.RangeReader, s stream.Span) []heard {
 		}
 	}
 	if sum != len(b.Data) {
-		p.t.Errorf("span %v was read again with %d bytes, its spans count %d", s.Range, len(b.Data), sum)
+		p.t.Errorf("span %v was read again with %d bytes, its spans count %d", s.Range,
+			len(b.Data), sum)
 	}
 	b.Split()
 	var out []heard

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Server is a real server that a recipe starts: PENSTOCK_RECIPES names the folder of recipes, each
-// NAME/start.sh DIR PORT.
+// Server is a real server started by a recipe. PENSTOCK_RECIPES names the directory of recipes,
+// each NAME/start.sh DIR PORT.
 type Server struct {
 	URL string
 
@@ -20,9 +20,10 @@ type Server struct {
 	port      string
 }
 
-// StartServer starts the server of a recipe on a free port, with data of its own, and stops it when
-// the test ends. It skips the test where PENSTOCK_RECIPES is not set, or where the program, whose
-// name is given, is not installed.
+// StartServer starts the server of a recipe on a free port with its own data, and stops it when the
+// test ends. It skips the test if PENSTOCK_RECIPES is not set, or if the given program is not
+// installed. If PENSTOCK_NAME is set, such as PENSTOCK_KAFKA for the server kafka, the test was
+// asked for and fails instead.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := newServer(t, name, program)
@@ -36,27 +37,26 @@ func StartServer(t testing.TB, name, program string) *Server {
 	return s
 }
 
-// Shared is one server for all tests of a package that only need one: the first that asks starts
-// it. TestMain calls Run. The zero value is not usable: Name and Program are as for [StartServer].
+// Shared is one server for all tests of a package that only need one. The first call of Get starts
+// it. TestMain calls Run. Name and Program are required, as for [StartServer].
 type Shared struct {
 	Name, Program string
 
-	server *Server // nil: nobody has asked
+	server *Server // nil before the first Get
 }
 
-// Get returns the server, or skips the test as StartServer does. It is not for tests that run at
-// the same time.
+// Get returns the server, or skips the test as StartServer does. It is not safe for concurrent use.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
 	if s.server == nil {
 		server := newServer(t, s.Name, s.Program)
-		s.server = server // also where it does not start: Run removes what it has left
+		s.server = server // even if it does not start: Run removes its files
 		server.Start(t)
 	}
 	return s.server
 }
 
-// Run runs the tests, kills the server, if there is one, and returns the exit code.
+// Run runs the tests, kills the server, if any, and returns the exit code.
 func (s *Shared) Run(m *testing.M) int {
 	code := m.Run()
 	if s.server == nil {
@@ -70,15 +70,22 @@ func (s *Shared) Run(m *testing.M) int {
 	return code
 }
 
-// newServer returns one that does not run, in a folder of its own.
+// newServer returns a stopped server with its own directory.
 func newServer(t testing.TB, name, program string) *Server {
 	t.Helper()
+	missing := func(format string, args ...any) {
+		t.Helper()
+		if asked := "PENSTOCK_" + strings.ToUpper(name); os.Getenv(asked) != "" {
+			t.Fatalf(asked+" is set, but "+format, args...)
+		}
+		t.Skipf("skipped: "+format, args...)
+	}
 	recipes := os.Getenv("PENSTOCK_RECIPES")
 	if recipes == "" {
-		t.Skipf("skipped: PENSTOCK_RECIPES names no folder of recipes that start a real %s", name)
+		missing("PENSTOCK_RECIPES names no folder of recipes that start a real %s", name)
 	}
 	if _, err := exec.LookPath(program); err != nil {
-		t.Skipf("skipped: %s is not installed (no program %s)", name, program)
+		missing("%s is not installed (no program %s)", name, program)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -95,7 +102,7 @@ func newServer(t testing.TB, name, program string) *Server {
 	return &Server{name: name, dir: dir, port: port}
 }
 
-// Start starts it again, with the same data on the same port.
+// Start starts the server again, with the same data on the same port.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
 	out, err := s.script(filepath.Join(s.name, "start.sh"), s.dir, s.port)
@@ -106,10 +113,10 @@ func (s *Server) Start(t testing.TB) {
 	s.URL = url
 }
 
-// Stop asks it to end and waits for it; Start resumes with its data.
+// Stop stops the server and waits for its end; Start resumes with its data.
 func (s *Server) Stop(t testing.TB) { s.stop(t) }
 
-// Kill is kill -9 of the server and its children: a crash.
+// Kill kills the server and its children with SIGKILL, to simulate a crash.
 func (s *Server) Kill(t testing.TB) { s.stop(t, "KILL") }
 
 func (s *Server) stop(t testing.TB, how ...string) {

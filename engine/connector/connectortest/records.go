@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Outcomes says what became of each record of b, which has been split: its fields as NDJSON,
+// Outcomes returns the result for each record of b, which has been split: its fields as NDJSON,
 // "dropped", or "dead: " and the reason.
 func Outcomes(b *stream.Batch) (all []string) {
 	for i := range b.Records {

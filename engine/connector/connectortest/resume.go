@@ -27,7 +27,8 @@ func sourceResumes(t *testing.T, c SourceCase) {
 		}
 		got, want := flatten(readAll(t, c, marks)), flatten(full[cut:])
 		if !slices.Equal(byID(got), byID(want)) {
-			t.Fatalf("after %d of %d batches: read %d records, want %d: %s", cut, len(full), len(got), len(want), difference(got, want))
+			t.Fatalf("after %d of %d batches: read %d records, want %d: %s", cut, len(full),
+				len(got), len(want), difference(got, want))
 		}
 	}
 }
@@ -56,7 +57,8 @@ func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 		open = append(open, full[opened:]...)
 		got, want := flatten(readAll(t, c, marks)), flatten(open)
 		if !slices.Equal(byID(got), byID(want)) {
-			t.Fatalf("round %d: read %d records, want %d: %s", round, len(got), len(want), difference(got, want))
+			t.Fatalf("round %d: read %d records, want %d: %s", round, len(got), len(want),
+				difference(got, want))
 		}
 	}
 }
@@ -96,7 +98,8 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 	}
 	for _, b := range readAll(t, c, marks) {
 		if len(b.records) > 0 {
-			t.Errorf("read %d records though all was settled, the first %s", len(b.records), b.records[0].id)
+			t.Errorf("read %d records though all was settled, the first %s", len(b.records),
+				b.records[0].id)
 		}
 	}
 }
@@ -147,7 +150,8 @@ func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p.end(r)
 }
 
-// sourceFinishes commits and finishes what a run settled, twice each, then starts again.
+// sourceFinishes commits and finishes the settled partitions of a run, twice each, then starts
+// again.
 func sourceFinishes(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)
@@ -186,7 +190,8 @@ func sourceFinishes(t *testing.T, c SourceCase) {
 	p.end(r)
 	for _, b := range readAll(t, c, marks) {
 		if len(b.records) > 0 {
-			t.Errorf("read %d records after all was settled and finished, the first %s", len(b.records), b.records[0].id)
+			t.Errorf("read %d records after all was settled and finished, the first %s",
+				len(b.records), b.records[0].id)
 		}
 	}
 }

@@ -8,14 +8,13 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// settled is a naive ledger: for each partition the stretches that were settled, from which it
-// makes marks. The suite keeps its own, so that a mistake in flow/ledger cannot hide one in a
-// source.
+// settled is a naive ledger: for each partition the settled ranges, from which it creates marks.
+// The suite has its own ledger, so that a mistake in flow/ledger cannot hide one in a source.
 type settled struct {
-	mu    sync.Mutex // guards parts: a source may ask from any of its goroutines
+	mu    sync.Mutex // guards parts, because a source may call from any of its goroutines
 	parts map[string]*settledPart
 
-	waiting bool // marks say Waiting
+	waiting bool // set Waiting in marks
 }
 
 type settledPart struct {
@@ -28,7 +27,7 @@ type settledPart struct {
 
 func newSettled() *settled { return &settled{parts: make(map[string]*settledPart)} }
 
-// open notes a span that was read, in read order.
+// open records a span that was read, in read order.
 func (s *settled) open(span stream.Span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,7 +69,7 @@ func (p *settledPart) mark() stream.Mark {
 	return m
 }
 
-// options are those of a process that begins with these marks.
+// options returns the options of a process that begins with these marks.
 func (s *settled) options(once bool) stream.OpenOptions {
 	return stream.OpenOptions{
 		Route: streamtest.Route,

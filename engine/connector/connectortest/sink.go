@@ -15,32 +15,35 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// SinkCase says how to make a sink and how to see what its receiver has.
+// SinkCase creates a sink and gives access to the records of its receiver.
 type SinkCase struct {
-	// Start makes a receiver that holds nothing; it is called once for each check.
+	// Start creates an empty receiver; it is called once for each check.
 	Start func(t *testing.T) Receiver
-	// ExactlyOnce: after a kill nothing is held twice, given the Place that was saved. Else it may be.
+	// ExactlyOnce means that a kill causes no repeats if the sink is opened at the saved Place.
 	ExactlyOnce bool
 }
 
-// Receiver is where a sink delivers to.
+// Receiver is the destination of a sink.
 type Receiver struct {
-	// New makes the sink anew over the same receiver, as a new process does.
+	// New creates a sink for the same receiver, as a new process does.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
-	// Received returns the text of each record that the receiver holds, in its order. nil: it keeps
-	// nothing.
+	// Received returns the text of each record that the receiver holds, in its order. Nil if the
+	// receiver stores nothing.
 	Received func(t *testing.T) []string
 }
 
-// Sink runs the suite over a sink. It checks that Open gives lanes with names of their own; that
-// what is delivered, on all lanes and by as many goroutines at once as their limits allow (at most
-// 16), in any order of arrival, is held by the receiver once, on ordered lanes in the order of
-// places, though each arena is poisoned after its last Deliver; that pieces deliver exactly their
-// kept records, and batches of none do no harm; that a Deliver whose context ends returns soon, and
-// after it the next run takes everything; that a process that ends after any batch, with the
-// checkpoint up to date or one batch behind, loses nothing in the next one and, if the case says
-// so, doubles nothing; that a ledger tells what was delivered, and drops what it is told to drop;
-// that Close may be called twice.
+// Sink runs the suite over a sink. It checks the following:
+//
+//   - Open gives lanes with distinct names.
+//   - The receiver gets each record once, from all lanes, from as many goroutines as the limits
+//     allow (at most 16), in any order of arrival, and on ordered lanes in the order of places.
+//     Each arena is poisoned after its last Deliver.
+//   - Pieces deliver exactly their kept records, and empty batches do no harm.
+//   - A Deliver whose context ends returns soon, and the next run delivers everything.
+//   - A process that ends after any batch, with the checkpoint up to date or one batch behind,
+//     loses nothing in the next process and, if the case requires it, repeats nothing.
+//   - A ledger reports the delivered batches and deletes partitions on request.
+//   - Close may be called twice.
 func Sink(t *testing.T, c SinkCase) {
 	t.Helper()
 	for _, check := range []struct {
@@ -60,10 +63,10 @@ func Sink(t *testing.T, c SinkCase) {
 	}
 }
 
-// records of a batch of the suite.
+// perBatch is the number of records of a batch in the suite.
 const perBatch = 5
 
-// textOf is what record i of batch n says; sizes differ, a few are large.
+// textOf returns the text of record i of batch n. Sizes differ; a few texts are large.
 func textOf(n, i int) string {
 	size := (n*31 + i*17) % 90
 	if n%11 == 3 && i == 0 {
@@ -80,8 +83,8 @@ type life struct {
 	lanes []stream.Lane
 	pool  *stream.Pool
 	run   uint32
-	place string        // as a checkpoint would hold it
-	marks []stream.Mark // what a TransactionalSink held at its start
+	place string        // the place that a checkpoint would hold
+	marks []stream.Mark // the marks of a TransactionalSink at its start
 	ids   uint64
 }
 
@@ -94,17 +97,19 @@ func live(t *testing.T, r Receiver, place string) *life {
 		Encode(dst []byte, b *stream.Batch) ([]byte, error)
 	}); encodes {
 		if _, ok := l.sink.(stream.Encoder); !ok {
-			t.Fatalf("%T has Encode, which nobody calls: it lacks Encodes of stream.Encoder", l.sink)
+			t.Fatalf("%T has Encode, which nobody calls: it lacks Encodes of stream.Encoder",
+				l.sink)
 		}
 	}
 	var mu sync.Mutex
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	err := l.sink.Open(ctx, stream.SinkOptions{Pipeline: "suite", Route: "main", Place: place, Lanes: func(lanes []stream.Lane) {
-		mu.Lock()
-		defer mu.Unlock()
-		l.lanes = slices.Clone(lanes)
-	}})
+	err := l.sink.Open(ctx, stream.SinkOptions{Pipeline: "suite", Route: "main", Place: place,
+		Lanes: func(lanes []stream.Lane) {
+			mu.Lock()
+			defer mu.Unlock()
+			l.lanes = slices.Clone(lanes)
+		}})
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
@@ -144,7 +149,7 @@ func (l *life) end() {
 	}
 }
 
-// batch makes batch n, encoded as the engine does it.
+// batch returns batch n, encoded as the engine does it.
 func (l *life) batch(n int) *stream.Batch {
 	l.t.Helper()
 	b := l.raw(n)
@@ -160,8 +165,9 @@ func (l *life) raw(n int) *stream.Batch {
 	b.Origins = perBatch
 	from := int64(n) << 32
 	b.Spans = append(b.Spans, stream.Span{
-		Part:  &stream.Partition{ID: "suite", Name: "suite"},
-		Range: stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: from + int64(len(b.Data))}},
+		Part: &stream.Partition{ID: "suite", Name: "suite"},
+		Range: stream.Range{From: stream.Position{Num: from},
+			To: stream.Position{Num: from + int64(len(b.Data))}},
 		Bytes: len(b.Data),
 	})
 	return b
@@ -177,7 +183,7 @@ func (l *life) encode(b *stream.Batch) {
 	}
 }
 
-// attempt is one Deliver of the suite.
+// attempt is one Deliver call of the suite.
 type attempt struct {
 	lane   int
 	batch  *stream.Batch
@@ -185,10 +191,10 @@ type attempt struct {
 	err    error
 }
 
-// ordered says whether all goes through one ordered lane.
+// ordered reports whether there is a single, ordered lane.
 func (l *life) ordered() bool { return len(l.lanes) == 1 && l.lanes[0].Limits.Ordered }
 
-// atOnce is how many Delivers of one lane run at once.
+// atOnce returns the number of concurrent Delivers of a lane.
 func (l *life) atOnce() int {
 	const most = 16
 	if n := l.lanes[0].Limits.InFlight; n > 0 {
@@ -197,9 +203,9 @@ func (l *life) atOnce() int {
 	return most
 }
 
-// deliver runs one Deliver for each batch, at most atOnce a lane and in that many goroutines,
-// started in the order given by starts (indexes of batches; nil: in order), as one run on ordered
-// lanes. It releases the batches.
+// deliver calls Deliver for each batch, at most atOnce per lane concurrently. starts gives the
+// order of the starts as indexes of batches; nil means in order. On ordered lanes the batches are
+// one run. deliver releases the batches.
 func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []int) []attempt {
 	l.t.Helper()
 	all := make([]attempt, len(batches))
@@ -216,7 +222,8 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 		a := &all[n]
 		a.lane, a.batch = n%len(l.lanes), batches[n]
 		l.ids++
-		at := stream.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run, Place: uint32(n / len(l.lanes))}
+		at := stream.Attempt{Value: a.batch, ID: l.ids, Number: 1, Run: l.run,
+			Place: uint32(n / len(l.lanes))}
 		room[a.lane] <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room[a.lane] }()
@@ -242,7 +249,7 @@ func (l *life) deliver(ctx context.Context, batches []*stream.Batch, starts []in
 	return all
 }
 
-// must delivers and fails the test where one fails.
+// must delivers batches and fails the test if one fails.
 func (l *life) must(batches ...*stream.Batch) {
 	l.t.Helper()
 	for n, a := range l.deliver(l.t.Context(), batches, nil) {
@@ -252,8 +259,8 @@ func (l *life) must(batches ...*stream.Batch) {
 	}
 }
 
-// check compares what the receiver holds with want: in order on one ordered lane, and with repeats
-// where they are allowed.
+// check compares the receiver's records with want: in order on a single ordered lane, and with
+// repeats if they are allowed.
 func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	t.Helper()
 	if r.Received == nil {
@@ -269,16 +276,18 @@ func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
-			t.Fatalf("the receiver holds %d records, want %d; missing: %.60q", len(got), len(want), want[i])
+			t.Fatalf("the receiver holds %d records, want %d; missing: %.60q", len(got), len(want),
+				want[i])
 		case i >= len(want):
-			t.Fatalf("the receiver holds %d records, want %d; too many: %.60q", len(got), len(want), got[i])
+			t.Fatalf("the receiver holds %d records, want %d; too many: %.60q", len(got),
+				len(want), got[i])
 		case got[i] != want[i]:
 			t.Fatalf("record %d at the receiver is %.60q, want %.60q", i, got[i], want[i])
 		}
 	}
 }
 
-// texts are all records of batches from to to-1.
+// texts returns the texts of all records of batches from to to-1.
 func texts(from, to int) []string {
 	var all []string
 	for n := from; n < to; n++ {
@@ -304,8 +313,7 @@ func sinkDelivers(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkReversed starts as many Delivers as may run at once with the last place first, then in random
-// orders.
+// sinkReversed starts as many Delivers as allowed, first in reverse order, then in random orders.
 func sinkReversed(t *testing.T, c SinkCase) {
 	const rounds, seed = 8, 2
 	r := c.Start(t)
@@ -331,8 +339,8 @@ func sinkReversed(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkPieces delivers batches cut and picked apart, with records dropped and buried, and some with
-// nothing left.
+// sinkPieces delivers batches that are cut into pieces, with records dropped and dead-lettered, and
+// some empty ones.
 func sinkPieces(t *testing.T, c SinkCase) {
 	const seed = 3
 	r := c.Start(t)
@@ -367,7 +375,7 @@ func sinkPieces(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, want)
 }
 
-// pieces tiles b, in order, by cuts at random; it gives b's reference to them.
+// pieces cuts b at random into consecutive pieces. It passes b's reference on to them.
 func pieces(b *stream.Batch, random *rand.Rand) []*stream.Batch {
 	if random.IntN(3) == 0 {
 		return []*stream.Batch{b}

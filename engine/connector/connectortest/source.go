@@ -1,11 +1,11 @@
-// Package connectortest is the suite that every source and every sink passes, ours and an
-// outsider's.
+// Package connectortest is the conformance suite for sources and sinks, including those of other
+// projects.
 //
-// [Sink] and [Source] run a connector through what the engine may do to it: arenas poisoned after
-// the last Release, several Delivers at once, contexts that end, processes that end between two
-// calls and begin again from the place that they reported last. A connector's test gives a case
-// that says how to make it and how to see what it did; the suite owns the batches, the goroutines
-// and the host ([streamtest.Host]).
+// [Sink] and [Source] run a connector under the conditions that the engine creates: arenas poisoned
+// after the last Release, concurrent Delivers, contexts that end, processes that end between two
+// calls and continue from the last reported place. A connector's test passes a case that creates
+// the connector and gives access to its results. The suite owns the batches, the goroutines and the
+// host ([streamtest.Host]).
 //
 // The package is for tests only. It never looks inside a connector.
 package connectortest
@@ -25,33 +25,38 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// patience bounds every wait of the suite: what takes longer has hung.
+// patience bounds every wait of the suite.
 const patience = 20 * time.Second
 
-// SourceCase says how to make a source over data that is already there, and what it has to read.
+// SourceCase creates a source over existing data and gives the expected records.
 type SourceCase struct {
-	// New makes the source anew over the same data, as a new process does; the suite calls it many
-	// times. h is that process's host, stopped when the process ends. The data must not change between
-	// calls, but by Finish.
+	// New creates a source over the same data, as a new process does; the suite calls it many
+	// times. h is the host of that process, stopped when the process ends. Only Finish may change
+	// the data between calls.
 	New func(t *testing.T, h *streamtest.Host) stream.Source
-	// Want is the text of every record, without line ends: for each partition, in any order of the
-	// partitions, its records in order. Equal texts may occur.
+	// Want holds the text of every record, without line ends: for each partition its records in
+	// order, with the partitions in any order. Equal texts may occur.
 	Want [][]string
-	// Limits of the batches. The zero value means 512 bytes and 7 records: small, so that there are
-	// many cuts. Choose Want so that a few dozen batches come out.
+	// Limits of the batches. Zero means 512 bytes and 7 records, so that there are many cuts.
+	// Choose Want such that it makes a few dozen batches.
 	Limits stream.BatchLimits
-	// Reset puts the data back before each check, for sources whose Finish changes it; nil: nothing is
-	// to be done.
+	// Reset restores the data before each check, for sources whose Finish changes it. Nil if that
+	// is not needed.
 	Reset func(t *testing.T)
 }
 
-// Source runs the suite over a source that can be read again. It checks that with Once every record
-// comes once, each partition's in order, in spans that tile, then io.EOF; that a second reader cuts
-// at the same places and gives the same ids, also beside the first; that a new process resumes
-// after every batch and with holes at random (seed printed on failure), from marks where the
-// settled ranges are skipped; that nothing comes when all is settled; that Read returns soon with
-// the cause when its context ends; that Commit, Finish and Close may be called as the contract
-// says, twice too. Arenas are poisoned when a batch is released.
+// Source runs the suite over a source that can be read again. It checks the following:
+//
+//   - With Once every record comes once, in order within each partition, in contiguous spans,
+//     followed by io.EOF.
+//   - A second reader cuts batches at the same places and gives the same ids, also beside the first.
+//   - A new process resumes after every batch, and from marks with random gaps (the seed is printed
+//     on failure), in which settled ranges are skipped.
+//   - Nothing comes after everything is settled.
+//   - Read returns soon, with the cause, when its context ends.
+//   - Commit, Finish and Close may be called as the contract says, also twice.
+//
+// Arenas are poisoned when a batch is released.
 func Source(t *testing.T, c SourceCase) {
 	t.Helper()
 	if c.Limits == (stream.BatchLimits{}) {
@@ -80,17 +85,17 @@ func Source(t *testing.T, c SourceCase) {
 	}
 }
 
-// heard is one record as the suite has seen it.
+// heard is one record that the suite has read.
 type heard struct{ id, text string }
 
-// copied is what a batch held before it was released.
+// copied is a copy of a batch from before its release.
 type copied struct {
 	id      string
 	spans   []stream.Span
 	records []heard
 }
 
-// process is one life of a source: from New to the end of its host.
+// process is one life of a source, from New to the end of its host.
 type process struct {
 	t      *testing.T
 	c      SourceCase
@@ -98,7 +103,7 @@ type process struct {
 	source stream.Source
 	pool   *stream.Pool
 	tiled  map[string]stream.Position // the last To of each partition
-	marks  *settled                   // those it began with
+	marks  *settled                   // the initial marks
 }
 
 func begin(t *testing.T, c SourceCase, marks *settled) *process {
@@ -121,7 +126,7 @@ func (p *process) open(once bool) stream.Reader {
 	return r
 }
 
-// end closes the reader and stops the host: what a kill leaves, as far as a source can tell.
+// end closes the reader and stops the host, which to a source looks like a kill.
 func (p *process) end(r stream.Reader) {
 	p.t.Helper()
 	if err := r.Close(); err != nil {
@@ -132,10 +137,11 @@ func (p *process) end(r stream.Reader) {
 	}
 }
 
-// next reads one batch; false at io.EOF with nothing in it.
+// next reads one batch; false means io.EOF without records.
 func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience, errors.New("the suite lost its patience"))
+	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience,
+		errors.New("the suite lost its patience"))
 	defer cancel()
 	b := p.pool.Get(p.c.Limits)
 	defer b.Release()
@@ -149,7 +155,7 @@ func (p *process) next(r stream.Reader) (copied, bool, error) {
 	return p.copy(b), len(b.Spans) > 0, err
 }
 
-// copy takes what is in b and checks what holds of every batch.
+// copy copies b and checks the invariants of every batch.
 func (p *process) copy(b *stream.Batch) copied {
 	p.t.Helper()
 	out := copied{id: b.ID()}
@@ -162,7 +168,8 @@ func (p *process) copy(b *stream.Batch) copied {
 		sum += s.Bytes
 	}
 	if sum != len(b.Data) {
-		p.t.Errorf("the spans of batch %s count %d bytes, its data has %d", out.id, sum, len(b.Data))
+		p.t.Errorf("the spans of batch %s count %d bytes, its data has %d", out.id, sum,
+			len(b.Data))
 	}
 	if whole, ok := b.Whole(); !ok || len(whole) > 0 && !bytes.HasSuffix(whole, []byte("\n")) {
 		p.t.Errorf("batch %s does not end with a line end", out.id)
@@ -173,7 +180,8 @@ func (p *process) copy(b *stream.Batch) copied {
 		if b.Records[i].Sub == 0 {
 			origins++
 		}
-		out.records = append(out.records, heard{string(b.AppendRecordID(nil, i)), string(b.Text(i))})
+		out.records = append(out.records,
+			heard{string(b.AppendRecordID(nil, i)), string(b.Text(i))})
 		p.checkOrigin(b, i)
 	}
 	if origins != b.Origins {
@@ -200,7 +208,7 @@ func (p *process) checkSpan(s stream.Span) {
 		if !known {
 			from, known = m.Watermark, true
 		}
-		for i := 0; i < len(m.Above); i++ { // settled ranges are skipped, several in a row too
+		for i := 0; i < len(m.Above); i++ { // settled ranges are skipped, even several in a row
 			if m.Above[i].From == from && s.From != from {
 				from = m.Above[i].To
 			}
@@ -212,7 +220,8 @@ func (p *process) checkSpan(s stream.Span) {
 		}
 	}
 	if known && s.From != from {
-		p.t.Errorf("span %v of %s does not begin where the one before it ended, at %v", s.Range, s.Part.ID, from)
+		p.t.Errorf("span %v of %s does not begin where the one before it ended, at %v", s.Range,
+			s.Part.ID, from)
 	}
 	p.tiled[s.Part.ID] = s.To
 }
@@ -226,7 +235,7 @@ func (p *process) checkOrigin(b *stream.Batch, i int) {
 	}
 }
 
-// drain reads to io.EOF; each, if given, is called with every batch.
+// drain reads up to io.EOF and calls each, unless nil, with every batch.
 func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	p.t.Helper()
 	var all []copied
@@ -246,7 +255,7 @@ func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	return nil
 }
 
-// readAll is the whole life of a process that reads with Once.
+// readAll runs a whole process that reads with Once.
 func readAll(t *testing.T, c SourceCase, marks *settled) []copied {
 	t.Helper()
 	p := begin(t, c, marks)
@@ -264,7 +273,8 @@ func flatten(batches []copied) []heard {
 	return all
 }
 
-// partitionsOf gives the texts of each partition in order, the partitions sorted by their texts.
+// partitionsOf returns the texts of each partition in order, with the partitions sorted by their
+// texts.
 func partitionsOf(batches []copied) [][]string {
 	parts := make(map[string][]string)
 	for _, h := range flatten(batches) {
@@ -299,7 +309,7 @@ func sourceReadsOnce(t *testing.T, c SourceCase) {
 	}
 }
 
-// describe shortens what was read for a message.
+// describe shortens records for a message.
 func describe(parts [][]string) string {
 	var b bytes.Buffer
 	for _, p := range parts {
@@ -328,7 +338,8 @@ func ids(batches []copied) []string {
 func sourceCutsAgain(t *testing.T, c SourceCase) {
 	first, second := readAll(t, c, newSettled()), readAll(t, c, newSettled())
 	if !slices.Equal(ids(first), ids(second)) {
-		t.Errorf("batches of the second run %v\nwant those of the first %v", ids(second), ids(first))
+		t.Errorf("batches of the second run %v\nwant those of the first %v", ids(second),
+			ids(first))
 	}
 	if !slices.Equal(flatten(first), flatten(second)) {
 		t.Errorf("the second run gave other records or ids")
@@ -367,7 +378,7 @@ func sourceTwoReaders(t *testing.T, c SourceCase) {
 	}
 }
 
-// randomFrom returns a generator whose seed a failing test prints.
+// randomFrom returns a generator whose seed is printed if the test fails.
 func randomFrom(t *testing.T, seed uint64) *rand.Rand {
 	t.Cleanup(func() {
 		if t.Failed() {

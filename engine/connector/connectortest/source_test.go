@@ -12,13 +12,14 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// lines is a source over texts in memory, one partition each, as plain as a source can be.
+// lines is a minimal source over texts in memory, one partition each.
 type lines []string
 
 func (l lines) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &linesReader{lines: l, o: o}
 	for i := range l {
-		r.parts = append(r.parts, &stream.Partition{ID: fmt.Sprintf("text-%d", i), Name: fmt.Sprint(i)})
+		r.parts = append(r.parts, &stream.Partition{ID: fmt.Sprintf("text-%d", i),
+			Name: fmt.Sprint(i)})
 	}
 	return r, nil
 }
@@ -91,7 +92,8 @@ func TestSource(t *testing.T) {
 	for part := range 3 {
 		var records []string
 		for i := range 40 * (part + 1) {
-			records = append(records, fmt.Sprintf("part %d line %d %s", part, i, strings.Repeat("x", i%50)))
+			records = append(records, fmt.Sprintf("part %d line %d %s", part, i,
+				strings.Repeat("x", i%50)))
 		}
 		want = append(want, records)
 		texts = append(texts, strings.Join(records, "\n")+"\n")

@@ -27,7 +27,7 @@ const (
 	encodeNDJSON = "ndjson"
 )
 
-// Validate says which option is wrong.
+// Validate reports invalid options.
 func (o *Options) Validate() error { return stream.CheckEnums(o) }
 
 // Component is the sink's line in the list of components.

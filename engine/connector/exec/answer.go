@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The protocol ndjson: docs/formats/exec-ndjson.md.
+// This file implements the protocol ndjson; see docs/formats/exec-ndjson.md.
 
-// appendHead appends what stands before the records in a batch's line.
+// appendHead appends the part of a batch's line before its records.
 func appendHead(dst []byte, id uint64, number int, b *stream.Batch) []byte {
 	dst = append(dst, `{"id":`...)
 	dst = strconv.AppendUint(dst, id, 10)
@@ -47,19 +47,19 @@ func appendRecords(dst []byte, b *stream.Batch) []byte {
 	return append(dst, "]}\n"...)
 }
 
-// answer is what a child says of a batch.
+// answer is a child's response to a batch.
 type answer struct {
-	ID        *uint64  `json:"id"` // nil: the oldest that it has
+	ID        *uint64  `json:"id"` // nil means the oldest unanswered batch
 	Delivered bool     `json:"delivered"`
-	Refused   []index  `json:"refused"` // with delivered: these will never be taken
-	Retry     []int    `json:"retry"`   // with delivered: these are to be sent again
+	Refused   []index  `json:"refused"` // if delivered: records that will never be accepted
+	Retry     []int    `json:"retry"`   // if delivered: records to send again
 	After     *float64 `json:"retry_after"`
 	Rejected  bool     `json:"rejected"`
 	Wrong     bool     `json:"misconfigured"`
 	Err       string   `json:"error"`
 
 	Epoch     uint32  `json:"epoch"`
-	Credit    *uint64 `json:"credit"` // nil: it does not say
+	Credit    *uint64 `json:"credit"` // nil if the child reports no credit
 	Taken     uint64  `json:"taken"`
 	QueueLen  int     `json:"queue_len"`
 	Slots     int     `json:"slots"`
@@ -67,7 +67,7 @@ type answer struct {
 	Service   float64 `json:"service"`
 }
 
-// index is a refused record: its number in the batch's records, from 0, alone or with a reason.
+// index is a refused record: its index in the batch, with an optional reason.
 type index struct {
 	Record int
 	Reason string
@@ -97,7 +97,8 @@ func parseAnswer(line []byte) (answer, error) {
 	var a answer
 	if err := json.Unmarshal(line, &a); err != nil {
 		quoted := child.Quoted(line)
-		return a, fmt.Errorf("its answer %q is none of the protocol ndjson: %w; all else belongs on standard error", quoted, err)
+		return a, fmt.Errorf("its answer %q is not one of the protocol ndjson: %w; "+
+			"all else belongs on standard error", quoted, err)
 	}
 	if a.After != nil && (math.IsNaN(*a.After) || *a.After < 0) {
 		return a, fmt.Errorf("its answer has retry_after %v; want seconds, 0 or more", *a.After)
@@ -105,9 +106,9 @@ func parseAnswer(line []byte) (answer, error) {
 	return a, nil
 }
 
-// report is what the child says of itself. Where it gives a credit and does not say since when, or
-// of how much that it has taken, epoch and taken are ours: which start of the child this is, and
-// how much it has answered for since.
+// report returns the child's report. If the child gives a credit without an epoch or a taken count,
+// epoch and taken are used: the number of this start of the child, and the records it has answered
+// since.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -121,8 +122,7 @@ func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	return r
 }
 
-// longest is how far retry_after and the times of a report count: what is longer is a mistake or
-// for ever.
+// longest caps retry_after and the times of a report. Longer values are treated as mistakes.
 const longest = 24 * time.Hour
 
 func seconds(s float64) time.Duration {
@@ -132,14 +132,15 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, longest.Seconds()) * float64(time.Second))
 }
 
-// outcome turns the answer about b into the outcome of its attempt. misuse is a mistake of the
-// child, after which it is not to be talked to.
+// outcome returns the outcome of the attempt to deliver b. misuse is a protocol error, after which
+// the child must not be used any more.
 func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	said := errors.New(or(a.Err, "the child gave no reason"))
 	if !a.Delivered {
 		switch {
 		case len(a.Refused)+len(a.Retry) > 0:
-			return nil, errors.New(`its answer names records and says "delivered":false; with "delivered":true all others are delivered`)
+			return nil, errors.New(`its answer names records and says "delivered":false; ` +
+				`with "delivered":true all others are delivered`)
 		case a.Wrong:
 			return &stream.Misconfigured{Err: said}, nil
 		case a.Rejected:
@@ -154,7 +155,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 	}
 	kept := b.AppendKept(nil)
 	if len(a.Refused) == 0 && len(a.Retry) == len(kept) {
-		return said, nil // nothing was delivered: a failed attempt, which waits before the next one
+		// nothing was delivered: this is a failed attempt, which is retried with backoff
+		return said, nil
 	}
 	fates := make([]fate, len(kept))
 	reasons := map[string]error{}
@@ -169,7 +171,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 		if !set(x.Record, refused) {
 			return nil, unknownRecord("refuses", x.Record, len(kept))
 		}
-		reasons[string(b.AppendRecordID(nil, kept[x.Record]))] = errors.New(or(x.Reason, said.Error()))
+		reasons[string(b.AppendRecordID(nil, kept[x.Record]))] = errors.New(or(x.Reason,
+			said.Error()))
 	}
 	for _, n := range a.Retry {
 		if !set(n, again) {
@@ -185,7 +188,8 @@ func (a answer) outcome(b *stream.Batch) (outcome, misuse error) {
 }
 
 func unknownRecord(what string, n, of int) error {
-	return fmt.Errorf("its answer %s record %d, which the batch of %d does not have, or which it names twice", what, n, of)
+	return fmt.Errorf("its answer %s record %d, which the batch of %d does not have, "+
+		"or which it names twice", what, n, of)
 }
 
 func or(s, instead string) string {
@@ -195,7 +199,7 @@ func or(s, instead string) string {
 	return s
 }
 
-// fate is what becomes of a record of a batch that is settled in part.
+// fate is the result for one record of a partially delivered batch.
 type fate uint8
 
 const (
@@ -204,7 +208,7 @@ const (
 	refused
 )
 
-// shareOut makes the pieces of b by the fates of its kept records.
+// shareOut divides b into pieces according to the fates of its kept records.
 func shareOut(b *stream.Batch, kept []int, fates []fate) *stream.Split {
 	var by [refused + 1][]int
 	for n, i := range kept {

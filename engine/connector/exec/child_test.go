@@ -12,17 +12,18 @@ import (
 	"time"
 )
 
-// The children of the tests are this test binary: `BINARY exec-child MODE FILE`.
+// The tests run this test binary as child: `BINARY exec-child MODE FILE`.
 const childArg = "exec-child"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) >= 4 && os.Args[1] == childArg {
-		syscall.Exit(beChild(os.Args[2], os.Args[3])) // at once: under the race detector os.Exit takes a second
+		// not os.Exit, which takes a second under the race detector
+		syscall.Exit(beChild(os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())
 }
 
-// command is how a child of that mode is run, which keeps its records in file.
+// command returns the command of a child in the given mode, which stores its records in file.
 func command(t testing.TB, mode, file string) []string {
 	t.Helper()
 	exe, err := os.Executable()
@@ -47,13 +48,15 @@ func beChild(mode, file string) int {
 
 const exUsage = 64
 
-// ownFile is behind the name of the file to which this process appends, in the order in which the
-// processes have begun to.
-var ownFile = sync.OnceValue(func() string { return fmt.Sprintf("-%d-%d", time.Now().UnixNano(), os.Getpid()) })
+// ownFile returns the suffix of this process's output file. It begins with the start time, so that
+// names sort by start.
+var ownFile = sync.OnceValue(func() string {
+	return fmt.Sprintf("-%d-%d", time.Now().UnixNano(), os.Getpid())
+})
 
-// keep appends text to a file of this process's own beside file, durable against its death, in one
-// write. A kill can cut that short, and what another one appended would go on in the middle of a
-// line.
+// keep appends text to this process's own file beside file, in one write that survives the process.
+// A shared file would not do: a kill can cut a write short, and the next process would continue in
+// the middle of a line.
 func keep(file string, text []byte) error {
 	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -74,8 +77,8 @@ type childBatch struct {
 	Records []childRecord
 }
 
-// ndjsonChild keeps each batch's records and answers. A record of one batch that begins with a word
-// of the tests makes it do what that says.
+// ndjsonChild stores the records of each batch and answers it. In a batch of one record, a known
+// first word makes the child misbehave.
 func ndjsonChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -112,7 +115,7 @@ func ndjsonChild(file string) int {
 	}
 }
 
-// obey does what a record's word says.
+// obey performs the action that a record asks for.
 func obey(word string) (end bool, code int) {
 	switch word {
 	case "exit":

@@ -17,12 +17,12 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// allowed is how many records the credit child wants to have at once.
+// allowed is the number of records that the credit child accepts at once.
 const allowed = 7
 
 // creditChild reads as fast as it can and answers slowly, with a credit of allowed records above
-// what it has answered for. It keeps what it had at once at each answer, and until that was about
-// what it allows it waits longer for more.
+// the answered ones. At each answer it stores the number of records it has at once. Until that
+// number is close to the credit, it waits longer for more.
 func creditChild(file string) int {
 	var mu sync.Mutex
 	var has, taken int
@@ -67,9 +67,9 @@ func creditChild(file string) int {
 	return 0
 }
 
-// TestCredit: however many batches come at once, a child is never sent more records than its credit
-// allows, but one batch where it has none; what it grants reaches flow, with which start of the
-// child it is; and a new child is a new epoch.
+// TestCredit checks that a child never has more records than its credit, except for one batch when
+// it has no credit. The credit reaches flow with the number of the child's start as epoch; a new
+// child is a new epoch.
 func TestCredit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "most")
 	o := exec.DefaultOptions()
@@ -78,14 +78,16 @@ func TestCredit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	first, err := deliver(ctx, lanes[0], streamtest.Lines("a", "b"))
-	if want := (stream.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil || first != want {
+	if want := (stream.Report{Epoch: 1, Credit: 2 + allowed, Taken: 2}); err != nil ||
+		first != want {
 		t.Fatalf("the first batch: %+v, %v, want %+v", first, err, want)
 	}
 	var all sync.WaitGroup
 	for n := range 60 {
 		b := streamtest.Lines(strings.Split(strings.Repeat("x,", n%4)+"x", ",")...)
 		if n == 30 {
-			b = streamtest.Lines(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...) // alone, it is more than is allowed
+			// a single batch larger than the credit
+			b = streamtest.Lines(strings.Split(strings.Repeat("x,", 3*allowed)+"x", ",")...)
 		}
 		all.Go(func() {
 			if _, err := deliver(ctx, lanes[0], b); err != nil {
@@ -98,7 +100,8 @@ func TestCredit(t *testing.T) {
 		t.Error("a dead child has delivered")
 	}
 	for second := (stream.Report{}); second.Epoch != 2; {
-		if second, err = deliver(ctx, lanes[0], streamtest.Lines("c")); err == nil && (second.Credit != 1+allowed || second.Epoch != 2) {
+		if second, err = deliver(ctx, lanes[0], streamtest.Lines("c")); err == nil &&
+			(second.Credit != 1+allowed || second.Epoch != 2) {
 			t.Fatalf("the next child: %+v", second)
 		}
 	}
@@ -116,6 +119,7 @@ func TestCredit(t *testing.T) {
 		most = max(most, n)
 	}
 	if most < allowed-2 || most > allowed || large != 3*allowed+1 {
-		t.Errorf("it had %d records at once, and once %d; want %d, and once %d", most, large, allowed, 3*allowed+1)
+		t.Errorf("it had %d records at once, and once %d; want %d, and once %d", most, large,
+			allowed, 3*allowed+1)
 	}
 }

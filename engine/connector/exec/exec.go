@@ -1,12 +1,14 @@
-// Package exec holds the sink that hands batches to child processes, in any language, each a
-// worker.
+// Package exec implements the sink that delivers batches to child processes written in any
+// language. Each child is a worker.
 //
-// Three protocols: `lines` starts a process for each batch, with the records on its standard input;
-// `ndjson` and `storm` keep children running and talk to them. A child that dies is started again
-// for as long as the route runs; what it had is retryable and goes to the others at once. A child
-// that hangs is killed with its process group when flow abandons the attempt. The sink owns its
-// children. It decides nothing about when to try again (flow does), gives nothing to a shell, and
-// believes no child that it has delivered what it has not answered for.
+// There are three protocols. With `lines`, each batch starts a process and is written to its
+// standard input. With `ndjson` and `storm`, children keep running and exchange messages with the
+// sink. A child that dies is restarted as long as the route runs; its batches are retryable and go
+// to other workers at once. A child that hangs is killed with its process group when flow abandons
+// the attempt.
+//
+// The sink owns its children and runs no shell. Retries are left to flow. A batch counts as
+// delivered only if the child has acknowledged it.
 package exec
 
 import (
@@ -23,7 +25,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component is the sink's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -33,17 +35,20 @@ func Component() stream.Component {
 	}
 }
 
-// Sink hands batches to child processes. It implements stream.Sink and stream.Encoder.
+// Sink delivers batches to child processes. It implements stream.Sink and stream.Encoder.
 type Sink struct {
 	o       Options
 	host    stream.Host
-	scratch sync.Pool     // *[]byte: what pieces are encoded into
-	pids    string        // of storm: the folder in which bolts leave their process ids; made by Open
-	starts  atomic.Uint32 // of children with ndjson
-	grants  atomic.Bool   // one of them has said a credit: so will the next, which gets one batch until it has
+	scratch sync.Pool // *[]byte: encode buffers for pieces
+	// with storm: the directory for the process ids of bolts; created by Open
+	pids   string
+	starts atomic.Uint32 // number of children started, with ndjson
+	// set once any child has reported a credit: a new child then gets one batch until it reports
+	// one
+	grants atomic.Bool
 }
 
-// New returns a sink that has started nothing.
+// New returns a sink without starting children.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -53,8 +58,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, ... A program
-// that cannot be started is no error here: its workers are down, and say why.
+// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, and so on. If a
+// program cannot be started, Open succeeds and its workers report the error.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
@@ -68,7 +73,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 			workers = append(workers, &linesLane{sink: s, spec: s.spec(name)})
 		}
 	case NDJSON:
-		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names, Spec: s.spec, Talk: s.newTalk})
+		fleet, err := child.NewFleet(child.FleetOptions[*talk]{Name: "children", Names: names,
+			Spec: s.spec, Talk: s.newTalk})
 		if err != nil {
 			return err
 		}
@@ -112,8 +118,8 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements stream.Sink. The children ended with the goroutines that the host has waited
-// for.
+// Close implements stream.Sink. The children have ended already, with the goroutines that the host
+// has waited for.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -126,14 +132,14 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: what a child reads of a batch. Raw lines of which nothing was
-// changed are sent from the batch's own bytes.
+// Encode implements stream.Encoder: it encodes the input of a child. Unchanged raw lines are sent
+// from the batch's own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {
 	case s.o.Protocol == NDJSON:
 		return appendRecords(dst, b), nil
 	case s.o.Protocol == Storm:
-		b.Split() // here, where it has one owner: several attempts of it may run at once
+		b.Split() // split here while the batch has one owner: several attempts may run concurrently
 		return nil, nil
 	case s.o.Format == JSON:
 		return ndjson.Append(dst, b), nil
@@ -144,8 +150,8 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// bodyOf returns what a child reads of b: its payload, its own bytes, or, for a piece, what is
-// encoded into scratch.
+// bodyOf returns the input of a child for b: its payload, its own bytes, or, for a piece, the
+// records encoded into scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil
@@ -159,8 +165,8 @@ func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	return body, err
 }
 
-// down is the outcome of an attempt at a worker whose child does not run: a gate that is closed
-// until it will be back; but a program that cannot be started at all is the config's fault.
+// down returns the outcome of an attempt at a worker without a running child: Throttled until the
+// next start, or Misconfigured if the program cannot be started at all.
 func down(err error) error {
 	e, ok := errors.AsType[*child.DownError](err)
 	if !ok {

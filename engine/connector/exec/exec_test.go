@@ -19,7 +19,7 @@ import (
 
 const patience = 20 * time.Second
 
-// opened returns the lanes of a sink.
+// opened opens a sink and returns its lanes.
 func opened(t *testing.T, o *exec.Options) (*streamtest.Host, []stream.Lane) {
 	t.Helper()
 	h := connectortest.NewHost(t)
@@ -42,7 +42,7 @@ func deliver(ctx context.Context, l stream.Lane, b *stream.Batch) (stream.Report
 	return l.Worker.Deliver(ctx, stream.Attempt{Value: b, ID: attempts.Add(1), Number: 1})
 }
 
-// texts are the records of items.
+// texts returns the texts of the records of items.
 func texts(items []stream.Item) []string {
 	var all []string
 	for _, it := range items {
@@ -56,7 +56,7 @@ func texts(items []stream.Item) []string {
 
 func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
-// TestStatuses: what the exit status of a process for each batch means.
+// TestStatuses checks the outcome of each exit status with protocol lines.
 func TestStatuses(t *testing.T) {
 	died := is[*stream.Died]
 	for _, c := range []struct {
@@ -65,9 +65,11 @@ func TestStatuses(t *testing.T) {
 	}{
 		{"cat >/dev/null", func(err error) bool { return err == nil }},
 		{"cat >/dev/null; echo out; echo err >&2", func(err error) bool { return err == nil }},
-		{"exit 0", func(err error) bool { return err != nil && !is[*stream.Rejected](err) && !died(err) }}, // it has not read it
+		// the child has not read the batch
+		{"exit 0", func(err error) bool { return err != nil && !is[*stream.Rejected](err) && !died(err) }},
 		{"exit 1", func(err error) bool {
-			return err != nil && !is[*stream.Rejected](err) && !died(err) && !is[*stream.Misconfigured](err)
+			return err != nil && !is[*stream.Rejected](err) && !died(err) &&
+				!is[*stream.Misconfigured](err)
 		}},
 		{"exit 65", is[*stream.Rejected]},
 		{"exit 75", is[*stream.Throttled]},
@@ -101,20 +103,20 @@ func TestStatuses(t *testing.T) {
 	}
 }
 
-// TestUnread: status 0 is no delivery as long as the input stands unread in the pipe.
+// TestUnread checks that status 0 is no delivery while unread input remains in the pipe.
 func TestUnread(t *testing.T) {
 	for _, c := range []struct {
 		script    string
-		size      int // bytes of the batch
+		size      int // bytes in the batch
 		delivered bool
 	}{
 		{"exit 0", 100, false},
 		{"exit 0", 1 << 20, false},
-		{"head -n 1", 60_000, false}, // it reads a block
+		{"head -n 1", 60_000, false}, // head reads a block
 		{"head -n 1", 1 << 20, false},
 		{"exec 0<&-; exit 0", 100, false},
 		{"exec 0<&-; exit 0", 1 << 20, false},
-		{"read -r l; exit 0", 100, false}, // a shell reads no further than the line
+		{"read -r l; exit 0", 100, false}, // a shell reads only up to the line end
 		{"cat >/dev/null", 100, true},
 		{"cat >/dev/null", 1 << 20, true},
 		{"cat >/dev/null; exec 0<&-; exec 1>&-; sleep .1", 1 << 20, true},
@@ -130,12 +132,13 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestRetryOfWholeBatch: an answer that delivers nothing is a failed attempt, not a part that goes
-// back at once.
+// TestRetryOfWholeBatch checks that an answer without delivered records is a failed attempt, not a
+// partial delivery that is retried at once.
 func TestRetryOfWholeBatch(t *testing.T) {
 	o := exec.DefaultOptions()
 	o.Protocol = exec.NDJSON
-	o.Command = []string{"sh", "-c", `while IFS= read -r l; do echo '{"delivered":true,"retry":[1,0],"error":"busy"}'; done`}
+	o.Command = []string{"sh", "-c", `while IFS= read -r l; ` +
+		`do echo '{"delivered":true,"retry":[1,0],"error":"busy"}'; done`}
 	_, lanes := opened(t, o)
 	_, err := deliver(t.Context(), lanes[0], streamtest.Lines("a", "b"))
 	if err == nil || is[*stream.Split](err) || err.Error() != "busy" {
@@ -143,11 +146,13 @@ func TestRetryOfWholeBatch(t *testing.T) {
 	}
 }
 
-// TestRecycledChildren: a child that ends with status 0 after each answer is replaced, and no batch
-// is to blame.
+// TestRecycledChildren checks that a child that ends with status 0 after each answer is replaced,
+// and that no batch is blamed.
 func TestRecycledChildren(t *testing.T) {
-	const serve = `IFS= read -r l || exit 1; id=${l#*:}; echo "{\"id\":${id%%,*},\"delivered\":true}"; `
-	for name, script := range map[string]string{"at once": serve + "exit 0", "later": serve + "sleep .01; exit 0"} {
+	const serve = `IFS= read -r l || exit 1; id=${l#*:}; ` +
+		`echo "{\"id\":${id%%,*},\"delivered\":true}"; `
+	for name, script := range map[string]string{"at once": serve + "exit 0",
+		"later": serve + "sleep .01; exit 0"} {
 		o := exec.DefaultOptions()
 		o.Command, o.Protocol = []string{"sh", "-c", script}, exec.NDJSON
 		_, lanes := opened(t, o)
@@ -165,24 +170,26 @@ func TestRecycledChildren(t *testing.T) {
 	}
 }
 
-// TestHang: a child that hangs is killed with its group when the attempt is abandoned, and may have
-// died of its batch.
+// TestHang checks that a hanging child is killed with its group when the attempt is abandoned, and
+// that its batch is blamed.
 func TestHang(t *testing.T) {
 	for _, protocol := range []string{exec.Lines, exec.NDJSON} {
 		o := exec.DefaultOptions()
 		o.Command, o.Protocol = []string{"sh", "-c", "sleep 1000 & wait"}, protocol
 		_, lanes := opened(t, o)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond, stream.ErrAbandoned)
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 200*time.Millisecond,
+			stream.ErrAbandoned)
 		began := time.Now()
 		_, err := deliver(ctx, lanes[0], streamtest.Lines("x"))
 		cancel()
-		if took := time.Since(began); took > patience/4 || !is[*stream.Died](err) || !errors.Is(err, stream.ErrAbandoned) {
+		if took := time.Since(began); took > patience/4 || !is[*stream.Died](err) ||
+			!errors.Is(err, stream.ErrAbandoned) {
 			t.Errorf("%s: %v after %v, want a death by abandon", protocol, err, took)
 		}
 	}
 }
 
-// TestAnswers: what a child says of a batch, and what cannot be.
+// TestAnswers checks the outcomes of valid and invalid answers.
 func TestAnswers(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")
 	o := exec.DefaultOptions()
@@ -191,8 +198,10 @@ func TestAnswers(t *testing.T) {
 	said := func(answer string, others ...string) (stream.Report, error) {
 		t.Helper()
 		for {
-			r, err := deliver(t.Context(), lanes[0], streamtest.Lines(append([]string{"say!" + answer}, others...)...))
-			if e, down := errors.AsType[*stream.Throttled](err); !down || !strings.Contains(e.Error(), "its child") {
+			r, err := deliver(t.Context(), lanes[0],
+				streamtest.Lines(append([]string{"say!" + answer}, others...)...))
+			if e, down := errors.AsType[*stream.Throttled](err); !down ||
+				!strings.Contains(e.Error(), "its child") {
 				return r, err
 			}
 		}
@@ -200,25 +209,31 @@ func TestAnswers(t *testing.T) {
 	split := func(err error) *stream.Split { e, _ := errors.AsType[*stream.Split](err); return e }
 
 	r, err := said(`{"delivered":true,"credit":7,"epoch":2,"queue_len":3,"slots":4,"queue_wait":0.5,"service":1e-3,"more":[]}`)
-	want := stream.Report{Credit: 7, Epoch: 2, Taken: 1, QueueLen: 3, Slots: 4, QueueWait: time.Second / 2, Service: time.Millisecond}
+	want := stream.Report{Credit: 7, Epoch: 2, Taken: 1, QueueLen: 3, Slots: 4,
+		QueueWait: time.Second / 2, Service: time.Millisecond}
 	if err != nil || r != want {
 		t.Errorf("delivered: %+v, %v", r, err)
 	}
-	_, err = said(`{"id":ID,"delivered":true,"refused":[1,{"record":3,"reason":"no user"}],"retry":[2]}`, "b", "c", "d", "e")
+	_, err = said(`{"id":ID,"delivered":true,"refused":[1,{"record":3,"reason":"no `+
+		`user"}],"retry":[2]}`, "b", "c", "d", "e")
 	s := split(err)
 	if s == nil {
 		t.Fatalf("in part: %v", err)
 	}
-	if !slices.Equal(texts(s.Refused), []string{"b", "d"}) || !slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
-		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest), texts(s.Done))
+	if !slices.Equal(texts(s.Refused), []string{"b", "d"}) ||
+		!slices.Equal(texts(s.Rest), []string{"c"}) || len(texts(s.Done)) != 2 {
+		t.Errorf("in part: %q refused, %q again, %q done", texts(s.Refused), texts(s.Rest),
+			texts(s.Done))
 	}
 	reasons, _ := errors.AsType[*stream.RefusedError](err)
 	refused := s.Refused[0].Value
-	if reasons == nil || fmt.Sprint(reasons.Reasons[string(refused.AppendRecordID(nil, 1))]) != "no user" || len(reasons.Reasons) != 2 {
+	if reasons == nil || fmt.Sprint(reasons.Reasons[string(refused.AppendRecordID(nil, 1))]) !=
+		"no user" || len(reasons.Reasons) != 2 {
 		t.Errorf("reasons: %v", reasons)
 	}
 	_, err = said(`{"delivered":false,"retry_after":1.5,"error":"full"}`)
-	if e, ok := errors.AsType[*stream.Throttled](err); !ok || e.After != 1500*time.Millisecond || !strings.Contains(err.Error(), "full") {
+	if e, ok := errors.AsType[*stream.Throttled](err); !ok || e.After != 1500*time.Millisecond ||
+		!strings.Contains(err.Error(), "full") {
 		t.Errorf("throttled: %v", err)
 	}
 	for answer, want := range map[string]func(error) bool{
@@ -233,12 +248,15 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{
-		"hello", "[]", `{"delivered":1}`, `{"id":99999999,"delivered":true}`, `{"delivered":true,"retry":[1]}`,
+		"hello", "[]", `{"delivered":1}`, `{"id":99999999,"delivered":true}`,
+		`{"delivered":true,"retry":[1]}`,
 		`{"delivered":true,"retry":[0,0]}`,
-		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`, `{"delivered":false,"refused":[0]}`,
+		`{"delivered":true,"refused":[-1]}`, `{"delivered":true,"refused":[{"reason":"x"}]}`,
+		`{"delivered":false,"refused":[0]}`,
 		`{"delivered":false,"retry_after":-1}`,
 	} {
-		if _, err := said(wrong); err == nil || is[*stream.Split](err) || is[*stream.Rejected](err) {
+		if _, err := said(wrong); err == nil || is[*stream.Split](err) ||
+			is[*stream.Rejected](err) {
 			t.Errorf("%s: %v, want a retryable error", wrong, err)
 		}
 		if _, err := said(`{"delivered":true}`); err != nil {
@@ -250,7 +268,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestDeathsOfChildren: the batch that the child was at is blamed, not the one behind it; and the
+// TestDeathsOfChildren checks that the batch in progress is blamed, not the next one, and that the
 // next child delivers.
 func TestDeathsOfChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "received")

@@ -4,7 +4,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// ParseForTest reads an answer about b.
+// ParseForTest parses an answer about b.
 func ParseForTest(line []byte, b *stream.Batch) (report stream.Report, outcome, err error) {
 	a, err := parseAnswer(line)
 	if err != nil {
@@ -13,3 +13,6 @@ func ParseForTest(line []byte, b *stream.Batch) (report stream.Report, outcome, 
 	outcome, err = a.outcome(b)
 	return a.report(1, 0), outcome, err
 }
+
+// FollowingForTest is the schedule of a source.
+var FollowingForTest = following

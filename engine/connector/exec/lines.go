@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Statuses that say more than no; sysexits.h, and the shells' own.
+// Exit statuses with a specific meaning, from sysexits.h and from shells.
 const (
 	exUsage       = 64  // EX_USAGE: the command line is wrong
 	exDataErr     = 65  // EX_DATAERR: the input is wrong
-	exTempFail    = 75  // EX_TEMPFAIL: later
+	exTempFail    = 75  // EX_TEMPFAIL: try again later
 	exConfig      = 78  // EX_CONFIG
-	notExecutable = 126 // a shell found it and may not run it
-	notFound      = 127 // a shell did not find it
+	notExecutable = 126 // the shell found the command but may not execute it
+	notFound      = 127 // the shell did not find the command
 )
 
 // linesLane starts a process for each batch.
@@ -30,7 +30,7 @@ type linesLane struct {
 func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return stream.Report{}, nil // nothing to say, and no process to say it to
+		return stream.Report{}, nil // no records: do not start a process
 	}
 	if ctx.Err() != nil {
 		return stream.Report{}, context.Cause(ctx)
@@ -42,11 +42,13 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		return stream.Report{}, err
 	}
 	spec := l.spec
-	spec.Extra = map[string]string{"PENSTOCK_WORKER": l.spec.Extra["PENSTOCK_WORKER"], "PENSTOCK_BATCH": b.ID()}
+	spec.Extra = map[string]string{"PENSTOCK_WORKER": l.spec.Extra["PENSTOCK_WORKER"],
+		"PENSTOCK_BATCH": b.ID()}
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	spec.KeepInput = true
-	spec.Grace = -1 // an end of the context is an end of patience; the process ends its input by reading it
+	// when ctx ends, kill the process at once: reading its input is the normal way to end
+	spec.Grace = -1
 	l.sink.host.Count("processes_started", 1)
 	unread := false
 	err = child.Run(own, spec, func(ctx context.Context, p *child.Process) error {
@@ -54,7 +56,7 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 		unread = errors.Is(err, child.ErrNotReading)
 		if err == nil || unread {
 			err = p.CloseInput()
-			_, _ = io.Copy(io.Discard, p) // until the child has closed it, or its end
+			_, _ = io.Copy(io.Discard, p) // until the child closes its standard output or ends
 			p.Await(ctx)
 			left, _ := p.UnreadInput()
 			unread = unread || left > 0
@@ -64,14 +66,15 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, l.meaning(ctx, err, unread)
 }
 
-// meaning turns how the process ended into the outcome of the attempt.
+// meaning maps the end of the process to the outcome of the attempt.
 func (l *linesLane) meaning(ctx context.Context, err error, unread bool) error {
 	if start, ok := errors.AsType[*child.StartError](err); ok {
 		return &stream.Misconfigured{Err: start}
 	}
 	if err == nil {
 		if unread {
-			return fmt.Errorf("%s ended with status 0 before it had read the batch to its end", l.spec.Command[0])
+			return fmt.Errorf("%s ended with status 0 before it had read the batch to its end",
+				l.spec.Command[0])
 		}
 		return nil
 	}

@@ -13,50 +13,52 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxAnswer bounds an answer's line, in bytes: one that refuses every record of a large batch, with
-// reasons, fits.
+// maxAnswer bounds one response line in bytes. A response that refuses every record of a large
+// batch, with reasons, fits.
 const maxAnswer = 8 << 20
 
-// ndjsonLane hands batches to the child in a slot.
+// ndjsonLane delivers batches to the child in a slot.
 type ndjsonLane struct {
 	sink *Sink
 	slot *child.Slot[*talk]
 }
 
-// talk is the talk with one child. Its Serve reads; batches are written by those who deliver them.
+// talk is the session with one child. Serve reads; the delivering goroutines write.
 type talk struct {
 	p     *child.Process
-	turn  chan struct{} // holds one: it is who writes
+	turn  chan struct{} // token of the goroutine that writes
 	ended chan struct{} // closed by End
 
-	start  uint32       // which of the sink's children it is, from 1: the epoch of its credit
-	grants *atomic.Bool // the sink's
+	// number of this child among the sink's children, from 1: the epoch of its credit
+	start  uint32
+	grants *atomic.Bool // shared with the sink
 
-	mu     sync.Mutex // guards what follows
-	asked  []*asked   // written, or being written, and not answered; in this order
+	mu     sync.Mutex // guards the fields below
+	asked  []*asked   // unanswered batches, in the order of writing
 	worked bool
-	known  bool  // the cause of the end is known: the oldest batch is not to blame
+	known  bool  // the cause of the end is known, so the oldest batch is not to blame
 	err    error // of the end
-	clean  bool  // it ended by itself after an answer: no batch is to blame
+	clean  bool  // the child ended by itself after an answer: no batch is to blame
 
-	sent, taken uint64        // records since its start: written; answered for
-	credit      uint64        // the most that it will have been sent, as it said last
-	granted     bool          // it has said a credit, or one before it has
-	told        chan struct{} // closed with each answer, and made anew
+	sent, taken uint64        // records since its start: written; answered
+	credit      uint64        // upper bound of sent, as the child reported last
+	granted     bool          // this child or an earlier one has reported a credit
+	told        chan struct{} // closed and replaced with each answer
 }
 
-// asked is a batch that a child has.
+// asked is a batch that was given to a child.
 type asked struct {
 	id     uint64
 	cost   uint64      // records
-	answer chan answer // holds one
-	taken  uint64      // when it was answered: of the talk, this batch included
-	blamed bool        // when the child died it was the oldest: the one that the child was at
+	answer chan answer // buffer of 1
+	taken  uint64      // talk.taken including this batch, when it was answered
+	blamed bool        // when the child died, this was the oldest batch and so the one in progress
 }
 
 func (s *Sink) newTalk(p *child.Process) *talk {
 	return &talk{
-		p: p, start: max(1, s.starts.Add(1)), turn: make(chan struct{}, 1), ended: make(chan struct{}), told: make(chan struct{}),
+		p: p, start: max(1, s.starts.Add(1)), turn: make(chan struct{}, 1),
+		ended: make(chan struct{}), told: make(chan struct{}),
 		grants: &s.grants, granted: s.grants.Load(),
 	}
 }
@@ -64,7 +66,7 @@ func (s *Sink) newTalk(p *child.Process) *talk {
 // Serve implements child.Session.
 func (t *talk) Serve(context.Context) error { return child.ServeLines(t.p, maxAnswer, t.take) }
 
-// take hands an answer to who waits for it; an empty line is none.
+// take passes an answer to its waiting Deliver. An empty line is ignored.
 func (t *talk) take(line []byte) error {
 	if len(line) == 0 {
 		return nil
@@ -80,7 +82,8 @@ func (t *talk) take(line []byte) error {
 		at = slices.IndexFunc(t.asked, func(q *asked) bool { return q.id == *a.ID })
 	}
 	if at < 0 || at >= len(t.asked) {
-		return fmt.Errorf("its answer %q is about a batch that it does not have", child.Quoted(line))
+		return fmt.Errorf("its answer %q is about a batch that it does not have",
+			child.Quoted(line))
 	}
 	q := t.asked[at]
 	t.asked = slices.Delete(t.asked, at, at+1)
@@ -97,9 +100,9 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// room waits until the child has credit for q. One that has nothing in hand gets it in any case:
-// else nobody would hear when it has room again. The caller has the turn. An error means that
-// nothing was said.
+// room waits until the child's credit covers q. A child without unanswered batches gets q in any
+// case, because otherwise its credit would never be updated. The caller holds turn. After an error
+// nothing was written.
 func (t *talk) room(ctx context.Context, q *asked) error {
 	for {
 		t.mu.Lock()
@@ -165,7 +168,7 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 		return l.answered(t, q, b, said)
 	case <-t.ended:
 		select {
-		case said := <-q.answer: // its last words
+		case said := <-q.answer: // the child answered just before it ended
 			return l.answered(t, q, b, said)
 		default:
 		}
@@ -175,11 +178,11 @@ func (l *ndjsonLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	}
 }
 
-// startPatience is how long an attempt waits for a child that is about to start again.
+// startPatience bounds the wait of an attempt for a child that is about to restart.
 const startPatience = time.Second
 
-// awaited waits for the first start of a child, and for one that is about to start again; where
-// that takes longer flow knows better what to do meanwhile.
+// awaited waits for the first start of a child, or for a restart that is due. It does not wait for
+// a later restart, because flow can use other workers meanwhile.
 func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, error) {
 	var none S
 	if ctx.Err() != nil {
@@ -203,14 +206,14 @@ func awaited[S child.Session](ctx context.Context, slot *child.Slot[S]) (S, erro
 	return session, nil
 }
 
-// ask writes a batch's line. A child that is told half of one is killed.
+// ask writes a batch's line. A child that has received an incomplete line is killed.
 func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 	select {
 	case t.turn <- struct{}{}:
 	case <-t.ended:
 		return t.died(ctx, q)
 	case <-ctx.Done():
-		return context.Cause(ctx) // nothing was said
+		return context.Cause(ctx) // nothing was written
 	}
 	if err := t.room(ctx, q); err != nil {
 		<-t.turn
@@ -223,7 +226,8 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 	if err != nil && ctx.Err() != nil {
 		err = t.abandon(ctx)
 	} else if err != nil {
-		// It has died, or closed its input and will never read a batch again. Its end says what of.
+		// The child has died, or has closed its input and will never read another batch. The cause
+		// comes from the end of the process.
 		t.p.Kill(err)
 		<-t.ended
 		err = t.died(ctx, q)
@@ -232,7 +236,7 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 	return err
 }
 
-// abandon kills the child, which hangs, and says of whom that was the fault.
+// abandon kills a hanging child and returns the outcome of the batch.
 func (t *talk) abandon(ctx context.Context) error {
 	cause := context.Cause(ctx)
 	t.mu.Lock()
@@ -245,7 +249,7 @@ func (t *talk) abandon(ctx context.Context) error {
 	return cause
 }
 
-// died is the outcome of a batch that the child had when it died.
+// died returns the outcome of a batch that was unanswered when the child died.
 func (t *talk) died(ctx context.Context, q *asked) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -261,9 +265,10 @@ func (t *talk) died(ctx context.Context, q *asked) error {
 	return t.err
 }
 
-// answered turns an answer into the outcome. A child that says what cannot be is killed, for this
-// batch.
-func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch, said answer) (stream.Report, error) {
+// answered returns the outcome for an answer. A child that breaks the protocol is killed, and the
+// batch is blamed.
+func (l *ndjsonLane) answered(t *talk, q *asked, b *stream.Batch,
+	said answer) (stream.Report, error) {
 	outcome, misuse := said.outcome(b)
 	if misuse != nil {
 		t.mu.Lock()

@@ -9,51 +9,54 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The protocols.
+// The protocols of the option protocol.
 const (
-	Lines  = "lines"  // one process a batch, records on its standard input, status 0 is delivered
-	NDJSON = "ndjson" // a batch a line in, an answer a line out; docs/formats/exec-ndjson.md
-	Storm  = "storm"  // Storm's multilang protocol: a bolt
+	// one process per batch, records on its standard input, status 0 means delivered
+	Lines  = "lines"
+	NDJSON = "ndjson" // one line per batch in, one line per answer out; docs/formats/exec-ndjson.md
+	Storm  = "storm"  // Storm's multilang protocol; the child is a bolt
 )
 
-// How records stand on the input of a program that speaks lines.
+// The formats of records on standard input, for the protocol lines.
 const (
-	Raw  = "raw"  // as they were read, each with a line end
-	JSON = "json" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
+	Raw  = "raw"  // unchanged, each with a line end
+	JSON = "json" // one JSON object per line: the fields of a parsed record, else {"message":"..."}
 )
 
-// The limits of options.
+// The bounds of options.
 const (
 	maxWorkers  = 256
 	maxInFlight = 1000 // batches
 	maxPending  = 10_000
 
 	usualInFlight = 1
-	usualPending  = 100 // topology.shellbolt.max.pending
+	usualPending  = 100 // Storm's topology.shellbolt.max.pending
 )
 
-// Options of the sink. How long an answer may take is `flow.abandon`: then the child is killed.
+// Options of the sink. The time limit of an answer is `flow.abandon`, after which the child is
+// killed.
 type Options struct {
 	child.Options
 
-	Workers  int               `yaml:"workers" doc:"processes at once, each a worker"`
-	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"what is said to it, and what it answers"`
-	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: records as they were read, or a JSON object a line"`
-	InFlight int               `yaml:"in_flight" doc:"of ndjson: batches that one child may have at once"`
-	Pending  int               `yaml:"pending" doc:"of storm: tuples that one child may have at once"`
-	Timeout  time.Duration     `yaml:"timeout" doc:"of storm: how long a child may give no sign of life before it is killed"`
-	Conf     map[string]string `yaml:"conf" doc:"of storm: what the handshake gives as the topology's configuration"`
+	Workers  int               `yaml:"workers" doc:"number of processes, each a worker"`
+	Protocol string            `yaml:"protocol" enum:"lines,ndjson,storm" doc:"protocol on stdin and stdout of a child"`
+	Format   string            `yaml:"format" enum:"raw,json" doc:"of lines: records as read, or one JSON object per line"`
+	InFlight int               `yaml:"in_flight" doc:"of ndjson: in-flight batches of each child"`
+	Pending  int               `yaml:"pending" doc:"of storm: in-flight tuples of each child"`
+	Timeout  time.Duration     `yaml:"timeout" doc:"of storm: silence after which a child is killed"`
+	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
 }
 
-// DefaultOptions are those of a config that names a command only.
+// DefaultOptions returns the options of a config that sets only the command.
 func DefaultOptions() *Options {
 	return &Options{
-		Options: child.DefaultOptions(), Workers: 1, Protocol: Lines, Format: Raw, InFlight: usualInFlight, Pending: usualPending,
+		Options: child.DefaultOptions(), Workers: 1, Protocol: Lines, Format: Raw,
+		InFlight: usualInFlight, Pending: usualPending,
 		Timeout: 30 * time.Second,
 	}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for each invalid option.
 func (o *Options) Validate() error {
 	errs := []error{stream.CheckEnums(o)}
 	wrong := func(key, format string, args ...any) {
@@ -62,7 +65,7 @@ func (o *Options) Validate() error {
 	for _, n := range []struct {
 		key            string
 		n, most, usual int
-		what, of       string // of: the protocol that it belongs to; "": all
+		what, of       string // of: the protocol that the option belongs to; "" means all
 	}{
 		{"workers", o.Workers, maxWorkers, 0, "processes", ""},
 		{"in_flight", o.InFlight, maxInFlight, usualInFlight, "batches", NDJSON},
@@ -82,10 +85,11 @@ func (o *Options) Validate() error {
 		wrong("conf", "belongs to protocol storm, and this is %s", o.Protocol)
 	}
 	if o.Timeout < minTimeout {
-		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout, minTimeout)
+		wrong("timeout", "%v is too short for a sign of life a second; want %v or more", o.Timeout,
+			minTimeout)
 	}
 	return errors.Join(append(errs, o.Options.Validate())...)
 }
 
-// minTimeout is twice the time between two heartbeats.
+// minTimeout is twice the interval of heartbeats.
 const minTimeout = 2 * time.Second

@@ -10,17 +10,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is how many batches one bolt works on: while the last tuples of one are answered the
-// next begins.
+// boltInFlight is the number of batches in flight to one bolt: the next batch begins while the last
+// tuples of the previous one are answered.
 const boltInFlight = 2
 
-// boltLane hands records, a tuple each, to the bolt in a slot.
+// boltLane delivers each record as a tuple to the bolt in a slot.
 type boltLane struct {
 	sink *Sink
 	slot *child.Slot[*multilang.Bolt]
 }
 
-// newBolt makes the talk with a child that has just started.
+// newBolt returns the constructor of sessions with children that have just started.
 func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	conf := make(map[string]any, len(s.o.Conf))
 	for name, value := range s.o.Conf {
@@ -34,8 +34,8 @@ func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	return func(p *child.Process) *multilang.Bolt { return multilang.NewBolt(p, o) }
 }
 
-// Deliver implements stream.Worker: every record must be acked. What the bolt emits has nowhere to
-// go and is counted.
+// Deliver implements stream.Worker. A batch is delivered when every record is acked. Tuples that
+// the bolt emits are discarded and counted.
 func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
@@ -56,8 +56,9 @@ func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report
 	return stream.Report{}, l.outcome(ctx, b, kept, work)
 }
 
-// outcome settles what was acked; what was failed, or not answered, is to be sent again.
-func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int, work *multilang.Work) error {
+// outcome settles acked records; failed and unanswered records are sent again.
+func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
+	work *multilang.Work) error {
 	fates := make([]fate, len(kept))
 	acked, failed := 0, 0
 	for n := range kept {
@@ -89,7 +90,7 @@ func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int, wor
 		return err
 	}
 	if blame {
-		fates[work.Blamed] = refused // for its own piece; it is sent again like the others
+		fates[work.Blamed] = refused // in a piece of its own, which is sent again like the others
 	}
 	split := shareOut(b, kept, fates)
 	if blame {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// stormMessage is what a bolt hears: the handshake, a tuple or a heartbeat.
+// stormMessage is a message to a bolt: the handshake, a tuple or a heartbeat.
 type stormMessage struct {
 	PIDDir string
 	ID     string
@@ -26,7 +26,7 @@ type stormMessage struct {
 	Tuple  []string
 }
 
-// hear reads one message; false: the input has ended.
+// hear reads one message; ok is false at the end of input.
 func hear(in *bufio.Reader) (m stormMessage, ok bool) {
 	var text strings.Builder
 	for {
@@ -49,8 +49,8 @@ func say(m map[string]any) {
 	_, _ = io.WriteString(os.Stdout, string(text)+"\nend\n")
 }
 
-// stormChild is a bolt that keeps each tuple's text and acks it. What a text begins with makes it
-// do other things; what it fails the first time it acks the second.
+// stormChild is a bolt that stores and acks each tuple. The beginning of a text can select another
+// action. A tuple that it fails at first is acked the second time.
 func stormChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	m, ok := hear(in)
@@ -73,13 +73,16 @@ func stormChild(file string) int {
 		}
 		if word == "fail" && !failed[rest] {
 			failed[rest] = true
-			say(map[string]any{"command": "emit", "anchors": []string{m.ID}, "tuple": []any{"of a failed one"}, "need_task_ids": false})
+			say(map[string]any{"command": "emit", "anchors": []string{m.ID},
+				"tuple": []any{"of a failed one"}, "need_task_ids": false})
 			say(map[string]any{"command": "fail", "id": m.ID})
 			continue
 		}
 		if word == "emit" {
-			say(map[string]any{"command": "emit", "anchors": []string{m.ID}, "tuple": []any{1}, "need_task_ids": false})
-			say(map[string]any{"command": "emit", "tuple": []any{"unanchored"}, "need_task_ids": false})
+			say(map[string]any{"command": "emit", "anchors": []string{m.ID}, "tuple": []any{1},
+				"need_task_ids": false})
+			say(map[string]any{"command": "emit", "tuple": []any{"unanchored"},
+				"need_task_ids": false})
 		}
 		if keep(file, []byte(m.Tuple[0]+"\n")) != nil {
 			return 1
@@ -95,8 +98,8 @@ func storm(t *testing.T) (file string, o *exec.Options) {
 	return file, o
 }
 
-// TestStormSink: what is acked is delivered, what is failed is retryable, that record alone; what
-// is emitted goes nowhere and is counted.
+// TestStormSink checks that acked records are delivered, that failed records alone are retried, and
+// that emits are discarded and counted.
 func TestStormSink(t *testing.T) {
 	file, o := storm(t)
 	h, lanes := opened(t, o)
@@ -113,7 +116,8 @@ func TestStormSink(t *testing.T) {
 	if !ok || len(s.Refused) > 0 || is[*stream.Died](err) {
 		t.Fatalf("two of four failed: %v", err)
 	}
-	if !slices.Equal(texts(s.Done), []string{"c", "d"}) || !slices.Equal(texts(s.Rest), []string{"fail!1", "fail!2"}) {
+	if !slices.Equal(texts(s.Done), []string{"c", "d"}) ||
+		!slices.Equal(texts(s.Rest), []string{"fail!1", "fail!2"}) {
 		t.Errorf("%q done, %q to be sent again", texts(s.Done), texts(s.Rest))
 	}
 	if _, err := deliver(ctx, lanes[0], s.Rest[0].Value); err != nil {
@@ -123,13 +127,14 @@ func TestStormSink(t *testing.T) {
 	if err == nil || is[*stream.Split](err) || is[*stream.Died](err) {
 		t.Errorf("all of one failed: %v, want a plain retryable error", err)
 	}
-	if got := received(t, file); !slices.Equal(got, []string{"a", "emit!1", "b", "emit!2", "c", "d", "fail!1", "fail!2"}) {
+	if got := received(t, file); !slices.Equal(got,
+		[]string{"a", "emit!1", "b", "emit!2", "c", "d", "fail!1", "fail!2"}) {
 		t.Errorf("received %q", got)
 	}
 }
 
-// TestStormDeaths: of a batch at which the bolt dies, what it had acked is delivered, the tuple
-// that it was at is blamed, and the others are sent again without blame; the next bolt takes them.
+// TestStormDeaths checks a batch during which the bolt dies: acked tuples are delivered, the tuple
+// in progress is blamed, and the others are sent again to the next bolt without blame.
 func TestStormDeaths(t *testing.T) {
 	file, o := storm(t)
 	_, lanes := opened(t, o)
@@ -142,17 +147,20 @@ func TestStormDeaths(t *testing.T) {
 			t.Fatalf("%s: %v, want a death of one of the rest", word, err)
 		}
 		blamed := texts(s.Rest[s.Died-1 : s.Died])
-		if !slices.Equal(blamed, []string{word}) || !slices.Equal(texts(s.Done), []string{"before " + word}) {
+		if !slices.Equal(blamed, []string{word}) ||
+			!slices.Equal(texts(s.Done), []string{"before " + word}) {
 			t.Errorf("%s: %q is blamed, %q done", word, blamed, texts(s.Done))
 		}
-		if rest := texts(s.Rest); !slices.Contains(rest, word) || !slices.Contains(rest, "behind "+word) || len(rest) != 2 {
+		if rest := texts(s.Rest); !slices.Contains(rest, word) ||
+			!slices.Contains(rest, "behind "+word) || len(rest) != 2 {
 			t.Errorf("%s: %q are sent again", word, rest)
 		}
 		if _, err := deliver(ctx, lanes[0], streamtest.Lines("behind "+word)); err != nil {
 			t.Errorf("after %s: %v", word, err)
 		}
 	}
-	if got := received(t, file); !slices.Equal(got, []string{"before exit!", "behind exit!", "before kill!", "behind kill!"}) {
+	if got := received(t, file); !slices.Equal(got,
+		[]string{"before exit!", "behind exit!", "before kill!", "behind kill!"}) {
 		t.Errorf("received %q", got)
 	}
 }

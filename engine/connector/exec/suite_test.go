@@ -30,11 +30,16 @@ func TestSuite(t *testing.T) {
 				o := exec.DefaultOptions()
 				c.change(o)
 				o.Command = command(t, o.Protocol, file)
-				if o.Protocol == exec.Lines { // a process a batch: a shell starts sooner than this binary
-					o.Command = []string{"sh", "-c", `cat >"$1.$$" && mv "$1.$$" "$1-$PENSTOCK_BATCH"`, "sh", file}
+				// a shell starts faster than this binary, which matters with one process per batch
+				if o.Protocol == exec.Lines {
+					o.Command = []string{"sh", "-c",
+						`cat >"$1.$$" && mv "$1.$$" "$1-$PENSTOCK_BATCH"`, "sh", file}
 				}
 				return connectortest.Receiver{
-					New:      func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, h, o) },
+					New: func(t *testing.T,
+						h *streamtest.Host) stream.Sink {
+						return newSink(t, h, o)
+					},
 					Received: func(t *testing.T) []string { return received(t, file) },
 				}
 			}})
@@ -51,8 +56,8 @@ func newSink(t testing.TB, h *streamtest.Host, o *exec.Options) *exec.Sink {
 	return s
 }
 
-// received are the lines that the children have kept, each process's together. What follows the
-// last line end of a file is of one that was killed while it wrote, and so has acked none of it.
+// received returns the records that the children have stored, grouped by process. An unterminated
+// last line is ignored: its child was killed while writing and has not acked it.
 func received(t *testing.T, file string) []string {
 	t.Helper()
 	files, err := filepath.Glob(file + "-*")

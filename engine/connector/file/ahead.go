@@ -5,28 +5,27 @@ package file
 import "time"
 
 const (
-	// aheadMax is how much room the file is given in advance at most: what a crash may leave allotted
-	// behind its end.
+	// aheadMax bounds the reserved space, which a crash may leave allocated behind the end of the
+	// file.
 	aheadMax = 64 << 20
-	// aheadMin is how much has to be written within aheadEvery before any room is reserved: a slow
-	// file is left as it is.
+	// aheadMin is the number of bytes that must be written within aheadEvery before space is
+	// reserved. Slow files get no reservation.
 	aheadMin   = 8 << 20
 	aheadEvery = time.Second
 )
 
-// ahead decides how much room the file is given before it is written: as much as it took within the
-// last second, so that a quick file seldom asks for room while it is written, and a slow one never
-// holds any. The zero value begins.
+// ahead decides how much space to reserve for the file before writing: as much as was written
+// within the last second. A fast file then seldom allocates space during a write, and a slow one
+// never holds unused space. The zero value is ready to use.
 type ahead struct {
-	upTo  int64     // of the file: room is reserved as far as here
-	since time.Time // when count began
+	upTo  int64     // space is reserved up to this offset
+	since time.Time // start of count
 	count int64     // bytes written since
-	pace  int64     // bytes written in the period before that
-	never bool      // the file system reserves nothing
+	pace  int64     // bytes written in the previous period
+	never bool      // the file system does not support reservations
 }
 
-// want is told that bytes from to end are written now, and returns the room to reserve; length 0:
-// none.
+// want returns the space to reserve for a write of the bytes from to end. Length 0 means none.
 func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	if past := now.Sub(a.since); past >= aheadEvery {
 		a.pace = a.count
@@ -44,7 +43,7 @@ func (a *ahead) want(now time.Time, from, end int64) (at, length int64) {
 	return at, end + room - at
 }
 
-// got says what became of a wish.
+// got records the result of a reservation.
 func (a *ahead) got(at, length int64, ok bool) {
 	if !ok {
 		a.never = true
@@ -53,5 +52,5 @@ func (a *ahead) got(at, length int64, ok bool) {
 	a.upTo = at + length
 }
 
-// moved says that another file is written from now on, or the same one cut to an earlier length.
+// moved records that another file is written from now on, or that the file was truncated.
 func (a *ahead) moved() { a.upTo = 0 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestAhead: a quick file always finds room, which never stands further than aheadMax behind its
-// end; a slow one asks for none.
+// TestAhead checks that a fast file always has reserved space, at most aheadMax behind its end, and
+// that a slow file reserves none.
 func TestAhead(t *testing.T) {
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	t.Run("slow", func(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkFile asks how much of a plain copy's speed is left, without and with fsync, for batches
-// of 256 KiB of which 16 are in flight.
+// BenchmarkFile compares the sink with a plain copy, without and with fsync, for batches of 256 KiB
+// of which 16 are in flight.
 func BenchmarkFile(b *testing.B) {
 	const batchBytes, batches, atOnce = 256 << 10, 512, 16
 	batch := lines(batchBytes/128, 128)
@@ -45,7 +45,8 @@ func BenchmarkFile(b *testing.B) {
 			b.SetBytes(batches * batchBytes)
 			for b.Loop() {
 				h := connectortest.NewHost(b)
-				o := file.Options{Path: filepath.Join(b.TempDir(), "out"), Format: file.Raw, Fsync: fsync}
+				o := file.Options{Path: filepath.Join(b.TempDir(), "out"), Format: file.Raw,
+					Fsync: fsync}
 				s, lane := open(b, h, o, "")
 				var place atomic.Int64
 				deliver := func(context.Context) error {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// eagerBytes of which the disk knows nothing yet are given to it at once with fsync: interval too,
-	// beside the writes, so that it has worked all the while when the end asks for everything.
+	// eagerBytes is the number of unsynced bytes, with fsync: interval, after which writeback is
+	// started. The disk then works during the writes, and the final fsync has less to do.
 	eagerBytes = 32 << 20
 
-	// blockBytes is how much one call writes, up to a multiple of it: a file system that keeps large
-	// pages (ext4, XFS) then allots one for the call. At odd places it takes several small ones, which
-	// cost a fifth more.
+	// blockBytes is the alignment of writes. A call writes up to a multiple of it, so that file
+	// systems with large pages (ext4, XFS) allocate one page for the call. Unaligned writes need
+	// several small pages and cost about a fifth more.
 	blockBytes = 256 << 10
 )
 
-// runWriter writes what is ready until ctx ends.
+// runWriter writes ready deliveries until ctx ends.
 func (l *lane) runWriter(ctx context.Context) error {
 	for {
 		select {
@@ -42,8 +42,8 @@ func (l *lane) runWriter(ctx context.Context) error {
 	}
 }
 
-// writeReady writes what is ready, into as many files as it takes. The error is a ReopenError; any
-// other one is the answer to the group.
+// writeReady writes group into as many files as needed. It returns only a ReopenError; other errors
+// are the answer to the group.
 func (l *lane) writeReady(group []*delivery, broken error) error {
 	if len(group) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (l *lane) writeReady(group []*delivery, broken error) error {
 	return nil
 }
 
-// writeGroup writes a group and hands it on: to the syncer, or, without ack, to those who wait.
+// writeGroup writes a group and passes it to the syncer. Without ack, it answers the group itself.
 func (l *lane) writeGroup(group []*delivery) error {
 	end, err := l.write(group)
 	if err != nil {
@@ -85,7 +85,7 @@ func (l *lane) writeGroup(group []*delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.broken != nil || l.over != nil: // an fsync failed meanwhile, or the sink has ended
+	case l.broken != nil || l.over != nil: // an fsync failed meanwhile, or the sink was stopped
 		answer(group, errors.Join(l.broken, l.over))
 	case l.ack:
 		l.length = end
@@ -101,8 +101,8 @@ func (l *lane) writeGroup(group []*delivery) error {
 	return nil
 }
 
-// write appends the group block by block, sets where each delivery ends, and returns where the last
-// does.
+// write appends the group block by block, sets the place of each delivery, and returns the new end
+// of the file.
 func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.mu.Lock()
 	f, from, id := l.file, l.length, l.id
@@ -120,10 +120,10 @@ func (l *lane) write(group []*delivery) (end int64, err error) {
 	l.reserve(f, from, end)
 	parts := l.parts[:0]
 	defer func() {
-		clear(parts) // the batches are not the writer's to keep
+		clear(parts) // do not retain the batches
 		l.parts = parts[:0]
 	}()
-	at := from // where the next byte stands in the file
+	at := from // file offset of the next byte
 	for _, d := range group {
 		for data := d.data; len(data) > 0; {
 			room := blockBytes - int(at%blockBytes)
@@ -150,7 +150,7 @@ func (l *lane) wrote() {
 	l.writing = false
 }
 
-// reserve asks for room before bytes from to end of f are written.
+// reserve reserves space before the bytes from to end of f are written.
 func (l *lane) reserve(f vfs.File, from, end int64) {
 	at, length := l.ahead.want(time.Now(), from, end)
 	if length == 0 {
@@ -165,7 +165,7 @@ func (l *lane) reserve(f vfs.File, from, end int64) {
 	}
 }
 
-// release gives back the room behind the end of f. What stands there was not answered.
+// release frees the space reserved behind the end of f. Bytes there were not acknowledged.
 func release(f vfs.File, length int64) error {
 	if err := f.Truncate(length); err != nil {
 		return fmt.Errorf("give back the room reserved behind byte %d: %w", length, err)
@@ -173,8 +173,8 @@ func release(f vfs.File, length int64) error {
 	return nil
 }
 
-// runSyncer makes durable what was written, in one fsync for all that was written meanwhile, until
-// ctx ends.
+// runSyncer syncs written deliveries until ctx ends. One fsync covers all deliveries written since
+// the previous one.
 func (l *lane) runSyncer(ctx context.Context) error {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -207,9 +207,9 @@ func (l *lane) syncNow() error {
 	return l.sync()
 }
 
-// syncAhead syncs with ack, for whoever waits. Without, it has the disk begin with what it does not
-// know yet, and waits for none of it: a sync beside the writes holds them up while the file system
-// commits. Where the system can begin nothing, it syncs.
+// syncAhead syncs for waiting deliveries if ack is set. Otherwise it starts writeback of the
+// unsynced bytes and does not wait for it, because a sync would block concurrent writes during the
+// file system's commit. If the system cannot start writeback, syncAhead syncs.
 func (l *lane) syncAhead() error {
 	if l.ack {
 		return l.syncNow()
@@ -229,10 +229,10 @@ func (l *lane) syncAhead() error {
 	return l.syncNow()
 }
 
-// eager says that the disk may begin. The caller holds l.mu.
+// eager reports whether enough bytes are unsynced to start writeback. The caller holds l.mu.
 func (l *lane) eager() bool { return l.settled-max(l.begun, l.synced) >= eagerBytes }
 
-// syncGroup makes durable what was written and answers for it.
+// syncGroup syncs the written deliveries and answers them.
 func (l *lane) syncGroup() {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
@@ -255,8 +255,8 @@ func (l *lane) syncGroup() {
 	answer(group, nil)
 }
 
-// sync makes durable what was answered. After an error nothing is known of what was written since
-// the last one, and it was answered: no later call can mend that.
+// sync syncs all acknowledged bytes. After an error the state of the bytes since the last sync is
+// unknown, although they were acknowledged; a later sync cannot repair that.
 func (l *lane) sync() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
@@ -269,7 +269,7 @@ func (l *lane) sync() error {
 	return l.syncTo(f, upTo)
 }
 
-// syncTo makes the file durable up to where it was answered. The caller has the token of l.syncing.
+// syncTo syncs the acknowledged bytes of f up to upTo. The caller holds the token of l.syncing.
 func (l *lane) syncTo(f vfs.File, upTo int64) error {
 	l.mu.Lock()
 	from := l.synced
@@ -292,7 +292,7 @@ func (l *lane) syncTo(f vfs.File, upTo int64) error {
 	return nil
 }
 
-// lostError says that acked bytes may be gone: only with fsync: interval.
+// lostError means that acknowledged bytes may be lost. It occurs only with fsync: interval.
 type lostError struct {
 	path     string
 	from, to int64
@@ -300,8 +300,10 @@ type lostError struct {
 }
 
 func (e *lostError) Error() string {
-	return fmt.Sprintf("sync file %q: %v; the disk may hold bytes %d to %d, which were delivered, or not: look at the disk and at the "+
-		"file's end before the next start (fsync: ack would have delivered them again)", e.path, e.err, e.from, e.to)
+	return fmt.Sprintf("sync file %q: %v; the disk may hold bytes %d to %d, "+
+		"which were delivered, or not: look at the disk and at the "+
+		"file's end before the next start (fsync: ack would have delivered them again)", e.path,
+		e.err, e.from, e.to)
 }
 
 func (e *lostError) Unwrap() error { return e.err }

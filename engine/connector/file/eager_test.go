@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestEager: with fsync: interval what has been written is given to the disk at each 32 MiB. A file
-// system that can begin nothing, like the one in memory, syncs then; with less nothing happens
-// before the second is over.
+// TestEager checks that, with fsync: interval, writeback starts at each 32 MiB. A file system
+// without writeback, such as the one in memory, syncs instead. Below 32 MiB nothing happens before
+// the interval ends.
 func TestEager(t *testing.T) {
 	const mega = 1 << 20
 	for _, c := range []struct {
@@ -21,7 +21,8 @@ func TestEager(t *testing.T) {
 		syncs     int64
 	}{{31, 0}, {33, 1}, {65, 2}} {
 		synctest.Test(t, func(t *testing.T) {
-			h := streamtest.NewQuiet(vfstest.New(), nil, func(name string) bool { return strings.HasPrefix(name, "file ") })
+			h := streamtest.NewQuiet(vfstest.New(), nil,
+				func(name string) bool { return strings.HasPrefix(name, "file ") })
 			o := rawAt(memPath)
 			o.Fsync = file.SyncInterval
 			s, err := file.New(o, h)
@@ -39,7 +40,7 @@ func TestEager(t *testing.T) {
 				if _, err := w.deliver(batch); err != nil {
 					t.Fatal(err)
 				}
-				synctest.Wait() // what the syncer was woken for is done
+				synctest.Wait() // the syncer has finished its work
 			}
 			if got := h.Counted("syncs"); got != c.syncs {
 				t.Errorf("%d MiB within no time cost %d syncs, want %d", c.megabytes, got, c.syncs)

@@ -16,14 +16,14 @@ import (
 
 const memPath = "/var/out.log"
 
-// memOptions are those of one file and of files of a few lines.
+// memOptions returns options with and without rotation.
 func memOptions() map[string]file.Options {
 	rotating := rawAt(memPath)
 	rotating.Rotate.Bytes = 4 << 10
 	return map[string]file.Options{"one file": rawAt(memPath), "rotating": rotating}
 }
 
-// memText reads the files out of a file system in memory, the oldest first.
+// memText returns the contents of the files, oldest first.
 func memText(t *testing.T, files vfs.FS) string {
 	t.Helper()
 	dir, err := files.OpenDir("/var")
@@ -44,7 +44,7 @@ func memText(t *testing.T, files vfs.FS) string {
 	return all.String() + vfstest.Content(t, dir, "out.log")
 }
 
-// line is the nth batch's only record; some are larger than what is copied together.
+// line returns the only record of batch n. Some are larger than the block size.
 func line(n int) string {
 	if n%7 == 3 {
 		return fmt.Sprintf("line %d %s\n", n, strings.Repeat("x", 70_000))
@@ -60,9 +60,10 @@ func linesTo(n int) string {
 	return all.String()
 }
 
-// finish opens the sink over files at place, of which done lines were settled, delivers the rest,
-// and checks the file.
-func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done, total int) {
+// finish opens the sink over files at place, with done lines settled before, delivers the remaining
+// lines, and checks the file.
+func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place string, done,
+	total int) {
 	t.Helper()
 	h := streamtest.NewHostOn(t, files)
 	s, lane, err := tryOpen(t, h, o, place)
@@ -70,9 +71,10 @@ func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place
 		t.Fatalf("%v: Open at %q: %v", what, place, err)
 	}
 	if place == "" {
-		done = 0 // nothing was saved, so nothing was delivered
+		done = 0 // no place was saved, so nothing was delivered
 	} else if got := memText(t, files); got != linesTo(done) {
-		t.Fatalf("%v: after Open at %q the file holds %d bytes, want %d", what, place, len(got), len(linesTo(done)))
+		t.Fatalf("%v: after Open at %q the file holds %d bytes, want %d", what, place, len(got),
+			len(linesTo(done)))
 	}
 	w := writer{lane: lane}
 	for n := done; n < total; n++ {
@@ -82,12 +84,13 @@ func finish(t *testing.T, what fmt.Stringer, files vfs.FS, o file.Options, place
 	}
 	_, _ = h.Stop(), s.Close()
 	if got := memText(t, files); got != linesTo(total) {
-		t.Fatalf("%v: the file holds %d bytes in the end, want %d", what, len(got), len(linesTo(total)))
+		t.Fatalf("%v: the file holds %d bytes in the end, want %d", what, len(got),
+			len(linesTo(total)))
 	}
 }
 
-// TestCrashes: a power loss after any call, the worst kept or lost; with the places reported until
-// then, the file is exact.
+// TestCrashes loses power after every call, with every choice of lost data. Restarted from the
+// reported places, the file is exact.
 func TestCrashes(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testCrashes(t, o) })
@@ -122,7 +125,7 @@ func testCrashes(t *testing.T, o file.Options) {
 	}
 }
 
-// TestCrashesOfGroups: power losses at random moments while many are delivered at once.
+// TestCrashesOfGroups loses power at random moments during concurrent deliveries.
 func TestCrashesOfGroups(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testCrashesOfGroups(t, o) })
@@ -134,7 +137,7 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	files := vfstest.New()
 	h := streamtest.NewHostOn(t, files)
 	s, lane := open(t, h, o, "")
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	places := make([]string, total)
 	done, place := 0, s.StartPlace()
 	var wg sync.WaitGroup
@@ -142,7 +145,8 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	for n := range total {
 		room <- struct{}{}
 		wg.Go(func() {
-			report, err := lane.Worker.Deliver(t.Context(), stream.Attempt{Value: text(line(n)), Place: uint32(n)})
+			report, err := lane.Worker.Deliver(t.Context(),
+				stream.Attempt{Value: text(line(n)), Place: uint32(n)})
 			if err != nil {
 				t.Errorf("Deliver: %v", err)
 			}
@@ -159,9 +163,11 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 			mu.Lock()
 			at, settled := place, done
 			mu.Unlock()
-			for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
+			for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix,
+				vfstest.DataTorn} {
 				left := files.Crash(data, vfstest.NamesNone, uint64(n))
-				crash := vfstest.Crash{FS: left, Data: data, Names: vfstest.NamesNone, Seed: uint64(n)}
+				crash := vfstest.Crash{FS: left, Data: data, Names: vfstest.NamesNone,
+					Seed: uint64(n)}
 				finish(t, crash, crash.FS, o, at, settled, settled+3)
 			}
 		}
@@ -173,8 +179,8 @@ func testCrashesOfGroups(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFaults: every kind of call fails at each of its calls, once; what failed is delivered again,
-// and all is durable once, in order.
+// TestFaults fails every kind of call once at each of its occurrences. The failed deliveries are
+// repeated, and all records are durable once and in order.
 func TestFaults(t *testing.T) {
 	for name, o := range memOptions() {
 		t.Run(name, func(t *testing.T) { testFaults(t, o) })
@@ -196,7 +202,8 @@ func testFaults(t *testing.T, o file.Options) {
 			fault.Nth, fault.Path = nth, "out.log"
 			files.Fail(fault)
 			if fault.Op == vfstest.OpTruncate {
-				files.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "out.log", Nth: 2, Short: 2, Err: syscall.ENOSPC})
+				files.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "out.log", Nth: 2, Short: 2,
+					Err: syscall.ENOSPC})
 			}
 			w := writer{lane: lane}
 			for n, failed := 0, 0; n < 20; {
@@ -212,7 +219,8 @@ func testFaults(t *testing.T, o file.Options) {
 				}
 			}
 			if got := memText(t, files.Crash(vfstest.DataNone, vfstest.NamesNone, 1)); got != linesTo(20) {
-				t.Fatalf("%s %d: %d bytes are durable, want %d", fault.Op, nth, len(got), len(linesTo(20)))
+				t.Fatalf("%s %d: %d bytes are durable, want %d", fault.Op, nth, len(got),
+					len(linesTo(20)))
 			}
 			_, _ = h.Stop(), s.Close()
 			if files.Heal() == 0 && nth > 1 {
@@ -222,8 +230,8 @@ func testFaults(t *testing.T, o file.Options) {
 	}
 }
 
-// TestFailedIntervalSync: what was acked before it was durable cannot be delivered again, so that a
-// failed sync is said, and said again, and the route stops.
+// TestFailedIntervalSync checks that a failed sync of acknowledged records is reported by each
+// later Sync, so that the route stops: they cannot be delivered again.
 func TestFailedIntervalSync(t *testing.T) {
 	files := vfstest.New()
 	h := streamtest.NewHostOn(t, files)

@@ -1,16 +1,15 @@
-// Package file holds the sink that appends records to one file, or to one after the other, exactly
-// once.
+// Package file implements the sink that appends records exactly once to a file, or to a sequence of
+// files.
 //
-// The file has one lane, which is ordered: batches take effect in the order of their places. One
-// goroutine writes what is ready, a second makes it durable, so that while one fsync runs the next
-// group is written; every batch is answered with the file's identity and length after it
-// ([flow.Report].Place), which the engine saves in the checkpoint entry of the batch's settle. Open
-// truncates to the place it is given, so that what a kill left unsettled is written once.
+// The file has one ordered lane. One goroutine writes, a second one syncs, so that the next group
+// is written during an fsync. Each batch is answered with the identity and length of the file after
+// it ([flow.Report].Place). The engine saves this place in the same checkpoint entry as the batch's
+// settlement. Open truncates the file to the saved place, so that batches that a kill left
+// unsettled are not duplicated.
 //
-// The sink owns its file while it is open, held by a lock file beside it: who else writes into it
-// loses what he wrote at the next start. With rotate that holds for the numbered files beside it,
-// too, until they are settled. It never retries an fsync, and without rotate it never renames or
-// removes a file.
+// While it is open, the sink owns its file through a lock file beside it. Bytes written by another
+// program are lost at the next start. With rotate the same holds for numbered files until they are
+// settled. The sink never retries an fsync. Without rotate it never renames or removes a file.
 package file
 
 import (
@@ -30,40 +29,41 @@ import (
 
 // The formats of a record in the file.
 const (
-	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
-	Raw    = "raw"    // the record's bytes, as they were read, and a line end
+	// one JSON object per line: the fields of a parsed record, else {"message":"..."}
+	NDJSON = "ndjson"
+	Raw    = "raw" // the record's original bytes and a line end
 )
 
-// When a delivered batch is durable.
+// The times at which a delivered batch is durable.
 const (
-	SyncAck      = "ack"      // before it is answered: one fsync for each group
-	SyncInterval = "interval" // at the latest a second later, and before the route ends
+	SyncAck      = "ack"      // before the answer: one fsync for each group
+	SyncInterval = "interval" // at most a second later, and before the route ends
 )
 
-// inFlight is how many batches may be in hand at once: enough to write a group while another one is
-// made durable.
+// inFlight is the maximum number of batches in flight: enough to write a group while another one is
+// synced.
 const inFlight = 128
 
 // Options of the sink.
 type Options struct {
-	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"appended to; made where missing, its folders with 0700"`
-	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: a JSON object a line; raw: the record's bytes and a line end"`
-	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when a delivered batch is durable: before it is acked, or at most 1 s later"`
-	Rotate Rotate `yaml:"rotate" doc:"when to begin a new file"`
-	Mode   string `yaml:"mode" doc:"permissions of files that it makes, in octal"`
+	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"file to append to; created if missing (directories 0700)"`
+	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: one JSON object per line; raw: the record's bytes and a line end"`
+	Fsync  string `yaml:"fsync" enum:"ack,interval" doc:"when to sync: before a batch is acknowledged, or at most 1 s later"`
+	Rotate Rotate `yaml:"rotate" doc:"when to start a new file"`
+	Mode   string `yaml:"mode" doc:"mode of created files, in octal"`
 }
 
-// DefaultOptions write JSON lines, because they say what a record is in every case, and ack what is
-// durable.
+// DefaultOptions selects JSON lines, which represent every record unambiguously, and durable
+// acknowledgments.
 func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck, Mode: "0600"} }
 
-// mode is Mode as a number.
+// mode returns Mode as a number.
 func (o *Options) mode() fs.FileMode {
 	n, _ := strconv.ParseUint(o.Mode, 8, 9)
 	return fs.FileMode(cmp.Or(n, 0o600))
 }
 
-// Validate says which option is wrong.
+// Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {
 		return &stream.OptionError{Key: "path", Err: errors.New("missing: the file to append to")}
@@ -72,13 +72,14 @@ func (o *Options) Validate() error {
 		return err
 	}
 	if n, err := strconv.ParseUint(o.Mode, 8, 9); o.Mode != "" && (err != nil || n&0o600 != 0o600) {
-		err := fmt.Errorf("%q is no mode of a file; write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
+		err := fmt.Errorf("%q is no mode of a file; "+
+			"write three octal digits of which the first is 6 or 7, such as 0640", o.Mode)
 		return &stream.OptionError{Key: "mode", Err: err}
 	}
 	return o.Rotate.validate()
 }
 
-// Component is the sink's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -98,7 +99,7 @@ type Sink struct {
 	start string
 }
 
-// New returns a sink that has touched nothing yet.
+// New returns a sink; Open opens its file.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -106,10 +107,10 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return &Sink{o: o, host: h}, nil
 }
 
-// Open locks the file and opens it, or makes it (0600, in folders that it makes with 0700). With
-// o.Place it is truncated to it; a file that is another one or shorter is refused. Without, an
-// existing file is kept whole; where its last line has no end it gets one, so that the first record
-// does not grow together with it.
+// Open locks the file and opens it. A missing file is created with the configured mode, and missing
+// directories with 0700. With o.Place the file is truncated to this place; another file, or a
+// shorter one, is an error. Without o.Place the contents are kept, and a missing line end is
+// appended, so that the first record begins a new line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
@@ -123,7 +124,8 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	who := fmt.Sprintf("penstock, pipeline %s, route %s", o.Pipeline, o.Route)
 	if s.lock, err = s.dir.Lock("."+name+".lock", who); err != nil {
 		if errors.Is(err, vfs.ErrLocked) {
-			return fmt.Errorf("another route or process writes to it; give each a file of its own: %w", err)
+			return fmt.Errorf("another route or process writes to it; "+
+				"give each a file of its own: %w", err)
 		}
 		return err
 	}
@@ -145,8 +147,7 @@ func (s *Sink) StartPlace() string { return s.start }
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. A raw batch of which nothing was changed is written from its
-// own bytes.
+// Encode implements stream.Encoder. An unchanged raw batch is written from its own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	if s.o.Format == NDJSON {
 		return ndjson.Append(dst, b), nil
@@ -157,9 +158,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements stream.AppendSink: all that was delivered is durable when it returns nil. An
-// error is for good: it is not known what the disk holds of the last second, so that the route has
-// to stop and say so.
+// Sync implements stream.AppendSink: when it returns nil, all delivered batches are durable. An
+// error is permanent: the state of the last second's bytes on disk is unknown, so the route must
+// stop and report it.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {
 		return nil
@@ -167,7 +168,7 @@ func (s *Sink) Sync(context.Context) error {
 	return s.lane.sync()
 }
 
-// Close makes durable what is not yet, and frees the file and its lock.
+// Close syncs the file, and releases the file and its lock.
 func (s *Sink) Close() error {
 	var errs []error
 	if s.lane != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// lines returns a batch of n records of width bytes, line ends included.
+// lines returns a batch of n records of width bytes each, line ends included.
 func lines(n, width int) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: n * width, Records: n})
 	for i := range n {
@@ -26,7 +26,7 @@ func lines(n, width int) *stream.Batch {
 	return spanned(b, n)
 }
 
-// spanned gives b, whose data holds n records, its span.
+// spanned sets the span of b, whose data holds n records.
 func spanned(b *stream.Batch, n int) *stream.Batch {
 	b.Origins = n
 	b.Spans = []stream.Span{{
@@ -44,7 +44,8 @@ func text(s string) *stream.Batch {
 }
 
 // open opens a sink and returns it with its lane.
-func open(t testing.TB, h *streamtest.Host, o file.Options, place string) (*file.Sink, stream.Lane) {
+func open(t testing.TB, h *streamtest.Host, o file.Options,
+	place string) (*file.Sink, stream.Lane) {
 	t.Helper()
 	s, lane, err := tryOpen(t, h, o, place)
 	if err != nil {
@@ -53,7 +54,8 @@ func open(t testing.TB, h *streamtest.Host, o file.Options, place string) (*file
 	return s, lane
 }
 
-func tryOpen(t testing.TB, h *streamtest.Host, o file.Options, place string) (*file.Sink, stream.Lane, error) {
+func tryOpen(t testing.TB, h *streamtest.Host, o file.Options,
+	place string) (*file.Sink, stream.Lane, error) {
 	t.Helper()
 	s, err := file.New(o, h)
 	if err != nil {
@@ -70,7 +72,7 @@ func tryOpen(t testing.TB, h *streamtest.Host, o file.Options, place string) (*f
 	return s, lane, err
 }
 
-// writer delivers batches one by one, each a run of its own.
+// writer delivers batches one at a time, each as a run of its own.
 type writer struct {
 	lane stream.Lane
 	run  uint32
@@ -78,7 +80,8 @@ type writer struct {
 
 func (w *writer) deliver(b *stream.Batch) (place string, err error) {
 	w.run++
-	report, err := w.lane.Worker.Deliver(context.Background(), stream.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
+	report, err := w.lane.Worker.Deliver(context.Background(),
+		stream.Attempt{Value: b, ID: uint64(w.run), Number: 1, Run: w.run})
 	return report.Place, err
 }
 
@@ -102,22 +105,24 @@ func TestRawBytes(t *testing.T) {
 	changed := text("keep\r\ndrop\n\xff\x00\n")
 	changed.Split()
 	changed.Drop(1)
-	for _, b := range []*stream.Batch{text("plain\r\n\n"), changed, text("no line end"), lines(3, 100_000)} {
+	for _, b := range []*stream.Batch{text("plain\r\n\n"), changed, text("no line end"),
+		lines(3, 100_000)} {
 		if _, err := w.deliver(b); err != nil {
 			t.Fatal(err)
 		}
 	}
 	whole, _ := lines(3, 100_000).Whole()
 	if got, want := read(t, path), "plain\r\n\nkeep\r\n\xff\x00\nno line end\n"+string(whole); got != want {
-		t.Errorf("the file holds %.80q (%d bytes), want %.80q (%d bytes)", got, len(got), want, len(want))
+		t.Errorf("the file holds %.80q (%d bytes), want %.80q (%d bytes)", got, len(got), want,
+			len(want))
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
-// TestFoundFile: without a checkpoint what is there is kept, and what a run that never settled
-// added is cut off, given the start that the engine saved.
+// TestFoundFile checks that an existing file is kept without a checkpoint. Given the saved start,
+// records of a run that never settled are truncated.
 func TestFoundFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(path, []byte("found, no line end"), 0o644); err != nil {
@@ -161,19 +166,23 @@ func TestRefused(t *testing.T) {
 	refuse := func(name, place, want string) {
 		t.Helper()
 		_, _, err := tryOpen(t, connectortest.NewHost(t), rawAt(path), place)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), path) {
 			t.Errorf("%s: Open gives %v, want an error with %q", name, err, want)
 		}
 	}
-	refuse("a place of a later version", "9 what ever", "this version cannot read; put the file back")
+	refuse("a place of a later version", "9 what ever",
+		"this version cannot read; put the file back")
 	if err := os.Truncate(path, 5); err != nil {
 		t.Fatal(err)
 	}
-	refuse("a file that was cut", place, "it has 5 bytes, and its checkpoint says that 11 were delivered")
+	refuse("a file that was cut", place,
+		"it has 5 bytes, and its checkpoint says that 11 were delivered")
 	if err := errors.Join(os.Rename(path, path+".1"), os.Truncate(path+".1", 5)); err != nil {
 		t.Fatal(err)
 	}
-	refuse("a file that is gone", place, "it is gone, and its checkpoint says that it holds 11 bytes; put the file back")
+	refuse("a file that is gone", place,
+		"it is gone, and its checkpoint says that it holds 11 bytes; put the file back")
 	if err := os.WriteFile(path, make([]byte, 100), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,9 +197,9 @@ func TestRefused(t *testing.T) {
 	refuse("a directory", "", "not a regular file")
 }
 
-// TestReplacedWhileWritten: when another program takes the name from the file or cuts it, the sink
-// asks to be opened again, and the file that was written, wherever it is, holds exactly what was
-// answered.
+// TestReplacedWhileWritten checks that the sink asks to be reopened when another program renames,
+// replaces or truncates the file, and that the written file then holds exactly the acknowledged
+// records.
 func TestReplacedWhileWritten(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		for name, do := range map[string]func(path string) error{
@@ -216,7 +225,7 @@ func TestReplacedWhileWritten(t *testing.T) {
 			if err := do(path); err != nil {
 				t.Fatal(err)
 			}
-			for w.count(&answered) == nil { // until it is noticed
+			for w.count(&answered) == nil { // until the change is noticed
 				if len(answered) > 100<<20 {
 					t.Fatalf("%s: nobody has noticed", name)
 				}
@@ -229,7 +238,8 @@ func TestReplacedWhileWritten(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 			if old, err := os.ReadFile(path + ".1"); err == nil && string(old) != answered {
-				t.Errorf("%s, fsync %s: the old file holds %d bytes, %d were answered", name, fsync, len(old), len(answered))
+				t.Errorf("%s, fsync %s: the old file holds %d bytes, %d were answered", name, fsync,
+					len(old), len(answered))
 			}
 			if now, err := os.ReadFile(path); err == nil && strings.ContainsRune(string(now), 0) {
 				t.Errorf("%s: there is a hole in the file", name)
@@ -248,13 +258,13 @@ func TestReplacedWhileWritten(t *testing.T) {
 	}
 }
 
-// TestRenamedBetweenRuns: a file that has another name at the next start is cut to what the
-// checkpoint says, and a new one begun.
+// TestRenamedBetweenRuns checks that a file renamed between two runs is truncated to the
+// checkpoint, and that a new file is begun.
 func TestRenamedBetweenRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	h := connectortest.NewHost(t)
 	o := rawAt(path)
-	o.Mode = "0666" // a umask would take bits
+	o.Mode = "0666" // the umask would clear bits
 	s, lane := open(t, h, o, "")
 	w := writer{lane: lane}
 	place, err := w.deliver(text("settled\n"))
@@ -272,7 +282,8 @@ func TestRenamedBetweenRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = h.Stop(), s.Close()
-	if old, now := read(t, path+".1"), read(t, path); old != "settled\n" || now != "not in the checkpoint\n" {
+	if old, now := read(t, path+".1"), read(t, path); old != "settled\n" ||
+		now != "not in the checkpoint\n" {
 		t.Errorf("the files hold %q and %q", old, now)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o666 {
@@ -280,7 +291,7 @@ func TestRenamedBetweenRuns(t *testing.T) {
 	}
 }
 
-// count delivers one record and, where that works, appends it to want.
+// count delivers one record and, on success, appends it to want.
 func (w *writer) count(want *string) error {
 	line := fmt.Sprintf("record %d\n", w.run)
 	_, err := w.deliver(text(line))
@@ -290,7 +301,7 @@ func (w *writer) count(want *string) error {
 	return err
 }
 
-// TestAllocations: a batch costs the same handful of allocations, however many records it has.
+// TestAllocations checks that the allocations of a batch do not depend on its number of records.
 func TestAllocations(t *testing.T) {
 	o := rawAt(filepath.Join(t.TempDir(), "out"))
 	o.Fsync = file.SyncInterval
@@ -305,11 +316,12 @@ func TestAllocations(t *testing.T) {
 		})
 	}
 	if few, many := cost(small), cost(large); few > 8 || many > few+1 {
-		t.Errorf("a batch of one record costs %v allocations, of 2,000 records %v; want at most 8, and no more for more", few, many)
+		t.Errorf("a batch of one record costs %v allocations, of 2,000 records %v; "+
+			"want at most 8, and no more for more", few, many)
 	}
 }
 
-// TestGroups: what waits while an fsync runs shares the next one.
+// TestGroups checks that deliveries that wait during an fsync share the next one.
 func TestGroups(t *testing.T) {
 	h := connectortest.NewHost(t)
 	_, lane := open(t, h, rawAt(filepath.Join(t.TempDir(), "out")), "")
@@ -320,7 +332,8 @@ func TestGroups(t *testing.T) {
 		room <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-room }()
-			if _, err := lane.Worker.Deliver(t.Context(), stream.Attempt{Value: lines(100, 100), Place: n}); err != nil {
+			if _, err := lane.Worker.Deliver(t.Context(),
+				stream.Attempt{Value: lines(100, 100), Place: n}); err != nil {
 				t.Errorf("Deliver %d: %v", n, err)
 			}
 		})

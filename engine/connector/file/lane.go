@@ -16,17 +16,16 @@ import (
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// syncEvery is how often fsync: interval makes the file durable, and how often the file's name is
-// looked at.
+// syncEvery is the interval of syncs with fsync: interval, and of checks of the file's name.
 const syncEvery = time.Second
 
 var errStopped = errors.New("the sink was stopped")
 
-// delivery is one Deliver on its way: ready, then written, then answered.
+// delivery is one Deliver call in progress: ready, then written, then answered.
 type delivery struct {
 	data []byte
-	at   place      // of the file after it; set by the writer
-	done chan error // takes one
+	at   place      // of the file after this delivery; set by the writer
+	done chan error // buffer of 1
 }
 
 // lane is the one worker of the sink.
@@ -34,38 +33,39 @@ type lane struct {
 	sink       *Sink
 	dir        vfs.Dir
 	name       string // in dir
-	ack        bool   // answer when durable, else when written
+	ack        bool   // answer after the sync, otherwise after the write
 	wakeWriter chan struct{}
 	wakeSyncer chan struct{}
 	scratch    sync.Pool     // *[]byte, for pieces, which have no payload
 	gone       chan struct{} // closed by close
-	syncing    chan struct{} // holds one token: who has it may sync, close or replace file
+	syncing    chan struct{} // token of the goroutine that may sync, close or replace file
 
 	writes sync.Mutex // held while a group is written; taken before syncing and mu
-	parts  [][]byte   // the writer's own: what one call writes
-	ahead  ahead      // the writer's own
+	parts  [][]byte   // owned by the writer: the arguments of one write call
+	ahead  ahead      // owned by the writer
 
-	mu       sync.Mutex // guards what follows; no I/O while it is held
+	mu       sync.Mutex // guards the fields below; never held during I/O
 	order    inorder.Order[*delivery]
-	ready    []*delivery // in order, to be written
-	written  []*delivery // in order, to be made durable; only with ack
+	ready    []*delivery // in order, to write
+	written  []*delivery // in order, to sync; only with ack
 	file     vfs.File
 	id       place
-	length   int64 // what has been written
-	synced   int64 // of it, what is known to be durable
-	begun    int64 // of it, what the disk has been told to write
-	settled  int64 // what was answered: where the file is cut after a failure
-	writing  bool  // a write is on its way
-	reserved bool  // room behind the end is to be given back
-	broken   error // why the file has to be opened again before the next write
-	over     error // why no Deliver is taken any more
+	length   int64 // bytes written
+	synced   int64 // of these, known to be durable
+	begun    int64 // of these, with writeback started
+	settled  int64 // bytes acknowledged: the file is truncated to this length after a failure
+	writing  bool  // a write is in progress
+	reserved bool  // space behind the end is reserved and must be released
+	broken   error // why the file must be reopened before the next write
+	over     error // why Deliver calls are refused
 }
 
 func newLane(s *Sink, name string, f vfs.File, at place) *lane {
 	l := &lane{
 		sink: s, dir: s.dir, name: name, ack: s.o.Fsync == SyncAck,
 		file: f, id: at, length: at.length, synced: at.length, settled: at.length,
-		wakeWriter: make(chan struct{}, 1), wakeSyncer: make(chan struct{}, 1), syncing: make(chan struct{}, 1), gone: make(chan struct{}),
+		wakeWriter: make(chan struct{}, 1), wakeSyncer: make(chan struct{}, 1),
+		syncing: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	l.scratch.New = func() any { return new([]byte) }
 	return l
@@ -84,7 +84,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	case err = <-d.done:
 	case <-ctx.Done():
 		l.leave(a, context.Cause(ctx))
-		err = <-d.done // now, or when the disk has answered: until then it reads the batch
+		err = <-d.done // now, or when the write has finished: until then it uses the batch
 	}
 	if err != nil {
 		return stream.Report{}, err
@@ -92,8 +92,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{Place: d.at.String()}, nil
 }
 
-// bytesOf returns what is to be written for b: its payload, its own bytes, or what it encodes for a
-// piece.
+// bytesOf returns the bytes to write for b: its payload, its own bytes, or, for a piece, its
+// encoding.
 func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -104,14 +104,14 @@ func (l *lane) bytesOf(b *stream.Batch, scratch *[]byte) []byte {
 			data = *scratch
 		}
 	}
-	if n := len(data); n > 0 && data[n-1] != '\n' { // a source that ends no lines
+	if n := len(data); n > 0 && data[n-1] != '\n' { // the source does not terminate lines
 		*scratch = append(append((*scratch)[:0], data...), '\n')
 		data = *scratch
 	}
 	return data
 }
 
-// enter hands d to the order of its run.
+// enter adds d to the order of its run.
 func (l *lane) enter(a stream.Attempt, d *delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,8 +136,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// leave fails the run when a Deliver whose turn has not come gives up: its place would never be
-// filled.
+// leave fails the run if a Deliver call that still waits for its place in the order is canceled,
+// because its place would never be filled.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,7 +146,7 @@ func (l *lane) leave(a stream.Attempt, cause error) {
 	}
 }
 
-// fail answers everything that is not settled with err and makes the writer open the file again.
+// fail answers all unsettled deliveries with err and makes the writer reopen the file.
 func (l *lane) fail(err error, groups ...[]*delivery) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +172,7 @@ func answer(group []*delivery, err error) {
 	}
 }
 
-// end takes no Deliver any more.
+// end refuses further Deliver calls and fails the current ones.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *lane) end(err error) {
 	l.failLocked(l.over)
 }
 
-// close makes durable what is not, and closes the file.
+// close syncs and closes the file.
 func (l *lane) close() error {
 	err := l.sync()
 	l.end(errStopped)
@@ -202,7 +202,7 @@ func (l *lane) close() error {
 	return errors.Join(err, f.Close())
 }
 
-// reopen replaces a handle that failed by a new one, cut back to what was answered.
+// reopen replaces a failed file handle by a new one, truncated to the acknowledged length.
 func (l *lane) reopen() error {
 	l.syncing <- struct{}{}
 	defer func() { <-l.syncing }()
@@ -211,8 +211,10 @@ func (l *lane) reopen() error {
 	l.file, l.reserved = nil, false
 	l.mu.Unlock()
 	if old != nil {
-		err := l.syncTo(old, at.length) // without ack, the last chance to hear what became of it
-		_ = old.Close()                 // it has failed before; what it held beyond the settled length is cut now
+		// without ack, this sync is the last chance to detect a lost write
+		err := l.syncTo(old, at.length)
+		// the error was reported before; bytes beyond the settled length are truncated below
+		_ = old.Close()
 		if err != nil {
 			return err
 		}
@@ -223,7 +225,7 @@ func (l *lane) reopen() error {
 	}
 	if err == nil {
 		err = resume(f, at, false)
-		if err == nil && reserved { // the disk may be full: others need the room
+		if err == nil && reserved { // the disk may be full: free the reserved space
 			err = release(f, at.length)
 		}
 		if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// limitedFS is a file system that keeps no birth times, one inode number for all files, and the
-// modes of its mount.
+// limitedFS is a file system without birth times and modes, and with one inode number for all
+// files.
 type limitedFS struct {
 	vfs.FS
-	chmod error // what it says to a change of modes
+	chmod error // the error of Chmod
 }
 
 func (l limitedFS) MakeDir(path string, perm fs.FileMode) (vfs.Dir, error) {
@@ -58,8 +58,8 @@ func (f limitedFile) Chmod(fs.FileMode) error {
 	return &fs.PathError{Op: "chmod", Path: "out", Err: f.fs.chmod}
 }
 
-// TestRenamedUnidentified: where files cannot be told apart, an output that is gone is not looked
-// for under other names: a file of somebody else would be cut.
+// TestRenamedUnidentified checks that a missing output is not searched for under other names if
+// files cannot be identified, because an unrelated file could be truncated.
 func TestRenamedUnidentified(t *testing.T) {
 	dir := t.TempDir()
 	path, other := filepath.Join(dir, "out"), filepath.Join(dir, "a file of somebody else")
@@ -69,7 +69,8 @@ func TestRenamedUnidentified(t *testing.T) {
 	w := writer{lane: lane}
 	place, err := w.deliver(text("one line\n"))
 	_, _ = h.Stop(), s.Close()
-	if err := errors.Join(err, os.Remove(path), os.WriteFile(other, []byte("much more than one line\n"), 0o600)); err != nil {
+	if err := errors.Join(err, os.Remove(path),
+		os.WriteFile(other, []byte("much more than one line\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = tryOpen(t, streamtest.NewHostOn(t, files), rawAt(path), place)
@@ -81,11 +82,12 @@ func TestRenamedUnidentified(t *testing.T) {
 	}
 }
 
-// TestModeRefused: a file system that keeps no modes is no reason to stop. Any other failure
-// leaves no file behind, which would pass for one with the right mode at the next start.
+// TestModeRefused checks that a file system without modes is accepted. After any other failure no
+// file remains, which the next start would take for one with the right mode.
 func TestModeRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
-	if _, _, err := tryOpen(t, streamtest.NewHostOn(t, limitedFS{connectortest.FS(), syscall.EIO}), rawAt(path), ""); err == nil {
+	if _, _, err := tryOpen(t, streamtest.NewHostOn(t, limitedFS{connectortest.FS(), syscall.EIO}),
+		rawAt(path), ""); err == nil {
 		t.Error("Open ignores an error of the disk")
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {

@@ -97,10 +97,9 @@ func cutTo(f vfs.File, length int64) error {
 	return f.Sync()
 }
 
-// finishRenamed looks in dir for the file of the place want under another name, as logrotate leaves
-// it. It cuts the file to the length of want and reports whether there is one. Where the file
-// system keeps no birth times it finds none: an inode number alone may belong to somebody else's
-// newer file.
+// finishRenamed searches dir for the file of the place want under another name, as logrotate leaves
+// it. It truncates the file to the length of want and reports whether it was found. Without birth
+// times it finds none: an inode number alone may belong to a newer, unrelated file.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil
@@ -114,7 +113,8 @@ func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 			continue
 		}
 		info, err := dir.Stat(e.Name)
-		if err != nil || info.Birth.IsZero() || !placeOf(info).sameFile(want) || info.Size < want.length {
+		if err != nil || info.Birth.IsZero() || !placeOf(info).sameFile(want) ||
+			info.Size < want.length {
 			continue
 		}
 		f, err := dir.OpenFile(e.Name, os.O_RDWR, 0)

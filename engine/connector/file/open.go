@@ -10,20 +10,22 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// remedy ends every message about a file that is not the one that the checkpoint knows.
-const remedy = "put the file back as it was; or go on with the file as it stands, which keeps all that it holds: " +
+// remedy ends all messages about a file that does not match the checkpoint.
+const remedy = "put the file back as it was; " +
+	"or go on with the file as it stands, which keeps all that it holds: " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
-// wrongFileError says that the file is not what the checkpoint says.
+// wrongFileError means that the file does not match the checkpoint.
 type wrongFileError struct{ what string }
 
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
-// openAt opens the file beneath dir where saved, a place or "", says that it stands, and returns it
-// with its offset at its end; a file that rotates may have gone on since. A file that is gone is
-// made again if nothing was delivered into it, or if it is in dir under another name. All changes
-// are durable then.
-func openAt(dir vfs.Dir, name, saved string, rotates bool, mode fs.FileMode) (vfs.File, place, error) {
+// openAt opens the file at the saved place, or as found if saved is "". It returns the file with
+// its offset at the end. A file that rotates may have been continued since. A missing file is
+// recreated if no batch was delivered into it, or if it is found in dir under another name. All
+// changes are durable on return.
+func openAt(dir vfs.Dir, name, saved string, rotates bool,
+	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {
 		return openFound(dir, name, mode)
 	}
@@ -33,15 +35,18 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool, mode fs.FileMode) (vf
 	}
 	if rotates {
 		if err := unrotate(dir, name, want); err != nil {
-			return nil, place{}, fmt.Errorf("take back a rotation that the checkpoint does not know: %w", err)
+			return nil, place{}, fmt.Errorf(
+				"take back a rotation that the checkpoint does not know: %w", err)
 		}
 	}
 	f, err := dir.OpenFile(name, os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) && want.length == 0 { // nothing was delivered into it: a first run with a wrong path, say
+	// nothing was delivered yet, for example in a first run with a wrong path
+	if errors.Is(err, fs.ErrNotExist) && want.length == 0 {
 		return openFound(dir, name, mode)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		err = &wrongFileError{fmt.Sprintf("it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+		err = &wrongFileError{fmt.Sprintf(
+			"it is gone, and its checkpoint says that it holds %d bytes", want.length)}
 	} else if err == nil {
 		if err = resume(f, want, true); err == nil {
 			return f, want, nil
@@ -58,7 +63,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool, mode fs.FileMode) (vf
 	return nil, place{}, err
 }
 
-// resume truncates f to the place it is known to stand at, and leaves its offset there.
+// resume truncates f to the place want and leaves its offset there.
 func resume(f vfs.File, want place, durably bool) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -66,14 +71,18 @@ func resume(f vfs.File, want place, durably bool) error {
 	}
 	switch found := placeOf(info); {
 	case !found.sameFile(want):
-		return &wrongFileError{fmt.Sprintf("it is not the file that the checkpoint knows (inode %d, now %d): it was replaced",
+		return &wrongFileError{fmt.Sprintf(
+			"it is not the file that the checkpoint knows (inode %d, now %d): it was replaced",
 			want.inode, found.inode)}
 	case found.length < want.length:
-		return &wrongFileError{fmt.Sprintf("it has %d bytes, and its checkpoint says that %d were delivered: it was cut, or, with "+
-			"fsync: interval, a power loss took its end", found.length, want.length)}
+		return &wrongFileError{fmt.Sprintf(
+			"it has %d bytes, and its checkpoint says that %d were delivered: "+
+				"it was cut, or, with "+
+				"fsync: interval, a power loss took its end", found.length, want.length)}
 	case found.length > want.length:
 		if err := f.Truncate(want.length); err != nil {
-			return fmt.Errorf("truncate to %d bytes, the length of its checkpoint: %w", want.length, err)
+			return fmt.Errorf("truncate to %d bytes, the length of its checkpoint: %w",
+				want.length, err)
 		}
 	}
 	if durably {
@@ -85,7 +94,8 @@ func resume(f vfs.File, want place, durably bool) error {
 	return err
 }
 
-// openFound opens the file without a place: a new one, or one that is kept as it is.
+// openFound opens the file without a saved place: it creates the file or keeps the existing
+// contents.
 func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
 	f, err = openOrMake(dir, name, mode)
 	if err != nil {
@@ -109,7 +119,7 @@ func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place
 	return f, placeOf(info), dir.Sync()
 }
 
-// openOrMake opens a file, or makes it with the mode, whatever the umask.
+// openOrMake opens a file, or creates it with the given mode regardless of the umask.
 func openOrMake(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
 	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
@@ -124,8 +134,8 @@ func openOrMake(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
 	return f, nil
 }
 
-// setMode gives a new file the bits of its mode that the umask has taken. File systems that keep
-// no modes of their own, such as FAT, refuse that: there the mode is that of the mount.
+// setMode sets the mode bits of a new file that the umask has cleared. File systems without modes,
+// such as FAT, reject that: the mode is then that of the mount.
 func setMode(f vfs.File, mode fs.FileMode) error {
 	c, ok := f.(interface{ Chmod(fs.FileMode) error })
 	if !ok {
@@ -142,7 +152,7 @@ func setMode(f vfs.File, mode fs.FileMode) error {
 	return err
 }
 
-// endLastLine appends a line end to what does not end with one, and leaves the offset at the end.
+// endLastLine appends a missing line end and leaves the offset at the end of the file.
 func endLastLine(f vfs.File) error {
 	end, err := f.Seek(0, io.SeekEnd)
 	if err != nil || end == 0 {

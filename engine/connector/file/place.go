@@ -9,10 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is where the file stands: which file it is, and its length. Written as "1 INODE BIRTH
-// LENGTH", decimal, BIRTH in nanoseconds since 1970 or 0 where the system does not tell; the
-// leading 1 is the version of the form. The device is left out: its number may change with a
-// reboot.
+// place is the identity of a file and an offset in it. Its text form is "1 INODE BIRTH LENGTH" in
+// decimal. BIRTH is in nanoseconds since 1970, or 0 if the system does not report it. The leading 1
+// is the version of the form. The device is left out because its number may change with a reboot.
 type place struct {
 	inode  uint64
 	birth  int64
@@ -30,12 +29,12 @@ func birthOf(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// sameFile says whether p and q name one file, whatever its length.
+// sameFile reports whether p and q identify the same file, regardless of the length.
 func (p place) sameFile(q place) bool {
 	return p.inode == q.inode && (p.birth == q.birth || p.birth == 0 || q.birth == 0)
 }
 
-// at is p with another length.
+// at returns p with another length.
 func (p place) at(length int64) place {
 	p.length = length
 	return p

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReservedRoom: a quick file has room allotted behind its end while it is written, and none
-// after Close or a rotation.
+// TestReservedRoom checks that space behind the end is reserved for a fast file, and released by
+// Close and by a rotation.
 func TestReservedRoom(t *testing.T) {
 	const mega = 1 << 20
 	held := func(t *testing.T, path string) (length, bytes int64) {
@@ -26,7 +26,8 @@ func TestReservedRoom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out")
 			s, lane := open(t, connectortest.NewHost(t), file.Options{
-				Path: path, Format: file.Raw, Fsync: file.SyncInterval, Rotate: file.Rotate{Bytes: rotate},
+				Path: path, Format: file.Raw, Fsync: file.SyncInterval,
+				Rotate: file.Rotate{Bytes: rotate},
 			}, "")
 			w := writer{lane: lane}
 			for range 40 {
@@ -35,7 +36,8 @@ func TestReservedRoom(t *testing.T) {
 				}
 			}
 			if length, bytes := held(t, path); length != 40*mega || bytes < length+4*mega {
-				t.Skipf("%d bytes hold %d bytes of disk: the file system reserves no room, or it took seconds to write them", length, bytes)
+				t.Skipf("%d bytes hold %d bytes of disk: the file system reserves no room, "+
+					"or it took seconds to write them", length, bytes)
 			}
 			if rotate > 0 {
 				if _, err := w.deliver(lines(16, mega/16)); err != nil {

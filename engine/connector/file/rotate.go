@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate keeps a wrong unit from making a file of every batch.
+// leastRotate prevents a wrong unit from creating a file for every batch.
 const leastRotate = stream.Size(4 << 10)
 
-// Rotate says when the file is begun anew: out.log becomes out.log.1, the next time out.log.2, and
-// so on; the highest number is the newest. Nothing is ever removed.
+// Rotate configures rotation: out.log becomes out.log.1, the next time out.log.2, and so on; the
+// highest number is the newest. Files are never removed.
 type Rotate struct {
-	Bytes stream.Size `yaml:"bytes" doc:"a batch that would make the file longer begins a new one; 0: never"`
+	Bytes stream.Size `yaml:"bytes" doc:"maximum size of a file; a batch that would exceed it starts a new one; 0: no limit"`
 }
 
 func (r Rotate) validate() error {
@@ -30,8 +30,8 @@ func (r Rotate) validate() error {
 	return nil
 }
 
-// fits returns how many deliveries of a group belong into the file as it is; 0: none, it has to be
-// rotated first.
+// fits returns how many deliveries of a group fit into the current file. 0 means that the file must
+// be rotated first.
 func (l *lane) fits(group []*delivery) int {
 	limit := int64(l.sink.o.Rotate.Bytes)
 	if limit == 0 {
@@ -43,7 +43,7 @@ func (l *lane) fits(group []*delivery) int {
 	for n, d := range group {
 		if length += int64(len(d.data)); length > limit {
 			if n == 0 && length == int64(len(d.data)) {
-				return 1 // a batch that is longer than any file may be has one of its own
+				return 1 // a batch above the limit gets its own file
 			}
 			return n
 		}
@@ -51,9 +51,9 @@ func (l *lane) fits(group []*delivery) int {
 	return len(group)
 }
 
-// rotate gives the file the next number and begins a new one. What it held is durable and answered
-// before; the new name is durable before anything is written to it, so that a place in the new file
-// never comes back to no file.
+// rotate renames the file to the next number and creates a new one. The old file is durable and
+// answered before. The new name is durable before the first write, so that a place in the new file
+// never refers to a missing file.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -97,8 +97,9 @@ func (l *lane) rotate() error {
 	return errors.Join(err, old.Close())
 }
 
-// begin renames the file and makes a new one, or leaves it as it was.
-func begin(dir vfs.Dir, name string, number uint64, mode fs.FileMode) (f vfs.File, at place, err error) {
+// begin renames the file and creates a new one; after an error the old name is restored.
+func begin(dir vfs.Dir, name string, number uint64,
+	mode fs.FileMode) (f vfs.File, at place, err error) {
 	if err := dir.RenameNew(name, dir, numbered(name, number)); err != nil {
 		return nil, place{}, fmt.Errorf("rotate: %w", err)
 	}
@@ -107,7 +108,8 @@ func begin(dir vfs.Dir, name string, number uint64, mode fs.FileMode) (f vfs.Fil
 			if f != nil {
 				err = errors.Join(err, f.Close(), dir.Remove(name))
 			}
-			f, err = nil, errors.Join(fmt.Errorf("rotate: %w", err), dir.RenameNew(numbered(name, number), dir, name))
+			f, err = nil, errors.Join(fmt.Errorf("rotate: %w", err),
+				dir.RenameNew(numbered(name, number), dir, name))
 		}
 	}()
 	if f, err = dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode); err != nil {
@@ -125,7 +127,7 @@ func begin(dir vfs.Dir, name string, number uint64, mode fs.FileMode) (f vfs.Fil
 
 func numbered(name string, n uint64) string { return name + "." + strconv.FormatUint(n, 10) }
 
-// rotated returns the numbers that files of this name have, in order.
+// rotated returns the numbers of the rotated files of this name, in order.
 func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	entries, err := dir.Entries(".")
 	if err != nil {
@@ -143,9 +145,9 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate takes back the rotations that the checkpoint does not know: the file where it stands
-// gets its name again, and those that were begun after it, which hold only what will be delivered
-// again, are removed. It does nothing where no numbered file is that file.
+// unrotate undoes rotations that are not in the checkpoint: the file of the place want gets its
+// name back, and newer files are removed, because their records will be delivered again. It does
+// nothing if no numbered file matches want.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {
 		info, err := dir.Stat(name)
@@ -169,7 +171,7 @@ func unrotate(dir vfs.Dir, name string, want place) error {
 		if !found {
 			continue
 		}
-		// The newest goes first: a crash meanwhile leaves what the next start takes back in the same way.
+		// Remove the newest file first: after a crash the next start can continue in the same way.
 		if err := dir.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// inOrder reads the numbered files and the last one, with the length of each.
+// inOrder returns the contents of all files in order, and their lengths.
 func inOrder(t *testing.T, path string) (text string, lengths []int) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -27,8 +27,8 @@ func inOrder(t *testing.T, path string) (text string, lengths []int) {
 	return text + last, append(lengths, len(last))
 }
 
-// TestRotate: no file is longer than it may be, but for a batch that is; a start goes on with the
-// numbers, and from each place that was reported everything comes once.
+// TestRotate checks that only a single large batch exceeds the limit, that numbers continue after a
+// restart, and that a restart from each reported place gives every record once.
 func TestRotate(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {
@@ -66,23 +66,26 @@ func TestRotate(t *testing.T) {
 				h := connectortest.NewHost(t)
 				s, _ := open(t, h, o, places[i])
 				if got, _ := inOrder(t, o.Path); got != whole.String()[:ends[i]] {
-					t.Fatalf("from the place after %d batches the files hold %d bytes, want %d", i, len(got), ends[i])
+					t.Fatalf("from the place after %d batches the files hold %d bytes, want %d", i,
+						len(got), ends[i])
 				}
 				_, _ = h.Stop(), s.Close()
 			}
 			if _, err := os.Stat(o.Path + ".1"); !os.IsNotExist(err) {
-				t.Errorf("after the first place was gone back to there is still a numbered file: %v", err)
+				t.Errorf("after the first place was gone back to there is still a "+
+					"numbered file: %v", err)
 			}
 		})
 	}
 }
 
-// TestRotateLeavesOthersAlone: files whose names only look alike are neither counted nor removed.
+// TestRotateLeavesOthersAlone checks that files with similar names are neither counted nor removed.
 func TestRotateLeavesOthersAlone(t *testing.T) {
 	dir := t.TempDir()
 	o := rawAt(filepath.Join(dir, "out.log"))
 	o.Rotate.Bytes = 4 << 10
-	foreign := []string{"out.log.01", "out.log.gz", "out.log.1.gz", "out.log.-1", "xout.log.5", "out.log.99999999999999999999"}
+	foreign := []string{"out.log.01", "out.log.gz", "out.log.1.gz", "out.log.-1", "xout.log.5",
+		"out.log.99999999999999999999"}
 	for _, name := range foreign {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -122,7 +125,8 @@ func TestRotateLeavesOthersAlone(t *testing.T) {
 func TestRotateOptions(t *testing.T) {
 	o := rawAt("out.log")
 	o.Rotate.Bytes = 100
-	if err := o.Validate(); err == nil || err.Error() != "rotate.bytes: is 100B, want 4KiB or more, or 0 for one file" {
+	if err := o.Validate(); err == nil ||
+		err.Error() != "rotate.bytes: is 100B, want 4KiB or more, or 0 for one file" {
 		t.Errorf("%v", err)
 	}
 }

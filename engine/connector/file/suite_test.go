@@ -20,25 +20,26 @@ func TestSuite(t *testing.T) {
 		{Format: file.NDJSON, Fsync: file.SyncAck},
 	} {
 		t.Run(o.Format+" "+o.Fsync, func(t *testing.T) {
-			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {
-				o := o
-				o.Path = filepath.Join(t.TempDir(), "made", "out.log")
-				return connectortest.Receiver{
-					New: func(t *testing.T, h *streamtest.Host) stream.Sink {
-						s, err := file.New(o, h)
-						if err != nil {
-							t.Fatal(err)
-						}
-						return s
-					},
-					Received: func(t *testing.T) []string { return recordsIn(t, o.Path, o.Format) },
-				}
-			}})
+			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true,
+				Start: func(t *testing.T) connectortest.Receiver {
+					o := o
+					o.Path = filepath.Join(t.TempDir(), "made", "out.log")
+					return connectortest.Receiver{
+						New: func(t *testing.T, h *streamtest.Host) stream.Sink {
+							s, err := file.New(o, h)
+							if err != nil {
+								t.Fatal(err)
+							}
+							return s
+						},
+						Received: func(t *testing.T) []string { return recordsIn(t, o.Path, o.Format) },
+					}
+				}})
 		})
 	}
 }
 
-// recordsIn reads the records of a file, which must end with a line end.
+// recordsIn returns the records of a file, which must end with a line end.
 func recordsIn(t *testing.T, path, format string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

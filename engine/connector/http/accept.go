@@ -1,39 +1,56 @@
 package http
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// answerSchema is what a condition on an answer may name.
+// answerSchema has the fields that a condition on an answer may use.
 var answerSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType}, {Name: "body", Type: stream.TextType},
 }}
 
-// validateAccept compiles the condition.
-func (o *Options) validateAccept() (err error) {
+// checkAccept compiles the condition.
+func (o *Options) checkAccept() (err error) {
 	if o.Accept == "" {
 		return nil
 	}
 	if o.Body == ElasticsearchBulk || o.Body == ClickHouse {
-		err = fmt.Errorf("what a store of body: %s has taken, its answer says; leave it out", o.Body)
-		return &stream.OptionError{Key: "accept", Err: err}
+		return httpsink.Wrong("accept",
+			"has no effect: the response to body: %s reports what was accepted; leave it out", o.Body)
 	}
 	if o.accept, err = expr.Condition(string(o.Accept), answerSchema); err != nil {
 		return expr.Option("accept", err)
 	}
 	if o.accept.Meta() {
-		return &stream.OptionError{Key: "accept", Err: errors.New("meta is of records; an answer has status and body")}
+		return httpsink.Wrong("accept", "meta is of records; an answer has status and body")
 	}
 	return nil
 }
 
-// judgeAcceptance says whether an answer counts as delivered, in place of a 2xx. A condition that
-// cannot be decided, as when the body is no JSON, is not met; the error says why.
+// Outcome implements httpsink.Codec. A response that `accept` takes is a delivery. Another one that
+// would be one by its status is sent again.
+func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
+	if c.o.accept == nil || r.Cut != nil {
+		return c.Codec.Outcome(b, r)
+	}
+	accepted, err := judgeAcceptance(c.o.accept, r.Status, r.Body)
+	if accepted {
+		return nil
+	}
+	if _, retryable := r.Err.(*httpsink.StatusError); retryable || r.Err == nil {
+		return &NotAcceptedError{*r.StatusError(), string(c.o.Accept), err}
+	}
+	return r.Err
+}
+
+// judgeAcceptance reports whether an answer counts as delivered, in place of a 2xx. A condition
+// that cannot be decided, for example because the body is not JSON, is not met; the error gives the
+// reason.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)
@@ -51,7 +68,7 @@ func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error
 
 // NotAcceptedError is an answer that `accept` does not take for a delivery.
 type NotAcceptedError struct {
-	StatusError
+	httpsink.StatusError
 	Condition string
 	Err       error // why it could not be decided; nil: it is false
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -68,7 +69,7 @@ func keyed(t *testing.T, key expr.Text, records ...string) (seen []string, err e
 		seen = append(seen, r.Header.Get("Idempotency-Key"))
 	})
 	o := http.DefaultOptions()
-	o.Endpoints, o.IdempotencyKey = []string{url}, key
+	o.Endpoints, o.IdempotencyKey = httpsink.URLs(url), key
 	s := newSink(t, connectortest.NewHost(t), o)
 	t.Cleanup(func() { _ = s.Close() })
 	var lane stream.Lane

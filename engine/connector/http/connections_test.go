@@ -126,8 +126,8 @@ func TestEndlessHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: what a receiver says while it still reads does not end the request: no answer
-// that another one follows, none that it has not said whole, and none that agrees.
+// TestSlowReaders: a response that begins while the receiver still reads does not end the request:
+// not an informational one, not an incomplete status line, and not a 2xx with an unfinished body.
 func TestSlowReaders(t *testing.T) { ways(t, testSlowReaders) }
 
 func testSlowReaders(t *testing.T, w way) {

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -79,7 +80,7 @@ func TestAuthoritiesAreReread(t *testing.T) {
 
 func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = []string{"https://h/"}
+	o.Endpoints = httpsink.URLs("https://h/")
 	empty := filepath.Join(t.TempDir(), "empty.pem")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -132,7 +133,7 @@ func runChild(t *testing.T, what string, env ...string) {
 
 func testProxyInChild(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = []string{"http://receiver.invalid/in", "http://direct.invalid/in", os.Getenv("DIRECT"), "http://localhost/"}
+	o.Endpoints = httpsink.URLs("http://receiver.invalid/in", "http://direct.invalid/in", os.Getenv("DIRECT"), "http://localhost/")
 	if os.Getenv(proxyChild) == "wrong" {
 		err := o.Validate()
 		wrong, ok := errors.AsType[*stream.OptionError](err)

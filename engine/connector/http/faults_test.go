@@ -63,9 +63,9 @@ func testEarlyAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestHangs: a server that reads nothing, one that reads all and never answers, one that answers
-// half. Each time Deliver returns soon after its context has ended, with its cause, and what it was
-// called with may be reused.
+// TestHangs: a server that reads nothing, one that reads all and never answers, one that sends half
+// an answer. Each time Deliver returns the context's cause soon after its end, and its arguments
+// may be reused.
 func TestHangs(t *testing.T) { ways(t, testHangs) }
 
 func testHangs(t *testing.T, w way) {
@@ -107,8 +107,8 @@ func testHangs(t *testing.T, w way) {
 	}
 }
 
-// TestCutAnswers: what breaks off is retryable, whatever its status said; none of the lane's faults
-// is the data's.
+// TestCutAnswers: a truncated answer is retryable, whatever its status. A fault of the lane is
+// never blamed on the data.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
 func testCutAnswers(t *testing.T, w way) {
@@ -161,8 +161,8 @@ func testLongAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestStaleConnection: a server that closes kept connections, unannounced, costs at most a try:
-// what is sent again is whole.
+// TestStaleConnection: a server that closes idle connections without notice costs at most one
+// attempt, and the retry sends the whole batch.
 func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
 
 func testStaleConnection(t *testing.T, w way) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
@@ -33,8 +34,7 @@ func lines(pool *stream.Pool, n, width int) *stream.Batch {
 	return b
 }
 
-// rawTo returns the one lane of a sink that posts raw to endpoint, with what change makes of its
-// options.
+// rawTo returns the one lane of a sink that posts raw to endpoint, with options modified by change.
 func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	return openRaw(t, connectortest.NewHost(t), endpoint, change)
@@ -44,7 +44,7 @@ func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lan
 func openRaw(t testing.TB, h *streamtest.Host, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	o := http.DefaultOptions()
-	o.Endpoints, o.Body = []string{endpoint}, http.Raw
+	o.Endpoints, o.Body = httpsink.URLs(endpoint), http.Raw
 	if change != nil {
 		change(o)
 	}
@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 			e, ok := errors.AsType[*stream.Throttled](err)
 			return ok && e.After == 9*time.Second
 		}},
-		{500, "", func(err error) bool { e, ok := err.(*http.StatusError); return ok && e.Status == 500 }},
+		{500, "", func(err error) bool { e, ok := err.(*httpsink.StatusError); return ok && e.Status == 500 }},
 	} {
 		url := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
 			if r.URL.Path == "/elsewhere" {

@@ -7,10 +7,11 @@ import (
 	"fmt"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// What idempotency_key may be but an expression.
+// Values of idempotency_key other than an expression.
 const (
 	keyOfBatch = "true"
 	keyNone    = "false"
@@ -19,10 +20,13 @@ const (
 // maxKey is how long a key may be that is a record's own value, in bytes; a longer one is hashed.
 const maxKey = 255
 
-func (o *Options) keyed() bool { return o.IdempotencyKey != keyNone }
-
-// Shape implements stream.Shaper: it compiles the expression of idempotency_key.
+// Shape implements stream.Shaper: it compiles the expressions over records.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
+	if o.Body == ElasticsearchBulk {
+		if _, err := o.Elasticsearch.Shape(in); err != nil {
+			return in, httpsink.Within("elasticsearch", err)
+		}
+	}
 	if o.IdempotencyKey == keyOfBatch || o.IdempotencyKey == keyNone {
 		return in, nil
 	}
@@ -36,16 +40,13 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, and would tell no records apart")
 
-// keyOf is the key of a request for b: the batch's id, or what the expression says. Of one record
-// that is its value; of several, and where no header could hold the value, it is a hash of all. A
+// keyOf returns the key of a request for b, made of the values of the expression. For one record it
+// is its value. For several, or if the value is not a valid header, it is a hash of all values. A
 // record without a value is refused, since the receiver would take it for a repetition of the last
-// such one.
-func (s *Sink) keyOf(b *stream.Batch) (string, error) {
-	if s.o.key == nil {
-		return b.ID(), nil
-	}
-	e := s.keys.Get().(*expr.Evaluator)
-	defer s.keys.Put(e)
+// such record.
+func (c *codec) keyOf(b *stream.Batch) (string, error) {
+	e := c.keys.Get().(*expr.Evaluator)
+	defer c.keys.Put(e)
 	e.Begin(b)
 	kept := b.Kept()
 	hash := sha256.New()
@@ -59,7 +60,8 @@ func (s *Sink) keyOf(b *stream.Batch) (string, error) {
 			err = errNoKey
 		}
 		if err != nil {
-			return "", &stream.Rejected{Err: fmt.Errorf("idempotency_key %s: %w", s.o.IdempotencyKey, err)}
+			err = fmt.Errorf("idempotency_key %s: %w", c.o.IdempotencyKey, err)
+			return "", &stream.Rejected{Err: err}
 		}
 		if kept == 1 && len(value) <= maxKey && visible(value) {
 			return string(value), nil
@@ -69,7 +71,7 @@ func (s *Sink) keyOf(b *stream.Batch) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:16]), nil
 }
 
-// visible says whether a header holds text as it is.
+// visible reports whether text is a valid header value without encoding.
 func visible(text []byte) bool {
 	for _, c := range text {
 		if c <= ' ' || c >= 0x7F {

@@ -1,14 +1,14 @@
 package http
 
 import (
-	"errors"
-	"fmt"
 	nethttp "net/http"
-	"slices"
-	"strings"
-	"time"
+	"reflect"
 
+	"github.com/penstock-io/penstock/engine/connector/clickhouse"
+	"github.com/penstock-io/penstock/engine/connector/elasticsearch"
+	"github.com/penstock-io/penstock/engine/connector/loki"
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -17,38 +17,26 @@ const (
 	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
 	Raw    = "raw"    // the records' bytes as they were read, each with its line end
 
-	JSONArray         = "json_array"         // one JSON array of the objects that ndjson has a line each
-	ElasticsearchBulk = "elasticsearch_bulk" // an action line and a document for each record, to /_bulk
-	Loki              = "loki"               // streams of labels and lines, to /loki/api/v1/push
-	ClickHouse        = "clickhouse"         // INSERT ... FORMAT JSONEachRow
+	// one JSON array of the objects that ndjson writes as lines
+	JSONArray = "json_array"
+
+	// Former names of the sinks elasticsearch, loki and clickhouse.
+	ElasticsearchBulk = "elasticsearch_bulk"
+	Loki              = "loki"
+	ClickHouse        = "clickhouse"
 )
 
-// How a body is compressed.
-const (
-	Gzip = "gzip"
-	None = "none"
-)
-
-// Options of the sink. How long an answer may take is `flow.timeout` and `flow.abandon`.
+// Options of the sink.
 type Options struct {
-	Endpoints      []string          `yaml:"endpoints" required:"true" doc:"URLs, each a worker; user:password becomes basic auth"`
-	Method         string            `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
-	Body           string            `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
-	Compress       string            `yaml:"compress" enum:"none,gzip" doc:"the body"`
-	Headers        map[string]string `yaml:"headers" secret:"true" doc:"of every request; may replace Content-Type and User-Agent"`
-	IdempotencyKey expr.Text         `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
-	Accept         expr.Text         `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
-	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+	httpsink.Options
+	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
+	Body           string    `yaml:"body" enum:"ndjson,json_array,raw,elasticsearch_bulk,loki,clickhouse" doc:"form of the body"`
+	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
+	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
 
-	Basic      *Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
-	Bearer     string `yaml:"bearer" secret:"true" doc:"token of every endpoint; write ${file:/path} to keep it out of the config"`
-	BearerFile string `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401, so that it can be replaced"`
-	TLS        TLS    `yaml:"tls" doc:"certificates; the defaults trust what the system trusts"`
-	Proxy      string `yaml:"proxy" doc:"environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), none, or a URL: http, https or socks5"`
-
-	Elasticsearch ElasticsearchOptions `yaml:"elasticsearch" doc:"of body: elasticsearch_bulk"`
-	Loki          LokiOptions          `yaml:"loki" doc:"of body: loki"`
-	ClickHouse    ClickHouseOptions    `yaml:"clickhouse" doc:"of body: clickhouse"`
+	Elasticsearch elasticsearch.Documents `yaml:"elasticsearch" doc:"former place of the options of the sink elasticsearch"`
+	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`
+	ClickHouse    clickhouse.Insert       `yaml:"clickhouse" doc:"former place of the options of the sink clickhouse"`
 
 	accept *expr.Program // nil: 2xx
 	key    *expr.Program // nil: the batch's id, if any
@@ -57,80 +45,80 @@ type Options struct {
 // DefaultOptions post JSON lines with an idempotency key.
 func DefaultOptions() *Options {
 	return &Options{
-		Method: nethttp.MethodPost, Body: NDJSON, Compress: None, IdempotencyKey: keyOfBatch, ConnectTimeout: 10 * time.Second,
-		Proxy: proxyEnv, Elasticsearch: defaultElasticsearch(), Loki: defaultLoki(),
+		Options: httpsink.DefaultOptions(), Method: nethttp.MethodPost, Body: NDJSON,
+		IdempotencyKey: keyOfBatch, Elasticsearch: elasticsearch.DefaultDocuments(),
+		Loki: loki.DefaultStreams(), ClickHouse: clickhouse.DefaultInsert(),
 	}
-}
-
-// reserved headers are the sink's or the connection's own.
-var reserved = []string{
-	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive", headerSpans, headerSpanCount,
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
 // Validate reports which option is wrong. It reads the file of tls.ca.
 func (o *Options) Validate() error {
-	if err := o.validate(); err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
-	if _, err := o.TLS.authorities(); err != nil {
-		return &stream.OptionError{Key: "tls.ca", Err: err}
-	}
-	return nil
+	return o.CheckFiles()
 }
 
-// validate is Validate without files.
-func (o *Options) validate() error {
-	if _, err := o.endpoints(); err != nil {
-		return &stream.OptionError{Key: "endpoints", Err: err}
+// check is Validate without files.
+func (o *Options) check() error {
+	if err := o.Options.Check(); err != nil {
+		return err
 	}
-	for _, c := range []struct {
-		key, value string
-		valid      []string
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
+	if err := o.checkAccept(); err != nil {
+		return err
+	}
+	return o.checkStore()
+}
+
+// checkStore checks the options of the body's store, and refuses those of another one: they would
+// have no effect.
+func (o *Options) checkStore() error {
+	standard := DefaultOptions()
+	for _, s := range []struct {
+		key, body    string
+		value, unset any
+		check        func() error
 	}{
-		{"method", o.Method, []string{"POST", "PUT", "PATCH"}},
-		{"body", o.Body, []string{NDJSON, JSONArray, Raw, ElasticsearchBulk, Loki, ClickHouse}},
-		{"compress", o.Compress, []string{None, Gzip}},
+		{"elasticsearch", ElasticsearchBulk, o.Elasticsearch, standard.Elasticsearch, o.Elasticsearch.Check},
+		{"loki", Loki, o.Loki, standard.Loki, o.Loki.Check},
+		{"clickhouse", ClickHouse, o.ClickHouse, standard.ClickHouse, o.ClickHouse.Check},
 	} {
-		if !slices.Contains(c.valid, c.value) {
-			return &stream.OptionError{Key: c.key, Err: fmt.Errorf("%q is not one of %s", c.value, strings.Join(c.valid, ", "))}
+		switch {
+		case o.Body == s.body:
+			if err := httpsink.Within(s.key, s.check()); err != nil {
+				return err
+			}
+		case isSet(reflect.ValueOf(s.value), reflect.ValueOf(s.unset)):
+			return httpsink.Wrong(s.key, "belongs to body: %s, and body is %s", s.body, o.Body)
 		}
 	}
-	for name, value := range o.Headers {
-		if err := checkHeader(name, value); err != nil {
-			return &stream.OptionError{Key: "headers." + name, Err: err}
-		}
-	}
-	if o.ConnectTimeout <= 0 {
-		return &stream.OptionError{Key: "connect_timeout", Err: fmt.Errorf("is %v; write a time above 0", o.ConnectTimeout)}
-	}
-	if err := o.validateAccept(); err != nil {
-		return err
-	}
-	if err := o.validateAccess(); err != nil {
-		return err
-	}
-	return o.validateStore()
+	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
-// checkHeader never shows the value, which may be a token.
-func checkHeader(name, value string) error {
-	const special = "!#$%&'*+-.^_`|~"
-	for _, c := range []byte(name) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(special, c) < 0 {
-			return fmt.Errorf("the name holds %q, which no header name may", c)
+// isSet reports whether an exported field of a struct is neither empty nor the default.
+func isSet(v, standard reflect.Value) bool {
+	for field, value := range v.Fields() {
+		kind := value.Kind()
+		empty := value.IsZero() || (kind == reflect.Map || kind == reflect.Slice) && value.Len() == 0
+		if !field.IsExported() || empty {
+			continue
+		}
+		unset := standard.FieldByIndex(field.Index).Interface()
+		if !reflect.DeepEqual(value.Interface(), unset) {
+			return true
 		}
 	}
-	if name == "" {
-		return errors.New("the name is empty")
+	return false
+}
+
+// FromEnvironment implements stream.EnvironmentUser.
+func (o *Options) FromEnvironment() []string {
+	c, err := o.codec()
+	if err != nil {
+		return nil
 	}
-	if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
-		return errors.New("the sink sets this header itself; leave it out")
-	}
-	for _, c := range []byte(value) {
-		if c < ' ' && c != '\t' || c == 0x7F {
-			return fmt.Errorf("the value holds the control character %#x, which no header may", c)
-		}
-	}
-	return nil
+	return o.Environment(c.Format())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -16,17 +17,17 @@ func TestOptions(t *testing.T) {
 		change          func(*http.Options)
 	}{
 		{"none", "endpoints", "at least one URL", func(o *http.Options) { o.Endpoints = nil }},
-		{"not a URL", "endpoints", "endpoint 1: it is not a URL", func(o *http.Options) { o.Endpoints[0] = "http://a:secret@%zz" }},
-		{"scheme", "endpoints", `endpoint 2: its scheme is "ftp"`, func(o *http.Options) { o.Endpoints[1] = "ftp://secret@a/" }},
-		{"no scheme", "endpoints", "http://", func(o *http.Options) { o.Endpoints[1] = "a:8080/in" }},
-		{"no host", "endpoints", "it names no host", func(o *http.Options) { o.Endpoints[1] = "http:///in" }},
-		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1] = "http://a/in#secret" }},
+		{"not a URL", "endpoints", "endpoint 1: it is not a URL", func(o *http.Options) { o.Endpoints[0].URL = "http://a:secret@%zz" }},
+		{"scheme", "endpoints", `endpoint 2: its scheme is "ftp"`, func(o *http.Options) { o.Endpoints[1].URL = "ftp://secret@a/" }},
+		{"no scheme", "endpoints", "http://", func(o *http.Options) { o.Endpoints[1].URL = "a:8080/in" }},
+		{"no host", "endpoints", "it names no host", func(o *http.Options) { o.Endpoints[1].URL = "http:///in" }},
+		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1].URL = "http://a/in#secret" }},
 		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) { o.Endpoints[1] = o.Endpoints[0] }},
-		{"method", "method", `"GET" is not one of POST, PUT, PATCH`, func(o *http.Options) { o.Method = "GET" }},
-		{"body", "body", `"xml" is not one of ndjson, json_array, raw, elasticsearch_bulk, loki, clickhouse`, func(o *http.Options) {
+		{"method", "method", `is "GET", want POST, PUT or PATCH`, func(o *http.Options) { o.Method = "GET" }},
+		{"body", "body", `is "xml", want ndjson, json_array, raw, elasticsearch_bulk, loki or clickhouse`, func(o *http.Options) {
 			o.Body = "xml"
 		}},
-		{"compress", "compress", `"zip" is not one of none, gzip`, func(o *http.Options) { o.Compress = "zip" }},
+		{"compress", "compress", `is "zip", want none or gzip`, func(o *http.Options) { o.Compress = "zip" }},
 		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
 		{"accept of what is not there", "accept", `there is no field "state"`, func(o *http.Options) { o.Accept = "state == 200" }},
 		{"accept is no condition", "accept", "is no condition", func(o *http.Options) { o.Accept = "status + 1" }},
@@ -44,7 +45,7 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := http.DefaultOptions()
-			o.Endpoints = []string{"http://a:8080/in", "http://b:8080/in"}
+			o.Endpoints = httpsink.URLs("http://a:8080/in", "http://b:8080/in")
 			c.change(o)
 			err := o.Validate()
 			wrong, ok := errors.AsType[*stream.OptionError](err)
@@ -66,7 +67,7 @@ func TestKeyExpression(t *testing.T) {
 	if !ok || wrong.Key != "idempotency_key" || wrong.Word != "ordre" || len(wrong.Known) != 1 {
 		t.Errorf("Shape() = %#v, want the name that is not there and the one that is", err)
 	}
-	o.Endpoints, o.IdempotencyKey = []string{"http://h/in"}, "1 +"
+	o.Endpoints, o.IdempotencyKey = httpsink.URLs("http://h/in"), "1 +"
 	if _, err := http.New(*o, connectortest.NewHost(t)); err == nil {
 		t.Error("New took an expression that ends too early")
 	}
@@ -74,7 +75,8 @@ func TestKeyExpression(t *testing.T) {
 
 func TestLaneNames(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = []string{"http://me:secret@a:8080", "https://b/in/x?token=secret", "https://b/in/x?token=other", "http://[::1]:9/%2F"}
+	o.Endpoints = httpsink.URLs("http://me:secret@a:8080", "https://b/in/x?token=secret",
+		"https://b/in/x?token=other", "http://[::1]:9/%2F")
 	var got []string
 	s := newSink(t, connectortest.NewHost(t), o)
 	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func(all []stream.Lane) {

@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -22,7 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/elasticsearch"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -50,7 +52,7 @@ func parsed() *stream.Batch {
 	return b
 }
 
-// sent returns what a sink with these options sends for the batch.
+// sent returns the request of a sink with these options for the batch.
 func sent(t *testing.T, b *stream.Batch, change func(*http.Options)) (body string, r *nethttp.Request) {
 	t.Helper()
 	endpoint := answering(t, func(w nethttp.ResponseWriter, req *nethttp.Request) {
@@ -85,7 +87,7 @@ func TestStoreForms(t *testing.T) {
 				`{"index":{}}` + "\n" + records[2] + "\n", "/_bulk", "",
 			func(o *http.Options) {
 				o.Body = http.ElasticsearchBulk
-				o.Elasticsearch = http.ElasticsearchOptions{Action: "index", IDField: "key", ID: "none"}
+				o.Elasticsearch = elasticsearch.Documents{Action: "index", IDField: "key", ID: "none"}
 			},
 		},
 		{
@@ -101,7 +103,8 @@ func TestStoreForms(t *testing.T) {
 		{
 			"clickhouse", strings.Join(records, "\n") + "\n", "/", "INSERT INTO `d`.`a\\`b` FORMAT JSONEachRow",
 			func(o *http.Options) {
-				o.Body, o.ClickHouse = http.ClickHouse, http.ClickHouseOptions{Database: "d", Table: "a`b"}
+				o.Body = http.ClickHouse
+				o.ClickHouse.Database, o.ClickHouse.Table = "d", "a`b"
 			},
 		},
 	} {
@@ -125,8 +128,8 @@ func TestStoreForms(t *testing.T) {
 	}
 }
 
-// TestBulkAnswers: what an answer says of each item settles the batch, in part where need be; an
-// answer that cannot be believed settles nothing.
+// TestBulkAnswers: the result of each item in an answer settles the batch, partly if necessary. An
+// answer that is not credible settles nothing.
 func TestBulkAnswers(t *testing.T) {
 	item := func(status int) string {
 		return fmt.Sprintf(`{"create":{"status":%d,"error":{"type":"t%d","reason":"r"}}}`, status, status)
@@ -201,9 +204,9 @@ func TestClickHouseExceptions(t *testing.T) {
 		{500, "27", "Code: 27. DB::Exception: Cannot parse input", "*flow.Rejected"},
 		{404, "60", "Code: 60. DB::Exception: Unknown table", "*flow.Misconfigured"},
 		{500, "252", "Code: 252. DB::Exception: Too many parts", "*flow.Throttled"},
-		{500, "999", "Code: 999. DB::Exception: Keeper", "*http.StatusError"},
+		{500, "999", "Code: 999. DB::Exception: Keeper", "*httpsink.StatusError"},
 		{200, "", "Code: 241. DB::Exception: Memory limit", "*flow.Throttled"},
-		{200, "999", "", "*http.StatusError"},
+		{200, "999", "", "*httpsink.StatusError"},
 	} {
 		endpoint := answering(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			if c.code != "" {
@@ -299,9 +302,9 @@ func (a *authority) file(name, kind string, der []byte) string {
 	return path
 }
 
-// TestTLS: only a receiver whom the authority vouches for is talked to, by the name that is
-// expected, and one that wants our certificate gets it; each fault is misconfigured, never retried
-// for ever in silence.
+// TestTLS: the sink only talks to a receiver with a certificate of the authority and the expected
+// name. It sends its own certificate to a receiver that asks for one. Each fault is misconfigured,
+// never retried silently without end.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	serverCert, serverKey, _, _ := a.issue("receiver.test", false)
@@ -319,17 +322,19 @@ func TestTLS(t *testing.T) {
 	t.Cleanup(server.Close)
 	for _, c := range []struct {
 		name string
-		tls  http.TLS
+		tls  httpaccess.TLS
 		want string
 	}{
-		{"right", http.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, "<nil>"},
-		{"unknown authority", http.TLS{Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, ": misconfigured: "},
-		{"another name", http.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "else.test"}, ": misconfigured: "},
-		{"no certificate of ours", http.TLS{CA: a.ca, ServerName: "receiver.test"}, ": misconfigured: "},
+		{"right", httpaccess.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, "<nil>"},
+		{"unknown authority", httpaccess.TLS{Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, ": misconfigured: "},
+		{"another name", httpaccess.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "else.test"}, ": misconfigured: "},
+		{"no certificate of ours", httpaccess.TLS{CA: a.ca, ServerName: "receiver.test"}, ": misconfigured: "},
 	} {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
 		got := ""
-		for range 20 { // TLS 1.3 refuses a client after its handshake: the body may break before the reason is read
+		// TLS 1.3 refuses a client after its handshake: the body may break before the reason is
+		// read
+		for range 20 {
 			if got = told(deliver(t.Context(), lane, parsed())); strings.Contains(got, c.want) {
 				break
 			}
@@ -357,7 +362,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestStoreOptions: what cannot work is refused before anything starts.
+// TestStoreOptions: invalid options are rejected before anything starts.
 func TestStoreOptions(t *testing.T) {
 	for key, change := range map[string]func(*http.Options){
 		"elasticsearch":          func(o *http.Options) { o.Elasticsearch.Index = "x" },
@@ -371,45 +376,16 @@ func TestStoreOptions(t *testing.T) {
 		"tls":                    func(o *http.Options) { o.TLS.CA = "ca.pem" },
 		"proxy":                  func(o *http.Options) { o.Proxy = "ftp://secret@x" },
 		"bearer":                 func(o *http.Options) { o.Bearer = "secret word" },
-		"basic.user":             func(o *http.Options) { o.Basic = &http.Basic{Password: "secret"} },
+		"basic.user":             func(o *http.Options) { o.Basic = &httpaccess.Basic{Password: "secret"} },
 		"headers.authorization":  func(o *http.Options) { o.Bearer, o.Headers = "secret", map[string]string{"authorization": "x"} },
-		"endpoints":              func(o *http.Options) { o.Bearer, o.Endpoints = "secret", []string{"http://me:secret@a"} },
+		"endpoints":              func(o *http.Options) { o.Bearer, o.Endpoints = "secret", httpsink.URLs("http://me:secret@a") },
 	} {
 		o := http.DefaultOptions()
-		o.Endpoints = []string{"http://a"}
+		o.Endpoints = httpsink.URLs("http://a")
 		change(o)
 		err := o.Validate()
 		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}
-}
-
-// FuzzBulkAnswer: whatever a store answers, the records are settled in part at most, and every one
-// of them once.
-func FuzzBulkAnswer(f *testing.F) {
-	f.Add([]byte(`{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":400,"error":"x"}},{"create":{"status":429}}]}`))
-	f.Add([]byte(`{"errors":true,"items":[{},{"a":{},"b":{}},null]}`))
-	f.Fuzz(func(t *testing.T, answer []byte) {
-		b := parsed()
-		err := http.JudgeBulk(b, answer)
-		s, ok := errors.AsType[*stream.Split](err)
-		if !ok {
-			if err == nil && !json.Valid(answer) {
-				t.Fatalf("%q settles the batch", answer)
-			}
-			return
-		}
-		seen := map[string]int{}
-		for _, part := range [][]stream.Item{s.Done, s.Rest, s.Refused} {
-			for _, it := range part {
-				for i := range it.Value.Records {
-					seen[string(it.Value.AppendRecordID(nil, i))]++
-				}
-			}
-		}
-		if len(seen) != 3 || seen["p@6"] != 1 || seen["p@13"] != 1 || seen["p@19"] != 1 {
-			t.Fatalf("%q settles %v", answer, seen)
-		}
-	})
 }

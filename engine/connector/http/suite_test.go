@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/http"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
@@ -64,7 +65,7 @@ func (r *receiver) received() []string {
 
 func TestSuite(t *testing.T) {
 	for _, c := range []struct{ body, compress string }{
-		{http.Raw, http.None}, {http.NDJSON, http.Gzip},
+		{http.Raw, httpsink.None}, {http.NDJSON, httpsink.Gzip},
 	} {
 		t.Run(c.body+" "+c.compress, func(t *testing.T) {
 			connectortest.Sink(t, connectortest.SinkCase{Start: func(t *testing.T) connectortest.Receiver {
@@ -74,7 +75,7 @@ func TestSuite(t *testing.T) {
 				for range 2 {
 					server := httptest.NewServer(r)
 					t.Cleanup(server.Close)
-					o.Endpoints = append(o.Endpoints, server.URL)
+					o.Endpoints = append(o.Endpoints, httpsink.URLs(server.URL)...)
 				}
 				return connectortest.Receiver{
 					New:      func(t *testing.T, h *streamtest.Host) stream.Sink { return newSink(t, h, o) },
@@ -85,7 +86,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-func newSink(t testing.TB, h *streamtest.Host, o *http.Options) *http.Sink {
+func newSink(t testing.TB, h *streamtest.Host, o *http.Options) *httpsink.Sink {
 	t.Helper()
 	s, err := http.New(*o, h)
 	if err != nil {

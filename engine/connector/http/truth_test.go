@@ -147,7 +147,7 @@ func TestPartOfARequestHTTP2(t *testing.T) {
 type arrivals struct {
 	mu     sync.Mutex // guards byKey
 	byKey  map[string]int
-	broken map[string]bool // keys whose first request gets no response
+	broken map[string]bool // keys with a first request that gets no response
 }
 
 // arrive counts a request and reports whether it is to be answered.
@@ -246,7 +246,7 @@ func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	})
 }
 
-// TestEmptyBody: a batch whose records are empty is a request like any other.
+// TestEmptyBody: a batch of empty records is a request like any other.
 func TestEmptyBody(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {

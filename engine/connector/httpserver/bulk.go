@@ -89,7 +89,7 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 	switch string(item.action) {
 	case "index", "create", "update", "delete":
 	default:
-		return item, fmt.Errorf("%.40q is none of index, create, update, delete", item.action)
+		return item, fmt.Errorf("%.40q is not one of index, create, update, delete", item.action)
 	}
 	if s.Next() {
 		return item, fmt.Errorf("it has more than one member")

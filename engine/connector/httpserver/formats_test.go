@@ -292,7 +292,7 @@ func TestBadOptions(t *testing.T) {
 		"listen: '0.0.0.0:8080'":                                     "can be reached from other machines; set a token, or tls.client_ca",
 		"listen: ':8080', token: long-enough":                        "set tls.cert and tls.key",
 		"listen: '127.0.0.1:1', format: xml":                         `there is no "xml"`,
-		"listen: '127.0.0.1:1', ack: buffered":                       `there is no "buffered"`,
+		"listen: '127.0.0.1:1', ack: soon":                           `there is no "soon"`,
 		"listen: '127.0.0.1:1', token: short":                        "has fewer than 8 characters",
 		"listen: '127.0.0.1:1', tokens: {a: short}":                  "has fewer than 8 characters",
 		"listen: '127.0.0.1:1', path: in":                            "want a path such as /in",

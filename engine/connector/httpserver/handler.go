@@ -5,11 +5,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	nethttp "net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
@@ -80,17 +78,25 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), s.o.Deadline, errDeadline)
 	defer cancel()
+	visit := s.arrive(r, tenant)
+	defer s.service.end(visit.arrival)
+	defer visit.arrival.Cancel() // nothing after an answer
 	d, hash, room, err := s.receive(ctx, w, r)
 	if err != nil {
+		visit.refuse(w.Header())
 		s.refuse(w, err)
 		return
 	}
 	defer room.Release()
+	visit.decoded(&d)
+	room.OnRead(func() { s.service.read(visit.arrival) })
 	answer, err := s.deliver(ctx, tenant, key, hash, d, room)
 	if err != nil {
+		visit.refuse(w.Header())
 		s.refuse(w, err)
 		return
 	}
+	visit.answer(w.Header())
 	write(w, answer)
 }
 
@@ -162,7 +168,14 @@ var errFull = errors.New("the source is full")
 
 // untaken is the error of a request of which nothing was taken.
 func (s *Server) untaken(err error) error {
-	return &busyError{state: stateUntaken, after: s.retryAfter(), err: err}
+	return s.busy(stateUntaken, err)
+}
+
+// unknown is the error of a request that may still be delivered.
+func (s *Server) unknown(err error) error { return s.busy(stateUnknown, err) }
+
+func (s *Server) busy(state string, err error) error {
+	return &busyError{state: state, after: s.pace.RetryAfter(s.Held(), time.Now()), err: err}
 }
 
 // busyError is answered with 503.
@@ -199,7 +212,7 @@ func (s *Server) deliver(
 		room.Release()
 		sub, err := entry.wait(ctx)
 		if err != nil {
-			return reply{}, &busyError{state: stateUnknown, after: s.retryAfter(), err: err}
+			return reply{}, s.unknown(err)
 		}
 		if sub != nil {
 			err := sub.Wait(ctx)
@@ -207,7 +220,7 @@ func (s *Server) deliver(
 				return entry.reply, nil
 			}
 			if !errors.Is(err, intake.ErrWithdrawn) {
-				return reply{}, &busyError{state: stateUnknown, after: s.retryAfter(), err: err}
+				return reply{}, s.unknown(err)
 			}
 		}
 		// The one before has failed without a trace: this one takes its place.
@@ -220,6 +233,7 @@ func (s *Server) deliver(
 
 // first submits the first request of a key.
 func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intake.Reservation) (reply, error) {
+	room.Identify(entry.request())
 	sub, err := room.Submit(d.records, true)
 	if err != nil {
 		s.keys.failed(entry)
@@ -237,14 +251,14 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 // read any of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	if err := sub.Wait(ctx); err == nil {
-		s.drain.add(size, time.Now())
+		s.pace.Settled(size, time.Now())
 		return nil
 	} else if sub.Withdraw() {
 		s.host.Count("requests_withdrawn", 1)
 		return s.untaken(err)
 	}
 	s.host.Count("requests_unknown", 1)
-	return &busyError{state: stateUnknown, after: s.retryAfter(), err: context.Cause(ctx)}
+	return s.unknown(context.Cause(ctx))
 }
 
 // refuse answers a request that was not delivered.
@@ -304,55 +318,4 @@ func write(w nethttp.ResponseWriter, r reply) {
 	}
 	w.WriteHeader(r.status)
 	_, _ = w.Write(r.body) // a client that has gone asks again
-}
-
-// drainRate is how fast the routes settle data: a mean over the last seconds. It is safe for
-// concurrent use.
-type drainRate struct {
-	mu    sync.Mutex // guards what follows
-	bytes float64    // decayed to since
-	since time.Time
-}
-
-// drainMemory is the time over which the rate is a mean.
-const drainMemory = 10 * time.Second
-
-// decay brings the rate to a time. The caller holds d.mu.
-func (d *drainRate) decay(now time.Time) {
-	if past := now.Sub(d.since); past > 0 && !d.since.IsZero() {
-		d.bytes *= max(0, 1-float64(past)/float64(drainMemory))
-	}
-	d.since = now
-}
-
-func (d *drainRate) add(bytes int, now time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.decay(now)
-	d.bytes += float64(bytes)
-}
-
-// perSecond returns bytes a second.
-func (d *drainRate) perSecond(now time.Time) float64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.decay(now)
-	return d.bytes / drainMemory.Seconds()
-}
-
-// The bounds of Retry-After.
-const (
-	leastRetry = time.Second
-	mostRetry  = time.Minute
-)
-
-// retryAfter returns when there may be room again: the time for the waiting data at the rate of the
-// last seconds, between leastRetry and mostRetry, with a jitter of a fifth.
-func (s *Server) retryAfter() time.Duration {
-	wait := float64(mostRetry) / 4 // nothing is known
-	if rate := s.drain.perSecond(time.Now()); rate > 0 {
-		wait = float64(s.Held()) / rate * float64(time.Second)
-	}
-	wait *= 0.8 + 0.4*rand.Float64()
-	return min(max(time.Duration(wait).Round(time.Second), leastRetry), mostRetry)
 }

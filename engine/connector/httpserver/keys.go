@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"sync"
 	"time"
 
@@ -26,6 +27,13 @@ type keyed struct {
 
 	sub   *intake.Submission // nil: the request has failed before it was submitted
 	reply reply              // once sub is settled
+}
+
+// request returns the id of the request's partition. The hash of the body is part of it, so that
+// after a restart another body under the key is never taken for one that was delivered.
+func (e *keyed) request() string {
+	sum := sha256.Sum256(append(e.hash[:], e.key...))
+	return hex.EncodeToString(sum[:16])
 }
 
 // keys remembers requests by their Idempotency-Key, so that one that is repeated is not delivered

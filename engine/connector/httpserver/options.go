@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
 	"github.com/penstock-io/penstock/stream"
@@ -24,15 +25,12 @@ const (
 
 var formats = []string{Lines, NDJSON, JSONArray, Bulk, Loki, OTLP}
 
-// Delivered answers a request when every route has settled its records.
-const Delivered = "delivered"
-
 // Options of the source.
 type Options struct {
 	Listen      string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
 	Path        string        `yaml:"path" doc:"of requests; \"\" is the one of the format"`
 	Format      string        `yaml:"format" enum:"lines,ndjson,json_array,elasticsearch_bulk,loki,otlp" doc:"of a body"`
-	Ack         string        `yaml:"ack" enum:"delivered" doc:"when a request is answered"`
+	Ack         string        `yaml:"ack" enum:"delivered,buffered" doc:"of a request"`
 	Deadline    time.Duration `yaml:"deadline" doc:"for a request, from its header to its answer"`
 	Idempotency time.Duration `yaml:"idempotency" doc:"how long the answer to an Idempotency-Key is kept"`
 	Token       string        `yaml:"token" secret:"true" doc:"that clients must send; ${file:/path} keeps it out of the config"`
@@ -40,12 +38,15 @@ type Options struct {
 	TLS         listen.TLS    `yaml:"tls" doc:"certificates"`
 	Insecure    bool          `yaml:"insecure" doc:"listen beyond loopback without a token or without TLS"`
 
+	Buffer buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+
 	MaxBody     stream.Size   `yaml:"max_body" doc:"of one request, decompressed"`
 	MaxRecord   stream.Size   `yaml:"max_record" doc:"a longer record is refused"`
 	MaxHeader   stream.Size   `yaml:"max_header" doc:"of one request"`
 	MaxRatio    int           `yaml:"max_ratio" doc:"of a body of more than 1MiB to its compressed size"`
 	Memory      stream.Size   `yaml:"memory" doc:"bytes of requests that wait for delivery; then new ones wait"`
 	Connections int           `yaml:"connections" doc:"open at once; the one idle longest is closed for a new one"`
+	Slots       int           `yaml:"slots" min:"0" max:"10000" doc:"requests that the sink serves at once; 0: unknown"`
 	HeaderTime  time.Duration `yaml:"header_timeout" doc:"for the header of a request"`
 	IdleTime    time.Duration `yaml:"idle_timeout" doc:"until an idle connection is closed"`
 }
@@ -53,7 +54,8 @@ type Options struct {
 // DefaultOptions take lines.
 func DefaultOptions() *Options {
 	return &Options{
-		Format: Lines, Ack: Delivered, Deadline: 30 * time.Second, Idempotency: 24 * time.Hour,
+		Format: Lines, Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
+		Deadline: 30 * time.Second, Idempotency: 24 * time.Hour,
 		MaxBody: 16 << 20, MaxRecord: 1 << 20, MaxHeader: 32 << 10, MaxRatio: 100, Memory: 128 << 20,
 		Connections: 10_000, HeaderTime: 10 * time.Second, IdleTime: time.Minute,
 	}
@@ -76,9 +78,6 @@ func (o *Options) Validate() error {
 	errs = append(errs, listen.CheckAddress(o.Listen, o.Insecure || known && o.TLS.On(), remedy))
 	if !slices.Contains(formats, o.Format) {
 		wrong("format", "is %q, want one of %s", o.Format, strings.Join(formats, ", "))
-	}
-	if o.Ack != Delivered {
-		wrong("ack", "is %q, want %s", o.Ack, Delivered)
 	}
 	if o.Path != "" && (!strings.HasPrefix(o.Path, "/") || strings.ContainsAny(o.Path, "{}?# ")) {
 		wrong("path", "is %q, want a path such as /in", o.Path)
@@ -109,6 +108,7 @@ func (o *Options) Validate() error {
 	if o.MaxRatio < 1 {
 		wrong("max_ratio", "is %d, want 1 or more", o.MaxRatio)
 	}
+	errs = append(errs, stream.CheckEnums(o), buffer.Check(o.Ack, o.Buffer, o.MaxRecord))
 	errs = append(errs, listen.CheckConnections(o.Connections), listen.CheckTokens(o.Token, o.Tokens), o.TLS.Check())
 	return errors.Join(errs...)
 }

@@ -393,3 +393,27 @@ func TestOnceIsRefused(t *testing.T) {
 		t.Errorf("Run = %v", err)
 	}
 }
+
+// TestIDsOfKeys: records have the same ids at every server that gets a request with their key, and
+// other ids with another key or from another client.
+func TestIDsOfKeys(t *testing.T) {
+	const options = "format: lines, tokens: {a: token-of-a-client, b: token-of-b-client}"
+	ids := func(token, key string) string {
+		s := run(t, options, "processors: [set: {id: meta.id}]")
+		a := s.post("/", strings.NewReader("one\ntwo\n"), "Idempotency-Key: "+key,
+			"Authorization: Bearer "+token)
+		if a.status != 200 {
+			t.Fatalf("%v", a)
+		}
+		return strings.Join(s.records(), " ")
+	}
+	one := ids("token-of-a-client", "k")
+	if again := ids("token-of-a-client", "k"); again != one || !strings.Contains(one, "request-") {
+		t.Errorf("ids %s at one server, %s at another", one, again)
+	}
+	for _, other := range []string{ids("token-of-a-client", "k2"), ids("token-of-b-client", "k")} {
+		if other == one {
+			t.Errorf("another key or client has the ids %s too", other)
+		}
+	}
+}

@@ -17,8 +17,10 @@ import (
 	nethttp "net/http"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -35,16 +37,20 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
+	routes stream.Source // read by the routes: the intake, or a buffer behind it
 	o      Options
 	host   stream.Host
 	log    *slog.Logger
 	ring   *listen.Keyring
 	keys   *keys
-	drain  drainRate
-	decode decoder
-	server *nethttp.Server
-	bound  chan struct{} // closed when address is set
-	addr   net.Addr
+	pace   intake.Pace
+	window flow.Receiver
+
+	service service
+	decode  decoder
+	server  *nethttp.Server
+	bound   chan struct{} // closed when address is set
+	addr    net.Addr
 }
 
 // New returns a source that has not opened its port yet.
@@ -52,14 +58,17 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, err := intake.New(intake.Options{
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
 		Name: "http " + o.Listen, MaxBytes: int64(o.Memory), Objects: o.Format != Lines, Refuse: true,
+		Remember: o.Idempotency,
 	}, h)
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		Intake: waiting, o: o, host: h, log: h.Log(), ring: listen.NewKeyring(o.Token, o.Tokens),
+		Intake: waiting, routes: routes, o: o, host: h, log: h.Log(),
+		ring:    listen.NewKeyring(o.Token, o.Tokens),
+		service: service{slots: o.Slots}, window: flow.Receiver{Slots: o.Slots},
 		keys: newKeys(o.Idempotency), decode: decoders[o.Format], bound: make(chan struct{}),
 	}
 	s.server = s.newServer()
@@ -79,7 +88,7 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if o.Once {
 		return nil, listen.ErrOnce
 	}
-	return s.Intake.Open(ctx, o)
+	return s.routes.Open(ctx, o)
 }
 
 // Addr waits for the port and returns its address.

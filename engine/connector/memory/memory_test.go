@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// fixture is a source with a host whose routes a test sets.
+// fixture is a source with a host; a test sets the routes of the host.
 type fixture struct {
 	t      *testing.T
 	source *memory.Source
@@ -103,7 +103,7 @@ func want(t *testing.T, what string, call func() (bool, error), over bool, is er
 
 var kib = bytes.Repeat([]byte("k"), 1<<10)
 
-// TestPushWaitsForRoom fills a source, one of whose routes has not opened yet.
+// TestPushWaitsForRoom fills a source while one of its routes has not opened yet.
 func TestPushWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{MaxBytes: 4500}, "p/a", "p/b")
@@ -220,8 +220,8 @@ func TestRestartCutsAgain(t *testing.T) {
 	})
 }
 
-// TestFreedRecordsAreCovered opens routes below the first record that is left: one that joins, and
-// one whose checkpoint has gone back.
+// TestFreedRecordsAreCovered opens two routes below the first remaining record: a new one, and one
+// with an older checkpoint.
 func TestFreedRecordsAreCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")

@@ -114,8 +114,8 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill appends to b what is there. full reports that nothing may be added to b, ended that nothing
-// follows.
+// fill appends available records to b. full reports that b can take no more, ended that the source
+// has ended.
 func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
 	s := r.source
 	s.mu.Lock()
@@ -229,5 +229,5 @@ func (r *reader) Forget() []string {
 	return gone
 }
 
-// Close implements stream.Reader. What the reader has read and not settled stays in the source.
+// Close implements stream.Reader. Records that were read and have not settled stay in the source.
 func (r *reader) Close() error { return nil }

@@ -25,12 +25,12 @@ type SinkOptions struct {
 	Workers int
 }
 
-// Sink hands batches to a function, or records to a loop over [Sink.Records]. Its methods are safe
-// for concurrent use. Routes that name it deliver to it side by side.
+// Sink passes batches to a function, or records to a loop over [Sink.Records]. Its methods are safe
+// for concurrent use. Routes that share it deliver concurrently.
 //
-// A sink holds no queue: at most Workers batches of each route are on their way, and a function or
-// loop that is slow slows the route down. Delivery is at least once: what was taken may come again
-// if the process ends before the route has saved that, or if Deliver or the loop takes longer than
+// A sink has no queue: at most Workers batches of each route are in flight, and a slow function or
+// loop slows the route down. Delivery is at least once: records may be repeated if the process ends
+// before the route has saved its progress, or if Deliver or the loop takes longer than
 // `flow.timeout`.
 type Sink struct {
 	o     SinkOptions
@@ -172,7 +172,7 @@ func (s *Sink) hand(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// recordsOf copies what goes to the sink.
+// recordsOf copies the records of b that the sink delivers.
 func recordsOf(b *stream.Batch) []Record {
 	var data, ids []byte
 	kept := b.AppendKept(nil)

@@ -25,7 +25,7 @@ type SourceOptions struct {
 	MaxBytes int64
 }
 
-// DefaultMaxBytes is the limit of a [Source] whose options name none.
+// DefaultMaxBytes is the default limit of a [Source].
 const DefaultMaxBytes = 64 << 20
 
 var (
@@ -45,7 +45,7 @@ type Source struct {
 	part stream.Partition
 	turn chan struct{} // held by the Push that waits for room, so that small ones do not overtake it
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	buffer   buffer
 	closed   bool
 	pipeline string            // that the source feeds; "" before the first Open
@@ -55,7 +55,7 @@ type Source struct {
 	changed  chan struct{} // closed at the next change; nil if nobody waits
 }
 
-// progress is what one route has read and settled.
+// progress is the progress of one route.
 type progress struct {
 	settled int64
 	cuts    []int64 // ends of batches above settled, ascending: a route that restarts cuts there again
@@ -231,8 +231,8 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees what every route of the pipeline has settled, and drops the progress of routes that
-// have left it.
+// release frees records that every route of the pipeline has settled, and drops the progress of
+// routes that have left it.
 func (s *Source) release() {
 	if s.host == nil {
 		return

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// made returns what a component creates.
+// made returns the component, constructed without options.
 func made[T any](t testing.TB, c stream.Component, h stream.Host) T {
 	t.Helper()
 	v, err := c.New(nil, h)
@@ -57,7 +57,7 @@ func TestSourceSuite(t *testing.T) {
 	}
 }
 
-// taken collects what a sink hands out.
+// taken collects the records that a sink delivers.
 type taken struct {
 	mu    sync.Mutex
 	texts []string

@@ -13,22 +13,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// statementBytes is how long an INSERT grows before the next one begins: far below the least
-// max_allowed_packet that servers come with (1 MiB on old ones, 16 MiB on those of today), and long
-// enough to cost little.
+// statementBytes is the length at which an INSERT is ended and the next one begun. It is far below
+// the smallest default of max_allowed_packet (1 MiB on old servers, 16 MiB on current ones) and
+// large enough for high throughput.
 const statementBytes = 512 << 10
 
-// encoder lays batches out as INSERT statements, each with its length before it.
+// encoder encodes batches as INSERT statements, each preceded by its length.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose records are filled, and returns those that are
-// refused.
+// append appends the kept records of b, whose Records are filled, and returns the refused records.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
 	head, tail := insertSQL(s.name, t.Columns, s.o.Key)
 	e.rows.Over(t, b)
-	start := -1 // of the statement that is open
+	start := -1 // of the current statement
 	for i := range b.Records {
 		if b.Records[i].State != stream.Kept {
 			continue
@@ -66,7 +65,7 @@ func ended(dst []byte, start int, tail string) []byte {
 	return dst
 }
 
-// statements calls each with the statements of a payload, in order.
+// statements calls each for every statement of a payload, in order.
 func statements(payload []byte, each func(sql string) error) error {
 	for len(payload) > 4 {
 		n := binary.LittleEndian.Uint32(payload)
@@ -78,7 +77,7 @@ func statements(payload []byte, each func(sql string) error) error {
 	return nil
 }
 
-// insertSQL gives what stands before and behind the rows of an INSERT.
+// insertSQL returns the parts of an INSERT before and after its rows.
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (head, tail string) {
 	var set []string
 	for _, c := range columns {
@@ -91,7 +90,7 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (hea
 	switch {
 	case len(key) == 0:
 		return head, ""
-	case len(set) == 0: // a row of nothing but its key stays as it is
+	case len(set) == 0: // a row that consists of its key only is left unchanged
 		q := sqltable.Quote(key[0])
 		set = append(set, q+"="+q)
 	}
@@ -100,14 +99,15 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (hea
 
 var byteMark = []byte(`\x`)
 
-// appendLiteral appends a cell as SQL, under a sql_mode in which a backslash is a character like
-// others.
+// appendLiteral appends a cell as a SQL literal, for a sql_mode in which a backslash is an ordinary
+// character.
 func appendLiteral(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	switch {
 	case cell == nil:
 		return append(dst, "NULL"...)
-	case c.Type == sqltable.Integer, c.Type == sqltable.Number, c.Type == sqltable.Float, c.Type == sqltable.Bool:
-		return append(dst, cell...) // sqltable has looked: digits, or true or false
+	case c.Type == sqltable.Integer, c.Type == sqltable.Number, c.Type == sqltable.Float, c.Type ==
+		sqltable.Bool:
+		return append(dst, cell...) // checked by sqltable: digits, or true or false
 	case c.Type == sqltable.Bytes:
 		if digits, ok := bytes.CutPrefix(cell, byteMark); ok && isHex(digits) {
 			return append(append(append(dst, "x'"...), digits...), '\'')
@@ -136,8 +136,8 @@ func isMoment(decl string) bool {
 	return strings.HasPrefix(decl, "timestamp") || strings.HasPrefix(decl, "datetime")
 }
 
-// withoutUTC takes off what says that a time is UTC, which the session is, and which servers before
-// MySQL 8.0.19 do not read.
+// withoutUTC removes a UTC zone suffix. The session's time zone is UTC, and servers before MySQL
+// 8.0.19 cannot parse the suffix.
 func withoutUTC(cell []byte) []byte {
 	for _, zone := range []string{"+00:00", "+00", "Z"} {
 		if rest, ok := bytes.CutSuffix(cell, []byte(zone)); ok {

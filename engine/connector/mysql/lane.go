@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// connection is what the sink needs of a driver's connection.
+// connection is a driver connection with the session state of sqlspan.Direct.
 type connection struct{ sqlspan.Direct }
 
 // server implements sqlspan.Database.
@@ -28,27 +28,29 @@ func (s server) Connect(ctx context.Context) (*connection, error) {
 	if c.Conn, err = sqldriver.Direct(opened); err != nil {
 		return nil, err
 	}
-	// each statement of a transaction sees what was committed before it: a mark that was raised
-	// meanwhile
+	// With READ COMMITTED, each statement sees all marks committed before it, including those
+	// raised during the transaction.
 	if _, err := c.exec(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
 	return c, nil
 }
 
-func (c *connection) exec(ctx context.Context, sql string, args ...driver.Value) (affected int64, err error) {
+func (c *connection) exec(ctx context.Context, sql string,
+	args ...driver.Value) (affected int64, err error) {
 	return sqldriver.Exec(ctx, c.Conn, sql, args...)
 }
 
-// query calls row with each row; its values are valid until the next one.
-func (c *connection) query(ctx context.Context, row func(v []driver.Value) error, sql string, args ...driver.Value) error {
+// query calls row for each row. Its values are valid until the next call.
+func (c *connection) query(ctx context.Context,
+	row func(v []driver.Value) error, sql string, args ...driver.Value) error {
 	return sqldriver.Each(ctx, c.Conn, row, sql, args...)
 }
 
 // undoBound bounds the rollback of a failed transaction.
 const undoBound = 2 * time.Second
 
-// Restore implements sqlspan.Server. A connection that is closed undoes what was open.
+// Restore implements sqlspan.Server. Closing a connection rolls back its transaction.
 func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 	if err == nil && !c.Open() {
 		return true
@@ -64,7 +66,8 @@ func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 	return false
 }
 
-// Close implements sqlspan.Server: nothing is in it that was not committed, or it is given up.
+// Close implements sqlspan.Server. Nothing uncommitted is left on c, or its transaction is
+// abandoned.
 func (s server) Close(c *connection) { _ = c.Conn.Close() }
 
 // Writer implements sqlspan.Database.
@@ -99,6 +102,7 @@ func (w *writer) Write(ctx context.Context, c *connection, _ *stream.Batch, data
 }
 
 // Enter implements sqlspan.Writer.
-func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span, _ bool) (sqlspan.Presence, error) {
+func (w *writer) Enter(ctx context.Context, c *connection, spans []stream.Span,
+	_ bool) (sqlspan.Presence, error) {
 	return w.sink.Enter(ctx, c, spans)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 )
 
-// dialectOf is the SQL of the ledger's tables, which stand in the data's schema;
-// docs/formats/sql-tables.md. To raise the epoch waits for the transactions that share its row:
-// those of an earlier process commit before, or never.
+// dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
+// docs/formats/sql-tables.md. Raising the epoch waits for transactions that hold a shared lock on
+// its row. Transactions of an earlier process therefore commit before, or never.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
@@ -31,5 +31,10 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 			"key" = IF(VALUES(num) > num OR VALUES(num) = num AND VALUES("key") > "key", VALUES("key"), "key"),
 			num = GREATEST(num, VALUES(num))`,
 		InsertSpan: `INSERT IGNORE INTO $spans VALUES (?, ?, ?, ?, ?, ?)`,
+		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (route varbinary(300),
+				part varbinary(200), epoch bigint NOT NULL, PRIMARY KEY (route, part))
+				ENGINE = InnoDB`,
+		RaiseEpoch: `INSERT INTO $epochs VALUES (?, ?, 1) ` +
+			`ON DUPLICATE KEY UPDATE epoch = epoch + 1`,
 	}
 }

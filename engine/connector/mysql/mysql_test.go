@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// opened is a sink with its lanes.
+// opened opens a sink and returns its lanes.
 func opened(t *testing.T, o mysql.Options) []stream.Lane {
 	t.Helper()
 	s, err := mysql.New(o, connectortest.NewHost(t))
@@ -38,10 +38,12 @@ func deliver(lane stream.Lane, b *stream.Batch) error {
 	return err
 }
 
-// refused: what the database refuses is rejected, what is the table's fault is not.
+// refused checks that rows refused by the database are rejected, and that faults of the table are
+// not.
 func refused(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
-	d.exec(t, "CREATE TABLE t (id int NOT NULL PRIMARY KEY, small tinyint, note varchar(5), at datetime, c int CHECK (c > 0))")
+	d.exec(t, "CREATE TABLE t (id int NOT NULL PRIMARY KEY, small tinyint, note varchar(5), at "+
+		"datetime, c int CHECK (c > 0))")
 	lane := opened(t, d.options("t"))[0]
 	for _, c := range []struct{ record, want string }{
 		{`{"id":1,"note":"too long for it"}`, "Data too long"},
@@ -70,8 +72,8 @@ func refused(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// vanishes: where the table goes while all lanes are in a transaction, each of them has its batch
-// tried again, and the table is made; where the ledger's goes, each of them says so.
+// vanishes drops the data's table while all lanes are in a transaction: each batch is retried and
+// the table is recreated. If the ledger's tables are dropped, each lane reports that.
 func vanishes(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lanes := opened(t, d.options("t"))
@@ -88,7 +90,7 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 		}
 		return answers
 	}
-	if err := deliver(lanes[0], batch(len(lanes))); err != nil { // makes the table
+	if err := deliver(lanes[0], batch(len(lanes))); err != nil { // creates the table
 		t.Fatal(err)
 	}
 	other, err := d.db.Conn(t.Context())
@@ -104,7 +106,8 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	}
 	run("LOCK TABLES penstock_spans WRITE, t WRITE")
 	answers := deliverAll()
-	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for table%lock'"
+	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() " +
+		"AND state LIKE 'Waiting for table%lock'"
 	for want := strconv.Itoa(len(lanes)); d.column(t, waiting)[0] != want; {
 		if len(answers) > 0 {
 			t.Fatalf("a lane did not wait: %v", <-answers)
@@ -115,7 +118,8 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 	const gone = "the table \"t\" is gone; it is made again"
 	for range lanes {
 		err := <-answers
-		if _, ok := errors.AsType[*stream.Misconfigured](err); ok || err == nil || !strings.Contains(err.Error(), gone) {
+		if _, ok := errors.AsType[*stream.Misconfigured](err); ok || err == nil ||
+			!strings.Contains(err.Error(), gone) {
 			t.Errorf("%v, want the batch tried again: %s", err, gone)
 		}
 	}
@@ -126,25 +130,27 @@ func vanishes(t *testing.T, server *connectortest.Server) {
 		}
 	}
 	if got := d.column(t, "SELECT id FROM t ORDER BY id"); !slices.Equal(got, []string{"0", "1", "2", "3"}) {
-		t.Errorf("the table holds %v", got) // what was delivered before went with it
+		t.Errorf("the table holds %v", got) // earlier rows were dropped with the table
 	}
 	run("DROP TABLE penstock_spans")
 	answers = deliverAll()
 	for range lanes {
 		err := <-answers
-		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), "penstock_spans") {
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok ||
+			!strings.Contains(m.Error(), "penstock_spans") {
 			t.Errorf("%v, want misconfigured: the ledger's table is gone", err)
 		}
 	}
 }
 
-// upsert: of one key the last record stays.
+// upsert checks that the last record of a key wins.
 func upsert(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	o := d.options("t")
 	o.Mode, o.Key = "upsert", []string{"id"}
 	lane := opened(t, o)[0]
-	b := connectortest.Records(t, `{"id":"a","v":1}`, `{"id":"b","v":2}`, `{"id":"a","v":3}`, `{"id":"A","v":4}`)
+	b := connectortest.Records(t, `{"id":"a","v":1}`, `{"id":"b","v":2}`, `{"id":"a","v":3}`,
+		`{"id":"A","v":4}`)
 	if err := deliver(lane, b); err != nil {
 		t.Fatal(err)
 	}
@@ -154,19 +160,49 @@ func upsert(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// values: what is written is what is read, whatever it holds.
+// audit checks that differences between the table and the records are found.
+func audit(t *testing.T, server *connectortest.Server) {
+	for _, mode := range []string{"append", "upsert"} {
+		t.Run(mode, func(t *testing.T) {
+			d := fresh(t, server)
+			o := d.options("audited")
+			o.Mode = mode
+			d.exec(t, "CREATE TABLE audited (id varchar(9), n decimal(65,30), i bigint, "+
+				"b boolean, j json, t text CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, _extra json)")
+			if mode == "upsert" {
+				o.Key = []string{"id"}
+				d.exec(t, "CREATE UNIQUE INDEX k ON audited (id)")
+			}
+			connectortest.Audit(t, connectortest.AuditCase{
+				Sink: func(t *testing.T, h stream.Host) stream.Sink {
+					s, err := mysql.New(o, h)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return s
+				},
+				Upsert: mode == "upsert",
+				Exec:   func(t *testing.T, statement string) { d.exec(t, statement) },
+			})
+		})
+	}
+}
+
+// values checks that values are read back unchanged.
 func values(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lane := opened(t, d.options("t"))[0]
 	b := connectortest.Records(t,
-		`{"n":12345678901234567890.5,"t":"it's; -- a 'quote' ? % ☃","b":true,"j":{"a":[1,null]},"i":-9223372036854775808}`,
+		`{"n":12345678901234567890.5,"t":"it's; `+
+			`-- a 'quote' ? % ☃","b":true,"j":{"a":[1,null]},"i":-9223372036854775808}`,
 		`{"n":1e29,"t":"","b":false,"j":[],"i":0}`)
 	if err := deliver(lane, b); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string][]string{
 		"SELECT n + 0 FROM t ORDER BY n": {
-			"12345678901234567890." + "5" + strings.Repeat("0", 29), "1" + strings.Repeat("0", 29) + "." + strings.Repeat("0", 30),
+			"12345678901234567890." + "5" + strings.Repeat("0", 29),
+			"1" + strings.Repeat("0", 29) + "." + strings.Repeat("0", 30),
 		},
 		"SELECT t FROM t ORDER BY n": {"it's; -- a 'quote' ? % ☃", ""},
 		"SELECT b FROM t ORDER BY n": {"1", "0"},
@@ -179,16 +215,19 @@ func values(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// TestOptions: what is refused before anything is opened; the password is never shown.
+// TestOptions checks that invalid options are refused without opening anything, and that the
+// password is never shown.
 func TestOptions(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{"", "url: missing: the database"},
-		{"mysql://root:secret@localhost/test", "it is not an address; write user:password@tcp(host:3306)/database"},
+		{"mysql://root:secret@localhost/test",
+			"it is not an address; write user:password@tcp(host:3306)/database"},
 		{"root:secret@tcp(localhost:3306)/", "it names no database"},
 	} {
 		o := mysql.DefaultOptions()
 		o.URL, o.Table = c.url, "t"
-		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: %v, want ... %s", c.url, err, c.want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 const noSuchTable, noSuchColumn, duplicate, lockWaited = 1146, 1054, 1062, 1205
 
-// numberOf is the server's number of an error; 0: it is not the server's.
+// numberOf returns the server's error number, or 0 if err is not from the server.
 func numberOf(err error) uint16 {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		return e.Number
@@ -23,22 +23,25 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// said says whether the server has answered, so that the connection is in order, or the error is
-// one of our own.
+// said reports whether the connection is still usable after err: the server has responded, or the
+// error is one of this package.
 func said(err error) bool {
 	if numberOf(err) != 0 {
 		return true
 	}
 	_, refused := errors.AsType[*stream.Misconfigured](err)
-	return refused || sqlspan.Ends(err) != nil
+	_, fenced := errors.AsType[*stream.FencedError](err)
+	return refused || fenced || sqlspan.Ends(err) != nil
 }
 
-// outcome makes of an error what Deliver returns, by the server's number
+// outcome maps an error to the outcome that Deliver returns, by the server's error number
 // (https://mariadb.com/kb/en/mariadb-error-code-reference/,
-// https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html): what the row's values
-// or the table's constraints bring about is rejected, what the config or the rights do is
-// misconfigured, all else is tried again: connection, deadlock, lock waits, resources, shutdown, a
-// read-only server.
+// https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html):
+//
+//	invalid values, violated constraints   rejected
+//	config, permissions                    misconfigured
+//	anything else                          retryable: connection, deadlock, lock waits,
+//	                                       resources, shutdown, a read-only server
 func outcome(err error) error {
 	if err == nil || sqlspan.Ends(err) != nil {
 		return err
@@ -48,25 +51,29 @@ func outcome(err error) error {
 		return err
 	}
 	switch e.Number {
-	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451, 1452, 1644, 1690,
+	case 1048, duplicate, 1153, 1264, 1265, 1292, 1364, 1366, 1406, 1411, 1416, 1425, 1441, 1451,
+		1452, 1644, 1690,
 		3140, 3141, 3156, 3819, 4025, 4038:
 		return &stream.Rejected{Err: fmt.Errorf("%s (error %d)", e.Message, e.Number)}
-	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227, 1231, 1698:
+	case 1044, 1045, 1049, noSuchColumn, 1064, 1109, 1136, 1142, 1143, noSuchTable, 1227,
+		1231, 1698:
 		return &stream.Misconfigured{Err: err}
 	}
 	return err
 }
 
-// transient says whether the same may go well a little later: what Load tries again.
+// transient reports whether Load should retry after err.
 func transient(err error) bool {
 	switch numberOf(err) {
 	case 0:
-	case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited, 1213, 1226, 1290, 1317, 1836, 1927:
+	case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, lockWaited, 1213, 1226, 1290, 1317,
+		1836, 1927:
 		return true
 	default:
 		return false
 	}
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) ||
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
+		errors.Is(err, io.EOF) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
 }

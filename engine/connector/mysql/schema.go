@@ -13,13 +13,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// declared are the words for the types.
+// declared maps column types to SQL types.
 var declared = map[sqltable.Type]string{
-	sqltable.Text: "longtext", sqltable.Integer: "bigint", sqltable.Number: "decimal(65,30)", sqltable.Float: "double",
-	sqltable.Bool: "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
+	sqltable.Text: "longtext", sqltable.Integer: "bigint", sqltable.Number: "decimal(65,30)",
+	sqltable.Float: "double",
+	sqltable.Bool:  "boolean", sqltable.JSON: "json", sqltable.Bytes: "longblob",
 }
 
-// typeOf says what a column of a type is given.
+// typeOf returns the column type for a SQL type.
 func typeOf(decl string) sqltable.Type {
 	word, _, _ := strings.Cut(strings.ToLower(decl), " ")
 	word, _, args := strings.Cut(word, "(")
@@ -42,14 +43,15 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// The longest texts that are declared as such, and the one of a key, which has to be bounded.
+// The longest declared length that stays a varchar, and the length of key columns, which must be
+// bounded.
 const (
 	maxVarchar = 4000
 	keyVarchar = 255
 )
 
-// standard is the column for a type that a source declares. A numeric without a precision keeps its
-// digits as text.
+// standard returns the column for a type that a source declares. A numeric without a precision is
+// stored as text, which keeps its digits.
 func standard(decl string) (sqltable.Column, bool) {
 	word, args, _ := strings.Cut(strings.TrimSuffix(decl, ")"), "(")
 	c := sqltable.Column{Type: sqltable.Other}
@@ -71,7 +73,8 @@ func standard(decl string) (sqltable.Column, bool) {
 		if p, s, ok := strings.Cut(args, ","); ok {
 			precision, err1 := strconv.Atoi(p)
 			scale, err2 := strconv.Atoi(s)
-			if err1 == nil && err2 == nil && precision <= 65 && scale >= 0 && scale <= 30 && scale <= precision {
+			if err1 == nil && err2 == nil && precision <= 65 && scale >= 0 && scale <= 30 &&
+				scale <= precision {
 				c.Type, c.Decl = sqltable.Other, "decimal("+args+")"
 			}
 		}
@@ -114,7 +117,7 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 	}) + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
 }
 
-// columnsSQL asks for a table's columns but for generated ones.
+// columnsSQL selects the columns of a table except generated ones.
 const columnsSQL = `SELECT column_name, column_type,
 	(column_default IS NOT NULL AND column_default <> 'NULL') OR extra LIKE '%auto_increment%'
 	FROM information_schema.columns WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?
@@ -123,14 +126,15 @@ const columnsSQL = `SELECT column_name, column_type,
 func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.Column, err error) {
 	err = c.query(ctx, func(v []driver.Value) error {
 		name, decl, own := sqldriver.Text(v[0]), sqldriver.Text(v[1]), sqldriver.Text(v[2]) == "1"
-		columns = append(columns, sqltable.Column{Name: name, Type: typeOf(decl), Decl: decl, Own: own})
+		columns = append(columns, sqltable.Column{Name: name, Type: typeOf(decl), Decl: decl,
+			Own: own})
 		return nil
 	}, columnsSQL, s.name.Schema, s.name.Table)
 	return columns, err
 }
 
-// find settles the columns where the table is there or the config lists them; else the first batch
-// does.
+// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// sets them.
 func (s *Sink) find(ctx context.Context, c *connection) error {
 	there, err := s.columns(ctx, c)
 	if err != nil {
@@ -141,8 +145,8 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// Prepare implements sqlspan.Writer: it makes the table where it is not there; one lane at a time.
-// MySQL ends a transaction before it makes a table.
+// Prepare implements sqlspan.Writer: it creates a missing table, one lane at a time. MySQL commits
+// implicitly before it creates a table.
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {
@@ -153,9 +157,9 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 	})
 }
 
-// vanished lets a table that is gone be made again: for every lane that meets it the batch is to be
-// tried again, as in PostgreSQL. A missing table of another name, such as the ledger's or one that
-// a trigger needs, nobody here makes.
+// vanished makes the sink recreate its table after it was dropped. Every lane that finds it missing
+// retries its batch. Other missing tables, such as the ledger's or those of a trigger, are not
+// created.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {
 	case noSuchTable:
@@ -164,13 +168,14 @@ func (s *Sink) vanished(err error) error {
 			return fmt.Errorf("the table %s is gone; it is made again (%v)", s.name, err)
 		}
 	case noSuchColumn:
-		return &stream.Misconfigured{Err: fmt.Errorf("the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
+		return &stream.Misconfigured{Err: fmt.Errorf(
+			"the table %s has lost a column; add it, or restart penstock: %w", s.name, err)}
 	}
 	return err
 }
 
-// names says whether the server's words, such as Table 'schema.table' doesn't exist, name the
-// data's table. Some servers keep names in lower case.
+// names reports whether the server's message, such as "Table 'schema.table' doesn't exist", names
+// the data's table. Some servers store names in lower case.
 func (s *Sink) names(err error) bool {
 	name := "." + s.name.Table + "'"
 	if s.name.Schema != "" {

@@ -9,12 +9,13 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/connectortest/partitions"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// database is a schema of its own in a server that the tests of this package share.
+// database is a separate schema on the server that the tests of this package share.
 type database struct {
 	url string
 	db  *sql.DB
@@ -25,7 +26,8 @@ var schemas atomic.Int64
 func fresh(t testing.TB, s *connectortest.Server) *database {
 	t.Helper()
 	name := fmt.Sprintf("s%d", schemas.Add(1))
-	connectortest.Execute(t, connectortest.OpenDatabase(t, "mysql", s.URL), "CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
+	connectortest.Execute(t, connectortest.OpenDatabase(t, "mysql", s.URL),
+		"CREATE DATABASE "+name+" CHARACTER SET utf8mb4")
 	d := &database{url: s.URL[:len(s.URL)-len("test")] + name}
 	d.db = connectortest.OpenDatabase(t, "mysql", d.url+"?time_zone=%27%2B00:00%27")
 	return d
@@ -43,15 +45,34 @@ func (d *database) options(table string) mysql.Options {
 	return o
 }
 
-// TestMariaDB runs everything that wants a real server over one.
+// TestMariaDB runs all tests that need a real server.
 func TestMariaDB(t *testing.T) {
 	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
 	t.Run("suite", func(t *testing.T) { suite(t, server, 4) })
 	t.Run("suite over one connection", func(t *testing.T) { suite(t, server, 1) })
+	t.Run("ledger by partition", func(t *testing.T) {
+		partitions.Ledger(t, func(t *testing.T) partitions.Receiver { return shared(t, server) })
+	})
+	t.Run("partitions move", func(t *testing.T) { partitions.Moves(t, shared(t, server), 1) })
 	t.Run("refused records", func(t *testing.T) { refused(t, server) })
 	t.Run("a table vanishes", func(t *testing.T) { vanishes(t, server) })
 	t.Run("upsert", func(t *testing.T) { upsert(t, server) })
+	t.Run("audit", func(t *testing.T) { audit(t, server) })
 	t.Run("values", func(t *testing.T) { values(t, server) })
+}
+
+// shared returns a table for several sinks.
+func shared(t *testing.T, server *connectortest.Server) partitions.Receiver {
+	d := fresh(t, server)
+	d.exec(t, "CREATE TABLE heard (message longtext)")
+	return partitions.Receiver{
+		New: func(h stream.Host) (partitions.Sink, error) {
+			o := d.options("heard")
+			o.Workers = 2
+			return mysql.New(o, h)
+		},
+		Received: func(t testing.TB) []string { return d.column(t, "SELECT message FROM heard") },
+	}
 }
 
 func suite(t *testing.T, server *connectortest.Server, workers int) {

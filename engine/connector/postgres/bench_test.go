@@ -15,11 +15,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkAgainstCopy prints, for seven interleaved pairs, how fast the sink with its four
-// connections is beside psql's \copy of the same rows into the same table; the median is to be 1.5
-// at least. The sink's side includes finding and encoding the rows, psql's its own start, which is
-// 20 ms. Each lane encodes into memory that it has used before, as the engine's pool has batches
-// do.
+// BenchmarkAgainstCopy prints, for seven interleaved pairs, the speed of the sink with four
+// connections relative to psql's \copy of the same rows. The median should be at least 1.5. The
+// sink's time includes splitting and encoding; psql's time includes its start, about 20 ms. Each
+// lane encodes into reused memory, as with the engine's pool.
 func BenchmarkAgainstCopy(b *testing.B) {
 	const pairs, batches, rows = 7, 30, 10_000
 	server := server.Get(b)
@@ -33,7 +32,8 @@ func BenchmarkAgainstCopy(b *testing.B) {
 			table := "CREATE TABLE lines (message text)"
 			if !plain {
 				table = "CREATE TABLE lines (" + strings.Join(accessFields, " text, ") + " text)"
-				table = strings.NewReplacer("status text", "status bigint", "size text", "size bigint", "user", `"user"`).Replace(table)
+				table = strings.NewReplacer("status text", "status bigint", "size text",
+					"size bigint", "user", `"user"`).Replace(table)
 			}
 			var ratios []float64
 			for b.Loop() {
@@ -44,7 +44,8 @@ func BenchmarkAgainstCopy(b *testing.B) {
 					renew(b, d, table)
 					ours := throughSink(b, d, batches, rows, plain)
 					ratios = append(ratios, bare.Seconds()/ours.Seconds())
-					b.Logf("psql \\copy %v, sink %v: %.2f", bare, ours, bare.Seconds()/ours.Seconds())
+					b.Logf("psql \\copy %v, sink %v: %.2f", bare, ours,
+						bare.Seconds()/ours.Seconds())
 				}
 			}
 			slices.Sort(ratios)
@@ -54,7 +55,7 @@ func BenchmarkAgainstCopy(b *testing.B) {
 	}
 }
 
-// renew makes the table anew and the checkpoint out of the way of who is measured.
+// renew recreates the table, and runs a checkpoint before the measurement.
 func renew(b *testing.B, d *database, table string) {
 	b.Helper()
 	d.exec(b, "DROP TABLE IF EXISTS lines")
@@ -62,16 +63,20 @@ func renew(b *testing.B, d *database, table string) {
 	d.exec(b, "CHECKPOINT")
 }
 
-// accessFields are what parse {format: combined} makes of a line.
-var accessFields = []string{"host", "identity", "user", "timestamp", "method", "path", "protocol", "status", "size", "referrer", "agent"}
+// accessFields are the fields that parse {format: combined} extracts.
+var accessFields = []string{"host", "identity", "user", "timestamp", "method", "path", "protocol",
+	"status", "size", "referrer", "agent"}
 
-// accessRow has an empty text where the parser has null.
+// accessRow has an empty text for each null of the parser.
 func accessRow(i int) []string {
 	return []string{
-		fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "", "", "17/May/2015:10:05:03 +0000", "GET",
-		fmt.Sprintf("/presentations/logstash-monitorama-2013/images/%d.png", i), "HTTP/1.1", "200", fmt.Sprint(1000 + i),
+		fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "", "",
+		"17/May/2015:10:05:03 +0000", "GET",
+		fmt.Sprintf("/presentations/logstash-monitorama-2013/images/%d.png", i), "HTTP/1.1", "200",
+		fmt.Sprint(1000 + i),
 		"http://semicomplete.com/presentations/logstash-monitorama-2013/",
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"Chrome/32.0.1700.77 Safari/537.36",
 	}
 }
 
@@ -99,7 +104,8 @@ func copyText(rows int, plain bool) []byte {
 func psqlCopy(b *testing.B, d *database, file string) time.Duration {
 	b.Helper()
 	start := time.Now()
-	out, err := exec.Command("psql", "-q", "-d", d.url, "-c", `\copy `+d.schema+`.lines from '`+file+`'`).CombinedOutput()
+	out, err := exec.Command("psql", "-q", "-d", d.url, "-c",
+		`\copy `+d.schema+`.lines from '`+file+`'`).CombinedOutput()
 	if err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}

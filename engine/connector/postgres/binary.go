@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// The binary form of COPY (https://www.postgresql.org/docs/current/sql-copy.html, "Binary Format"):
-// the server reads it in half of the time that it takes for text. It is used where every column is
-// of a type that is written here.
+// The binary format of COPY (https://www.postgresql.org/docs/current/sql-copy.html, "Binary
+// Format"). The server parses it in half the time of text. It is used if the types of all columns
+// can be encoded here.
 var (
 	binaryHeader  = []byte("PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00")
 	binaryTrailer = []byte{0xFF, 0xFF}
 )
 
-// isBinary says whether rows of these columns can be written in the binary form.
+// isBinary reports whether rows of these columns can be encoded in the binary format.
 func isBinary(columns []sqltable.Column) bool {
 	for _, c := range columns {
 		if c.Type == sqltable.Other {
@@ -28,7 +28,7 @@ func isBinary(columns []sqltable.Column) bool {
 	return true
 }
 
-// appendBinary appends a cell with its length.
+// appendBinary appends a cell, preceded by its length.
 func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	if cell == nil {
 		return append(dst, 0xFF, 0xFF, 0xFF, 0xFF) // NULL has length -1
@@ -52,13 +52,13 @@ func appendBinary(dst []byte, c *sqltable.Column, cell []byte) []byte {
 	case sqltable.JSON:
 		if c.Decl == "jsonb" {
 			dst = binary.BigEndian.AppendUint32(dst, uint32(len(cell)+1))
-			return append(append(dst, 1), cell...) // 1 is the version of its form
+			return append(append(dst, 1), cell...) // 1 is the version of the jsonb format
 		}
 	}
 	return append(binary.BigEndian.AppendUint32(dst, uint32(len(cell))), cell...)
 }
 
-// integer reads a whole number of 64 bits, which fits: sqltable has looked.
+// integer parses a 64-bit integer, which sqltable has checked.
 func integer(text []byte) (n uint64) {
 	digits := text
 	if text[0] == '-' {
@@ -73,12 +73,12 @@ func integer(text []byte) (n uint64) {
 	return n
 }
 
-// numericBase is what a digit of numeric counts to: four decimal digits each.
+// numericBase is the number of decimal digits in a digit of numeric.
 const numericBase = 4
 
-// appendNumeric appends a number as numeric_recv of the server reads it: how many digits to the
-// base 10000, the weight of the first one, the sign, how many decimal digits stand behind the
-// point, then the digits. text is a number as sqltable lets it pass.
+// appendNumeric appends a number in the format of the server's numeric_recv: the number of
+// base-10000 digits, the weight of the first one, the sign, the number of decimal digits after the
+// point, and the digits. text is a number that sqltable has checked.
 func appendNumeric(dst, text []byte) []byte {
 	sign := uint16(0)
 	if text[0] == '-' {
@@ -92,14 +92,14 @@ func appendNumeric(dst, text []byte) []byte {
 			break
 		}
 	}
-	point := len(text) // how many digits stand before the point
+	point := len(text) // number of digits before the point
 	for i, c := range text {
 		if c == '.' {
 			point = i
 			break
 		}
 	}
-	digit := func(i int) byte { // the i-th, the point left out
+	digit := func(i int) byte { // digit i, not counting the point
 		if i >= point {
 			i++
 		}
@@ -120,8 +120,9 @@ func appendNumeric(dst, text []byte) []byte {
 	if first == n {
 		return appendWords(dst, 0, 0, 0, uint16(scale))
 	}
-	before := point + exponent - first // decimal digits before the point, from the first that is not 0; may be negative
-	weight := (before - 1) >> 2        // floor of the division by numericBase
+	// decimal digits before the point, counted from the first nonzero one; may be negative
+	before := point + exponent - first
+	weight := (before - 1) >> 2 // floor of the division by numericBase
 	lead := before - numericBase*weight
 	count := 1 + max(0, (n-first-lead+numericBase-1)/numericBase)
 	dst = appendWords(dst, uint16(count), uint16(int16(weight)), sign, uint16(scale))

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// frame is how many bytes of rows one message has. The server holds a message as a whole.
+	// frame is the number of row bytes in a message. The server buffers a whole message.
 	frame     = 64<<10 - frameHead
 	frameHead = 5
-	// lookUp is how often a write that waits for the server looks whether it was given up.
+	// lookUp is the interval at which a blocked write checks its context.
 	lookUp = 100 * time.Millisecond
-	// hush is how long the server has to be silent until it counts as having said all.
+	// hush is the time without a message after which the server is considered silent.
 	hush = 10 * time.Millisecond
 )
 
-// copyDone ends the rows.
+// copyDone is the message that ends the rows.
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
-// copyIn sends rows, which lie in memory, by COPY, and returns when the server has taken or refused
-// them and nothing reads them any more. Where the connection is the system's own it takes them from
-// where they are: the driver would copy them into messages first.
+// copyIn sends rows with COPY. It returns when the server has accepted or refused them and nothing
+// reads rows any more. On a plain socket it writes rows directly from their memory, whereas the
+// driver would first copy them into messages.
 func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	socket := c.PgConn().Conn()
 	switch socket.(type) {
 	case *net.TCPConn, *net.UnixConn:
-	default: // encrypted, which copies anyway
+	default: // encrypted, which requires a copy anyway
 		source := &lent{rest: rows, err: errEnd}
 		_, err := c.PgConn().CopyFrom(ctx, source, sql)
 		source.takeBack()
@@ -61,13 +61,13 @@ func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	return said.refused
 }
 
-// answer is what the server has said of a COPY so far.
+// answer is the server's response to a COPY so far.
 type answer struct {
-	refused error // what is sent behind it the server ignores
-	over    bool  // it waits for the next command
+	refused error // the server ignores further rows
+	over    bool  // the server is ready for the next command
 }
 
-// hear waits for one message of the server.
+// hear receives one message of the server.
 func (c *conn) hear(ctx context.Context, said *answer) error {
 	m, err := c.PgConn().ReceiveMessage(ctx)
 	if err != nil {
@@ -82,14 +82,14 @@ func (c *conn) hear(ctx context.Context, said *answer) error {
 	return nil
 }
 
-// listen hears what the server says until it is silent.
+// listen receives messages until the server is silent.
 func (c *conn) listen(ctx context.Context, said *answer) error {
 	for {
 		short, cancel := context.WithTimeout(ctx, hush)
 		err := c.hear(short, said)
 		cancel()
 		if err != nil && errors.Is(err, context.DeadlineExceeded) {
-			return nil // or ctx is over, which the caller sees
+			return nil // or ctx is over, which the caller checks
 		}
 		if err != nil {
 			return err
@@ -97,13 +97,14 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 	}
 }
 
-// sendFrames writes rows as messages, and the end of them. Where the server takes nothing it may be
-// waiting for its own words to be read: a trigger that warns of each row says more than a socket
-// holds.
+// sendFrames writes rows as messages, followed by the end of the rows. If the server stops reading,
+// it may itself be blocked on sending: a trigger that warns for each row can fill the socket
+// buffers. sendFrames therefore reads messages meanwhile.
 func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, said *answer) error {
 	c.heads, c.parts = c.heads[:0], c.parts[:0]
 	for at := 0; at < len(rows); at += frame {
-		c.heads = binary.BigEndian.AppendUint32(append(c.heads, 'd'), uint32(min(frame, len(rows)-at)+4))
+		c.heads = binary.BigEndian.AppendUint32(append(c.heads, 'd'),
+			uint32(min(frame, len(rows)-at)+4))
 	}
 	for at, head := 0, c.heads; at < len(rows); at, head = at+frame, head[frameHead:] {
 		c.parts = append(c.parts, head[:frameHead], rows[at:min(at+frame, len(rows))])
@@ -130,15 +131,15 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 	return socket.SetWriteDeadline(time.Time{})
 }
 
-// breakOff closes a connection of which nobody knows what the server has read: it undoes the
-// transaction when it finds it closed. Where it was given up, ctx is over, the server is told so:
-// it may wait for a lock, and would look for the client only after that.
+// breakOff closes a connection in an unknown protocol state; the server then rolls back the
+// transaction. If ctx is over, breakOff also sends a cancel request: a server that waits for a lock
+// checks the client only afterwards.
 func (c *conn) breakOff(ctx context.Context, socket net.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	if ctx.Err() != nil {
-		_ = c.PgConn().CancelRequest(bounded) // closing has to do where it cannot be told
+		_ = c.PgConn().CancelRequest(bounded) // if it fails, closing the connection must do
 	}
 	_ = socket.Close()
-	_ = c.Conn.Close(bounded) // it is given up because it failed
+	_ = c.Conn.Close(bounded) // the connection has failed already
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lines are so many rows of a mebibyte.
+// lines returns n rows of 1 MiB.
 func lines(n int) (rows [][]field) {
 	text := strings.Repeat("0123456789abcdef", 1<<16)
 	for range n {
@@ -23,7 +23,7 @@ func lines(n int) (rows [][]field) {
 	return rows
 }
 
-// begun is a sink with what change makes of it before it connects.
+// begun opens a sink, after change has modified it, before it connects.
 func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
@@ -32,7 +32,8 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	s.Sink = made(t, o, s.host)
 	t.Cleanup(func() { s.Close() })
 	lanes := func(l []stream.Lane) { s.lanes = l }
-	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true, Lanes: lanes}); err != nil {
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Once: true,
+		Lanes: lanes}); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
@@ -44,13 +45,14 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	return s
 }
 
-// TestCopy: rows arrive through either way of sending them, and a Deliver that is given up while
-// the server takes no more of them returns, after which the same batch is delivered, once.
+// TestCopy checks both ways of sending rows. A Deliver that is canceled while the server does not
+// read returns, and the batch is then delivered once.
 func TestCopy(t *testing.T) {
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
 	errEnough := errors.New("enough")
 	server := server.Get(t)
-	for name, change := range map[string]func(*postgres.Sink){"plain": nil, "disguised": postgres.Disguise} {
+	for name, change := range map[string]func(*postgres.Sink){"plain": nil,
+		"disguised": postgres.Disguise} {
 		t.Run(name, func(t *testing.T) {
 			d := fresh(t, server)
 			d.exec(t, "CREATE TABLE lines (message text)")
@@ -88,15 +90,16 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// TestCopyRefused: the server refuses a row in the middle of what was sent, and the connection goes
-// on.
+// TestCopyRefused checks that the connection stays usable after the server has refused a row in the
+// middle of a batch.
 func TestCopyRefused(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text CHECK (message <> 'no'), _extra json)")
 	s := begun(t, d, nil)
 	rows := lines(6)
 	rows[1][0].text = "no"
-	if err := s.deliver(t, s.batch(rows...)); err == nil || !strings.Contains(err.Error(), "23514") {
+	if err := s.deliver(t, s.batch(rows...)); err == nil ||
+		!strings.Contains(err.Error(), "23514") {
 		t.Errorf("refused with %v", err)
 	}
 	if err := s.deliver(t, s.batch(lines(1)...)); err != nil {
@@ -107,9 +110,9 @@ func TestCopyRefused(t *testing.T) {
 	}
 }
 
-// TestCopyWarned: a trigger that warns of each row says more than the sockets between hold, so that
-// the server takes no more rows before its words are read. The rows arrive all the same, or are
-// refused, and the connection goes on.
+// TestCopyWarned uses a trigger that warns for each row and fills the socket buffers, so that the
+// server blocks until its messages are read. The rows are accepted or refused all the same, and the
+// connection stays usable.
 func TestCopyWarned(t *testing.T) {
 	const rows, bound = 16_000, 20 * time.Second
 	d := fresh(t, server.Get(t))
@@ -146,9 +149,8 @@ func TestCopyWarned(t *testing.T) {
 	}
 }
 
-// TestFoldedMeanwhile: an attempt whose answer came late has settled the batch, and its row goes
-// into the mark just while another attempt looks whether the batch was delivered. It is not written
-// again.
+// TestFoldedMeanwhile settles a batch by a late response and folds its row into the mark while
+// another attempt checks whether the batch was delivered. The batch is not written again.
 func TestFoldedMeanwhile(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
@@ -157,7 +159,8 @@ func TestFoldedMeanwhile(t *testing.T) {
 	if err := s.deliver(t, b); err != nil {
 		t.Fatal(err)
 	}
-	const looking = "SELECT pid::text FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
+	const looking = "SELECT pid::text FROM pg_stat_activity WHERE state = 'active' AND query " +
+		"LIKE '%AS dawdle%' AND pid <> pg_backend_pid()"
 	until := func(some bool) {
 		for tries := 0; len(d.column(t, looking)) > 0 != some; tries++ {
 			if tries == 200 {
@@ -166,7 +169,7 @@ func TestFoldedMeanwhile(t *testing.T) {
 			d.exec(t, "SELECT pg_sleep(0.05)")
 		}
 	}
-	until(false) // the lanes know their statements
+	until(false) // the lanes have prepared their statements
 	second := make(chan error, 1)
 	go func() {
 		_, err := s.lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: b})

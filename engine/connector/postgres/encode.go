@@ -10,13 +10,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoder lays batches out as COPY takes them: in its binary form where the columns allow, else in
-// its text form (https://www.postgresql.org/docs/current/sql-copy.html), which carries every type
-// as it was written.
+// encoder encodes batches for COPY: in the binary format if the columns allow it, otherwise in the
+// text format (https://www.postgresql.org/docs/current/sql-copy.html), which supports every type.
 type encoder struct{ rows sqltable.Rows }
 
-// append appends the kept records of b, whose records are filled, and returns those that are
-// refused. In mode upsert a row begins with its number in the batch.
+// append appends the kept records of b, whose Records are filled, and returns the refused records.
+// In mode upsert a row begins with its number in the batch.
 func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltable.Refusal) {
 	var refusals []sqltable.Refusal
 	t := s.Shape.For(b)
@@ -62,8 +61,7 @@ func (e *encoder) append(dst []byte, s *Sink, b *stream.Batch) ([]byte, []sqltab
 	return dst, refusals
 }
 
-// binarySize is about how much space the rows of b need, so that it is not found out by copying
-// them again and again.
+// binarySize estimates the encoded size of b, so that the buffer is allocated once.
 func binarySize(t *sqltable.Table, b *stream.Batch) int {
 	row := 2 + 8
 	for i := range t.Columns {
@@ -107,8 +105,9 @@ func (e *encoder) appendTextRow(dst []byte, number int) []byte {
 	return append(dst, '\n')
 }
 
-// escapes are the letters that stand for bytes which COPY reads as something else.
-var escapes = [256]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't', '\v': 'v', '\\': '\\'}
+// escapes maps bytes with a meaning in COPY to the letters of their escape sequences.
+var escapes = [256]byte{'\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't', '\v': 'v',
+	'\\': '\\'}
 
 func appendEscaped(dst, cell []byte) []byte {
 	start := 0
@@ -123,8 +122,8 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// lent is a reader over bytes that can be taken back: the driver may go on reading in a goroutine
-// of its own after it has returned an error.
+// lent is a reader over memory that can be revoked: the driver may continue to read in its own
+// goroutine after it has returned an error.
 type lent struct {
 	mu   sync.Mutex // guards rest
 	rest []byte
@@ -143,7 +142,7 @@ func (l *lent) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// takeBack returns when nothing reads the bytes any more.
+// takeBack ends access to the memory; afterwards nothing reads it any more.
 func (l *lent) takeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

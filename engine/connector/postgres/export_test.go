@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Disguise makes the connections that are still to come be of a kind which the sink does not know,
-// as encrypted ones are.
+// Disguise wraps new connections in a type that the sink does not know, as encrypted ones are.
 func Disguise(s *Sink) {
 	dial := s.config.DialFunc
 	s.config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -16,7 +15,8 @@ func Disguise(s *Sink) {
 	}
 }
 
-// Dawdle makes Enter sleep for a second between its look at the marks and that at the rows.
+// Dawdle makes Enter sleep for a second between reading the marks and reading the rows.
 func Dawdle(s *Sink) {
-	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute", "FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
+	s.columnsText = strings.Replace(s.columnsText, "FROM pg_attribute",
+		"FROM pg_attribute CROSS JOIN pg_sleep(1) AS dawdle", 1)
 }

@@ -33,7 +33,7 @@ func (h *warningHost) Write(p []byte) (int, error) {
 }
 
 // TestReadOnlySession loads the ledger over a session that began read-only, as on a standby. When
-// new sessions may write, Load succeeds: it does not keep the old one.
+// new sessions are writable, Load succeeds with a new session.
 func TestReadOnlySession(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE ROLE failover LOGIN SUPERUSER")
@@ -46,7 +46,8 @@ func TestReadOnlySession(t *testing.T) {
 	u.User = url.User("failover")
 	o := d.options("lines")
 	o.URL = u.String()
-	host := &warningHost{Host: connectortest.NewHost(t), part: "SQLSTATE 25006", seen: make(chan struct{}, 1)}
+	host := &warningHost{Host: connectortest.NewHost(t), part: "SQLSTATE 25006",
+		seen: make(chan struct{}, 1)}
 	s := made(t, o, host)
 	defer func() {
 		if err := s.Close(); err != nil {
@@ -55,7 +56,8 @@ func TestReadOnlySession(t *testing.T) {
 	}()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Open(ctx, stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]stream.Lane) {}}); err != nil {
+	if err := s.Open(ctx, stream.SinkOptions{Pipeline: "p", Route: "r",
+		Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
 	loaded := make(chan error, 1)

@@ -17,16 +17,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// wire is a proxy before the server that can hold back what a client sends from a word on, as a
-// network does whose packets come late, and cut everything.
+// wire is a proxy in front of the server. It can delay client data from a given word on, like a
+// network with late packets, and cut all connections.
 type wire struct {
 	listener net.Listener
 	server   string
 
-	mu    sync.Mutex // guards what follows
-	hold  []byte     // from the first chunk that holds this word on, nothing passes; nil: all does
+	mu    sync.Mutex // guards the fields below
+	hold  []byte     // data from the first chunk that contains this word is held back; nil for none
 	held  chan struct{}
-	pass  chan struct{} // closed: what was held back passes
+	pass  chan struct{} // closed when held data may pass
 	conns []net.Conn
 }
 
@@ -40,7 +40,8 @@ func newWire(t *testing.T, server string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{listener: l, server: u.Host, held: make(chan struct{}, 64), pass: make(chan struct{})}
+	w := &wire{listener: l, server: u.Host, held: make(chan struct{}, 64),
+		pass: make(chan struct{})}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -127,9 +128,8 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// TestLateCommit kills a process whose COMMIT is still on its way, lets the next one load and
-// deliver, and only then lets the old bytes pass: whatever the server makes of them, the batch is
-// there once.
+// TestLateCommit kills a process whose COMMIT is delayed, lets the next process load and deliver,
+// and then releases the delayed bytes. However the server treats them, the batch is stored once.
 func TestLateCommit(t *testing.T) {
 	server := server.Get(t)
 	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
@@ -163,7 +163,9 @@ func TestLateCommit(t *testing.T) {
 				}
 				direct := d.options("lines")
 				var next *opened
-				if patient { // the server has heard nothing of the death: the fence has to end what is open
+				// the server does not know of the death yet: the fence must end the open
+				// transaction
+				if patient {
 					next = open(t, direct)
 					w.release()
 				} else {
@@ -184,8 +186,8 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
-// TestTwoAttemptsAtOnce: what is overdue on one connection is sent on another one, and is written
-// once, also after folding.
+// TestTwoAttemptsAtOnce checks that an overdue batch that is sent again over another connection is
+// written once, also after folding.
 func TestTwoAttemptsAtOnce(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")
@@ -218,7 +220,7 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 	}
 }
 
-// TestServerAway: a server that is not there yet is waited for.
+// TestServerAway checks that Load waits for a server that is not running yet.
 func TestServerAway(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	d := fresh(t, server)
@@ -226,7 +228,8 @@ func TestServerAway(t *testing.T) {
 	loaded := make(chan error, 1)
 	s := made(t, d.options("lines"), connectortest.NewHost(t))
 	defer s.Close()
-	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]stream.Lane) {}}); err != nil {
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r",
+		Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
 	go func() {

@@ -14,23 +14,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// conn is a connection with what it has.
+// conn is a connection with its session state.
 type conn struct {
 	*pgx.Conn
-	stage bool     // its staging table
-	heads []byte   // memory of sendFrames
-	parts [][]byte // the same
+	stage bool     // the staging table exists
+	heads []byte   // buffer of sendFrames
+	parts [][]byte // buffer of sendFrames
 }
 
 // server implements sqlspan.Database.
 type server struct{ sink *Sink }
 
-// undoBound bounds the rollback of a failed transaction and the farewell to a connection.
+// undoBound bounds the rollback of a failed transaction and the close of a connection.
 const undoBound = 2 * time.Second
 
-// session makes the server end what a vanished client has left behind, so that a fence does not
-// wait for it for ever.
-const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10;
+// session sets timeouts that make the server end the transaction of a vanished client, so that a
+// fence does not wait indefinitely.
+const session = `SET idle_in_transaction_session_timeout = '60s'; SET tcp_keepalives_idle = 30;
+	SET tcp_keepalives_interval = 10;
 	SET tcp_keepalives_count = 3; SET client_min_messages = warning; SET datestyle = 'ISO'`
 
 // Connect implements sqlspan.Server.
@@ -45,8 +46,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server. A session that a failover has left on the wrong server, or
-// that the server ends, is closed.
+// Restore implements sqlspan.Server. It closes a session that is on the wrong server after a
+// failover, or that the server is ending.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():
@@ -61,12 +62,12 @@ func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	defer cancel()
 	_, err = c.Exec(ctx, "ROLLBACK", pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
-		_ = c.Conn.Close(ctx) // it is given up because it failed
+		_ = c.Conn.Close(ctx) // the connection has failed already
 	}
 	return err == nil
 }
 
-// Close implements sqlspan.Server: nothing is in it that was not committed.
+// Close implements sqlspan.Server. No transaction is open on c.
 func (s server) Close(c *conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoBound)
 	defer cancel()
@@ -147,9 +148,10 @@ func (c *conn) Commit(ctx context.Context) error {
 	return err
 }
 
-// Enter implements sqlspan.Writer. It is one round trip, in which the table's columns are looked at
-// where data is to follow.
-func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span, data bool) (sqlspan.Presence, error) {
+// Enter implements sqlspan.Writer in one round trip. If data follows, the round trip also reads the
+// columns of the table.
+func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
+	data bool) (sqlspan.Presence, error) {
 	s := w.sink
 	if !data {
 		return s.Enter(ctx, c, spans)

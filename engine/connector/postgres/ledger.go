@@ -8,42 +8,49 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 
 	"github.com/penstock-io/penstock/engine/kit/sqlspan"
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tableColumns asks for a table's columns.
+// tableColumns selects the columns of a table.
 const tableColumns = `SELECT attname, format_type(atttypid, atttypmod), atthasdef OR attidentity <> '' OR attgenerated <> ''
 	FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`
 
 const evictFenced = `SELECT count(pg_terminate_backend(pid)) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-	AND (classid::bigint << 32 | objid::bigint) = $1 AND pid <> pg_backend_pid()`
+	AND (classid::bigint << 32 | objid::bigint) = ANY ($1::bigint[]) AND pid <> pg_backend_pid()`
 
-// dialectOf is the SQL of the ledger's tables, which stand in the data's schema;
+// dialectOf returns the SQL of the ledger's tables, which are in the schema of the data; see
 // docs/formats/sql-tables.md.
 func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
-	sum := sha256.Sum256([]byte("penstock ledger " + s.name.Schema + "." + ledger))
-	s.fence = int64(binary.BigEndian.Uint64(sum[:]))
+	s.fence = lockKey("penstock ledger " + s.name.Schema + "." + ledger)
+	s.partFence = func(id string) int64 {
+		return lockKey("penstock ledger " + s.name.Schema + "." + ledger + "\x00" + id)
+	}
 	fence := []any{s.fence}
 	return sqlspan.Dialect{
-		Place:   fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
-		Names:   sqlspan.Beside(s.name),
-		Arrays:  true,
-		Present: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`, Args: []any{s.name.Beside(sqlspan.RoutesTable).String()}},
+		Place:  fmt.Sprintf("table %s", s.name.Beside(sqlspan.MarksTable)),
+		Names:  sqlspan.Beside(s.name),
+		Arrays: true,
+		Present: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`,
+			Args: []any{s.name.Beside(sqlspan.RoutesTable).String()}},
 		Create: []string{
-			`CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY, format integer NOT NULL, epoch bigint NOT NULL)`,
+			`CREATE TABLE IF NOT EXISTS $routes (route text PRIMARY KEY, format integer NOT ` +
+				`NULL, epoch bigint NOT NULL)`,
 			`CREATE TABLE IF NOT EXISTS $marks (route text, part text, name text NOT NULL, num bigint NOT NULL, key bytea NOT NULL,
 				PRIMARY KEY (route, part))`,
 			`CREATE TABLE IF NOT EXISTS $spans (route text, part text, from_num bigint, from_key bytea, to_num bigint NOT NULL,
 				to_key bytea NOT NULL, PRIMARY KEY (route, part, from_num, from_key))`,
 		},
 		Alone: []sqlspan.Statement{
-			{SQL: `SET LOCAL lock_timeout = '` + fenceWait + `'`}, {SQL: `SELECT pg_advisory_xact_lock($1)`, Args: fence},
+			{SQL: `SET LOCAL lock_timeout = '` + fenceWait + `'`},
+			{SQL: `SELECT pg_advisory_xact_lock($1)`, Args: fence},
 		},
 		Share: []sqlspan.Statement{{SQL: `SELECT pg_advisory_xact_lock_shared($1)`, Args: fence}},
-		Bump:  `INSERT INTO $routes AS r VALUES ($1, $2, 1) ON CONFLICT (route) DO UPDATE SET epoch = r.epoch + 1`,
+		Bump: `INSERT INTO $routes AS r VALUES ($1, $2, 1) ON CONFLICT (route) DO UPDATE SET ` +
+			`epoch = r.epoch + 1`,
 		SetMark: `INSERT INTO $marks AS m SELECT $1, * FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bytea[])
 			ON CONFLICT (route, part) DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key
 			WHERE (excluded.num, excluded.key) >= (m.num, m.key)`,
@@ -54,28 +61,70 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 		MarkOf: `SELECT part, num, key FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`,
 		FoldSpans: `DELETE FROM $spans s USING unnest($2::text[], $3::bigint[], $4::bytea[]) u (part, num, key)
 			WHERE s.route = $1 AND s.part = u.part AND (s.to_num, s.to_key) <= (u.num, u.key)`,
+		PresentEpochs: sqlspan.Statement{SQL: `SELECT to_regclass($1) IS NOT NULL`,
+			Args: []any{s.name.Beside(sqlspan.EpochsTable).String()}},
+		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (route text, part text,
+			epoch bigint NOT NULL, PRIMARY KEY (route, part))`,
+		TakeParts: func(ids []string) []*sqlspan.Statement {
+			return []*sqlspan.Statement{
+				{SQL: `SET LOCAL lock_timeout = '` + fenceWait + `'`},
+				{SQL: `SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) k`,
+					Args: []any{s.partFences(ids)}},
+			}
+		},
+		ShareParts: func(ids []string) []*sqlspan.Statement {
+			return []*sqlspan.Statement{{
+				SQL:  `SELECT pg_advisory_xact_lock_shared(k) FROM unnest($1::bigint[]) k`,
+				Args: []any{s.partFences(ids)},
+			}}
+		},
+		RaiseEpoch: `INSERT INTO $epochs AS e SELECT $1, part, 1 FROM unnest($2::text[]) u (part)
+			ON CONFLICT (route, part) DO UPDATE SET epoch = e.epoch + 1`,
+		EpochOf: `SELECT part, epoch FROM $epochs WHERE route = $1 AND part = ANY ($2::text[])`,
+		SpansOf: `SELECT part, from_num, from_key, to_num, to_key FROM $spans
+			WHERE route = $1 AND part = ANY ($2::text[])`,
 		PruneMarks: `DELETE FROM $marks WHERE route = $1 AND part = ANY ($2::text[])`,
 		PruneSpans: `DELETE FROM $spans WHERE route = $1 AND part = ANY ($2::text[])`,
 	}
 }
 
-// fenceWait is for transactions of earlier processes to end, before their connections are ended.
+// lockKey returns the key of an advisory lock. Two names may have the same key, which makes
+// transactions wait without need.
+func lockKey(name string) int64 {
+	sum := sha256.Sum256([]byte(name))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// partFences returns the keys of the locks of partitions, sorted, so that transactions which lock
+// several of them cannot deadlock.
+func (s *Sink) partFences(ids []string) []int64 {
+	keys := make([]int64, len(ids))
+	for i, id := range ids {
+		keys[i] = s.partFence(id)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// fenceWait bounds the wait for transactions of earlier processes; then their connections are
+// ended.
 const fenceWait = "2s"
 
-// Load implements stream.TransactionalSink. It waits for a server that is not there yet. The lanes
-// connect meanwhile, and know their statements soon after: their first batches would wait 30 ms for
-// that.
+// Load implements stream.TransactionalSink. It waits for a server that is not running yet. The
+// lanes connect and prepare their statements meanwhile, which saves their first batches about 30
+// ms.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {
 		marks, err := s.Attempt(ctx, func() {
-			if !begun { // behind the ledger's own connection: where there are few, it needs one most
+			// after the ledger has its connection, which matters most if connections are scarce
+			if !begun {
 				begun = true
-				s.Ahead("postgres", nil) // a process of the server each, which starts meanwhile
+				s.Ahead("postgres", nil) // each lane gets a server process, which starts meanwhile
 			}
 		})
 		if waited(err) {
-			s.evict(ctx)
+			s.evict(ctx, []int64{s.fence})
 		}
 		return marks, err
 	}, transient)
@@ -83,28 +132,47 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 		return nil, err
 	}
 	s.Ahead("postgres", func(ctx context.Context, c *conn, w sqlspan.Writer[*conn]) error {
-		_, err := w.Enter(ctx, c, nil, s.Shape.Known() != nil) // the server plans it, and what it began is undone
+		// the server plans the statements; Restore rolls back
+		_, err := w.Enter(ctx, c, nil, s.Shape.Known() != nil)
 		return err
 	})
 	return marks, nil
 }
 
-// evict ends the connections of earlier processes whose transactions do not end by themselves.
-func (s *Sink) evict(ctx context.Context) {
+// Take implements stream.PartitionLedger, with one attempt. If a transaction of an earlier owner
+// does not end, Take ends its connection, and the next attempt succeeds.
+func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken, error) {
+	taken, err := s.connections.Take(ctx, parts)
+	if waited(err) {
+		ids := make([]string, len(parts))
+		for i := range parts {
+			ids[i] = parts[i].Part.ID
+		}
+		s.evict(ctx, append(s.partFences(ids), s.fence))
+	}
+	return taken, err
+}
+
+// evict ends connections of earlier processes or owners whose transactions do not end by
+// themselves. The keys are those of the advisory locks that they hold.
+func (s *Sink) evict(ctx context.Context, keys []int64) {
 	err := s.Change(ctx, func(ctx context.Context, c *conn) error {
 		var ended int64
-		if err := c.QueryRow(ctx, evictFenced, s.fence).Scan(&ended); err != nil {
+		if err := c.QueryRow(ctx, evictFenced, keys).Scan(&ended); err != nil {
 			return err
 		}
-		s.host.Log().Warn("connections of an earlier process of this route were ended", "connections", ended)
+		s.host.Log().Warn("connections of an earlier process of this route were ended",
+			"connections", ended)
 		return nil
 	})
 	if err != nil {
-		s.host.Log().Warn("connections of an earlier process of this route hold its ledger and cannot be ended", "error", err)
+		s.host.Log().Warn("connections of an earlier process of this route hold its ledger and "+
+			"cannot be ended", "error", err)
 	}
 }
 
 func network(err error) bool {
 	_, is := errors.AsType[net.Error](err)
-	return is || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return is || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed)
 }

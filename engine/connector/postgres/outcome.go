@@ -13,12 +13,13 @@ import (
 
 var errTakenBack = errors.New("the batch was taken back")
 
-// outcome makes of an error what Deliver returns, by its SQLSTATE
+// outcome maps an error to the outcome that Deliver returns, by its SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html):
 //
 //	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
-//	42, 28, 3D, 3F, 0A       misconfigured: no such table or column, no right, no login, no database
-//	all else, and none       retryable: connection, deadlock, serialization, resources, shutdown, read-only standby
+//	42, 28, 3D, 3F, 0A       misconfigured: no such table, column or database, no permission
+//	all else, and none       retryable: connection, deadlock, serialization, resources,
+//	                         shutdown, read-only standby
 func outcome(err error) error {
 	if err == nil || sqlspan.Ends(err) != nil {
 		return err
@@ -36,18 +37,19 @@ func outcome(err error) error {
 	return err
 }
 
-// collided says that somebody else made the same table or type at the same moment, which IF NOT
-// EXISTS does not prevent.
+// collided reports whether another session created the same table or type at the same moment, which
+// IF NOT EXISTS does not prevent.
 func collided(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "42P07" || e.Code == "42710" || e.Code == "23505")
 }
 
-// described is what a dead letter says: the server's words without the row, which Detail and Where
-// repeat.
+// described returns the reason for a dead letter: the server's message without the row's data,
+// which Detail and Where contain.
 func described(e *pgconn.PgError) error {
 	text := fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
-	for _, part := range []struct{ what, name string }{{"column", e.ColumnName}, {"constraint", e.ConstraintName}} {
+	for _, part := range []struct{ what, name string }{{"column", e.ColumnName},
+		{"constraint", e.ConstraintName}} {
 		if part.name != "" {
 			text += fmt.Sprintf(", %s %q", part.what, part.name)
 		}
@@ -55,7 +57,7 @@ func described(e *pgconn.PgError) error {
 	return errors.New(text)
 }
 
-// waited says that lock_timeout struck.
+// waited reports whether lock_timeout expired.
 func waited(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.Code == "55P03"
@@ -66,10 +68,11 @@ func waited(err error) bool {
 // shutdown (57P0x), a connection exception (08xxx).
 func ofSession(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") || strings.HasPrefix(e.Code, "08"))
+	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") ||
+		strings.HasPrefix(e.Code, "08"))
 }
 
-// transient says whether the same may go well a little later: what Load tries again.
+// transient reports whether Load should retry after err.
 func transient(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {

@@ -10,18 +10,19 @@ import (
 )
 
 const (
-	null      = 0xFFFFFFFF // the length of NULL: -1
-	cellMost  = 4 + 8      // bytes of a cell that is no text
-	blindCopy = 16         // bytes that copying a short text writes, whatever its length
+	null      = 0xFFFFFFFF // the length of NULL, -1
+	cellMost  = 4 + 8      // size of a non-text cell
+	blindCopy = 16         // bytes that copying a short text writes, regardless of its length
 )
 
-// roomFor is what a row may need beside its texts.
+// roomFor returns the space that a row needs in addition to its texts.
 func roomFor(places []sqltable.Place) int { return blindCopy + cellMost*(len(places)+2) }
 
-// putPlaced puts the row of a record whose values stand in places at the start of dst, which has
-// room for it, straight from the arena. It returns how many bytes that are; 0: only sqltable.Rows
-// can lay it out, or refuse it. A row begins with number where that is not negative.
-func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte, number int) int {
+// putPlaced encodes a record at the start of dst, which has enough space, directly from the arena.
+// places gives the positions of its values. It returns the size, or 0 if only sqltable.Rows can
+// encode or refuse the record. A row begins with number unless number is negative.
+func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data []byte,
+	number int) int {
 	binary.BigEndian.PutUint16(dst, uint16(len(places)))
 	at := 2
 	if number >= 0 {
@@ -67,7 +68,7 @@ func putPlaced(dst []byte, places []sqltable.Place, fields []stream.Field, data 
 	return at
 }
 
-// putWord puts a cell of eight bytes at dst[at:] and returns where it ends.
+// putWord encodes an eight-byte cell at dst[at:] and returns its end.
 func putWord(dst []byte, at int, value uint64) int {
 	cell := dst[at : at+cellMost]
 	binary.BigEndian.PutUint32(cell, 8)
@@ -77,15 +78,16 @@ func putWord(dst []byte, at int, value uint64) int {
 
 const eight = 8
 
-// shortInteger reads data[off:off+n], where that is 1 to 8 digits and not the end of the arena, by
-// three multiplications
-// (https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html).
+// shortInteger parses data[off:off+n] with three multiplications
+// (https://kholdstare.github.io/technical/2020/05/26/faster-integer-parsing.html). ok is false
+// unless the text is 1 to 8 digits and not at the end of the arena.
 func shortInteger(data []byte, off, n int) (value uint64, ok bool) {
 	if n == 0 || n > eight || off+eight > len(data) {
 		return 0, false
 	}
 	const zeros, tops = 0x3030303030303030, 0x8080808080808080
-	w := (binary.LittleEndian.Uint64(data[off:]) ^ zeros) << (64 - eight*uint(n)) // leading zeros in front of the digits
+	// with zeros in front of the digits
+	w := (binary.LittleEndian.Uint64(data[off:]) ^ zeros) << (64 - eight*uint(n))
 	if (w|(w+0x7676767676767676))&tops != 0 {
 		return 0, false
 	}

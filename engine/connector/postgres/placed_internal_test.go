@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// laid is the naive way of the encoder: every record by Rows.Row, cell by cell.
+// laid is a naive encoder: it encodes every record with Rows.Row, cell by cell.
 func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
 	e, t := new(encoder), s.Shape.For(b)
 	e.rows.Over(t, b)
@@ -34,7 +34,7 @@ func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
 	return append(dst, binaryTrailer...), refusals
 }
 
-// sinkOf is a sink whose table has a text, an integer, a number and a JSON column.
+// sinkOf returns a sink whose table has a text, an integer, a number and a JSON column.
 func sinkOf(t testing.TB, set func(o *Options)) *Sink {
 	t.Helper()
 	o := *DefaultOptions()
@@ -45,8 +45,10 @@ func sinkOf(t testing.TB, set func(o *Options)) *Sink {
 		t.Fatal(err)
 	}
 	_, err = s.Shape.Found([]sqltable.Column{
-		{Name: "text", Decl: "text"}, {Name: "other", Decl: "text"}, {Name: "count", Type: sqltable.Integer, Decl: "bigint"},
-		{Name: "amount", Type: sqltable.Number, Decl: "numeric"}, {Name: "more", Type: sqltable.JSON, Decl: "jsonb"},
+		{Name: "text", Decl: "text"}, {Name: "other", Decl: "text"},
+		{Name: "count", Type: sqltable.Integer, Decl: "bigint"},
+		{Name: "amount", Type: sqltable.Number, Decl: "numeric"},
+		{Name: "more", Type: sqltable.JSON, Decl: "jsonb"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -54,17 +56,20 @@ func sinkOf(t testing.TB, set func(o *Options)) *Sink {
 	return s
 }
 
-// texts are those of the fields: short and long ones, numbers of every length, and what is no text
-// of the database.
+// texts are field values: short and long texts, numbers of every length, and bytes that are not
+// valid text.
 var texts = []string{
-	"", "-", "a", "GET", "fifteen bytes..", "sixteen bytes...", "seventeen bytes..", "thirty-two bytes, not one more..",
-	"longer than any text that is copied in words: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1)", "ä", "\x00", "\xff",
-	"0", "7", "-7", "1234567", "12345678", "123456789", "999999999999999999", "9223372036854775807", "9223372036854775808", "1e3", "1.5",
+	"", "-", "a", "GET", "fifteen bytes..", "sixteen bytes...", "seventeen bytes..",
+	"thirty-two bytes, not one more..",
+	"longer than any text that is copied in words: Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1)",
+	"ä", "\x00", "\xff",
+	"0", "7", "-7", "1234567", "12345678", "123456789", "999999999999999999", "9223372036854775807",
+	"9223372036854775808", "1e3", "1.5",
 	"00", "1234567:", "12 4", "true", "{}",
 }
 
-// randomBatch has records with fields in several orders, of which most repeat the record before
-// them.
+// randomBatch returns records with fields in several orders; most repeat the order of the previous
+// record.
 func randomBatch(random *rand.Rand) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{"text", "count", "other", "amount", "more", "unknown", "_extra"}
@@ -77,13 +82,14 @@ func randomBatch(random *rand.Rand) *stream.Batch {
 				form = append(form, uint32(k))
 			}
 			if random.IntN(10) == 0 && len(form) > 0 {
-				form = append(form, form[0]) // which no processor makes
+				form = append(form, form[0]) // a repeated field, which no processor produces
 			}
 		}
 		r := stream.Record{Field: uint32(len(b.Fields)), NumFields: uint32(len(form)), Parsed: true}
 		for _, name := range form {
 			text := texts[random.IntN(len(texts))]
-			f := stream.Field{Name: name, Kind: stream.Kind(random.IntN(int(stream.JSON) + 1)), Off: uint32(len(b.Data))}
+			f := stream.Field{Name: name, Kind: stream.Kind(random.IntN(int(stream.JSON) + 1)),
+				Off: uint32(len(b.Data))}
 			switch {
 			case f.Kind == stream.Null:
 				text = ""
@@ -103,13 +109,14 @@ func randomBatch(random *rand.Rand) *stream.Batch {
 		b.Records = append(b.Records, r)
 	}
 	if random.IntN(2) == 0 {
-		b.Data = append(b.Data, bytes.Repeat([]byte{'\n'}, blindCopy)...) // else the last fields end where the arena does
+		// otherwise the last fields end at the end of the arena
+		b.Data = append(b.Data, bytes.Repeat([]byte{'\n'}, blindCopy)...)
 	}
 	return b
 }
 
-// TestPlacedRowsAreLaidRows: what is written straight from the arena is what Rows lays out, and so
-// is what is refused.
+// TestPlacedRowsAreLaidRows checks that rows encoded directly from the arena equal those of Rows,
+// and that the same records are refused.
 func TestPlacedRowsAreLaidRows(t *testing.T) {
 	const seed, batches = 9, 3000
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -142,7 +149,7 @@ func TestPlacedRowsAreLaidRows(t *testing.T) {
 	}
 }
 
-// FuzzShortInteger holds the words' way against strconv.
+// FuzzShortInteger compares shortInteger with strconv.
 func FuzzShortInteger(f *testing.F) {
 	for _, text := range texts {
 		f.Add(text, " tail of the line")
@@ -159,14 +166,16 @@ func FuzzShortInteger(f *testing.F) {
 	})
 }
 
-// TestEncodingAllocatesNothing but the rows' own few slices, once the memory is there.
+// TestEncodingAllocatesNothing checks that encoding into existing memory allocates only a few
+// slices of Rows.
 func TestEncodingAllocatesNothing(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Names = []string{"text", "count"}
 	for range 1000 {
 		off := uint32(len(b.Data))
 		b.Data = append(b.Data, "some text of a line 200\n"...)
-		b.Records = append(b.Records, stream.Record{Field: uint32(len(b.Fields)), NumFields: 2, Parsed: true})
+		b.Records = append(b.Records, stream.Record{Field: uint32(len(b.Fields)), NumFields: 2,
+			Parsed: true})
 		b.Fields = append(b.Fields, stream.Field{Off: off, Len: 19},
 			stream.Field{Name: 1, Kind: stream.Number, Off: off + 20, Len: 3})
 	}

@@ -1,13 +1,14 @@
-// Package postgres holds the sink that writes records into a table of PostgreSQL, exactly once,
+// Package postgres implements the sink that writes records to a table of PostgreSQL exactly once,
 // over several connections.
 //
-// Each connection is a lane. A batch is one transaction: its span rows, unique, then a look at the
-// partition's mark and at the route's epoch, then the data by COPY (docs/formats/sql-tables.md). So
-// a batch that comes a second time, over whichever connection, waits for the first one's end and is
-// found in the ledger; and a transaction of a process that was fenced off commits nothing.
+// Each connection is a lane. A batch is one transaction: it inserts its span rows, which are
+// unique, reads the partitions' marks and the route's epoch, and copies the data with COPY
+// (docs/formats/sql-tables.md). A batch that is delivered a second time, over any connection, waits
+// for the first transaction and is then found in the ledger. Transactions of a fenced process
+// cannot commit.
 //
-// The sink owns its connections and starts no pool. It never alters a table that exists, and never
-// makes SQL of data.
+// The sink owns its connections and has no pool. It never alters an existing table and never builds
+// SQL from data.
 package postgres
 
 import (
@@ -30,22 +31,22 @@ import (
 type Options struct {
 	URL string `yaml:"url" secret:"true" required:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full"`
 	sqltable.Options
-	Workers int `yaml:"workers" doc:"connections, each a lane, 1 to 100; default 4, fewer beside a server on this machine, in upsert 1"`
+	Workers int `yaml:"workers" doc:"connections, each a worker, 1 to 100; default 4, fewer if the server is local, 1 in upsert"`
 }
 
-// DefaultOptions append over several connections, and keep fields that have no column in a JSON
+// DefaultOptions selects mode append, several connections, and a JSON column for fields without a
 // column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// What PostgreSQL can hold (https://www.postgresql.org/docs/current/limits.html). A table that is
-// made from records stays well below its limit of columns, and numbers below those of numeric.
+// dialect describes the limits of PostgreSQL (https://www.postgresql.org/docs/current/limits.html).
+// Tables created from records have far fewer columns, and numbers fewer digits than numeric allows.
 var dialect = sqltable.Dialect{
 	MaxName: 63, MaxColumns: 500, NoNUL: true, UTF8: true, NumberLimit: 16_000,
 	Reserved: []string{"ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"}, TypeOf: typeOf,
 	Standard: standard,
 }
 
-// Validate says which option is wrong.
+// Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if _, err := sqlspan.Workers(o.Workers, o.Mode); err != nil {
 		return err
@@ -56,20 +57,21 @@ func (o *Options) Validate() error {
 	return o.Options.Validate(&dialect, true)
 }
 
-// checkURL never shows the URL, which may hold a password.
+// checkURL checks the URL. Its errors omit the URL, which may contain a password.
 func checkURL(text string) error {
 	if text == "" {
 		return errors.New("missing: the database, such as postgres://user@host:5432/database")
 	}
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "=") {
-			return nil // keywords and values, which the driver reads
+			return nil // keywords and values, which the driver parses
 		}
 		return errors.New("it is not a URL; write postgres://user@host:5432/database")
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		return errors.New("it is not a URL; write postgres://user@host:5432/database, and %40 for an @ in the password")
+		return errors.New("it is not a URL; write postgres://user@host:5432/database, " +
+			"and %40 for an @ in the password")
 	}
 	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
 		return fmt.Errorf("its scheme is %q; write postgres://", u.Scheme)
@@ -77,7 +79,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// Component is the sink's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -89,19 +91,22 @@ func Component() stream.Component {
 
 type connections = sqlspan.Connections[*conn]
 
-// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
+// Sink writes to one table. It implements stream.Sink, Encoder and PartitionLedger.
 type Sink struct {
 	*connections
 	o      Options
 	host   stream.Host
 	name   sqltable.Name
 	config *pgx.ConnConfig
-	fence  int64 // the lock that transactions share and Load has alone
+	// fence is the key of the advisory lock that transactions share and Load takes exclusively.
+	fence int64
+	// partFence returns the same for a partition, which Take locks exclusively.
+	partFence func(id string) int64
 
-	columnsText string // tableColumns; a test makes it slow
+	columnsText string // tableColumns, except in a test that slows it down
 }
 
-// New returns a sink that has touched nothing yet.
+// New returns a sink; Load is the first method that connects.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -111,18 +116,15 @@ func New(o Options, h stream.Host) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{o: o, host: h, name: name, columnsText: tableColumns}
-	s.connections = sqlspan.NewConnections[*conn](h, server{s}, sqltable.NewShape(&dialect, &s.o.Options, name))
+	s.connections = sqlspan.NewConnections[*conn](h, server{s},
+		sqltable.NewShape(&dialect, &s.o.Options, name))
 	return s, nil
 }
 
-// Open reads the URL and makes the lanes; Load is the first to connect.
+// Open parses the URL and creates the lanes; Load is the first to connect.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
-	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
-		return fmt.Errorf("sink postgres: url: %w", err)
-	}
-	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
-	if _, set := s.config.RuntimeParams["application_name"]; !set {
-		s.config.RuntimeParams["application_name"] = "penstock " + s.Ledger.Name
+	if err := s.configure(o); err != nil {
+		return err
 	}
 	to := fmt.Sprintf("%s:%d/%s", s.config.Host, s.config.Port, s.config.Database)
 	workers, err := sqlspan.Workers(s.o.Workers, s.o.Mode)
@@ -133,13 +135,26 @@ func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	return err
 }
 
-// leastBeside is how many connections there are by default to a server on this machine, however few
-// its processors are: one copies while the other waits for its commit. More than processors only
-// wait for each other at the end of the table, which costs the server a sixth more for each byte.
+// configure parses the URL and names the ledger.
+func (s *Sink) configure(o stream.SinkOptions) (err error) {
+	if s.config, err = pgx.ParseConfig(s.o.URL); err != nil {
+		return fmt.Errorf("sink postgres: url: %w", err)
+	}
+	s.Ledger.Open(o, s.o.Ledger, s.dialectOf)
+	if _, set := s.config.RuntimeParams["application_name"]; !set {
+		s.config.RuntimeParams["application_name"] = "penstock " + s.Ledger.Name
+	}
+	return nil
+}
+
+// leastBeside is the minimum default number of connections to a server on this machine: one copies
+// while the other one waits for its commit. Beyond the number of processors, connections contend
+// for the end of the table, which costs the server about a sixth more per byte.
 const leastBeside = 2
 
-// onThisMachine says whether a host, or folder of a Unix socket, is this machine's own.
+// onThisMachine reports whether host, or a Unix socket directory, is on this machine.
 func onThisMachine(host string) bool {
 	address, err := netip.ParseAddr(host)
-	return err == nil && address.IsLoopback() || host == "localhost" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
+	return err == nil && address.IsLoopback() || host == "localhost" ||
+		strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@")
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// opened is a sink that has loaded.
+// opened is a sink after Load.
 type opened struct {
 	*postgres.Sink
 	host  *streamtest.Host
@@ -40,14 +40,14 @@ func open(t testing.TB, o postgres.Options) *opened {
 	return s
 }
 
-// field is one field of a row of a test.
+// field is a field of a test row.
 type field struct {
 	name string
 	kind stream.Kind
 	text string
 }
 
-// batch makes a batch of parsed records.
+// batch returns a batch of parsed records.
 func (s *opened) batch(rows ...[]field) *stream.Batch {
 	for _, row := range rows {
 		s.rows.Record()
@@ -75,9 +75,11 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	const seed = 6
 	random := rand.New(rand.NewPCG(seed, 0))
 	numbers := []string{
-		"0", "-0", "0.0", "-0.00", "0.1", "1", "10", "9999", "10000", "10001", "99999999", "0.0001", "0.00001", "1.10",
+		"0", "-0", "0.0", "-0.00", "0.1", "1", "10", "9999", "10000", "10001", "99999999", "0.0001",
+		"0.00001", "1.10",
 		"9223372036854775808",
-		"-9223372036854775809", "1e400", "1E-40", "-1.5e3", "123456789.987654321", "1e0", "00012.50",
+		"-9223372036854775809", "1e400", "1E-40", "-1.5e3", "123456789.987654321", "1e0",
+		"00012.50",
 		"12345678901234567890.12345678901234567890",
 	}
 	for range 500 {
@@ -107,29 +109,35 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 		AND attname = 'n'`); got[0] != "numeric" {
 		t.Errorf("numbers became %v", got)
 	}
-	wrong := d.column(t, `SELECT text || ' is stored as ' || n::text FROM numbers WHERE n::text <> text::numeric::text`)
+	wrong := d.column(t, `SELECT text || ' is stored as ' || n::text FROM numbers WHERE n::text `+
+		`<> text::numeric::text`)
 	if len(wrong) > 0 {
-		t.Errorf("seed %d: %d of %d differ from what the server reads: %v", seed, len(wrong), len(numbers), wrong[:min(5, len(wrong))])
+		t.Errorf("seed %d: %d of %d differ from what the server reads: %v", seed, len(wrong),
+			len(numbers), wrong[:min(5, len(wrong))])
 	}
 	if got := d.column(t, `SELECT count(*)::text FROM numbers`); got[0] != fmt.Sprint(len(numbers)) {
 		t.Errorf("%s rows of %d", got[0], len(numbers))
 	}
 }
 
-// TestValuesFindTheirColumn sends what the first batch did not foresee.
+// TestValuesFindTheirColumn sends values of other types than those of the first batch.
 func TestValuesFindTheirColumn(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	s := open(t, d.options("events"))
 	long := strings.Repeat("n", 64)
 	first := s.batch([]field{
-		{"i", stream.Number, "1"}, {"b", stream.Bool, "true"}, {"j", stream.JSON, `{"z":1.10,"a":[1]}`},
+		{"i", stream.Number, "1"}, {"b", stream.Bool, "true"},
+		{"j", stream.JSON, `{"z":1.10,"a":[1]}`},
 		{"t", stream.Text, "a\tb\\N"},
-		{"null", stream.Null, ""}, {`q"uo'te`, stream.Text, "x"}, {long, stream.Number, "7"}, {"ctid", stream.Text, "c"},
+		{"null", stream.Null, ""}, {`q"uo'te`, stream.Text, "x"}, {long, stream.Number, "7"},
+		{"ctid", stream.Text, "c"},
 	})
 	second := s.batch([]field{
-		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"}, {"j", stream.Text, `say "x"`},
+		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"},
+		{"j", stream.Text, `say "x"`},
 		{"t", stream.Number, "0.10"},
-		{"null", stream.JSON, "[1]"}, {"new", stream.Number, "1.50"}, {"new", stream.Text, "bad \xff byte"},
+		{"null", stream.JSON, "[1]"}, {"new", stream.Number, "1.50"},
+		{"new", stream.Text, "bad \xff byte"},
 	}, []field{{"i", stream.Text, "12"}, {"t", stream.Text, "\xc3\x28"}})
 	for _, b := range []*stream.Batch{first, second} {
 		if err := s.deliver(t, b); err != nil {
@@ -140,16 +148,18 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	want := []string{
 		`{"i":1,"b":true,"j":{"z":1.10,"a":[1]},"t":"a\tb\\N","null":null,"q\"uo'te":"x","_extra":{"` + long + `":7,"ctid":"c"}}`,
 		`{"i":null,"b":null,"j":"say \"x\"","t":"0.10","null":"[1]","q\"uo'te":null,` +
-			`"_extra":{"i":9223372036854775808,"b":"maybe","new":1.50,"new":"bad ` + "\uFFFD" + ` byte"}}`,
-		`{"i":12,"b":null,"j":null,"t":"` + "\uFFFD" + `(","null":null,"q\"uo'te":null,"_extra":null}`,
+			`"_extra":{"i":9223372036854775808,"b":"maybe","new":1.50,"new":"bad ` + "\uFFFD" +
+			` byte"}}`,
+		`{"i":12,"b":null,"j":null,"t":"` + "\uFFFD" +
+			`(","null":null,"q\"uo'te":null,"_extra":null}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
 }
 
-// settle delivers b as the engine does, bisecting what is rejected, and returns the reasons of what
-// was refused by message.
+// settle delivers b as the engine does: it bisects rejected batches. It adds the reasons of refused
+// records, by message.
 func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)
@@ -191,17 +201,19 @@ func note(b *stream.Batch, reason error, refused map[string]string) {
 	}
 }
 
-// TestRefusedRows: the rows that database or table refuse are found, the others are written once,
-// and the ledger has all.
+// TestRefusedRows checks that rows refused by the database or the table are isolated, that the
+// others are written once, and that the ledger contains all.
 func TestRefusedRows(t *testing.T) {
 	d := fresh(t, server.Get(t))
-	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day date, at serial)`)
+	d.exec(t, `CREATE TABLE orders (id text PRIMARY KEY, n bigint CHECK (n < 90), day `+
+		`date, at serial)`)
 	o := d.options("orders")
 	o.OnNewField = "dead_letter"
 	s := open(t, o)
 	var rows [][]field
 	for i := range 100 {
-		row := []field{{"id", stream.Text, fmt.Sprint(i)}, {"n", stream.Number, fmt.Sprint(i)}, {"day", stream.Text, "2026-11-21"}}
+		row := []field{{"id", stream.Text, fmt.Sprint(i)}, {"n", stream.Number, fmt.Sprint(i)},
+			{"day", stream.Text, "2026-11-21"}}
 		switch i {
 		case 7:
 			row[1].text = "1.5"
@@ -212,14 +224,15 @@ func TestRefusedRows(t *testing.T) {
 		case 40:
 			row[0].text = "a\x00b"
 		case 41:
-			row[0].text = "0" // again
+			row[0].text = "0" // the same key again
 		}
 		rows = append(rows, row)
 	}
 	refused := map[string]string{}
 	s.settle(t, s.batch(rows...), refused)
 	for id, want := range map[string]string{
-		"7": "whole numbers", "20": "22007", "33": `"more" has no column`, "a\x00b": "NUL", "0": "orders_pkey", "95": "orders_n_check",
+		"7": "whole numbers", "20": "22007", "33": `"more" has no column`, "a\x00b": "NUL",
+		"0": "orders_pkey", "95": "orders_n_check",
 	} {
 		if !strings.Contains(refused[id], want) {
 			t.Errorf("record %q was refused for %q, want %q", id, refused[id], want)
@@ -243,7 +256,8 @@ func TestUpsert(t *testing.T) {
 	o.Mode, o.Key = "upsert", []string{"id"}
 	s := open(t, o)
 	if len(s.lanes) != 1 || !s.lanes[0].Limits.Ordered {
-		t.Errorf("upsert has %d lanes, ordered: %v; want one that keeps the order", len(s.lanes), s.lanes[0].Limits.Ordered)
+		t.Errorf("upsert has %d lanes, ordered: %v; want one that keeps the order", len(s.lanes),
+			s.lanes[0].Limits.Ordered)
 	}
 	row := func(id, v string) []field { return []field{{"id", stream.Text, id}, {"v", stream.Number, v}} }
 	refused := map[string]string{}
@@ -257,14 +271,14 @@ func TestUpsert(t *testing.T) {
 	}
 }
 
-// TestMisconfigured: what is wrong with the table or the rights settles nothing and kills nothing.
+// TestMisconfigured checks that faults of the table or of permissions settle and reject nothing.
 func TestMisconfigured(t *testing.T) {
 	server := server.Get(t)
 	d := fresh(t, server)
 	d.exec(t, `CREATE TABLE narrow (a text)`)
 	d.exec(t, `CREATE TABLE closed (a text, _extra json)`)
 	d.exec(t, `CREATE ROLE weak LOGIN`)
-	open(t, d.options("narrow")).Close() // makes the ledger's tables
+	open(t, d.options("narrow")).Close() // creates the tables of the ledger
 	d.exec(t, `GRANT USAGE, CREATE ON SCHEMA `+d.schema+` TO weak`)
 	d.exec(t, `GRANT ALL ON ALL TABLES IN SCHEMA `+d.schema+` TO weak`)
 	d.exec(t, `REVOKE ALL ON closed FROM weak`)
@@ -281,7 +295,8 @@ func TestMisconfigured(t *testing.T) {
 	} {
 		s := open(t, c.o)
 		err := s.deliver(t, s.batch([]field{{"a", stream.Text, "1"}, {"b", stream.Text, "2"}}))
-		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), c.want) {
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok ||
+			!strings.Contains(m.Error(), c.want) {
 			t.Errorf("%s: %v, want misconfigured: %s", c.name, err, c.want)
 		}
 	}
@@ -297,10 +312,12 @@ func TestMisconfigured(t *testing.T) {
 	o := d.options("x")
 	o.URL = strings.Replace(d.url, "/postgres?", "/nowhere?", 1)
 	gone := made(t, o, connectortest.NewHost(t))
-	if err := gone.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func([]stream.Lane) {}}); err != nil {
+	if err := gone.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r",
+		Lanes: func([]stream.Lane) {}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := gone.Load(context.Background()); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := gone.Load(context.Background()); err == nil ||
+		!strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a database that does not exist: %v", err)
 	}
 }

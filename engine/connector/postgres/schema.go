@@ -14,17 +14,18 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errEnd is what a whole payload ends with.
+// errEnd marks the end of the payload.
 var errEnd = io.EOF
 
-// declared are the words for the types. json, not jsonb: it keeps digits, order and repeated keys
-// as they were written.
+// declared maps column types to SQL types. It uses json instead of jsonb because json keeps digits,
+// order and repeated keys.
 var declared = map[sqltable.Type]string{
-	sqltable.Text: "text", sqltable.Integer: "bigint", sqltable.Number: "numeric", sqltable.Float: "double precision",
-	sqltable.Bool: "boolean", sqltable.JSON: "json",
+	sqltable.Text: "text", sqltable.Integer: "bigint", sqltable.Number: "numeric",
+	sqltable.Float: "double precision",
+	sqltable.Bool:  "boolean", sqltable.JSON: "json",
 }
 
-// typeOf says what a column of a type is given.
+// typeOf returns the column type for a SQL type.
 func typeOf(decl string) sqltable.Type {
 	switch decl {
 	case "text":
@@ -43,25 +44,27 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// standard is the column for a type that a source declares, which does so in PostgreSQL's words.
+// standard returns the column for a type that a source declares, which must be a PostgreSQL type.
 func standard(decl string) (sqltable.Column, bool) {
 	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
 	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
 }
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
+	return sqltable.CreateSQL(name, columns, key,
+		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn tells
-// which of two rows of a key came later.
+// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn
+// orders rows of the same key.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`
 )
 
 func stageSQL(name sqltable.Name, columns []sqltable.Column) string {
-	return fmt.Sprintf(`CREATE TEMP TABLE "penstock_stage" ON COMMIT DELETE ROWS AS SELECT 0::bigint AS %s, %s FROM %s WITH NO DATA`,
+	return fmt.Sprintf(`CREATE TEMP TABLE "penstock_stage" ON COMMIT DELETE ROWS AS SELECT `+
+		`0::bigint AS %s, %s FROM %s WITH NO DATA`,
 		rowColumn, sqltable.NamesOf(columns), name)
 }
 
@@ -77,16 +80,18 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
 }
 
-// mergeSQL moves what is staged into the table: of each key the last row, in the order of keys, so
-// that two connections which meet on the same keys lock them in the same order.
+// mergeSQL returns the statement that moves the staged rows into the table: the last row of each
+// key, in key order, so that concurrent transactions lock common keys in the same order.
 func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
 	keys, names := sqltable.QuoteAll(key), sqltable.NamesOf(columns)
-	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName, keys, rowColumn)
-	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last %s", name, names, names, last, sqltable.OnConflict(columns, key))
+	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName,
+		keys, rowColumn)
+	return fmt.Sprintf("INSERT INTO %s (%s) SELECT %s FROM (%s) AS last %s", name, names, names,
+		last, sqltable.OnConflict(columns, key))
 }
 
-// find settles the columns where the table is there or the config lists them; else the first batch
-// does.
+// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// sets them.
 func (s *Sink) find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
 	if err := c.Run(ctx, s.readColumns(&there)); err != nil {
@@ -97,19 +102,20 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 	return err
 }
 
-// readColumns asks for the columns of the data's table; none: there is no such table.
+// readColumns reads the columns of the data's table; none means that there is no such table.
 func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
-	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()}, Row: func(scan func(dest ...any) error) error {
-		var c sqltable.Column
-		err := scan(&c.Name, &c.Decl, &c.Own)
-		c.Type = typeOf(c.Decl)
-		*columns = append(*columns, c)
-		return err
-	}}
+	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()},
+		Row: func(scan func(dest ...any) error) error {
+			var c sqltable.Column
+			err := scan(&c.Name, &c.Decl, &c.Own)
+			c.Type = typeOf(c.Decl)
+			*columns = append(*columns, c)
+			return err
+		}}
 }
 
-// checkColumns holds the table against what its rows are written for: the binary form of one type
-// is nonsense in another.
+// checkColumns compares the table with the column types for which rows are encoded: the binary form
+// of one type is invalid for another.
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
 		s.Table.Found(false)
@@ -120,10 +126,12 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 		want := cmp.Or(c.Decl, declared[c.Type])
 		switch {
 		case i < 0:
-			err := fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock", s.name, c.Name)
+			err := fmt.Errorf("the table %s has lost its column %q; add it, or restart penstock",
+				s.name, c.Name)
 			return &stream.Misconfigured{Err: err}
 		case there[i].Type != c.Type || c.Type == sqltable.JSON && there[i].Decl != want:
-			err := fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; restart penstock",
+			err := fmt.Errorf("column %q of the table %s is %s, and was %s when this run began; "+
+				"restart penstock",
 				c.Name, s.name, there[i].Decl, want)
 			return &stream.Misconfigured{Err: err}
 		}
@@ -131,7 +139,8 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	return nil
 }
 
-// Prepare implements sqlspan.Writer: the table, and the staging table.
+// Prepare implements sqlspan.Writer: it creates the table and the staging table if they are
+// missing.
 func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	s := w.sink
 	columns := s.Shape.For(b).Columns
@@ -147,8 +156,8 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	return nil
 }
 
-// makeTable makes the table where it is not there; one lane at a time, because PostgreSQL lets two
-// of them collide.
+// makeTable creates the table if it is missing, one lane at a time, because concurrent creation
+// fails in PostgreSQL.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
 		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))

@@ -15,12 +15,12 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// server is the one that the tests of this package share, but for those that stop it.
+// server is shared by the tests of this package, except by those that stop it.
 var server = connectortest.Shared{Name: "postgres", Program: "psql"}
 
 func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
 
-// database is a schema of its own in a server that the tests of this package share.
+// database is a separate schema on the shared server.
 type database struct {
 	url    string
 	schema string
@@ -29,7 +29,7 @@ type database struct {
 
 var schemas atomic.Int64
 
-// fresh makes an empty schema.
+// fresh creates an empty schema.
 func fresh(t testing.TB, s *connectortest.Server) *database {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), s.URL)
@@ -50,7 +50,7 @@ func (d *database) exec(t testing.TB, sql string) {
 	}
 }
 
-// column reads the first column of a query, which is text.
+// column returns the first column of a query, which must be text.
 func (d *database) column(t testing.TB, query string) []string {
 	t.Helper()
 	rows, err := d.conn.Query(context.Background(), query, pgx.QueryExecModeSimpleProtocol)
@@ -83,24 +83,51 @@ func TestSuite(t *testing.T) {
 	server := server.Get(t)
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
-			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {
-				d := fresh(t, server)
-				o := d.options("lines")
-				o.Workers = workers
-				if workers == 1 { // n says in which order the rows came; without it the sink makes the table
-					d.exec(t, "CREATE TABLE lines (n bigserial, message text, _extra json)")
-				}
-				return connectortest.Receiver{
-					New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
-					Received: func(t *testing.T) []string {
-						if workers == 1 {
-							return d.column(t, "SELECT message FROM lines ORDER BY n")
-						}
-						d.exec(t, "CREATE TABLE IF NOT EXISTS lines (message text)") // where nothing was delivered yet
-						return d.column(t, "SELECT message FROM lines")
-					},
-				}
-			}})
+			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true,
+				Start: func(t *testing.T) connectortest.Receiver {
+					d := fresh(t, server)
+					o := d.options("lines")
+					o.Workers = workers
+					// n records the order of the rows; without it the sink creates the table
+					if workers == 1 {
+						d.exec(t, "CREATE TABLE lines (n bigserial, message text, _extra json)")
+					}
+					return connectortest.Receiver{
+						New: func(t *testing.T,
+							h *streamtest.Host) stream.Sink {
+							return made(t, o, h)
+						},
+						Received: func(t *testing.T) []string {
+							if workers == 1 {
+								return d.column(t, "SELECT message FROM lines ORDER BY n")
+							}
+							// in case nothing was delivered yet
+							d.exec(t, "CREATE TABLE IF NOT EXISTS lines (message text)")
+							return d.column(t, "SELECT message FROM lines")
+						},
+					}
+				}})
+		})
+	}
+}
+
+func TestAudit(t *testing.T) {
+	for _, mode := range []string{"append", "upsert"} {
+		t.Run(mode, func(t *testing.T) {
+			d := fresh(t, server.Get(t))
+			o := d.options("audited")
+			o.Mode = mode
+			d.exec(t, "CREATE TABLE audited (id varchar(9), n numeric, i bigint, b boolean, "+
+				"j json, t text, _extra jsonb)")
+			if mode == "upsert" {
+				o.Key = []string{"id"}
+				d.exec(t, "CREATE UNIQUE INDEX ON audited (id)")
+			}
+			connectortest.Audit(t, connectortest.AuditCase{
+				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return made(t, o, h) },
+				Upsert: mode == "upsert",
+				Exec:   func(t *testing.T, statement string) { d.exec(t, statement) },
+			})
 		})
 	}
 }

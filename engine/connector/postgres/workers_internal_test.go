@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestDefaultWorkers: beside a server on this machine there are no more connections than
-// processors, unless the config says so.
+// TestDefaultWorkers checks the default number of connections to a server on this machine, which
+// follows the number of processors.
 func TestDefaultWorkers(t *testing.T) {
 	beside := func(processors int) int { return min(4, max(2, processors)) }
 	for _, c := range []struct {
@@ -43,7 +43,8 @@ func TestDefaultWorkers(t *testing.T) {
 			err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func(l []stream.Lane) { lanes = len(l) }})
 			runtime.GOMAXPROCS(before)
 			if want := c.want(processors); err != nil || lanes != want {
-				t.Errorf("%s, workers %d, %s, %d processors: %d lanes, %v; want %d", c.url, c.workers, c.mode, processors, lanes, err, want)
+				t.Errorf("%s, workers %d, %s, %d processors: %d lanes, %v; want %d", c.url,
+					c.workers, c.mode, processors, lanes, err, want)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
 	"github.com/penstock-io/penstock/stream"
@@ -25,9 +26,12 @@ var networks = []string{"tcp", "udp", "unix", "unixgram"}
 
 // Options of the source.
 type Options struct {
-	Network     string        `yaml:"network" enum:"tcp,udp,unix,unixgram" doc:"kind of the socket"`
-	Listen      string        `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
-	Delimiter   string        `yaml:"delimiter" enum:"newline,nul" doc:"of streams: the end of a record"`
+	Network   string         `yaml:"network" enum:"tcp,udp,unix,unixgram" doc:"kind of the socket"`
+	Listen    string         `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
+	Delimiter string         `yaml:"delimiter" enum:"newline,nul" doc:"of streams: the end of a record"`
+	Ack       string         `yaml:"ack" enum:"delivered,buffered" doc:"buffered: on disk"`
+	Buffer    buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+
 	MaxRecord   stream.Size   `yaml:"max_record" doc:"of streams: a longer record is cut into pieces"`
 	Memory      stream.Size   `yaml:"memory" doc:"bytes that may wait for delivery; then reading pauses"`
 	Connections int           `yaml:"connections" doc:"open at once; the one idle longest is closed for a new one"`
@@ -39,6 +43,7 @@ type Options struct {
 // DefaultOptions read lines over TCP.
 func DefaultOptions() *Options {
 	return &Options{
+		Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
 		Network: "tcp", Delimiter: intake.ByNewline, MaxRecord: 1 << 20, Memory: intake.DefaultMaxBytes,
 		Connections: 10_000, IdleTime: 10 * time.Minute,
 	}
@@ -64,6 +69,7 @@ func (o *Options) Validate() error {
 	return errors.Join(
 		listen.CheckSocket(o.Network, o.Listen, &o.TLS, o.Insecure), intake.CheckDelimiter("delimiter", o.Delimiter),
 		intake.CheckSizes(o.MaxRecord, o.Memory), listen.CheckConnections(o.Connections),
+		stream.CheckEnums(o), buffer.Check(o.Ack, o.Buffer, o.MaxRecord),
 	)
 }
 
@@ -80,9 +86,10 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	o     Options
-	host  stream.Host
-	bound chan net.Addr // has room for one
+	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	o      Options
+	host   stream.Host
+	bound  chan net.Addr // has room for one
 }
 
 // New returns a source that has not opened its socket yet.
@@ -94,11 +101,11 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if strings.HasPrefix(o.Network, "unix") {
 		name = filepath.Base(name)
 	}
-	waiting, err := intake.New(intake.Options{Name: o.Network + " " + name, MaxBytes: int64(o.Memory)}, h)
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{Name: o.Network + " " + name, MaxBytes: int64(o.Memory)}, h)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Intake: waiting, o: o, host: h, bound: make(chan net.Addr, 1)}
+	s := &Server{Intake: waiting, routes: routes, o: o, host: h, bound: make(chan net.Addr, 1)}
 	for _, counter := range append([]string{"records_cut"}, listen.Counters...) {
 		h.Count(counter, 0)
 	}
@@ -111,7 +118,7 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if o.Once {
 		return nil, listen.ErrOnce
 	}
-	return s.Intake.Open(ctx, o)
+	return s.routes.Open(ctx, o)
 }
 
 // Bound returns the channel that gets the address once the socket is open.

@@ -74,8 +74,9 @@ func count(b testing.TB, path string, buf []byte) (lines int) {
 	}
 }
 
-// BenchmarkReadRatio says how near spool_dir comes to a loop that reads and counts with the same
-// read size: 1 is as fast. It runs pairs side by side and reports the median of their ratios.
+// BenchmarkReadRatio measures the speed of spool_dir relative to a loop that reads and counts with
+// the same read size: 1 is as fast. It runs pairs side by side and reports the median of their
+// ratios.
 func BenchmarkReadRatio(b *testing.B) {
 	dir := b.TempDir()
 	text := logLines(256 << 20)
@@ -126,7 +127,8 @@ func BenchmarkSmallFiles(b *testing.B) {
 		for i := range 10_000 {
 			put(b, dir, fmt.Sprintf("%05d.log", i), text)
 		}
-		d := must(os.Open(dir)) // else the first sync of a rename would wait for all that was just written
+		// otherwise the first sync of a rename would wait for all recently written data
+		d := must(os.Open(dir))
 		if err := errors.Join(d.Sync(), d.Close()); err != nil {
 			b.Fatal(err)
 		}

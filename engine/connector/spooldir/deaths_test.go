@@ -215,7 +215,7 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// Truncated and rewritten in place, shorter or longer than what was read.
+// Truncated and rewritten in place, shorter or longer than the data read before.
 func TestRewrittenInPlace(t *testing.T) {
 	text := numberedLines(0, 100)
 	for name, again := range map[string]string{

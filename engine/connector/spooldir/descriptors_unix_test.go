@@ -14,15 +14,15 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
-// Three routes together may hold open half of the files that the process may open, which is logged
-// once, at the start.
+// A source may hold open half of the files that the process may open, however many routes it has.
+// That is logged once, at the start.
 func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Skipf("skipped: the limit of open files is not known: %v", err)
 	}
 	now := was
-	now.Cur = 240
+	now.Cur = 100
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &now); err != nil {
 		t.Skipf("skipped: the limit of open files cannot be changed: %v", err)
 	}
@@ -31,7 +31,7 @@ func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	const text = "open_files=64 routes=3 process_limit=240 used=40"
+	const text = "open_files=64 process_limit=100 used=50"
 	w := newWorld(t, t.TempDir(), connectortest.FS(), func(o *spooldir.Options) { o.Settle, o.Finished = time.Millisecond, "keep" })
 	w.host.SetRoutes("main", "second", "third")
 	var want []string

@@ -74,7 +74,7 @@ func TestOnceWithUnreadable(t *testing.T) {
 	})
 }
 
-// The rename is refused (Flume dies): what is delivered stays delivered, the file is finished
+// The rename is refused (Flume dies): delivered data stays delivered, and the file is finished
 // later.
 func TestRenameRefused(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {

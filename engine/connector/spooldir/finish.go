@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// syncSpacing is the least time between two syncs of the directory, because one takes as long as
-	// thousands of renames. It is done beside the work, and at Close: after a power loss before it a
-	// file may only have its old name again, and is recognised by its id.
+	// syncSpacing is the least time between two syncs of the directory, because one takes as long
+	// as thousands of renames. It is done beside the work, and at Close: after a power loss before
+	// it a file may only have its old name again, and is recognised by its id.
 	syncSpacing = time.Second
 	// maxNumber is how many names are tried where a finished file's name is taken.
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. Without, a file whose end is settled is finished at once,
-// and has no second entry in the checkpoint.
+// Finishes implements stream.Finisher. If it returns false, a file is finished as soon as its end
+// is settled, and has no second entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
 // Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one
@@ -44,17 +44,17 @@ func (s *source) finish(p stream.Partition) error {
 	case e == nil:
 		return s.finishUnknown(p)
 	}
-	sealed, err := s.finisher.Sealed(e)
-	if err == nil && !sealed.Untouched {
+	untouched, err := s.finisher.Sealed(e)
+	if err == nil && !untouched {
 		var info vfs.Info
 		if info, err = s.dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && !e.Is(info) {
-			return s.recoverAside(p, name) // it was taken away, or the name was given to another file
+			return s.recoverAside(p, name) // it was removed, or the name was given to another file
 		} else if err == nil {
 			err = s.finisher.Check(e, info.Size)
 		}
 	}
 	if err == nil {
-		err = s.finishKnown(p, e, name, sealed)
+		err = s.finishKnown(p, e, name)
 		if errors.Is(err, fs.ErrNotExist) && s.gone(name) {
 			return s.recoverAside(p, name)
 		}
@@ -82,7 +82,8 @@ func (s *source) finishUnknown(p stream.Partition) error {
 	}
 	info, err := s.dir.Stat(p.Name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !follow.IsOf(id, info) {
-		return s.recoverAside(p, p.Name) // else it was finished before, or the name has been given to another file
+		// otherwise it was finished before, or the name has been given to another file
+		return s.recoverAside(p, p.Name)
 	} else if err != nil {
 		return fmt.Errorf("finish %q: %w", p.Name, err)
 	}
@@ -91,9 +92,9 @@ func (s *source) finishUnknown(p stream.Partition) error {
 
 // finishKnown finishes the file under its name. Once it has another name, it is compared with the
 // file that was read. If it differs, it gets its name back.
-func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, sealed follow.Sealed) error {
+func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) error {
 	dir, to := follow.Dir(s.dir), name
-	var held []vfs.File
+	var held vfs.File
 	var err error
 	switch s.o.Finished {
 	case finishedRename:
@@ -103,7 +104,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, s
 		to, err = s.move(e, name)
 	case finishedDelete:
 		dir = nil
-		held, err = s.remove(p, e, name, sealed.Readers)
+		held, err = s.remove(p, e, name)
 	}
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string, s
 	s.mu.Lock()
 	s.unsync = true
 	s.mu.Unlock()
-	s.finisher.Tell(e, dir, to, sealed.Readers, held)
+	s.finisher.Tell(e, dir, to, held)
 	s.log.Debug("a file is finished", "file", name, "finished", s.o.Finished, "to", to)
 	s.h.Count("files_finished", 1)
 	return nil

@@ -11,23 +11,23 @@ import (
 // lockName is the lock file in the directory that is read.
 const lockName = ".penstock.lock"
 
-// names says which names are to be read.
+// names selects the names of files to read.
 type names struct {
 	include, exclude []string
 	suffix           string
 }
 
-// wanted says whether the file at this path beneath the directory is to be read.
+// wanted reports whether the file at this path beneath the directory must be read.
 func (n names) wanted(name string) bool {
 	base := path.Base(name)
 	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
 }
 
-// hidden says whether a name is nobody's business: the lock file, what rsync and editors have in
-// work.
+// hidden reports whether a name is ignored: the lock file, and temporary files of rsync and
+// editors.
 func hidden(base string) bool { return strings.HasPrefix(base, ".") }
 
-// done says whether a name is that of a finished file: it ends with the suffix, or the suffix, a
+// done reports whether a name is that of a finished file: it ends with the suffix, or the suffix, a
 // dot and a number.
 func (n names) done(base string) bool {
 	if n.suffix == "" {

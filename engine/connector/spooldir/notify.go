@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// watchLocked starts what runs beside the readers: the syncs, and the watcher that wakes readers
-// before their next poll. Polling is the truth: a watcher that cannot be had, that misses events or
-// dies costs only time. once: what is there now was listed, nobody waits for more, and to end a
+// watchLocked starts the syncs, and the watcher that wakes readers before their next poll. Polling
+// is authoritative: a watcher that cannot start, misses events or dies only costs time. With once
+// no watcher is started: all existing files were listed, no reader waits for more, and ending a
 // watcher takes Linux 15 ms.
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
@@ -30,7 +30,7 @@ func (s *source) watchLocked(once bool) {
 	})
 }
 
-// syncOften makes durable what Finish has renamed, until ctx is done or stop is closed.
+// syncOften makes the renames of Finish durable, until ctx is done or stop is closed.
 func (s *source) syncOften(ctx context.Context, stop <-chan struct{}) error {
 	tick := time.NewTicker(syncSpacing)
 	defer tick.Stop()

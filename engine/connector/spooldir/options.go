@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// What may become of a finished file.
+// Actions on a finished file.
 const (
 	finishedRename = "rename"
 	finishedDelete = "delete"
@@ -60,10 +60,10 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: records have the text, and what meta adds.
+// Shape implements stream.Shaper: records have the text, and the members added by meta.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
-// Validate refuses what cannot work.
+// Validate rejects invalid options.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
@@ -86,9 +86,6 @@ func (o *Options) Validate() error {
 		return wrong("open_files", "is %d, want 1 or more", o.OpenFiles)
 	}
 	if err := o.Polling.Validate(); err != nil {
-		return err
-	}
-	if err := follow.CheckIdentity(o.Identity); err != nil {
 		return err
 	}
 	for _, g := range []struct {

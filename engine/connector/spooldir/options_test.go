@@ -59,7 +59,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// What cannot be opened says why, and what to do.
+// An error of Open names the reason and the remedy.
 func TestOpenRefused(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, connectortest.FS())

@@ -138,14 +138,15 @@ func TestPackedKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := len(w.batches)
-		if err := w.once(); err != nil || len(w.batches) != n+1 || w.batches[n] != "" { // nothing but the end
+		// only the end
+		if err := w.once(); err != nil || len(w.batches) != n+1 || w.batches[n] != "" {
 			t.Errorf("%d more batches, %v", len(w.batches)-n, err)
 		}
 	})
 }
 
-// Files that are damaged, cut off or bombs deliver what is whole before, are left where they are,
-// are named by a run that is to end, and hold up nobody.
+// Damaged or truncated files and bombs deliver the data before the fault, stay in place, are named
+// in the error of a run with Once, and delay no other file.
 func TestPackedBroken(t *testing.T) {
 	text := string(logLines(400_000))
 	long := strings.Repeat(strings.Repeat("x", 9_999)+"\n", 7_000)

@@ -21,9 +21,9 @@ func asideName(p stream.Partition, name string) string {
 }
 
 // remove deletes the file of e. A file that took the name meanwhile is not deleted: the file is
-// renamed aside, checked there, and only then unlinked. Before that, remove opens it once for each
-// reader that may hold one more file, because no name will lead to what a writer may still add.
-func (s *source) remove(p stream.Partition, e *follow.Entry, name string, readers []*follow.Reader) (held []vfs.File, err error) {
+// renamed aside, checked there, and only then unlinked. Before that, remove opens it if one more
+// file may be held open, because no name will lead to data that a writer may still add.
+func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {
 		own = p.Name // which it could not get back
@@ -34,35 +34,25 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string, reader
 	if err == nil {
 		err = s.unchanged(e, info)
 	}
-	if err == nil {
-		held, err = s.open(aside, readers)
+	if err == nil && s.finisher.MayHold() {
+		held, err = s.dir.Open(aside)
 	}
 	if err == nil {
 		err = s.dir.Remove(aside)
 	}
-	if err != nil {
-		back := s.putBack(aside, own)
-		if back == nil {
-			s.finisher.Moved(e, own)
-		} else if errors.Is(back, fs.ErrExist) && e.Is(info) {
-			s.finisher.Moved(e, aside) // readers read the rest under this name
-		}
-		return nil, errors.Join(err, closeAll(held), back)
+	if err == nil {
+		return held, nil
 	}
-	return held, nil
-}
-
-// open opens a file once for each reader that may hold one more; the others get nil.
-func (s *source) open(name string, readers []*follow.Reader) (held []vfs.File, err error) {
-	held = make([]vfs.File, len(readers))
-	for i, r := range readers {
-		if s.finisher.MayHold(r) {
-			if held[i], err = s.dir.Open(name); err != nil {
-				return held, err
-			}
-		}
+	back := s.putBack(aside, own)
+	if back == nil {
+		s.finisher.Moved(e, own)
+	} else if errors.Is(back, fs.ErrExist) && e.Is(info) {
+		s.finisher.Moved(e, aside) // readers read the rest under this name
 	}
-	return held, nil
+	if held != nil {
+		err = errors.Join(err, held.Close())
+	}
+	return nil, errors.Join(err, back)
 }
 
 // putBack gives a file that was renamed aside its name again, unless another file has it; then a
@@ -90,14 +80,4 @@ func (s *source) recoverAside(p stream.Partition, name string) error {
 		return fmt.Errorf("finish %q: %w", name, err)
 	}
 	return fmt.Errorf("finish %q: an earlier deletion was interrupted; it is repeated", name)
-}
-
-func closeAll(files []vfs.File) error {
-	var errs []error
-	for _, f := range files {
-		if f != nil {
-			errs = append(errs, f.Close())
-		}
-	}
-	return errors.Join(errs...)
 }

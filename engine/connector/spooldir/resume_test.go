@@ -2,6 +2,7 @@ package spooldir_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
@@ -29,8 +31,7 @@ func dataFiles(t testing.TB) []string {
 	return names
 }
 
-// spoolData puts the real logs into a directory and returns what of each has to be delivered, by
-// name.
+// spoolData puts the real logs into a directory and returns the expected data of each, by name.
 func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 	t.Helper()
 	dir, want = t.TempDir(), make(map[string][]byte)
@@ -78,7 +79,7 @@ func TestRealLogs(t *testing.T) {
 // covered is one batch of a run.
 type covered struct {
 	spans []stream.Span
-	text  []string // what each span holds
+	text  []string // content of each span
 }
 
 // readAll reads to io.EOF from marks on.
@@ -194,4 +195,41 @@ func inOrder(pieces map[int64]string) string {
 		b.WriteString(pieces[k])
 	}
 	return b.String()
+}
+
+// A batch of a finished file can be read again in a later run, which has not met the file.
+func TestRangeOfFinishedFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a.log", "one\ntwo\nthree\n")
+	w := newWorld(t, dir, connectortest.FS(), nil)
+	if err := w.once(); err != nil {
+		t.Fatal(err)
+	}
+	w.wantFiles("a.log.done")
+	next := newWorld(t, dir, connectortest.FS(), nil)
+	next.store = w.store.clone()
+	next.open(false)
+	defer next.close()
+	next.pump(500 * time.Millisecond)
+	r, two := next.reader.(stream.RangeReader), stream.Range{}
+	two.From.Num, two.To.Num = 4, 8
+	read := func() (string, error) {
+		b := stream.NewBatch(stream.BatchLimits{})
+		for _, m := range w.store.marks {
+			if err := r.ReadRanges(t.Context(), b, m.Part, []stream.Range{two}); err != nil {
+				return "", err
+			}
+		}
+		return string(b.Data), nil
+	}
+	if got, err := read(); got != "two\n" || err != nil {
+		t.Errorf("the range is %q, %v; want two", got, err)
+	}
+	if err := os.Remove(filepath.Join(dir, "a.log.done")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "a.log.done", "one\n222\nfour\n")
+	if got, err := read(); !errors.Is(err, stream.ErrRangeMissing) {
+		t.Errorf("the range of another file is %q, %v", got, err)
+	}
 }

@@ -35,7 +35,8 @@ func TestTwoRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.pump(2 * time.Second)
-		sealed := w.pending // the engine tells only what all routes have settled; here it tells too early
+		// the engine passes only partitions settled by all routes; this test passes them too early
+		sealed := w.pending
 		w.pending = maps.Clone(sealed)
 		maps.DeleteFunc(w.pending, func(_ string, p stream.Partition) bool { return p.Name == "a.log" })
 		w.finishAllNow(t, "it is being read")
@@ -79,8 +80,8 @@ func (w *world) finishAllNow(t *testing.T, want string) {
 	}
 }
 
-// With Once: what is young is waited for, what appears meanwhile is read, what is still written at
-// the end is left.
+// With Once: young files are awaited, files that appear meanwhile are read, and a file still being
+// written at the end is left.
 func TestOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")
@@ -173,7 +174,8 @@ func TestNotified(t *testing.T) {
 	if err := r.Read(ctx, b); err != errEnough {
 		t.Fatalf("Read of an empty directory: %v", err)
 	}
-	write(t, filepath.Join(dir, "a.log"), strings.Repeat("line\n", 100_000)) // enough that it does not wait to settle
+	// enough that it does not wait to settle
+	write(t, filepath.Join(dir, "a.log"), strings.Repeat("line\n", 100_000))
 	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := r.Read(ctx, b); err != nil {

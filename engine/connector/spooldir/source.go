@@ -1,11 +1,10 @@
-// Package spooldir reads the files that are put into a directory: the source spool_dir.
+// Package spooldir is the source spool_dir, which reads files that are put into a directory.
 //
-// It lists the directory and renames, deletes or moves each file when it has been quiet and
-// everything in it is settled. What lies between, reading many files as batches and knowing each
-// again, is engine/kit/follow. Its owner is the engine, which opens one reader a route. It never
-// follows a symlink, never changes what a file holds, never renames over another file, and hides
-// nothing: a file that grows, shrinks, vanishes or is replaced is read as far as it can be, and
-// reported.
+// It lists the directory, and renames, deletes or moves each file once it has been quiet and all of
+// its data is settled. Reading many files as batches and recognising them is done by
+// engine/kit/follow. Its owner is the engine, which opens one reader per route. The package never
+// follows a symlink, changes the content of a file, or renames over another file. It hides nothing:
+// a file that grows, shrinks, vanishes or is replaced is read as far as possible, and reported.
 package spooldir
 
 import (
@@ -26,20 +25,22 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// source is what the readers of all routes share: the directory and its lock.
+// source is the state shared by the readers of all routes: the directory and its lock.
 type source struct {
 	o        Options
 	h        stream.Host
 	log      *slog.Logger
 	names    names
-	set      *follow.Set
+	set      *follow.Catalogue
 	finisher follow.Finisher
 
 	// syncing is held while the directory is synced or closed. It is taken before mu.
 	syncing sync.Mutex
 
-	mu     sync.Mutex // guards what follows; files are touched while it is held only when the directory is opened or closed
-	users  int        // open readers and running calls of Finish
+	// guards the fields below; held during file operations only while the directory is opened or
+	// closed
+	mu     sync.Mutex
+	users  int // open readers and running calls of Finish
 	dir    vfs.Dir
 	moved  vfs.Dir // finished: move
 	lock   io.Closer
@@ -203,7 +204,7 @@ func (s *source) openMoved() (err error) {
 	return nil
 }
 
-// done gives back what acquire took; the last user syncs and closes the directory and gives up the
+// done releases the share of acquire. The last user syncs and closes the directory and releases the
 // lock.
 func (s *source) done() error {
 	s.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// options are the defaults with path set, and what change does to them.
+// options returns the defaults with path set, modified by change.
 func options(path string, change func(*spooldir.Options)) *spooldir.Options {
 	o := spooldir.Source().Options().(*spooldir.Options)
 	o.Path = path
@@ -23,7 +23,7 @@ func options(path string, change func(*spooldir.Options)) *spooldir.Options {
 	return o
 }
 
-// put writes a file whose last change was long ago.
+// put writes a file with an old modification time.
 func put(t testing.TB, dir, name, text string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)

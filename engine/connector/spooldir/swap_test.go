@@ -130,7 +130,8 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 	w.finishAll()
 	counting = false
 	w.pump(time.Minute)
-	lost := len(want) == 3 && !slices.Contains(w.texts(), want[1]) // overwritten by the writer itself
+	// overwritten by the writer itself
+	lost := len(want) == 3 && !slices.Contains(w.texts(), want[1])
 	if lost {
 		want = slices.Delete(want, 1, 2)
 	}

@@ -21,7 +21,7 @@ import (
 // host works within a synctest bubble.
 type host struct{ *streamtest.Quiet }
 
-// newHost runs what decompresses, and no watcher.
+// newHost runs the decompression goroutines, but no watcher.
 func newHost(t testing.TB, files vfs.FS) *host {
 	return &host{streamtest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
 }
@@ -43,11 +43,11 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// store is what the checkpoint of a route would hold. It settles in read order.
+// store is the content of a route's checkpoint. It settles in read order.
 type store struct {
 	marks map[string]stream.Mark
 	names map[string][]string // of each partition, as they were told
-	data  map[string][]byte   // what was delivered of each
+	data  map[string][]byte   // delivered data of each
 	order []string            // partitions by their first bytes
 }
 
@@ -55,7 +55,7 @@ func newStore() *store {
 	return &store{marks: make(map[string]stream.Mark), names: make(map[string][]string), data: make(map[string][]byte)}
 }
 
-// clone is what is left of it after a crash.
+// clone returns the part that survives a crash.
 func (s *store) clone() *store {
 	c := &store{marks: maps.Clone(s.marks), names: maps.Clone(s.names), data: make(map[string][]byte), order: slices.Clone(s.order)}
 	for id, data := range s.data {
@@ -83,11 +83,11 @@ type world struct {
 	reader  stream.Reader
 	store   *store
 	limits  stream.BatchLimits
-	finish  bool                        // call Finish for what is sealed
+	finish  bool                        // call Finish for sealed partitions
 	pending map[string]stream.Partition // sealed, not finished yet
-	refused []error                     // what Finish has returned
+	refused []error                     // errors of Finish
 	dead    []string                    // reasons of dead letters
-	batches []string                    // what each batch covers
+	batches []string                    // content of each batch
 	onBatch func(b *stream.Batch)
 }
 
@@ -218,7 +218,7 @@ func (w *world) finishAll() {
 		return
 	}
 	finisher, ok := w.src.(stream.Finisher)
-	ok = ok && finisher.Finishes() // else what is sealed is finished
+	ok = ok && finisher.Finishes() // otherwise sealed partitions are finished
 	for _, id := range slices.Sorted(maps.Keys(w.pending)) {
 		if ok {
 			if err := finisher.Finish(w.t.Context(), w.pending[id]); err != nil {
@@ -233,8 +233,8 @@ func (w *world) finishAll() {
 	}
 }
 
-// texts are what was delivered of each partition, in the order in which they began, under the last
-// name of each.
+// texts returns the delivered data of each partition, in the order in which they began, with the
+// last name of each.
 func (w *world) texts() []string {
 	var out []string
 	for _, id := range w.store.order {

@@ -18,26 +18,31 @@ import (
 // rowsPerBatch is the sink's preferred batch.
 const rowsPerBatch = 10_000
 
-var benchFields = []string{"host", "identity", "user", "timestamp", "method", "path", "protocol", "status", "size", "referrer", "agent"}
+var benchFields = []string{"host", "identity", "user", "timestamp", "method", "path", "protocol",
+	"status", "size", "referrer", "agent"}
 
-// accessRow is one row as a parsed access log has it.
+// accessRow returns the fields of a parsed access log line.
 func accessRow(i int) []string {
 	return []string{
-		fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "-", "-", "17/May/2015:10:05:03 +0000", "GET",
-		fmt.Sprintf("/presentations/logstash-monitorama-2013/images/%d.png", i), "HTTP/1.1", "200", fmt.Sprint(1000 + i),
+		fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255), "-", "-",
+		"17/May/2015:10:05:03 +0000", "GET",
+		fmt.Sprintf("/presentations/logstash-monitorama-2013/images/%d.png", i), "HTTP/1.1", "200",
+		fmt.Sprint(1000 + i),
 		"http://semicomplete.com/presentations/logstash-monitorama-2013/",
-		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0.1700.77 Safari/537.36",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) " +
+			"Chrome/32.0.1700.77 Safari/537.36",
 	}
 }
 
-// parsed makes batch n of such rows, as the parser leaves them; plain: unparsed lines of the same
-// text.
+// parsed returns batch n of such rows, as the parser creates them. With plain, the records are
+// unparsed lines of the same text.
 func parsed(n int, plain bool) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 16 << 20, Records: rowsPerBatch})
 	b.Names = append(b.Names, benchFields...)
 	for i := range rowsPerBatch {
 		row := accessRow(n*rowsPerBatch + i)
-		r := stream.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)), NumFields: uint32(len(row))}
+		r := stream.Record{Off: uint32(len(b.Data)), Field: uint32(len(b.Fields)),
+			NumFields: uint32(len(row))}
 		if plain {
 			r.NumFields = 0
 		}
@@ -47,7 +52,8 @@ func parsed(n int, plain bool) *stream.Batch {
 				kind = stream.Number
 			}
 			if !plain {
-				f := stream.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(text))}
+				f := stream.Field{Name: uint32(k), Kind: kind, Off: uint32(len(b.Data)),
+					Len: uint32(len(text))}
 				b.Fields = append(b.Fields, f)
 			}
 			b.Data = append(append(b.Data, text...), ' ')
@@ -70,9 +76,9 @@ func parsed(n int, plain bool) *stream.Batch {
 	return b
 }
 
-// BenchmarkAgainstInsertLoop prints, for seven interleaved pairs, how fast the sink is beside a
-// bare loop of prepared inserts with the same batch and the same synchronous; the median is to be
-// 0.9 at least.
+// BenchmarkAgainstInsertLoop prints, for seven interleaved pairs, the speed of the sink relative to
+// a loop of prepared inserts with the same batch size and synchronous setting. The median should be
+// at least 0.9.
 func BenchmarkAgainstInsertLoop(b *testing.B) {
 	const pairs, batches = 7, 5
 	for _, plain := range []bool{false, true} {
@@ -104,7 +110,8 @@ func insertLoop(b *testing.B, plain bool, batches int) time.Duration {
 		names = []string{"message"}
 	}
 	path := filepath.Join(b.TempDir(), "bare.db")
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -137,7 +144,8 @@ func insertLoop(b *testing.B, plain bool, batches int) time.Duration {
 		if err != nil {
 			b.Fatal(err)
 		}
-		stmt, err := tx.Prepare("INSERT INTO lines VALUES (?" + strings.Repeat(",?", len(names)-1) + ")")
+		stmt, err := tx.Prepare("INSERT INTO lines VALUES (?" +
+			strings.Repeat(",?", len(names)-1) + ")")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -171,7 +179,8 @@ func throughSink(b *testing.B, input []*stream.Batch) time.Duration {
 		if err := batch.Encode(s); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := lane.Worker.Deliver(b.Context(), stream.Attempt{Value: batch, Place: uint32(n)}); err != nil {
+		if _, err := lane.Worker.Deliver(b.Context(),
+			stream.Attempt{Value: batch, Place: uint32(n)}); err != nil {
 			b.Fatal(err)
 		}
 	}

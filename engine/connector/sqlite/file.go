@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// busyWait is how long a statement waits for another program's transaction, in milliseconds.
+// busyWait bounds the wait of a statement for another program's transaction, in milliseconds.
 const busyWait = 10_000
 
-// openFile makes the file where it is missing, only for its owner, and opens nothing yet.
+// openFile creates a missing file with mode 0600. It does not connect.
 func openFile(files vfs.FS, path string) (*server, error) {
 	folder, name := filepath.Split(filepath.Clean(path))
 	dir, err := files.MakeDir(filepath.Clean(folder), 0o700)
@@ -44,17 +44,17 @@ func openFile(files vfs.FS, path string) (*server, error) {
 	}, nil
 }
 
-// server implements sqlspan.Server, for one connection: SQLite has one writer and no more to give.
+// server implements sqlspan.Server for one connection, because SQLite allows one writer.
 type server struct {
 	dsn    string
-	closed error // of the connection that was closed last
+	closed error // error of the last closed connection
 }
 
 // Connect implements sqlspan.Server.
 func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
 
-// Restore implements sqlspan.Server. A connection whose file can no longer be trusted is replaced
-// before the next use.
+// Restore implements sqlspan.Server. A connection whose file state is in doubt is closed, and
+// replaced before its next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {
@@ -62,7 +62,8 @@ func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 		sound = undone == nil || noTransaction(undone)
 	}
 	if !sound {
-		_ = c.close() // it has failed, and so may this; what was committed is in the file
+		// the connection has failed, and Close may fail too; committed data is in the file
+		_ = c.close()
 	}
 	return sound
 }
@@ -70,11 +71,11 @@ func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 // Close implements sqlspan.Server.
 func (s *server) Close(c *connection) { s.closed = c.close() }
 
-// connection is a driver's connection with what was prepared over it.
+// connection is a driver connection with its prepared statements.
 type connection struct {
 	sqlspan.Direct
 	inserts map[insertForm]driver.StmtExecContext
-	args    []driver.NamedValue // of one statement, used again
+	args    []driver.NamedValue // of one statement, reused
 }
 
 func connect(dsn string) (*connection, error) {
@@ -87,20 +88,22 @@ func connect(dsn string) (*connection, error) {
 		return nil, err
 	}
 	return &connection{
-		Direct: sqlspan.Direct{Conn: conn, BeginText: "BEGIN IMMEDIATE"}, inserts: make(map[insertForm]driver.StmtExecContext),
+		Direct:  sqlspan.Direct{Conn: conn, BeginText: "BEGIN IMMEDIATE"},
+		inserts: make(map[insertForm]driver.StmtExecContext),
 	}, nil
 }
 
-// forever is the context of single statements: they are short, and one that was broken off would
-// leave a transaction in doubt. SQLite's own busy_timeout bounds their waits.
+// forever returns the context of single statements, which are short. Canceling one would leave the
+// transaction in doubt. SQLite's busy_timeout bounds their waits.
 func forever() context.Context { return context.Background() }
 
 func (c *connection) exec(sql string, args ...driver.Value) (affected int64, err error) {
 	return sqldriver.Exec(forever(), c.Conn, sql, args...)
 }
 
-// query calls row with each row; its values are valid until the next one.
-func (c *connection) query(row func(v []driver.Value) error, sql string, args ...driver.Value) error {
+// query calls row for each row. Its values are valid until the next call.
+func (c *connection) query(row func(v []driver.Value) error, sql string,
+	args ...driver.Value) error {
 	return sqldriver.Each(forever(), c.Conn, row, sql, args...)
 }
 

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// insertForm is one prepared INSERT.
+// insertForm identifies a prepared INSERT.
 type insertForm struct {
 	rows   int
 	upsert bool
 }
 
-// A statement takes several rows, which costs half of what as many statements do.
+// An INSERT has several rows, which takes half the time of single-row statements.
 const (
 	maxRows = 64
 	maxArgs = 800
@@ -30,25 +30,26 @@ func rowsPerInsert(columns int) int { return min(maxRows, max(1, maxArgs/max(1, 
 
 func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string, rows int) string {
 	row := "(" + strings.Repeat("?,", len(columns)-1) + "?)"
-	sql := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", name, sqltable.NamesOf(columns), strings.Repeat(row+",", rows-1), row)
+	sql := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", name, sqltable.NamesOf(columns),
+		strings.Repeat(row+",", rows-1), row)
 	if len(key) == 0 {
 		return sql
 	}
 	return sql + " " + sqltable.OnConflict(columns, key)
 }
 
-// inserting writes the rows of one batch into the transaction that is open.
+// inserting writes the rows of a batch into the current transaction.
 type inserting struct {
 	s        *Sink
 	c        *connection
 	table    *sqltable.Table
 	rows     sqltable.Rows
-	waiting  []int // records whose values stand in args, not written yet
+	waiting  []int // records whose values are in args but not written yet
 	refusals []sqltable.Refusal
 }
 
-// write writes every kept record of b. The records that are refused come back together, so that one
-// look at a batch finds them all; the caller has to undo what was written then.
+// write writes all kept records of b. It returns all refused records together, so that one pass
+// over a batch finds them all. The caller must then undo the writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	if b.Kept() == 0 {
@@ -88,7 +89,7 @@ func (w *inserting) write(b *stream.Batch) error {
 	return nil
 }
 
-// flush writes the rows that wait; where the database refuses them together, one by one.
+// flush writes the pending rows. If the database refuses them together, it writes them one by one.
 func (w *inserting) flush() error {
 	n, columns := len(w.waiting), len(w.table.Columns)
 	defer func() { w.waiting, w.c.args = w.waiting[:0], w.c.args[:0] }()
@@ -126,7 +127,8 @@ func (w *inserting) insert(rows int, args []driver.NamedValue) error {
 		}
 		var ok bool
 		if stmt, ok = prepared.(driver.StmtExecContext); !ok {
-			return errors.Join(errors.New("the SQLite driver's statements lack ExecContext"), prepared.Close())
+			return errors.Join(errors.New("the SQLite driver's statements lack ExecContext"),
+				prepared.Close())
 		}
 		w.c.inserts[form] = stmt
 	}
@@ -134,14 +136,15 @@ func (w *inserting) insert(rows int, args []driver.NamedValue) error {
 	return err
 }
 
-// bind adds one row to the arguments.
+// bind appends one row to the arguments.
 func (c *connection) bind(columns []sqltable.Column, cells [][]byte) {
 	for i := range columns {
-		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1, Value: value(columns[i].Type, cells[i])})
+		c.args = append(c.args, driver.NamedValue{Ordinal: len(c.args) + 1,
+			Value: value(columns[i].Type, cells[i])})
 	}
 }
 
-// value is what SQLite is given for a cell, so that it keeps what was written.
+// value returns the argument for a cell, chosen such that SQLite stores the value unchanged.
 func value(t sqltable.Type, cell []byte) driver.Value {
 	if cell == nil {
 		return nil
@@ -164,12 +167,13 @@ func value(t sqltable.Type, cell []byte) driver.Value {
 			}
 		}
 	case sqltable.Bool:
-		return int64(len("false") - len(cell)) // true is 1
+		return int64(len("false") - len(cell)) // 1 for true, 0 for false
 	}
 	return string(cell)
 }
 
-// exact is a number as an integer or a float where that prints as the same digits, else as text.
+// exact returns a number as an integer or a float if that prints as the same digits, otherwise as
+// text.
 func exact(cell []byte) driver.Value {
 	if n, err := strconv.ParseInt(string(cell), 10, 64); err == nil && (cell[0] != '-' || n != 0) {
 		return n

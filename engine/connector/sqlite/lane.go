@@ -10,30 +10,31 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// delivery is one Deliver on its way.
+// delivery is one Deliver call in progress.
 type delivery struct {
 	batch *stream.Batch
-	done  chan error // takes one
+	done  chan error // buffer of 1
 }
 
-// lane is the one worker of the sink.
+// lane is the only worker of the sink.
 type lane struct {
 	sink   *Sink
 	wake   chan struct{}
-	insert inserting // the writer's own
-	exists bool      // the table is there; the writer's own once it runs
+	insert inserting // owned by the writer
+	exists bool      // the table exists; owned by the writer once it runs
 
-	mu    sync.Mutex // guards what follows; no I/O while it is held
+	mu    sync.Mutex // guards the fields below; never held during I/O
 	order inorder.Order[*delivery]
-	ready []*delivery // in order, to be written
-	over  error       // why no Deliver is taken any more
+	ready []*delivery // in order, to write
+	over  error       // why Deliver calls are refused
 }
 
 func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)} }
 
 // Deliver implements stream.Worker.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	a.Value.Split() // a batch that was not encoded; no other attempt of it runs on an ordered lane
+	// in case the batch was not encoded; an ordered lane runs no other attempt of it
+	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
 		return stream.Report{}, err
@@ -43,7 +44,8 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 		return stream.Report{}, err
 	case <-ctx.Done():
 		l.leave(a, context.Cause(ctx))
-		return stream.Report{}, <-d.done // now, or when the transaction has ended: until then it reads the batch
+		// now, or when the transaction has ended: until then it uses the batch
+		return stream.Report{}, <-d.done
 	}
 }
 
@@ -58,14 +60,14 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	if len(l.ready) > before {
 		select {
 		case l.wake <- struct{}{}:
-		default: // it is awake already
+		default: // a wake-up is pending already
 		}
 	}
 	return err
 }
 
-// leave fails the run when a Deliver whose turn has not come gives up: its place would never be
-// filled.
+// leave fails the run if a Deliver call that still waits for its place in the order is canceled,
+// because its place would never be filled.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +76,8 @@ func (l *lane) leave(a stream.Attempt, cause error) {
 	}
 }
 
-// failLocked answers all that was not taken by the writer. Its error has none of the outcomes'
-// types: what failed one batch says nothing of the others.
+// failLocked answers all deliveries that the writer has not taken. Its error has no outcome type,
+// because the failure of one batch has no meaning for the others.
 func (l *lane) failLocked(cause error) {
 	err := fmt.Errorf("an earlier batch was not written: %v", cause)
 	l.order.Fail(err, func(d *delivery) { d.done <- err })
@@ -85,7 +87,7 @@ func (l *lane) failLocked(cause error) {
 	l.ready = nil
 }
 
-// end takes no Deliver any more.
+// end refuses further Deliver calls.
 func (l *lane) end(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,7 +97,7 @@ func (l *lane) end(err error) {
 	l.failLocked(l.over)
 }
 
-// run is the writer: it writes what is ready until ctx ends, or another process has taken over.
+// run is the writer: it writes ready batches until ctx ends or another process takes over.
 func (l *lane) run(ctx context.Context) error {
 	for {
 		select {
@@ -132,8 +134,8 @@ func (l *lane) run(ctx context.Context) error {
 	}
 }
 
-// write writes a group in one transaction and says how many of it are durable; err is that of the
-// next one.
+// write writes a group in one transaction and returns the number of durable batches. err is the
+// error of the first batch after them.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
 	var failed error // of a batch; those before it are committed
 	made := false
@@ -165,8 +167,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing of it. failed is what the batch is answered with;
-// err ends the transaction.
+// one writes a batch and its spans, or nothing of it. failed is the answer to the batch; err ends
+// the transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err
@@ -180,7 +182,8 @@ func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 		return nil, failed
 	}
 	if _, err := c.exec("ROLLBACK TO batch"); err != nil {
-		return nil, failed // SQLite has ended the transaction itself, as it does when the disk is full
+		// SQLite has rolled back the transaction itself, for example on a full disk
+		return nil, failed
 	}
 	if _, err := c.exec("RELEASE batch"); err != nil {
 		return nil, err

@@ -9,12 +9,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dialectOf is the SQL of the ledger's tables; docs/formats/sql-tables.md. SQLite has one writer at
-// a time, which needs no other fence than the epoch.
+// dialectOf returns the SQL of the ledger's tables; see docs/formats/sql-tables.md. SQLite has one
+// writer at a time, so the epoch is the only fence needed.
 func (s *Sink) dialectOf(string) sqlspan.Dialect {
 	return sqlspan.Dialect{
 		Place: fmt.Sprintf("table %s in %q", sqlspan.MarksTable, s.o.Path),
-		Names: strings.NewReplacer("$routes", sqlspan.RoutesTable, "$marks", sqlspan.MarksTable, "$spans", sqlspan.SpansTable).Replace,
+		Names: strings.NewReplacer("$routes", sqlspan.RoutesTable, "$marks", sqlspan.MarksTable,
+			"$spans", sqlspan.SpansTable, "$epochs", sqlspan.EpochsTable).Replace,
 		Create: []string{
 			`CREATE TABLE IF NOT EXISTS $routes (
 				route TEXT NOT NULL PRIMARY KEY, format INTEGER NOT NULL, epoch INTEGER NOT NULL
@@ -29,10 +30,17 @@ func (s *Sink) dialectOf(string) sqlspan.Dialect {
 				PRIMARY KEY (route, part, from_num, from_key)
 			) WITHOUT ROWID`,
 		},
-		Bump: `INSERT INTO $routes VALUES (?, ?, 1) ON CONFLICT (route) DO UPDATE SET epoch = epoch + 1`,
+		Bump: `INSERT INTO $routes VALUES (?, ?, 1) ON CONFLICT (route) DO UPDATE SET epoch ` +
+			`= epoch + 1`,
 		SetMark: `INSERT INTO $marks VALUES (?, ?, ?, ?, ?) ON CONFLICT (route, part)
 			DO UPDATE SET name = excluded.name, num = excluded.num, key = excluded.key WHERE (excluded.num, excluded.key) >= (num, key)`,
 		InsertSpan: `INSERT INTO $spans VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
+		CreateEpochs: `CREATE TABLE IF NOT EXISTS $epochs (
+				route TEXT NOT NULL, part TEXT NOT NULL, epoch INTEGER NOT NULL,
+				PRIMARY KEY (route, part)
+			) WITHOUT ROWID`,
+		RaiseEpoch: `INSERT INTO $epochs VALUES (?, ?, 1) ON CONFLICT (route, part) ` +
+			`DO UPDATE SET epoch = epoch + 1`,
 	}
 }
 
@@ -49,6 +57,24 @@ func (s *Sink) Load(ctx context.Context) (marks []stream.Mark, err error) {
 	}
 	return marks, nil
 }
+
+// Take implements stream.PartitionLedger.
+func (s *Sink) Take(ctx context.Context, parts []stream.Taking) (taken []stream.Taken, err error) {
+	err = s.use(ctx, func(c *connection) error {
+		taken, err = s.ledger.Take(forever(), c, parts, func() error { return s.find(c) })
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite %q: %w", s.o.Path, err)
+	}
+	return taken, nil
+}
+
+// Confirm implements stream.PartitionLedger.
+func (s *Sink) Confirm(assignments []uint32) { s.ledger.Confirm(assignments) }
+
+// Release implements stream.PartitionLedger.
+func (s *Sink) Release(assignments []uint32) { s.ledger.Release(assignments) }
 
 // LedgerName implements stream.TransactionalSink.
 func (s *Sink) LedgerName() string { return s.ledger.LedgerName() }
@@ -68,7 +94,7 @@ func (s *Sink) Store(ctx context.Context, spans []stream.Span) error {
 	return s.use(ctx, func(c *connection) error { return s.ledger.Store(forever(), c, sqlspan.Covering(nil, spans)) })
 }
 
-// use calls f with the connection to itself.
+// use calls f with exclusive use of the connection.
 func (s *Sink) use(ctx context.Context, f func(c *connection) error) error {
 	return s.file.Do(ctx, 0, func(_ context.Context, c *connection) error { return f(c) })
 }

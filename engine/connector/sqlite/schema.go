@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// declared are the words for the types. Number has none, so that SQLite converts nothing: a number
-// that neither an integer nor a float holds exactly stays the text that it was.
+// declared maps column types to SQL types. Number has no SQL type, so that SQLite does not convert
+// it: a number that neither an integer nor a float represents exactly stays text.
 var declared = map[sqltable.Type]string{
 	sqltable.Text: "TEXT", sqltable.Integer: "INTEGER", sqltable.Number: "", sqltable.Float: "REAL",
 	sqltable.Bool: "BOOLEAN", sqltable.JSON: "TEXT", sqltable.Bytes: "BLOB",
 }
 
-// standard is the column for a type that a source declares. A numeric keeps its digits in a column
-// without a type.
+// standard returns the column for a type that a source declares. A numeric gets a column without a
+// type, which keeps its digits.
 func standard(decl string) (sqltable.Column, bool) {
 	word, _, _ := strings.Cut(decl, "(")
 	c := sqltable.Column{Type: sqltable.Text}
@@ -40,24 +40,26 @@ func standard(decl string) (sqltable.Column, bool) {
 }
 
 func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
-	return sqltable.CreateSQL(name, columns, key, func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
+	return sqltable.CreateSQL(name, columns, key,
+		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// columnsOf reads a table's columns but for generated ones; none: there is no such table.
+// columnsOf returns a table's columns except generated ones, or none if there is no such table.
 func (c *connection) columnsOf(name sqltable.Name) (columns []sqltable.Column, err error) {
 	err = c.query(func(v []driver.Value) error {
 		column, _ := v[1].(string)
 		decl, _ := v[2].(string)
 		if hidden, _ := v[6].(int64); hidden == 0 {
-			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl, Own: v[4] != nil})
+			columns = append(columns, sqltable.Column{Name: column, Type: typeOf(decl), Decl: decl,
+				Own: v[4] != nil})
 		}
 		return nil
 	}, "PRAGMA table_xinfo("+sqltable.Quote(name.Table)+")")
 	return columns, err
 }
 
-// typeOf says what a column of a declared type is given, after the rules by which SQLite converts
-// (https://sqlite.org/datatype3.html, section 3.1), so that it has nothing to convert.
+// typeOf returns the column type for a declared SQL type. It follows SQLite's rules for conversions
+// (https://sqlite.org/datatype3.html, section 3.1), so that no conversion takes place.
 func typeOf(decl string) sqltable.Type {
 	d := strings.ToUpper(decl)
 	has := func(words ...string) bool {
@@ -80,8 +82,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// find settles the columns where the table exists or the config lists them; else the first batch
-// does.
+// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// sets them.
 func (s *Sink) find(c *connection) error {
 	there, err := c.columnsOf(s.name)
 	if err == nil {
@@ -90,7 +92,7 @@ func (s *Sink) find(c *connection) error {
 	return err
 }
 
-// makeTable makes the table in the transaction that is open.
+// makeTable creates the table in the current transaction.
 func (s *Sink) makeTable(c *connection, b *stream.Batch) error {
 	_, err := c.exec(createSQL(s.name, s.shape.For(b).Columns, s.o.Key))
 	return err

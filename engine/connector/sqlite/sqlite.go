@@ -1,12 +1,12 @@
-// Package sqlite holds the sink that writes records into a table of a SQLite file, exactly once.
+// Package sqlite implements the sink that writes records to a table of a SQLite file exactly once.
 //
-// The file has one lane, which is ordered. One goroutine takes what is ready and writes it in one
-// transaction, each batch with its span rows (docs/formats/sql-tables.md), durable before it is
-// answered: write-ahead log, synchronous = FULL. So a batch that comes a second time, after a crash
-// or a lost answer, is found in the ledger and not written again.
+// The file has one ordered lane. One goroutine writes all ready batches in one transaction, each
+// with its span rows (docs/formats/sql-tables.md). They are durable before they are answered:
+// write-ahead log, synchronous = FULL. A batch that is delivered again after a crash or a lost
+// answer is found in the ledger and not written again.
 //
-// The sink owns its connection; other programs may read the file, and write to it for moments,
-// meanwhile. It never alters a table that exists, and never makes SQL of data.
+// The sink owns its connection. Other programs may read the file meanwhile, and write to it
+// briefly. The sink never alters an existing table and never builds SQL from data.
 package sqlite
 
 import (
@@ -21,18 +21,19 @@ import (
 
 // Options of the sink.
 type Options struct {
-	Path string `yaml:"path" path:"true" alone:"true" required:"true" doc:"the database; made where missing (0600, folders 0700)"`
+	Path string `yaml:"path" path:"true" alone:"true" required:"true" doc:"database file; created if missing (0600, directories 0700)"`
 	sqltable.Options
 }
 
-// DefaultOptions append, and keep fields that have no column in a JSON column.
+// DefaultOptions selects mode append, and a JSON column for fields without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
-// What SQLite can hold. Its limit of columns is 2000; a table that is made from records stays well
-// below.
-var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf, Standard: standard}
+// dialect describes the limits of SQLite. It allows 2000 columns; tables created from records have
+// far fewer.
+var dialect = sqltable.Dialect{MaxName: 1000, MaxColumns: 500, FoldCase: true, TypeOf: typeOf,
+	Standard: standard}
 
-// Validate says which option is wrong.
+// Validate returns an error for the first invalid option.
 func (o *Options) Validate() error {
 	if o.Path == "" {
 		return &stream.OptionError{Key: "path", Err: errors.New("missing: the database file")}
@@ -40,7 +41,7 @@ func (o *Options) Validate() error {
 	return o.Options.Validate(&dialect, false)
 }
 
-// Component is the sink's line in the list of components.
+// Component returns the component for the registry.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -50,13 +51,13 @@ func Component() stream.Component {
 	}
 }
 
-// inFlight is how many batches may be in hand at once: enough that while one transaction is written
-// the next is at hand.
+// inFlight is the maximum number of batches in flight: enough to write one transaction while the
+// next one is prepared.
 const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
 
-// Sink writes into one table. It implements stream.Sink, Encoder and TransactionalSink.
+// Sink writes to one table. It implements stream.Sink, Encoder and PartitionLedger.
 type Sink struct {
 	o      Options
 	host   stream.Host
@@ -68,7 +69,7 @@ type Sink struct {
 	shape  *sqltable.Shape
 }
 
-// New returns a sink that has touched nothing yet.
+// New returns a sink; Open opens the file.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -82,7 +83,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open opens the file, or makes it, and the tables of the ledger.
+// Open opens or creates the file and creates missing tables of the ledger.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 	s.ledger.Open(o, s.o.Ledger, s.dialectOf)
 	if s.server, err = openFile(s.host.FS(), s.o.Path); err == nil {
@@ -93,6 +94,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 		return errors.Join(fmt.Errorf("sink sqlite %q: %w", s.o.Path, err), s.Close())
 	}
 	s.lane = newLane(s)
+	s.host.Go("sqlite fence", s.ledger.Watch)
 	s.host.Go("sqlite writer", s.lane.run)
 	o.Lanes([]stream.Lane{{Name: s.o.Path, Worker: s.lane, Limits: limits}})
 	return nil
@@ -101,15 +103,15 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: it finds the batch's records, and from the first batch the
-// table's columns, where the writer would have to do it. It writes nothing.
+// Encode implements stream.Encoder. It splits the batch and, for the first batch, infers the
+// columns of the table, which relieves the writer. It appends nothing.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	s.shape.For(b)
 	return nil, nil
 }
 
-// Close frees the file.
+// Close closes the file.
 func (s *Sink) Close() error {
 	if s.lane != nil {
 		s.lane.end(sqlspan.ErrStopped)

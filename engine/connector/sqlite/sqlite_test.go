@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// opened is a sink that has loaded.
+// opened is a sink after Load.
 type opened struct {
 	*sqlite.Sink
 	lane stream.Lane
@@ -42,7 +42,7 @@ type field struct {
 	text string
 }
 
-// batch makes a batch of parsed records.
+// batch returns a batch of parsed records.
 func (s *opened) batch(rows ...[]field) *stream.Batch {
 	for _, row := range rows {
 		s.rows.Record()
@@ -69,22 +69,26 @@ func options(t testing.TB, table string) sqlite.Options {
 	return o
 }
 
-// TestValues: what comes out is what was written, whatever the first batch had foreseen.
+// TestValues checks that values are read back unchanged, including those that the first batch did
+// not suggest.
 func TestValues(t *testing.T) {
 	o := options(t, "events")
 	s := open(t, o)
 	first := s.batch([]field{
 		{"i", stream.Number, "1"}, {"n", stream.Number, "0.1"}, {"b", stream.Bool, "true"},
 		{"j", stream.JSON, `{"z":1.10,"a":[1]}`},
-		{"t", stream.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, stream.Text, "x"}, {"I", stream.Text, "folds"},
+		{"t", stream.Text, "bad \xff byte, \x00 too"}, {`q"uo'te`, stream.Text, "x"},
+		{"I", stream.Text, "folds"},
 	})
-	numbers := []string{"1.10", "9223372036854775808", "1e400", "-0", "0.30000000000000004", "3", "100.5", "123456789012345678901234567890"}
+	numbers := []string{"1.10", "9223372036854775808", "1e400", "-0", "0.30000000000000004", "3",
+		"100.5", "123456789012345678901234567890"}
 	var rows [][]field
 	for _, n := range numbers {
 		rows = append(rows, []field{{"n", stream.Number, n}})
 	}
 	rows = append(rows, []field{
-		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"}, {"new", stream.Number, "1.50"},
+		{"i", stream.Number, "9223372036854775808"}, {"b", stream.Text, "maybe"},
+		{"new", stream.Number, "1.50"},
 	})
 	for _, b := range []*stream.Batch{first, s.batch(rows...)} {
 		if err := s.deliver(t, b); err != nil {
@@ -95,7 +99,8 @@ func TestValues(t *testing.T) {
 	if !slices.Equal(got, numbers) {
 		t.Errorf("numbers are %q, want %q", got, numbers)
 	}
-	got = column(t, o.Path, `SELECT typeof(i) || typeof(n) || b || j || hex(t) || "q""uo'te" || _extra FROM events WHERE rowid = 1`)
+	got = column(t, o.Path, `SELECT typeof(i) || typeof(n) || b || j || hex(t) || "q""uo'te" || `+
+		`_extra FROM events WHERE rowid = 1`)
 	if want := `integerreal1{"z":1.10,"a":[1]}62616420FF20627974652C200020746F6Fx{"I":"folds"}`; got[0] != want {
 		t.Errorf("the first row is %s, want %s", got[0], want)
 	}
@@ -108,12 +113,13 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestRefusedRows: all that are refused are found in one look, by reason; nothing of the batch is
-// written until then.
+// TestRefusedRows checks that one pass finds all refused records, by reason, and that nothing is
+// written before.
 func TestRefusedRows(t *testing.T) {
 	o := options(t, "orders")
 	o.OnNewField = "dead_letter"
-	execute(t, o.Path, `CREATE TABLE orders (id TEXT PRIMARY KEY, n INTEGER CHECK (n < 90), at TEXT DEFAULT 'now')`)
+	execute(t, o.Path, `CREATE TABLE orders (id TEXT PRIMARY KEY, n INTEGER CHECK (n < 90), at `+
+		`TEXT DEFAULT 'now')`)
 	s := open(t, o)
 	var rows [][]field
 	for i := range 200 {
@@ -123,7 +129,7 @@ func TestRefusedRows(t *testing.T) {
 		case 70, 71, 150:
 			row[1].text = "95"
 		case 72:
-			row[0].text = "Aa" // again
+			row[0].text = "Aa" // the same key again
 		case 100:
 			row[1].text = "1.5"
 		case 199:
@@ -179,14 +185,15 @@ func TestUpsert(t *testing.T) {
 	}
 }
 
-// TestMisconfigured: what is wrong with the table settles nothing and kills nothing.
+// TestMisconfigured checks that faults of the table settle and reject nothing.
 func TestMisconfigured(t *testing.T) {
 	o := options(t, "narrow")
 	execute(t, o.Path, `CREATE TABLE narrow (a TEXT)`)
 	s := open(t, o)
 	misconfigured := func(err error, want string) {
 		t.Helper()
-		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok || !strings.Contains(m.Error(), want) {
+		if m, ok := errors.AsType[*stream.Misconfigured](err); !ok ||
+			!strings.Contains(m.Error(), want) {
 			t.Errorf("%v, want misconfigured: %s", err, want)
 		}
 	}
@@ -208,18 +215,19 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-// TestNewerLedger: what a later version wrote is refused.
+// TestNewerLedger checks that a ledger of a later format is refused.
 func TestNewerLedger(t *testing.T) {
 	o := options(t, "lines")
 	open(t, o).Close()
-	execute(t, o.Path, `UPDATE penstock_routes SET format = 2`)
+	execute(t, o.Path, `UPDATE penstock_routes SET format = 3`)
 	s := made(t, o, connectortest.NewHost(t))
 	defer s.Close()
-	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func([]stream.Lane) {}})
+	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main",
+		Lanes: func([]stream.Lane) {}})
 	if err == nil {
 		_, err = s.Load(t.Context())
 	}
-	if err == nil || !strings.Contains(err.Error(), "format 2") {
-		t.Errorf("a ledger of format 2: %v", err)
+	if err == nil || !strings.Contains(err.Error(), "format 3") {
+		t.Errorf("a ledger of format 3: %v", err)
 	}
 }

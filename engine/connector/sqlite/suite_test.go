@@ -11,17 +11,18 @@ import (
 )
 
 func TestSuite(t *testing.T) {
-	connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true, Start: func(t *testing.T) connectortest.Receiver {
-		o := *sqlite.DefaultOptions()
-		o.Path = filepath.Join(t.TempDir(), "made", "a file?#%.db")
-		o.Table = "lines"
-		return connectortest.Receiver{
-			New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
-			Received: func(t *testing.T) []string {
-				return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
-			},
-		}
-	}})
+	connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true,
+		Start: func(t *testing.T) connectortest.Receiver {
+			o := *sqlite.DefaultOptions()
+			o.Path = filepath.Join(t.TempDir(), "made", "a file?#%.db")
+			o.Table = "lines"
+			return connectortest.Receiver{
+				New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made(t, o, h) },
+				Received: func(t *testing.T) []string {
+					return column(t, o.Path, `SELECT message FROM lines ORDER BY rowid`)
+				},
+			}
+		}})
 }
 
 func made(t testing.TB, o sqlite.Options, h stream.Host) *sqlite.Sink {
@@ -33,14 +34,34 @@ func made(t testing.TB, o sqlite.Options, h stream.Host) *sqlite.Sink {
 	return s
 }
 
-// column reads the first column of a query as text, from a connection of its own.
+// column returns the first column of a query as text, over a separate connection.
 func column(t testing.TB, path, query string) []string {
 	t.Helper()
 	return connectortest.Column(t, connectortest.OpenSQLite(t, path), query)
 }
 
-// execute is of another program that uses the file.
+// execute runs a statement as another program would.
 func execute(t testing.TB, path, query string) {
 	t.Helper()
 	connectortest.Execute(t, connectortest.OpenSQLite(t, path), query)
+}
+
+func TestAudit(t *testing.T) {
+	for _, mode := range []string{"append", "upsert"} {
+		t.Run(mode, func(t *testing.T) {
+			o := *sqlite.DefaultOptions()
+			o.Path, o.Table, o.Mode = filepath.Join(t.TempDir(), "a file?#%.db"), "audited", mode
+			execute(t, o.Path, "CREATE TABLE audited (id TEXT COLLATE NOCASE, n, i INTEGER, "+
+				"b BOOLEAN, j TEXT, t TEXT COLLATE NOCASE, _extra TEXT)")
+			if mode == "upsert" {
+				o.Key = []string{"id"}
+				execute(t, o.Path, "CREATE UNIQUE INDEX k ON audited (id)")
+			}
+			connectortest.Audit(t, connectortest.AuditCase{
+				Sink:   func(t *testing.T, h stream.Host) stream.Sink { return made(t, o, h) },
+				Upsert: mode == "upsert",
+				Exec:   func(t *testing.T, statement string) { execute(t, o.Path, statement) },
+			})
+		})
+	}
 }

@@ -26,7 +26,7 @@ type running struct {
 	got   chan string // a record's text
 }
 
-// run starts an engine whose source is stdin over r, with the options given in YAML.
+// run starts an engine that reads r as stdin, with the options given in YAML.
 func run(t *testing.T, r io.Reader, options string, once bool) *running {
 	t.Helper()
 	x := &running{ended: make(chan error, 1), got: make(chan string, 100_000)}
@@ -95,7 +95,8 @@ func TestNULAndLongRecords(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a drain delivers what was read, and the run says that there was more.
+// TestInterrupted: a drain delivers the records that were read, and the run reports that there was
+// more.
 func TestInterrupted(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
@@ -113,7 +114,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestReadError: what was read before an error is delivered, and the run fails with it.
+// TestReadError: records read before an error are delivered, and the run fails with the error.
 func TestReadError(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	r, w := io.Pipe()

@@ -142,8 +142,8 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns what is written for b: its payload, its own bytes, or, of a piece, what it
-// encodes.
+// bytesOf returns the bytes to write for b: its payload, its own bytes, or for a piece its encoded
+// records.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {

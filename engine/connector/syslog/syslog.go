@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
 	"github.com/penstock-io/penstock/stream"
@@ -24,9 +25,12 @@ var networks = []string{"udp", "tcp", "unix", "unixgram"}
 
 // Options of the source.
 type Options struct {
-	Network     string        `yaml:"network" enum:"udp,tcp,unix,unixgram" doc:"kind of the socket"`
-	Listen      string        `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
-	Timezone    string        `yaml:"timezone" doc:"of times without one: a name such as Europe/Rome, UTC, or Local"`
+	Network  string         `yaml:"network" enum:"udp,tcp,unix,unixgram" doc:"kind of the socket"`
+	Listen   string         `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
+	Timezone string         `yaml:"timezone" doc:"of times without one: a name such as Europe/Rome, UTC, or Local"`
+	Ack      string         `yaml:"ack" enum:"delivered,buffered" doc:"buffered: on disk"`
+	Buffer   buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+
 	MaxRecord   stream.Size   `yaml:"max_record" doc:"of streams: a connection with a longer message is closed"`
 	Memory      stream.Size   `yaml:"memory" doc:"bytes that may wait for delivery; then reading pauses"`
 	Connections int           `yaml:"connections" doc:"open at once; the one idle longest is closed for a new one"`
@@ -38,6 +42,7 @@ type Options struct {
 // DefaultOptions receive over UDP.
 func DefaultOptions() *Options {
 	return &Options{
+		Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
 		Network: "udp", Timezone: "Local", MaxRecord: 64 << 10, Memory: intake.DefaultMaxBytes, Connections: 10_000,
 		IdleTime: time.Hour,
 	}
@@ -68,6 +73,7 @@ func (o *Options) Validate() error {
 	return errors.Join(
 		listen.CheckSocket(o.Network, o.Listen, &o.TLS, o.Insecure),
 		intake.CheckSizes(o.MaxRecord, o.Memory), listen.CheckConnections(o.Connections),
+		stream.CheckEnums(o), buffer.Check(o.Ack, o.Buffer, o.MaxRecord),
 	)
 }
 
@@ -89,9 +95,10 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	o     Options
-	host  stream.Host
-	bound chan net.Addr // has room for one
+	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	o      Options
+	host   stream.Host
+	bound  chan net.Addr // has room for one
 }
 
 // New returns a source that has not opened its socket yet.
@@ -99,13 +106,13 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, err := intake.New(intake.Options{
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
 		Name: "syslog " + o.Network, MaxBytes: int64(o.Memory), Objects: true,
 	}, h)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Intake: waiting, o: o, host: h, bound: make(chan net.Addr, 1)}
+	s := &Server{Intake: waiting, routes: routes, o: o, host: h, bound: make(chan net.Addr, 1)}
 	for _, counter := range append([]string{"messages_unparsed"}, listen.Counters...) {
 		h.Count(counter, 0)
 	}
@@ -118,7 +125,7 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	if o.Once {
 		return nil, listen.ErrOnce
 	}
-	return s.Intake.Open(ctx, o)
+	return s.routes.Open(ctx, o)
 }
 
 // Bound returns the channel that gets the address once the socket is open.

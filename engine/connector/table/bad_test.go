@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// world is one database with what its tables are called.
+// world is a database fixture with its naming of tables.
 type world struct {
 	db  *sql.DB
 	set func(o *table.Options)
@@ -34,8 +34,9 @@ func postgresWorld(t *testing.T, server *connectortest.Server) world {
 	return world{db, func(o *table.Options) { o.Postgres = server.URL }}
 }
 
-// open opens a reader; marks are those of an earlier one, nil for none.
-func (w world) open(t *testing.T, once bool, marks map[string]stream.Mark, set func(o *table.Options)) (stream.Reader, error) {
+// open opens a reader; marks are those of an earlier reader, or nil.
+func (w world) open(t *testing.T, once bool, marks map[string]stream.Mark,
+	set func(o *table.Options)) (stream.Reader, error) {
 	t.Helper()
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		w.set(o)
@@ -58,7 +59,8 @@ func next(t *testing.T, r stream.Reader) (texts []string, spans []stream.Span, e
 	return nextWithin(t, r, 10*time.Second)
 }
 
-func nextWithin(t *testing.T, r stream.Reader, limit time.Duration) (texts []string, spans []stream.Span, err error) {
+func nextWithin(t *testing.T, r stream.Reader,
+	limit time.Duration) (texts []string, spans []stream.Span, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -70,7 +72,7 @@ func nextWithin(t *testing.T, r stream.Reader, limit time.Duration) (texts []str
 	return texts, b.Spans, err
 }
 
-// settled adds to marks what settling everything in spans leaves.
+// settled adds to marks the progress after everything in spans is settled.
 func settled(marks map[string]stream.Mark, spans []stream.Span) map[string]stream.Mark {
 	if marks == nil {
 		marks = make(map[string]stream.Mark)
@@ -81,13 +83,15 @@ func settled(marks map[string]stream.Mark, spans []stream.Span) map[string]strea
 	return marks
 }
 
-// drain reads on until io.EOF or an error, and gives the marks that settling everything leaves.
-func drain(t *testing.T, r stream.Reader) (texts []string, marks map[string]stream.Mark, err error) {
+// drain reads until io.EOF or an error, and returns the marks after everything is settled.
+func drain(t *testing.T, r stream.Reader) (texts []string, marks map[string]stream.Mark,
+	err error) {
 	t.Helper()
 	return drainFrom(t, r, nil)
 }
 
-func drainFrom(t *testing.T, r stream.Reader, marks map[string]stream.Mark) ([]string, map[string]stream.Mark, error) {
+func drainFrom(t *testing.T, r stream.Reader,
+	marks map[string]stream.Mark) ([]string, map[string]stream.Mark, error) {
 	t.Helper()
 	var texts []string
 	for {
@@ -110,49 +114,69 @@ func asked(query string, order ...string) func(o *table.Options) {
 	return func(o *table.Options) { o.Query, o.OrderBy = query, order }
 }
 
-// refusals are what is refused when a reader is opened, with the message after the database's name.
+// refusals are cases that fail when a reader is opened, with the error message after the database's
+// name.
 var refusals = []struct {
 	name, make string
 	set        func(o *table.Options)
 	want       string
-	only       string // the databases, when not all
+	only       string // the databases, if not all
 }{
 	{"missing table", ``, named("nosuch", "id"),
 		`the table "nosuch" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
-	{"missing column", `CREATE TABLE t (id integer PRIMARY KEY, a text)`, named("t", "id", "nosuch"),
+	{"missing column", `CREATE TABLE t (id integer PRIMARY KEY, a text)`,
+		named("t", "id", "nosuch"),
 		`the table "t" has no column "nosuch" that ` + "`order_by` names; it has id, a", ""},
 	{"nullable key", `CREATE TABLE t (id integer PRIMARY KEY, at text)`, named("t", "at", "id"),
-		`column "at" of the table "t", which ` + "`order_by` names, may be NULL, and a row without a place would be missed; " +
+		`column "at" of the table "t", which ` +
+			"`order_by` names, may be NULL, and a row without a place would be missed; " +
 			"make it NOT NULL, or order by another one", ""},
-	{"key that is not unique", `CREATE TABLE t (id integer PRIMARY KEY, at text NOT NULL)`, named("t", "at"),
-		"the columns of `order_by` (at) are not unique together in the table \"t\": rows that share a place would be missed; " +
+	{"key that is not unique", `CREATE TABLE t (id integer PRIMARY KEY, at text NOT NULL)`,
+		named("t", "at"),
+		"the columns of `order_by` (at) are not unique together in the table \"t\": " +
+			"rows that share a place would be missed; " +
 			"add those of its primary key, or make a unique index", ""},
-	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, named("t", "id"),
-		"the columns of `order_by` (id) are not unique together in the table \"t\"", "sqlite postgres"},
+	{"unique for some rows only", `CREATE TABLE t (id integer NOT NULL); ` +
+		`CREATE UNIQUE INDEX u ON t (id) WHERE id > 5`, named("t", "id"),
+		"the columns of `order_by` (id) are not unique together in the table \"t\"",
+		"sqlite postgres"},
 	{"no primary key", `CREATE TABLE t (id integer NOT NULL)`, named("t"),
-		`the table "t" has no primary key; name in ` + "`order_by` columns that are unique together", ""},
-	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); CREATE VIEW v AS SELECT * FROM t`, named("v"),
-		`the view "v" has no order of its own, so that no place in it could be found again; name in ` +
+		`the table "t" has no primary key; name in ` +
+			"`order_by` columns that are unique together", ""},
+	{"view without an order", `CREATE TABLE t (id integer PRIMARY KEY); ` +
+		`CREATE VIEW v AS SELECT * FROM t`, named("v"),
+		`the view "v" has no order of its own, so that no place in it could be found ` +
+			`again; name in ` +
 			"`order_by` columns that tell its rows apart", ""},
-	{"time without a zone", `CREATE TABLE t (id integer PRIMARY KEY, at timestamp NOT NULL)`, named("t", "at", "id"),
+	{"time without a zone", `CREATE TABLE t (id integer PRIMARY KEY, at timestamp NOT NULL)`,
+		named("t", "at", "id"),
 		`column "at" of the table "t" is timestamp without time zone, a time without a zone: ` +
 			"where clocks are set back an hour comes twice; order by a time with a zone, " +
 			"or say by `zone: UTC` that its times are UTC", "postgres"},
-	{"time without a zone, by its name", `CREATE TABLE t (id integer PRIMARY KEY, at datetime NOT NULL)`, named("t", "at", "id"),
-		`column "at" of the table "t" is datetime, a time without a zone: where clocks are set back an hour comes twice; ` +
-			"order by a time with a zone, or say by `zone: UTC` that its times are UTC", "sqlite mysql"},
-	{"type without an order of bytes", `CREATE TABLE t (id integer PRIMARY KEY, at interval NOT NULL)`, named("t", "at", "id"),
+	{"time without a zone, by its name",
+		`CREATE TABLE t (id integer PRIMARY KEY, at datetime NOT NULL)`, named("t", "at", "id"),
+		`column "at" of the table "t" is datetime, a time without a zone: ` +
+			`where clocks are set back an hour comes twice; ` +
+			"order by a time with a zone, or say by `zone: UTC` that its times are UTC",
+		"sqlite mysql"},
+	{"type without an order of bytes", `CREATE TABLE t (id integer PRIMARY KEY, at ` +
+		`interval NOT NULL)`, named("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is interval; ` +
 			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
 		"postgres"},
-	{"text, whose order is the server's", `CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`, named("t", "at", "id"),
-		`the table "t" cannot be ordered by column "at": its type is varchar; order_by takes whole numbers, decimal, date, timestamp, ` +
-			`binary and varbinary (in a query also CAST(... AS BINARY)), whose order is known to the byte`, "mysql"},
+	{"text, whose order is the server's",
+		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`, named("t", "at", "id"),
+		`the table "t" cannot be ordered by column "at": its type is varchar; ` +
+			`order_by takes whole numbers, decimal, date, timestamp, ` +
+			`binary and varbinary (in a query also CAST(... AS BINARY)), whose order is known ` +
+			`to the byte`, "mysql"},
 	{"one name twice", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
-		`the query "query" has two columns "a"; name them apart with AS`, "postgres"}, // SQLite tells them apart itself
+		// SQLite renames one of them itself
+		`the query "query" has two columns "a"; name them apart with AS`, "postgres"},
 	{"one name twice, as MySQL says it", ``, asked("SELECT 1 AS a, 2 AS a", "a"),
 		`reading the query "query": Error 1060 (42S21): Duplicate column name 'a'`, "mysql"},
-	{"query of a column that is not there", `CREATE TABLE t (id integer PRIMARY KEY)`, asked("SELECT id, nosuch FROM t", "id"),
+	{"query of a column that is not there", `CREATE TABLE t (id integer PRIMARY KEY)`,
+		asked("SELECT id, nosuch FROM t", "id"),
 		`the query "query": a column is missing: correct ` + "`order_by` or the query (", ""},
 	{"primary key that SQLite lets be NULL", `CREATE TABLE t (id text PRIMARY KEY)`, named("t"),
 		`column "id" of the table "t", which`, "sqlite"},
@@ -169,7 +193,7 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
 			w := fresh(t)
 			if c.make != "" {
 				query := c.make
-				if kind == "mysql" { // which has no order of bytes for texts
+				if kind == "mysql" { // MySQL has no byte order for texts
 					query = strings.Replace(query, "at text", "at date", 1)
 				}
 				execute(t, w.db, query)
@@ -182,55 +206,85 @@ func refused(t *testing.T, kind string, fresh func(t *testing.T) world) {
 	}
 }
 
-// stops are what stops a reader that runs: what it has then handed out is right, and nothing more
-// is. A new reader goes on behind it, or says what is wrong.
+// stops are changes that stop a running reader. All rows handed out before are correct. A new
+// reader continues after them or reports the problem.
 var stops = []struct {
 	name, make string
 	set        func(o *table.Options)
-	then       string // after the first batch of three rows
-	rows       int    // that are handed out
+	then       string // executed after the first batch of three rows
+	rows       int    // rows handed out
 	want       string
-	rest       string // what a new reader hands out, or the beginning of what it says instead
+	rest       string // rows that a new reader hands out, or the beginning of its error
 	only       string
 }{
-	{"two rows of one place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (4), (5), (5), (6)`,
+	{"two rows of one place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), ` +
+		`(4), (5), (5), (6)`,
 		asked("SELECT id FROM t", "id"), ``, 4,
 		`two rows of the query "query" share the place (id 5): the columns of ` +
-			"`order_by` do not tell its rows apart; add one that does", `two rows of the query "query" share the place (id 5)`, ""},
-	{"twins on both sides of a page edge", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (3), (4)`,
-		asked("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`, `two rows of the query "query" share the place (id 3)`, ""},
-	{"no place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (NULL), (2)`, asked("SELECT id FROM t", "id"), ``, 0,
-		`a row of the query "query" has no place, because a column of ` + "`order_by` (id) is NULL in it; " +
-			"leave such rows out in a query, or order by other columns", `a row of the query "query" has no place`, ""},
-	{"no place any more", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3)`, asked("SELECT id FROM t", "id"),
-		`INSERT INTO t VALUES (NULL), (4)`, 3, `a row of the query "query" has no place`, `a row of the query "query" has no place`, ""},
-	{"dropped table", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"), `DROP TABLE t`, 3,
-		`the table "t" was dropped while penstock read it; everything that was read before is delivered`,
+			"`order_by` do not tell its rows apart; add one that does",
+		`two rows of the query "query" share the place (id 5)`, ""},
+	{"twins on both sides of a page edge",
+		`CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3), (3), (4)`,
+		asked("SELECT id FROM t", "id"), ``, 2, `share the place (id 3)`,
+		`two rows of the query "query" share the place (id 3)`, ""},
+	{"no place", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (NULL), (2)`,
+		asked("SELECT id FROM t", "id"), ``, 0,
+		`a row of the query "query" has no place, because a column of ` +
+			"`order_by` (id) is NULL in it; " +
+			"leave such rows out in a query, or order by other columns",
+		`a row of the query "query" has no place`, ""},
+	{"no place any more", `CREATE TABLE t (id integer); INSERT INTO t VALUES (1), (2), (3)`,
+		asked("SELECT id FROM t", "id"),
+		`INSERT INTO t VALUES (NULL), (4)`, 3, `a row of the query "query" has no place`,
+		`a row of the query "query" has no place`, ""},
+	{"dropped table", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
+		`(2), (3), (4)`, named("t"), `DROP TABLE t`, 3,
+		`the table "t" was dropped while penstock read it; ` +
+			`everything that was read before is delivered`,
 		`the table "t" does not exist: it was dropped, or ` + "`table` names it wrongly", ""},
-	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"),
-		`ALTER TABLE t DROP COLUMN a`, 3, `the table "t" has lost its column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`, `{"id":4}`, ""},
-	{"new column", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3), (4)`, named("t"),
-		`ALTER TABLE t ADD COLUMN a text`, 3, `the table "t" has a new column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`, `{"id":4,"a":null}`, ""},
-	{"changed type", `CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
+	{"lost column", `CREATE TABLE t (id integer PRIMARY KEY, a text); INSERT INTO t VALUES (1), ` +
+		`(2), (3), (4)`, named("t"),
+		`ALTER TABLE t DROP COLUMN a`, 3,
+		`the table "t" has lost its column "a" since penstock began to read it; ` +
+			`everything before is delivered: restart penstock to read on in the new form`,
+		`{"id":4}`, ""},
+	{"new column", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
+		`(2), (3), (4)`, named("t"),
+		`ALTER TABLE t ADD COLUMN a text`, 3,
+		`the table "t" has a new column "a" since penstock began to read it; ` +
+			`everything before is delivered: restart penstock to read on in the new form`,
+		`{"id":4,"a":null}`, ""},
+	{"changed type", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
+		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
 		`ALTER TABLE t ALTER COLUMN a TYPE bigint`, 3,
-		`column "a" of the table "t" is bigint now, and was integer since penstock began`, `{"id":4,"a":null}`, "postgres"},
-	{"changed type, as MySQL writes it", `CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
+		`column "a" of the table "t" is bigint now, and was integer since penstock began`,
+		`{"id":4,"a":null}`, "postgres"},
+	{"changed type, as MySQL writes it",
+		`CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), ` +
+			`(2), (3), (4)`,
 		named("t"), `ALTER TABLE t MODIFY a bigint`, 3,
-		`column "a" of the table "t" is bigint now, and was int since penstock began`, `{"id":4,"a":null}`, "mysql"},
-	{"changed type, as SQLite can", `CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
+		`column "a" of the table "t" is bigint now, and was int since penstock began`,
+		`{"id":4,"a":null}`, "mysql"},
+	{"changed type, as SQLite can", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
+		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
 		named("t"), `ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a text`, 3,
-		`column "a" of the table "t" is TEXT now, and was INTEGER since penstock began`, `{"id":4,"a":null}`, "sqlite"},
+		`column "a" of the table "t" is TEXT now, and was INTEGER since penstock began`,
+		`{"id":4,"a":null}`, "sqlite"},
 	{"other order of columns",
-		`CREATE TABLE t (id integer PRIMARY KEY, a integer, b integer); INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
+		`CREATE TABLE t (id integer PRIMARY KEY, a integer, b integer); ` +
+			`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, named("t"),
 		`ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a integer`, 3,
-		`the columns of the table "t" stand in another order since penstock began`, `{"id":4,"b":null,"a":null}`, ""},
-	{"made anew", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`, named("t"),
+		`the columns of the table "t" stand in another order since penstock began`,
+		`{"id":4,"b":null,"a":null}`, ""},
+	{"created again", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`,
+		named("t"),
 		`DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)`, 3,
-		`the table "t" was dropped and made anew while penstock read it: places in the old one mean nothing in the new`, "", "postgres"},
-	{"query whose column is gone", `CREATE TABLE t (id integer PRIMARY KEY, a integer); INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
-		asked("SELECT id, a FROM t", "id"), `ALTER TABLE t DROP COLUMN a`, 3, `the query "query": a column is missing: correct ` +
+		`the table "t" was dropped and created again while penstock read it: ` +
+			`places in the old one mean nothing in the new`, "", "postgres"},
+	{"query whose column is gone", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
+		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
+		asked("SELECT id, a FROM t", "id"), `ALTER TABLE t DROP COLUMN a`, 3,
+		`the query "query": a column is missing: correct ` +
 			"`order_by` or the query (", `the query "query": a column is missing`, ""},
 }
 
@@ -245,7 +299,8 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 			w := fresh(t)
 			query := c.make
 			if kind != "postgres" && strings.Contains(query, "a text") {
-				query = strings.NewReplacer("(1)", "(1,'')", "(2)", "(2,'')", "(3)", "(3,'')", "(4)", "(4,'')").Replace(query)
+				query = strings.NewReplacer("(1)", "(1,'')", "(2)", "(2,'')", "(3)", "(3,'')",
+					"(4)", "(4,'')").Replace(query)
 			}
 			execute(t, w.db, query)
 			r, err := w.open(t, false, nil, c.set)
@@ -281,10 +336,11 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) world) {
 	}
 }
 
-// TestOtherOrder: a mark that was made in one order is not taken for a place in another.
+// TestOtherOrder checks that a mark of one order is not accepted as a place in another order.
 func TestOtherOrder(t *testing.T) {
 	w := sqliteWorld(t)
-	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
+	execute(t, w.db, `CREATE TABLE t (a integer NOT NULL, b integer NOT NULL, PRIMARY KEY (a, `+
+		`b)); INSERT INTO t VALUES (1, 2), (3, 4)`)
 	r, err := w.open(t, true, nil, named("t"))
 	if err != nil {
 		t.Fatal(err)
@@ -294,14 +350,16 @@ func TestOtherOrder(t *testing.T) {
 		t.Fatal(marks, err)
 	}
 	_, err = w.open(t, true, marks, named("t", "b", "a"))
-	want := `the checkpoint says how far the table "t" was read in another order than by (b, a), or when these columns had other types; ` +
-		"go back to that order, or forget the place by `penstock checkpoint reset` and in the sink's ledger"
+	want := `the checkpoint has a position of the table "t" in another order than by (b, a), ` +
+		`or of columns with other types; ` +
+		"go back to that order, or reset the position by `penstock checkpoint reset` and in the " +
+		"sink's ledger"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("Open: %v\nwant ... %s", err, want)
 	}
 }
 
-// remembering opens a folder of a test, as the engine does for a route.
+// remembering opens a directory of the test in the way the engine does for a route.
 func remembering(dir string) func() (vfs.Dir, error) {
 	return func() (vfs.Dir, error) { return connectortest.FS().MakeDir(dir, 0o700) }
 }

@@ -7,34 +7,36 @@ import (
 	"time"
 )
 
-// database is one database as one reader uses it: by one goroutine at a time. It connects when it
-// has to, and anew after a failure. What is an error of the moment only, transient says.
+// database is the access of one reader to one database, used by one goroutine at a time. It
+// connects on demand, and reconnects after a failure. transient reports whether an error may be
+// temporary.
 type database interface {
-	// describe looks at a table, view or query.
+	// describe returns the properties of a table, view or query.
 	describe(ctx context.Context, of subject) (*relation, error)
-	// list names the tables that there are, as `tables` may name them.
+	// list returns the names of the tables, in the form used by the option tables.
 	list(ctx context.Context) ([]string, error)
-	// observe looks for the last row above a place, and for what may still write one below it.
+	// observe returns the last row above a place, and the transactions that may still write rows
+	// below it.
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
-	// unplaced says whether a view or query has a row in which a column of order_by is NULL.
+	// unplaced reports whether a view or query has a row with NULL in a column of order_by.
 	unplaced(ctx context.Context, r *relation) (bool, error)
-	// passed says what of the observations lies behind: how many of them, in order, nothing can
-	// precede any more.
+	// passed returns the number of observations, from the start of waiting, before whose last rows
+	// no further rows can appear.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
-	// rows gives the rows of q to f, in order.
+	// rows passes the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error
-	// keys gives the keys of q, in order, until each returns false.
+	// keys passes the keys of q to each, in order, until each returns false.
 	keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error
-	// lastGiven is the last number that the generator of the keys, a sequence or counter, has
-	// given; known is false if there is none or it cannot be read.
+	// lastGiven returns the last number that the generator of the keys, a sequence or counter, has
+	// returned; known is false if there is none or it cannot be read.
 	lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error)
-	// wait returns after d, or when the database says that there is something new.
+	// wait returns after d, or when the database notifies of new rows.
 	wait(ctx context.Context, d time.Duration) (woken bool, err error)
 	transient(err error) bool
 	close() error
 }
 
-// sequence makes a callback for sqldriver.Query of one that always goes on.
+// sequence adapts row to a callback that never stops a query.
 func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 	return func(v []driver.Value) (bool, error) {
 		row(v)
@@ -42,10 +44,10 @@ func sequence(row func(v []driver.Value)) func([]driver.Value) (bool, error) {
 	}
 }
 
-// subject is what is read: a table or view by its name, or a query.
+// subject is a table, a view or a query to read.
 type subject struct {
-	name  string // as written in the config; of a query, that of its partition
-	query string // "": a table or view
+	name  string // as written in the config; for a query, the name of its partition
+	query string // "" for a table or view
 }
 
 func (s subject) String() string {
@@ -55,54 +57,54 @@ func (s subject) String() string {
 	return fmt.Sprintf("the table %q", s.name)
 }
 
-// rowQuery says which rows.
+// rowQuery selects rows.
 type rowQuery struct {
-	after  string // keys above this one; "": from the start
-	upTo   string // and not above this one; "": to the end
-	exact  string // or: the row with this key
+	after  string // keys greater than this one; "" means from the start
+	upTo   string // up to and including this key; "" means to the end
+	exact  string // alternatively: only the row with this key
 	stripe *stripe
 	limit  int
 }
 
-// stripe bounds the first column of order_by: from (included) to below to.
+// stripe limits the first column of order_by to values from (inclusive) to to (exclusive).
 type stripe struct{ from, to keyValue }
 
-// observation is the last row that could be seen at a moment, and what could then still write rows
-// before it.
+// observation is the last visible row at a moment, with the transactions that could still write
+// rows before it.
 type observation struct {
-	last    string        // its key; "": there was none
-	at      time.Duration // the reader's clock
-	xmax    uint64        // PostgreSQL: the first transaction id that was not given away
-	writers []string      // PostgreSQL: the transactions that had locked the table for writing
+	last    string        // its key; "" if there were no rows
+	at      time.Duration // on the reader's clock
+	xmax    uint64        // PostgreSQL: the first transaction id not assigned yet
+	writers []string      // PostgreSQL: the transactions that held a write lock on the table
 }
 
-// verdict is what filling says of a row.
+// verdict is the decision of filling about a row.
 type verdict uint8
 
 const (
 	takeRow verdict = iota
-	skipRow         // it belongs to another partition
-	endRows         // the batch is full, or something is wrong
+	skipRow         // the row belongs to another partition
+	endRows         // the batch is full, or an error occurred
 )
 
-// filling takes the rows of a query into a batch.
+// filling adds the rows of a query to a batch.
 type filling struct {
 	maker   *rowMaker
 	part    *partition
-	room    int    // rows that may still be taken
-	bytes   int    // the batch is full at so many
-	keys    []byte // of the rows taken, one behind the other
-	ends    []int  // where each ends in keys
-	passed  []byte // the key of the last row that was skipped
-	prev    string // the key before the first row; later ones stand in keys
-	limit   int    // of the query; its last row is looked at and not taken
-	offered int    // rows that it gave
+	room    int    // rows that may still be added
+	bytes   int    // the batch is full at this size
+	keys    []byte // of the added rows, concatenated
+	ends    []int  // the end of each key in keys
+	passed  []byte // the key of the last skipped row
+	prev    string // the key before the first row; later keys are in keys
+	limit   int    // of the query; its last row is checked but not added
+	offered int    // rows offered by the query
 	err     error  // why it ended early
-	twin    bool   // because two rows share a place
+	twin    bool   // because two rows have the same place
 	more    bool   // it ended because the batch is full
 }
 
-// last is the key of the row before.
+// last returns the key of the previous row.
 func (f *filling) last() []byte {
 	switch n := len(f.ends); n {
 	case 0:
@@ -114,23 +116,26 @@ func (f *filling) last() []byte {
 	}
 }
 
-// accept says whether the next row, which has this key, is taken.
+// accept decides whether to take the next row, which has the given key.
 func (f *filling) accept(key []byte) verdict {
 	r := f.part.relation
 	f.offered++
 	if last := f.last(); len(last) > 0 && string(key) <= string(last) {
 		if string(key) == string(last) {
 			f.twin = true
-			f.err = fmt.Errorf("two rows of %s share the place (%s): the columns of `order_by` do not tell its rows apart; "+
+			f.err = fmt.Errorf("two rows of %s share the place (%s): "+
+				"the columns of `order_by` do not tell its rows apart; "+
 				"add one that does", r.name, r.keys.show(string(key)))
 		} else {
-			f.err = fmt.Errorf("%s gives its rows in another order than by the values of (%s): order by columns that compare byte by byte",
+			f.err = fmt.Errorf("%s gives its rows in another order than by the values of (%s): "+
+				"order by columns that compare byte by byte",
 				r.name, r.keys.show(string(key)))
 		}
 		return endRows
 	}
 	if len(key) > maxKeyBytes {
-		f.err = fmt.Errorf("a place in %s is longer than %d bytes (%.60s...): order by shorter columns",
+		f.err = fmt.Errorf("a place in %s is longer than %d bytes (%.60s...): "+
+			"order by shorter columns",
 			r.name, maxKeyBytes, r.keys.show(string(key)))
 		return endRows
 	}
@@ -152,5 +157,5 @@ func (f *filling) accept(key []byte) verdict {
 	return takeRow
 }
 
-// done ends the row that was accepted.
+// done completes the accepted row.
 func (f *filling) done() { f.maker.end(f.part.span) }

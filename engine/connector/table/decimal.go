@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// infinity and nan are numbers of PostgreSQL's numeric; NaN lies above all.
+// infinity and nan are values of PostgreSQL's numeric; NaN is greater than all others.
 const (
 	infinity = "Infinity"
 	nan      = "NaN"
@@ -23,11 +23,11 @@ const (
 	numNaN           = 0x60
 )
 
-// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are one. Behind the first byte
-// stands how many digits it has before its point (4 bytes, for a negative number the complement),
-// then its digits without zeros at either end, each plus 1, then an end that lies below (for a
-// negative number above) every digit. text is digits with an optional sign, point and exponent, or
-// one of Infinity, -Infinity, NaN.
+// appendNumber encodes a decimal number by its value: 1.10 and 1.1 are equal. After the first byte
+// comes the number of digits before the point (4 bytes; the complement for a negative number). Then
+// come its digits without leading and trailing zeros, each plus 1, and an end byte that is less
+// than every digit (greater for a negative number). text consists of digits with an optional sign,
+// point and exponent, or is one of Infinity, -Infinity, NaN.
 func appendNumber(dst []byte, text string) []byte {
 	switch text {
 	case nan:
@@ -67,8 +67,8 @@ func appendNumber(dst []byte, text string) []byte {
 	return append(dst, flip)
 }
 
-// cutNumber gives the digits of an encoded number at the start of s, without an exponent, and what
-// stands behind it.
+// cutNumber returns the digits of an encoded number at the start of s, without an exponent, and the
+// rest of s.
 func cutNumber(s string) (digits, rest string, ok bool) {
 	if s == "" {
 		return "", s, false
@@ -121,7 +121,7 @@ func sign(flip byte) string {
 	return ""
 }
 
-// placed puts the point behind as many digits.
+// placed inserts the decimal point after the first point digits.
 func placed(digits string, point int) string {
 	switch {
 	case point <= 0:

@@ -1,6 +1,6 @@
 package table
 
-// ReadJournal reads what stands in a journal, for fuzzing.
+// ReadJournal reads the text of a journal, for fuzzing.
 func ReadJournal(text []byte) {
 	var m memory
 	m.seen.max = 100

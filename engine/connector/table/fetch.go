@@ -8,37 +8,38 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fetcher is one connection to the database, with what was read over it last. While it is at work,
-// it and its partition belong to the goroutine that has taken it; else to the one that calls Read.
+// fetcher is one connection to the database with the rows it read last. While it works, it and its
+// partition belong to the goroutine that runs it, otherwise to the goroutine that calls Read.
 type fetcher struct {
 	db      database
-	batch   *stream.Batch // lends its memory only; Read exchanges it for that of the route's batch
+	batch   *stream.Batch // only its memory is used; Read swaps it with that of the route's batch
 	filling filling
 
-	part  *partition // that it reads; nil: it is free
-	ready bool       // what came of it waits to be handed out
-	err   error      // why it ended early; what is in the batch was read before
-	lost  error      // what is in the batch could not be remembered, and may not be handed out
+	part  *partition // the partition being read; nil if the fetcher is free
+	ready bool       // a result waits to be handed out
+	err   error      // why it ended early; the batch holds the rows read before
+	lost  error      // the rows in the batch could not be recorded and must not be handed out
 }
 
-// crew are the goroutines of a reader, one for each fetcher that was ever at work.
+// crew is the goroutines of a reader, one for each fetcher used so far.
 type crew struct {
-	work    chan *fetcher // has room for all
-	results chan *fetcher // has room for all
-	gone    chan struct{} // closed when one was told to stop
+	work    chan *fetcher // buffer for all fetchers
+	results chan *fetcher // buffer for all fetchers
+	gone    chan struct{} // closed when a goroutine was told to stop
 	alive   sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	stops  []context.CancelCauseFunc
 	closed bool
 	cause  error // why gone is closed
 }
 
 func newCrew(most int) *crew {
-	return &crew{work: make(chan *fetcher, most), results: make(chan *fetcher, most), gone: make(chan struct{})}
+	return &crew{work: make(chan *fetcher, most), results: make(chan *fetcher, most),
+		gone: make(chan struct{})}
 }
 
-// hire starts one more.
+// hire starts another goroutine.
 func (c *crew) hire(r *reader) {
 	c.alive.Add(1)
 	r.s.h.Go("table/read", func(ctx context.Context) error {
@@ -68,7 +69,7 @@ func (c *crew) enlist(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// leave tells the reader that nobody may take its work any more.
+// leave tells the reader that no goroutine accepts work any more.
 func (c *crew) leave(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +85,7 @@ func (c *crew) why() error {
 	return c.cause
 }
 
-// dismiss ends what is at work and waits for it.
+// dismiss cancels the work in progress and waits for its end.
 func (c *crew) dismiss() {
 	c.mu.Lock()
 	c.closed = true
@@ -97,8 +98,8 @@ func (c *crew) dismiss() {
 
 var errClosed = fmt.Errorf("the reader was closed: %w", context.Canceled)
 
-// step looks behind the end of the partition, where it was read to it, and reads what is there.
-// What has to be known of it after a crash is durable when it returns.
+// step checks for new rows if the partition was read to its end, and reads rows. The record of
+// these rows, which a restart needs, is durable when step returns.
 func (f *fetcher) step(ctx context.Context, r *reader) {
 	p := f.part
 	f.err = f.read(ctx, r, p)
@@ -110,21 +111,23 @@ func (f *fetcher) step(ctx context.Context, r *reader) {
 
 func (f *fetcher) read(ctx context.Context, r *reader, p *partition) error {
 	b := f.batch
-	b.Spans, b.Records, b.Fields, b.Data, b.Origins = b.Spans[:0], b.Records[:0], b.Fields[:0], b.Data[:0], 0
+	b.Spans, b.Records, b.Fields, b.Data, b.Origins = b.Spans[:0], b.Records[:0], b.Fields[:0],
+		b.Data[:0], 0
 	if !p.ready() {
 		if err := r.look(ctx, f.db, p); err != nil || !p.ready() {
 			return err
 		}
 	}
 	l := b.Limits()
-	f.filling = filling{maker: &p.maker, room: l.Records, bytes: l.Bytes, keys: f.filling.keys, ends: f.filling.ends}
+	f.filling = filling{maker: &p.maker, room: l.Records, bytes: l.Bytes, keys: f.filling.keys,
+		ends: f.filling.ends}
 	f.filling.maker.begin(b)
 	err := p.fill(ctx, f.db, b, &f.filling)
 	f.filling.maker.finish()
 	return err
 }
 
-// handOver gives b what was read. The memory that b had is used for what is read next.
+// handOver moves the rows read into b. The memory of b is used for the next rows.
 func (f *fetcher) handOver(b *stream.Batch) {
 	own := f.batch
 	b.Data, own.Data = own.Data, b.Data

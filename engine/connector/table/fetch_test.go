@@ -16,14 +16,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// meeting lets who comes pass only together with so many others, and counts the most that were
-// there at once.
+// meeting blocks callers until a number of them are present, and records the maximum number of
+// concurrent callers.
 type meeting struct {
-	mu      sync.Mutex // guards what follows
-	want    int        // 1: everybody passes alone
+	mu      sync.Mutex // guards the fields below
+	want    int        // 1 means that callers do not wait
 	here    int
 	most    int
-	arrived chan struct{} // closed when the rest has come
+	arrived chan struct{} // closed when the last one has arrived
 }
 
 func (m *meeting) pass(ctx context.Context) error {
@@ -51,7 +51,7 @@ func (m *meeting) pass(ctx context.Context) error {
 type numbers struct {
 	rowsOf  int64
 	meeting *meeting
-	block   string // whoever reads this table waits for its context's end
+	block   string // reading this table blocks until the context ends
 	fail    func(table string) error
 }
 
@@ -113,7 +113,10 @@ func (d *numbers) rows(ctx context.Context, r *relation, q rowQuery, f *filling)
 
 func (d *numbers) keys(context.Context, *relation, rowQuery, func([]byte) bool) error { return nil }
 
-func (d *numbers) lastGiven(context.Context, *relation) (int64, bool, error) { return 0, false, nil }
+func (d *numbers) lastGiven(context.Context,
+	*relation) (int64, bool, error) {
+	return 0, false, nil
+}
 
 func (d *numbers) wait(ctx context.Context, limit time.Duration) (bool, error) {
 	return false, retry.Sleep(ctx, limit)
@@ -121,7 +124,7 @@ func (d *numbers) wait(ctx context.Context, limit time.Duration) (bool, error) {
 func (d *numbers) transient(err error) bool { return !errors.Is(err, errOther) }
 func (d *numbers) close() error             { return nil }
 
-// numbered opens a reader of so many tables of a database.
+// numbered opens a reader of the given number of tables.
 func numbered(t *testing.T, d *numbers, connections, tables int, once bool) stream.Reader {
 	t.Helper()
 	o := DefaultOptions()
@@ -144,10 +147,12 @@ func numbered(t *testing.T, d *numbers, connections, tables int, once bool) stre
 	return r
 }
 
-// readTo reads until so many rows have come, or an error; it gives the rows of each partition.
-func readTo(t *testing.T, r stream.Reader, rows int) (got map[string]int, order []string, err error) {
+// readTo reads until rows rows have come, or an error; it returns the rows of each partition.
+func readTo(t *testing.T, r stream.Reader,
+	rows int) (got map[string]int, order []string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second, errors.New("nothing more comes"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Second,
+		errors.New("nothing more comes"))
 	defer cancel()
 	got = make(map[string]int)
 	for rows > 0 {
@@ -165,10 +170,11 @@ func readTo(t *testing.T, r stream.Reader, rows int) (got map[string]int, order 
 	return got, order, nil
 }
 
-// TestReadsAtATime: as many partitions are read at a time as there are connections, and never more.
-// Nobody passes alone: a reader that takes turns would wait for ever.
+// TestReadsAtATime checks that as many partitions are read concurrently as there are connections.
+// Callers wait for each other, so that a sequential reader would hang.
 func TestReadsAtATime(t *testing.T) {
-	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1}, {4, 2, 2}} {
+	for _, c := range []struct{ connections, tables, together int }{{3, 6, 3}, {1, 4, 1},
+		{4, 2, 2}} {
 		m := &meeting{want: c.together}
 		d := &numbers{rowsOf: 8, meeting: m}
 		got, _, err := readTo(t, numbered(t, d, c.connections, c.tables, true), 1000)
@@ -186,8 +192,8 @@ func TestReadsAtATime(t *testing.T) {
 	}
 }
 
-// TestFiniteOrder: a finite run gives its batches in the same order, whichever connection is
-// faster.
+// TestFiniteOrder checks that a finite run returns its batches in the same order, whichever
+// connection is faster.
 func TestFiniteOrder(t *testing.T) {
 	var first []string
 	for range 20 {
@@ -205,8 +211,8 @@ func TestFiniteOrder(t *testing.T) {
 	}
 }
 
-// TestSlowPartition: a table that does not answer stops no other one, and closing does not wait for
-// it.
+// TestSlowPartition checks that a table that does not respond stops no other table, and that
+// closing does not wait for it.
 func TestSlowPartition(t *testing.T) {
 	d := &numbers{rowsOf: 40, meeting: &meeting{want: 1}, block: "t1"}
 	r := numbered(t, d, 2, 3, false)
@@ -223,7 +229,8 @@ func TestSlowPartition(t *testing.T) {
 	}
 }
 
-// TestFailures: what passes is tried again and repeats nothing; what does not ends the reader.
+// TestFailures checks that transient errors are retried without repeats, and that others end the
+// reader.
 func TestFailures(t *testing.T) {
 	var mu sync.Mutex
 	calls := 0
@@ -245,13 +252,14 @@ func TestFailures(t *testing.T) {
 		}
 		return nil
 	}}
-	if _, _, err := readTo(t, numbered(t, d, 3, 3, true), 1000); err == nil || !strings.Contains(err.Error(), errOther.Error()) {
+	if _, _, err := readTo(t, numbered(t, d, 3, 3, true), 1000); err == nil ||
+		!strings.Contains(err.Error(), errOther.Error()) {
 		t.Errorf("%v, want %v", err, errOther)
 	}
 }
 
-// TestTurns: the end is looked at rarely while nothing comes, at once where something was, and
-// never in a hurry while other transactions are waited for.
+// TestTurns checks the waits at the end of a table: long while nothing comes, none after new rows,
+// and never short while other transactions are open.
 func TestTurns(t *testing.T) {
 	pace := pacing(5 * time.Second)
 	var at turn

@@ -4,15 +4,14 @@ package table
 
 import "time"
 
-// horizon is up to where a partition may be read: rows further on may still be preceded by some
-// whose transactions are open. It takes observations of the last row; each counts when nothing can
-// precede it any more.
+// horizon limits the reading of a partition: rows beyond it may still be preceded by rows of open
+// transactions. It collects observations of the last row. An observation counts when no row can
+// appear before it any more.
 type horizon struct {
 	waiting []observation // ascending by last and at
 }
 
-// maxWaiting bounds the observations that wait. When there are as many, the newest takes the place
-// of the one before it.
+// maxWaiting bounds the pending observations. If there are as many, the newest one is replaced.
 const maxWaiting = 64
 
 // see adds an observation.
@@ -24,7 +23,7 @@ func (h *horizon) see(o observation) {
 		newest := &h.waiting[n-1]
 		switch {
 		case o.last <= newest.last:
-			return // the older one says as much, and earlier
+			return // the older observation has the same effect earlier
 		case n == maxWaiting:
 			*newest = o
 			return
@@ -33,8 +32,8 @@ func (h *horizon) see(o observation) {
 	h.waiting = append(h.waiting, o)
 }
 
-// pass takes the first n observations as passed, but for those younger than lag, and returns the
-// last row of the newest that counts; "": none does yet.
+// pass treats the first n observations as passed, except those younger than lag. It returns the
+// last row of the newest one that counts, or "".
 func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	for n > 0 && len(h.waiting) > 0 && now-h.waiting[0].at >= lag {
 		last = h.waiting[0].last
@@ -44,7 +43,7 @@ func (h *horizon) pass(n int, now, lag time.Duration) (last string) {
 	return last
 }
 
-// due is how long until lag lets the oldest observation pass; false: none waits.
+// due returns the time until lag lets the oldest observation pass; false if none is pending.
 func (h *horizon) due(now, lag time.Duration) (time.Duration, bool) {
 	if len(h.waiting) == 0 {
 		return 0, false

@@ -15,27 +15,28 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is the file in which a partition's memory lies: the keys that were seen near its end, and
-// the rows that were found late. What it says was said before the rows were handed out.
-// docs/formats/table-seen.md describes it.
+// journal is the file that stores a partition's memory: the keys seen near its end, and the rows
+// found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
+// describes the format.
 type journal struct {
 	dir  vfs.Dir
 	name string
 	id   string // of the partition
 	f    vfs.File
 	size int64
-	bare int64 // how long it was when it was last written anew
+	bare int64 // its size after the last rewrite
 }
 
 const (
-	journalMagic   = "PENSTOCK-SEEN-2\n"
-	journalMagic1  = "PENSTOCK-SEEN-1\n" // without digests and absent rows
-	journalMax     = 1 << 26             // bytes of one entry, and more than any file grows to before it is written anew
-	journalSlack   = 1 << 20             // bytes by which it may grow before it is written anew
-	entryHead      = 8                   // length and checksum
+	journalMagic  = "PENSTOCK-SEEN-2\n"
+	journalMagic1 = "PENSTOCK-SEEN-1\n" // without digests and absent rows
+	// maximum size of an entry; larger than any file before its rewrite
+	journalMax     = 1 << 26
+	journalSlack   = 1 << 20 // growth in bytes after which the file is rewritten
+	entryHead      = 8       // length and checksum
 	entryPartition = 'P'
 	entryFloor     = 'F'
-	entryKeys      = 'K' // of version 1
+	entryKeys      = 'K' // version 1
 	entryRows      = 'R'
 	entryAbsent    = 'A'
 	entryFound     = 'L'
@@ -44,15 +45,15 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// memory is what a journal holds.
+// memory is the contents of a journal.
 type memory struct {
 	seen      seen
 	found     []discovery // ascending by number
-	forgotten int64       // the highest number that was forgotten, because its row is settled
+	forgotten int64       // the highest number deleted because its row is settled
 }
 
-// openJournal reads the journal of a partition into m; known is false where there is none. What a
-// kill left half written at its end is cut off: the rows that it speaks of were not handed out.
+// openJournal reads the journal of a partition into m; known is false if there is none. An
+// incomplete entry at the end is truncated: its rows were not handed out.
 func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err error) {
 	sum := sha256.Sum256([]byte(id))
 	j = &journal{dir: dir, id: id, name: hex.EncodeToString(sum[:16]) + ".seen"}
@@ -84,16 +85,18 @@ func openJournal(dir vfs.Dir, id string, m *memory) (j *journal, known bool, err
 		_, err = f.Seek(j.size, io.SeekStart)
 	}
 	if err != nil {
-		return nil, false, errors.Join(fmt.Errorf("%s in %s: %w", j.name, dir.Path(), err), f.Close())
+		return nil, false, errors.Join(fmt.Errorf("%s in %s: %w", j.name, dir.Path(), err),
+			f.Close())
 	}
 	j.f, j.bare = f, j.size
 	return j, true, nil
 }
 
-// read takes the entries of text, and returns where the whole ones end.
+// read reads the entries of text, and returns the end of the last complete one.
 func (m *memory) read(text []byte, id string) (good int64, err error) {
 	if magic := string(text[:min(len(text), len(journalMagic))]); magic != journalMagic && magic != journalMagic1 {
-		return 0, errors.New("it is no journal of this version; move it away: rows that came late are then found from here on only")
+		return 0, errors.New("it is no journal of this version; move it away: " +
+			"rows that came late are then found from here on only")
 	}
 	rest := text[len(journalMagic):]
 	for len(rest) >= entryHead {
@@ -116,7 +119,7 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 	return int64(len(text) - len(rest)), nil
 }
 
-// take takes one entry.
+// take applies one entry.
 func (m *memory) take(kind byte, body []byte) bool {
 	r := wire.Reader{Rest: body}
 	switch kind {
@@ -146,7 +149,7 @@ func (m *memory) take(kind byte, body []byte) bool {
 	return !r.Bad
 }
 
-// takeRows reads keys, each followed by its digest where digests says so.
+// takeRows reads keys, each followed by its digest if digests is set.
 func takeRows(r *wire.Reader, digests bool) (rows []seenRow) {
 	for len(r.Rest) > 0 {
 		row := seenRow{key: r.Text()}
@@ -168,7 +171,7 @@ func keysOf(rows []seenRow) []string {
 	return keys
 }
 
-// forgettable is up to which number discoveries may be forgotten.
+// forgettable returns the number up to which discoveries may be deleted.
 func (m *memory) forgettable(settled int64, main string) (num int64) {
 	for _, d := range m.found {
 		if d.num > settled || d.key > main {
@@ -179,7 +182,7 @@ func (m *memory) forgettable(settled int64, main string) (num int64) {
 	return num
 }
 
-// forget drops the discoveries up to a number.
+// forget deletes the discoveries up to a number.
 func (m *memory) forget(num int64) {
 	for len(m.found) > 0 && m.found[0].num <= num {
 		m.found = m.found[1:]
@@ -222,8 +225,8 @@ func appendFound(dst []byte, d discovery) []byte {
 	return appendEntry(dst, entryFound, numbers, []byte(d.key))
 }
 
-// write makes entries durable; the file is written anew from m when it has grown much. After an
-// error the journal is of no use.
+// write makes entries durable. The file is rewritten from m after it has grown by journalSlack.
+// After an error the journal must not be used.
 func (j *journal) write(m *memory, entries []byte) error {
 	if j.f == nil || j.size+int64(len(entries)) > j.bare+journalSlack {
 		return j.rewrite(m)
@@ -236,7 +239,7 @@ func (j *journal) write(m *memory, entries []byte) error {
 	return err
 }
 
-// rewrite replaces the file by one that holds just m.
+// rewrite replaces the file by one that contains only m.
 func (j *journal) rewrite(m *memory) error {
 	text := appendEntry([]byte(journalMagic), entryPartition, []byte(j.id))
 	text = appendEntry(text, entryFloor, []byte(m.seen.floor))

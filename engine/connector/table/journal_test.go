@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestJournalVersions: a file of version 1 is read, with unknown values, and so is what was
-// written since.
+// TestJournalVersions checks that a file of version 1 is read, with unknown digests, together with
+// entries written since.
 func TestJournalVersions(t *testing.T) {
 	keys := func(kind byte, keys ...string) []byte {
 		var body []byte
@@ -18,7 +18,8 @@ func TestJournalVersions(t *testing.T) {
 	first := append([]byte(journalMagic1), appendEntry(nil, entryPartition, []byte("t"))...)
 	first = append(first, keys(entryKeys, "a", "b", "c")...)
 	second := append([]byte(journalMagic), appendEntry(nil, entryPartition, []byte("t"))...)
-	second = appendRows(second, []seenRow{{"a", rowDigest{1, 0xFFFF}}, {"b", rowDigest{2}}, {"c", rowDigest{}}})
+	second = appendRows(second, []seenRow{{"a", rowDigest{1, 0xFFFF}}, {"b", rowDigest{2}},
+		{"c", rowDigest{}}})
 	second = appendAbsent(second, []string{"b"})
 	second = appendRows(second, []seenRow{{"a", rowDigest{}}, {"c", rowDigest{7: 3}}})
 	for _, c := range []struct {

@@ -12,34 +12,35 @@ import (
 	"strings"
 )
 
-// keyKind is how the values of a column of order_by are ordered, and so encoded.
+// keyKind is the order, and so the encoding, of the values of an order_by column.
 type keyKind uint8
 
 // The kinds of key columns.
 const (
-	keyInteger keyKind = iota + 1 // 64 bits with sign; times as microseconds, dates as days
+	keyInteger keyKind = iota + 1 // signed 64-bit; times as microseconds, dates as days
 	keyUnsigned
 	keyFloat
-	keyBytes  // by byte: text in C order, blobs, UUIDs
+	keyBytes  // byte by byte: text in C order, blobs, UUIDs
 	keyNumber // decimal digits, any number of them
-	keyAny    // SQLite's order of its storage classes: numbers, text, blobs
+	keyAny    // SQLite's order of storage classes: numbers, text, blobs
 )
 
 // keyValue is one value of a keyset.
 type keyValue struct {
-	kind keyKind // never keyAny: of a SQLite column each value has its own
-	n    int64   // keyInteger; keyUnsigned, as its bits
+	kind keyKind // never keyAny: each value of a SQLite column has its own kind
+	n    int64   // for keyInteger, and the bits of keyUnsigned
 	f    float64
-	s    string // keyBytes, and the digits of keyNumber
-	blob bool   // of keyAny: a BLOB, not a TEXT
+	s    string // for keyBytes, and the digits of keyNumber
+	blob bool   // for keyAny: a BLOB instead of a TEXT
 }
 
-// maxKeyBytes bounds an encoded keyset, so that it fits the primary key of every sink's ledger.
+// maxKeyBytes bounds the size of an encoded keyset, so that it fits the primary key of every sink's
+// ledger.
 const maxKeyBytes = 1000
 
-// keyset encodes the values of order_by so that the order of the encodings, byte by byte, is the
-// order of the rows. It begins with four bytes made of the columns' names and kinds: a mark that
-// was made for another order is recognised.
+// keyset encodes the values of order_by such that the byte order of the encodings is the order of
+// the rows. An encoding begins with four bytes derived from the columns' names and kinds, by which
+// marks of another order are detected.
 type keyset struct {
 	names  []string
 	kinds  []keyKind
@@ -56,10 +57,10 @@ func newKeyset(names []string, kinds []keyKind) keyset {
 	return k
 }
 
-// begin appends what every key begins with.
+// begin appends the common prefix of all keys.
 func (k *keyset) begin(dst []byte) []byte { return append(dst, k.prefix[:]...) }
 
-// fits says whether an encoding was made for this order.
+// fits reports whether an encoding was made for this order.
 func (k *keyset) fits(key string) bool { return strings.HasPrefix(key, string(k.prefix[:])) }
 
 const signBit = 1 << 63
@@ -70,7 +71,8 @@ func appendInteger(dst []byte, n int64) []byte {
 
 func appendUnsigned(dst []byte, n uint64) []byte { return binary.BigEndian.AppendUint64(dst, n) }
 
-// appendFloat orders negative numbers by their complement; -0 is 0, as for every database.
+// appendFloat encodes negative numbers as their complement; -0 is encoded as 0, because databases
+// treat them as equal.
 func appendFloat(dst []byte, f float64) []byte {
 	if f == 0 {
 		f = 0
@@ -84,8 +86,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, bits)
 }
 
-// appendText ends a text with 0 1; a byte 0 within it is 0 255, so that a text comes before every
-// longer one that it begins.
+// appendText ends a text with the bytes 0 1 and encodes a 0 inside it as 0 255, so that a text
+// sorts before every longer text that begins with it.
 func appendText[T []byte | string](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if dst = append(dst, s[i]); s[i] == 0 {
@@ -95,7 +97,7 @@ func appendText[T []byte | string](dst []byte, s T) []byte {
 	return append(dst, 0, 1)
 }
 
-// The classes of SQLite, in its order.
+// The storage classes of SQLite, in its order.
 const (
 	classNumber = 1
 	classText   = 2
@@ -115,8 +117,8 @@ func appendAny(dst []byte, v keyValue) []byte {
 	return appendNumber(append(dst, classNumber), strconv.FormatInt(v.n, 10))
 }
 
-// floatDigits are the exact digits of a float: two floats that differ have different ones, and
-// integers meet theirs.
+// floatDigits returns the exact digits of a float: different floats have different digits, and
+// integers have those of the integer.
 func floatDigits(f float64) string {
 	switch {
 	case math.IsInf(f, 1):
@@ -125,12 +127,13 @@ func floatDigits(f float64) string {
 		return "-" + infinity
 	}
 	if math.Abs(f) >= 1<<53 {
-		return strconv.FormatFloat(f, 'f', 0, 64) // a whole number: all of its digits, to be held against integers
+		// a whole number: all digits, for the comparison with integers
+		return strconv.FormatFloat(f, 'f', 0, 64)
 	}
 	return strconv.FormatFloat(f, 'f', -1, 64)
 }
 
-// append appends one value of column i.
+// append appends a value of column i.
 func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
 	switch k.kinds[i] {
 	case keyInteger:
@@ -147,9 +150,10 @@ func (k *keyset) append(dst []byte, i int, v keyValue) []byte {
 	return appendText(dst, v.s)
 }
 
-var errKeyForm = errors.New("it is not a position of this source; the checkpoint was changed by hand")
+var errKeyForm = errors.New("it is not a position of this source; " +
+	"the checkpoint was changed by hand")
 
-// decode gives the values of an encoded key back.
+// decode returns the values of an encoded key.
 func (k *keyset) decode(key string) ([]keyValue, error) {
 	if !k.fits(key) {
 		return nil, errKeyForm
@@ -225,7 +229,7 @@ func decodeAny(s string) (v keyValue, rest string, ok bool) {
 
 func cutText(s string) (text, rest string, ok bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 && i+1 < len(s) && s[i+1] == 1 {
-		return s[:i], s[i+2:], true // the usual: it holds no byte 0
+		return s[:i], s[i+2:], true // the common case: no byte 0
 	}
 	var out []byte
 	for i := 0; i < len(s); i++ {
@@ -249,7 +253,7 @@ func cutText(s string) (text, rest string, ok bool) {
 	return "", s, false
 }
 
-// show gives a key for people: the values of order_by.
+// show returns the values of a key for messages.
 func (k *keyset) show(key string) string {
 	values, err := k.decode(key)
 	if err != nil {

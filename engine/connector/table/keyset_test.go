@@ -10,13 +10,15 @@ import (
 	"testing"
 )
 
-// TestNumberOrder holds the order of encoded numbers against exact arithmetic.
+// TestNumberOrder compares the order of encoded numbers with exact arithmetic.
 func TestNumberOrder(t *testing.T) {
 	const seed = 9
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	texts := []string{
-		"0", "-0", "0.000", "1", "-1", "10", "100", "1.10", "1.1", "-1.1", "0.1", "0.01", "-0.01", "9.99", "99.9", "1e10", "1E+10",
-		"10000000000", "-1e-7", "123456789012345678901234567890", "0.000000000000000000000000000001", "12e-1", "1.2", "-120e-2",
+		"0", "-0", "0.000", "1", "-1", "10", "100", "1.10", "1.1", "-1.1", "0.1", "0.01", "-0.01",
+		"9.99", "99.9", "1e10", "1E+10",
+		"10000000000", "-1e-7", "123456789012345678901234567890",
+		"0.000000000000000000000000000001", "12e-1", "1.2", "-120e-2",
 	}
 	for range 200 {
 		digits := strconv.FormatUint(rnd.Uint64N(1<<uint(1+rnd.IntN(62))), 10)
@@ -58,10 +60,11 @@ func TestNumberOrder(t *testing.T) {
 	}
 }
 
-// TestFloatOrder: as PostgreSQL orders them, NaN last.
+// TestFloatOrder checks PostgreSQL's order, with NaN last.
 func TestFloatOrder(t *testing.T) {
 	ladder := []float64{
-		math.Inf(-1), -math.MaxFloat64, -1.5, -1, -math.SmallestNonzeroFloat64, 0, math.SmallestNonzeroFloat64, 1, 1.5, 1e300,
+		math.Inf(-1), -math.MaxFloat64, -1.5, -1, -math.SmallestNonzeroFloat64, 0,
+		math.SmallestNonzeroFloat64, 1, 1.5, 1e300,
 		math.Inf(1), math.NaN(),
 	}
 	for i := 1; i < len(ladder); i++ {
@@ -74,16 +77,20 @@ func TestFloatOrder(t *testing.T) {
 	}
 }
 
-// TestAnyOrder: SQLite compares integers and reals by their exact values, then texts, then blobs.
+// TestAnyOrder checks SQLite's order: integers and reals by their exact values, then texts, then
+// blobs.
 func TestAnyOrder(t *testing.T) {
 	whole := func(n int64) keyValue { return keyValue{kind: keyInteger, n: n} }
 	part := func(f float64) keyValue { return keyValue{kind: keyFloat, f: f} }
 	text := func(s string) keyValue { return keyValue{kind: keyBytes, s: s} }
 	blob := func(s string) keyValue { return keyValue{kind: keyBytes, s: s, blob: true} }
 	ladder := []keyValue{
-		part(math.Inf(-1)), part(-1e300), whole(math.MinInt64), whole(-2), part(-1.5), whole(0), part(0.5), whole(1),
-		whole(1 << 53), whole(1<<53 + 1), part(1<<53 + 2), whole(1<<60 - 1), part(1 << 60), whole(1<<60 + 1), whole(math.MaxInt64),
-		part(1 << 63), part(1e300), part(math.Inf(1)), text(""), text("\x00"), text("\x00a"), text("a"), text("a\x00"), text("ab"),
+		part(math.Inf(-1)), part(-1e300), whole(math.MinInt64), whole(-2), part(-1.5), whole(0),
+		part(0.5), whole(1),
+		whole(1 << 53), whole(1<<53 + 1), part(1<<53 + 2), whole(1<<60 - 1), part(1 << 60),
+		whole(1<<60 + 1), whole(math.MaxInt64),
+		part(1 << 63), part(1e300), part(math.Inf(1)), text(""), text("\x00"), text("\x00a"),
+		text("a"), text("a\x00"), text("ab"),
 		text("b"), blob(""), blob("\x00"), blob("\xff"),
 	}
 	for i := range ladder {
@@ -91,14 +98,16 @@ func TestAnyOrder(t *testing.T) {
 		if i > 0 && bytes.Compare(appendAny(nil, ladder[i-1]), enc) >= 0 {
 			t.Errorf("%+v does not come before %+v", ladder[i-1], ladder[i])
 		}
-		back, rest, ok := decodeAny(string(enc) + "x") // a real that is whole comes back as the integer that it equals
+		// a real with a whole value is decoded as the equal integer
+		back, rest, ok := decodeAny(string(enc) + "x")
 		if !ok || rest != "x" || !bytes.Equal(appendAny(nil, back), enc) {
 			t.Errorf("%+v comes back as %+v, %q, %v", ladder[i], back, rest, ok)
 		}
 	}
 }
 
-// FuzzKeyset: the order of encodings is that of the values, column by column, and they come back.
+// FuzzKeyset checks that the order of encodings is that of the values, column by column, and that
+// they decode to the same values.
 func FuzzKeyset(f *testing.F) {
 	f.Add(int64(1), "a", int64(1), "b")
 	f.Add(int64(-1), "a\x00", int64(1), "a")
@@ -135,7 +144,7 @@ func compareInts(a, b int64) int {
 	return 0
 }
 
-// FuzzDecodeKey: whatever a checkpoint holds, decoding ends with values or an error.
+// FuzzDecodeKey checks that decoding any input ends with values or an error.
 func FuzzDecodeKey(f *testing.F) {
 	k := newKeyset([]string{"a", "b", "c"}, []keyKind{keyAny, keyNumber, keyFloat})
 	key := k.append(k.begin(nil), 0, keyValue{kind: keyBytes, s: "x"})

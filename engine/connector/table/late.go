@@ -11,33 +11,34 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds the rows of one partition that became visible behind the place that was read
-// already, and hands them out as a partition of their own, whose positions count them.
+// lateness finds the rows of one partition that became visible behind the place up to which it was
+// read. It hands them out as a separate partition whose positions are numbers.
 type lateness struct {
 	part    stream.Partition
 	memory  memory
-	journal *journal // nil: nothing outlives the process
-	entries []byte   // to be written to the journal before what they speak of is handed out
+	journal *journal // nil: nothing survives the process
+	entries []byte   // for the journal, to write before their rows are handed out
 
-	handed int64           // the highest number that was handed out
-	top    int64           // the highest that was given
+	handed int64           // the highest number handed out
+	top    int64           // the highest number assigned
 	above  []stream.Range  // settled before this run, ascending
-	skip   map[string]bool // keys above the partition's mark that belong to this one
-	next   time.Duration   // when the table may be looked through again
-	left   bool            // the last search ended at its bound: there may be more
-	last   bool            // Once: it was looked through for the last time
+	skip   map[string]bool // keys above the partition's mark that belong to this partition
+	next   time.Duration   // when the table may be searched again
+	left   bool            // the last search reached its bound: there may be more late rows
+	last   bool            // with Once: the last search is done
 }
 
-// rescanShare bounds what looking for late rows may cost: one part in so many of the time; and
-// rescanLeast is its least spacing.
+// rescanShare bounds the cost of searching for late rows to 1/rescanShare of the time. rescanLeast
+// is the minimum interval of searches.
 const (
 	rescanShare = 20
 	rescanLeast = time.Second
 )
 
-// open begins from what was settled of the partition (main) and of its late rows (own), and from
-// the journal.
-func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark, most int) (known bool, err error) {
+// open restores the state from the settled progress of the partition (main) and of its late rows
+// (own), and from the journal.
+func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark,
+	most int) (known bool, err error) {
 	l.memory.seen.max = most
 	if o.State != nil {
 		dir, err := o.State()
@@ -71,7 +72,7 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark, most int) (
 			l.skip[d.key] = true
 		}
 	}
-	if !known { // of what was handed out before, nothing is known: it counts as seen
+	if !known { // the rows handed out before are not known: they count as seen
 		l.memory.seen.floor = main.Watermark.Key
 		for _, r := range main.Above {
 			l.memory.seen.floor = max(l.memory.seen.floor, r.To.Key)
@@ -85,13 +86,13 @@ func (l *lateness) open(o stream.OpenOptions, main, own stream.Mark, most int) (
 	return known, err
 }
 
-// note remembers rows that are to be handed out.
+// note records rows that are about to be handed out.
 func (l *lateness) note(rows []seenRow) {
 	l.memory.seen.add(rows)
 	l.entries = appendRows(l.entries, rows)
 }
 
-// found gives a key its number.
+// found assigns a number to a key.
 func (l *lateness) found(key string) {
 	l.top++
 	d := discovery{l.top, key}
@@ -100,9 +101,9 @@ func (l *lateness) found(key string) {
 	l.entries = appendFound(l.entries, d)
 }
 
-// save makes durable what is about to be handed out. Late rows up to the number given are settled
-// for good, and so is their partition up to main: those that lie below both are forgotten. One
-// above main has still to be passed over there after a crash.
+// save makes the entries durable before their rows are handed out. Late rows up to the number
+// settled are settled durably, as is the partition up to main. Those that are below both are
+// deleted. A late row above main is still needed: after a crash the partition must skip it.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.memory.forgettable(settled, main); n > l.memory.forgotten {
 		l.memory.forget(n)
@@ -120,13 +121,14 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// look searches the last rows of p, up to where it was read, for ones that were not seen there.
-// More are asked for than can have been seen: where its bound ends it, it has found some, and what
-// it has not come to is still above the floor.
+// look searches the last rows of p, up to the place it was read to, for rows that were not seen. It
+// asks for more rows than can have been seen. If the search reaches its bound, it has therefore
+// found late rows, and the remaining ones are above the floor.
 //
-// A row that is gone is no longer remembered: one that is inserted under its key later is found
-// like any other late row. A key whose row was replaced unseen is an error.
-func (l *lateness) look(ctx context.Context, db database, p *partition, onReuse string) (n int, err error) {
+// A deleted row is no longer remembered: a row inserted later under its key is found like any other
+// late row. A key whose row was replaced between two searches is an error.
+func (l *lateness) look(ctx context.Context, db database, p *partition,
+	onReuse string) (n int, err error) {
 	s := &l.memory.seen
 	q := rowQuery{after: s.floor, upTo: p.pos, stripe: p.stripe, limit: 2*s.max + 1}
 	if p.pos == "" {
@@ -169,14 +171,13 @@ func (l *lateness) look(ctx context.Context, db database, p *partition, onReuse 
 	return len(late), nil
 }
 
-// compare returns an error if the last of the remembered rows that are still there were replaced.
-// While the very last one is as it was, the others are not looked at: keys start over from the
-// end.
+// compare returns an error if the last remembered rows that still exist were replaced. If the very
+// last one is unchanged, the others are not checked, because keys start over from the end.
 func compare(ctx context.Context, db database, p *partition, search *lateSearch) error {
 	var pairs []pair
 	for _, was := range slices.Backward(search.present) {
 		if was.digest == (rowDigest{}) {
-			continue // not known, or the row is its key alone
+			continue // unknown, or the row consists of its key only
 		}
 		now, found, err := digestOf(ctx, db, p, was.key)
 		if err != nil {
@@ -192,7 +193,7 @@ func compare(ctx context.Context, db database, p *partition, search *lateSearch)
 	slices.Reverse(pairs)
 	gone := search.tailGone()
 	if !p.relation.table && !gone {
-		return nil // a view's values may all change, as sums do
+		return nil // the values of a view may all change, for example sums
 	}
 	if first, over := startedOver(pairs, gone); over {
 		return replacedError(p.relation, first, p.pos)
@@ -200,12 +201,14 @@ func compare(ctx context.Context, db database, p *partition, search *lateSearch)
 	return nil
 }
 
-// digestOf reads the row with a key.
-func digestOf(ctx context.Context, db database, p *partition, key string) (d rowDigest, found bool, err error) {
+// digestOf returns the digest of the row with the given key.
+func digestOf(ctx context.Context, db database, p *partition,
+	key string) (d rowDigest, found bool, err error) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	maker := newRowMaker(p.relation)
 	maker.begin(b)
-	f := filling{maker: &maker, part: &partition{relation: p.relation}, room: 1, bytes: math.MaxInt, limit: 2}
+	f := filling{maker: &maker, part: &partition{relation: p.relation}, room: 1, bytes: math.MaxInt,
+		limit: 2}
 	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
 		err = f.err
 	}
@@ -215,10 +218,10 @@ func digestOf(ctx context.Context, db database, p *partition, key string) (d row
 	return maker.digest(p.relation, 0), true, nil
 }
 
-// lowerFloor is called when the table has no rows between the floor and the place up to which p
-// was read. What is inserted there later is new: the floor goes down to the last row before it.
-// strict makes it an error if the table ends there although more of it was remembered: rows below
-// the floor cannot be told from new ones.
+// lowerFloor is called if the table has no rows between the floor and the place up to which p was
+// read. Rows inserted there later are new, so the floor is lowered to the last row before it. With
+// strict, it is an error if the table ends there although later rows are remembered: rows below the
+// floor cannot be distinguished from new ones.
 func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, strict bool) error {
 	s := &l.memory.seen
 	if s.floor == "" || len(s.rows) > 0 && s.rows[len(s.rows)-1].key > p.pos {
@@ -238,8 +241,8 @@ func (l *lateness) lowerFloor(ctx context.Context, db database, p *partition, st
 	return nil
 }
 
-// endsBefore returns an error if last is the last row of the table, unless its keys are numbers
-// that go on from where they were.
+// endsBefore returns an error if last is the last row of the table, unless its keys are generated
+// numbers that continue after the previous ones.
 func endsBefore(ctx context.Context, db database, p *partition, last string) error {
 	above, err := db.observe(ctx, p.relation, rowQuery{after: p.pos, stripe: p.stripe})
 	if err != nil || above.last != "" {
@@ -249,14 +252,17 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 	if err != nil {
 		return err
 	}
-	if pos, err := p.relation.keys.decode(p.pos); err != nil || known && len(pos) == 1 && pos[0].n <= given {
+	if pos, err := p.relation.keys.decode(p.pos); err != nil || known && len(pos) == 1 &&
+		pos[0].n <= given {
 		return err
 	}
 	return behindError(p.relation, last, p.pos)
 }
 
-// fill hands out what was found and not handed out yet, and what was not settled in an earlier run.
-func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch, f *filling) error {
+// fill hands out the rows that were found but not handed out yet, and those not settled in an
+// earlier run.
+func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
+	f *filling) error {
 	for l.handed < l.top && !f.more {
 		if len(l.above) > 0 && l.above[0].From.Num <= l.handed {
 			l.handed = max(l.handed, l.above[0].To.Num)
@@ -274,9 +280,10 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the numbers up to to as one span. A row that is gone by now leaves its number
-// empty.
-func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch, f *filling, to int64) error {
+// stretch hands out the numbers up to to as one span. The number of a row that was deleted
+// meanwhile stays empty.
+func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
+	f *filling, to int64) error {
 	from, data := l.handed, len(b.Data)
 	span := uint32(len(b.Spans))
 	for _, d := range l.memory.found {
@@ -293,7 +300,8 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 		}
 		before := len(b.Records)
 		one := *f
-		one.part, one.keys, one.ends, one.prev = &partition{relation: p.relation, span: span}, nil, nil, ""
+		one.part, one.keys, one.ends, one.prev = &partition{relation: p.relation, span: span},
+			nil, nil, ""
 		one.limit, one.offered = 2, 0
 		if err := db.rows(ctx, p.relation, rowQuery{exact: d.key, limit: one.limit}, &one); err != nil {
 			return err

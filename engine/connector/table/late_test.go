@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// life is a reader whose route settles some of what it reads, as its ledger knows.
+// life is a reader whose route settles some of the rows it reads, as recorded in its ledger.
 type life struct {
 	t      *testing.T
 	dir    string
@@ -25,13 +25,14 @@ type life struct {
 	order  []string
 	rescan int
 	marks  map[string]stream.Mark
-	got    map[string]int // rows that were settled, by their text
+	got    map[string]int // number of times each row was settled, by text
 }
 
-// newLife is one that remembers so many rows, in a state directory of its own.
+// newLife returns a life that remembers rescan rows, with its own state directory.
 func newLife(t *testing.T, w world, rescan int) *life {
 	return &life{
-		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan, marks: map[string]stream.Mark{}, got: map[string]int{},
+		t: t, dir: filepath.Join(t.TempDir(), "state"), w: w, rescan: rescan,
+		marks: map[string]stream.Mark{}, got: map[string]int{},
 	}
 }
 
@@ -51,8 +52,8 @@ func (l *life) open() stream.Reader {
 	return r
 }
 
-// settle notes a batch as settled, out of order where other batches are not: in ranges above the
-// mark.
+// settle records a batch as settled. If other batches are missing before it, it is recorded as a
+// range above the mark.
 func (l *life) settle(spans []stream.Span, texts []string) {
 	for _, s := range spans {
 		m := l.marks[s.Part.ID]
@@ -69,7 +70,7 @@ func (l *life) settle(spans []stream.Span, texts []string) {
 	}
 }
 
-// next is next for settle, which comes later: the partitions are the caller's.
+// next reads a batch that is settled later; the caller owns the partitions.
 func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {
@@ -79,7 +80,7 @@ func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 	return texts, spans, err
 }
 
-// run is a finite run: it reads and settles all that there is.
+// run is a finite run: it reads and settles all rows.
 func (l *life) run() {
 	l.t.Helper()
 	l.once = true
@@ -96,7 +97,7 @@ func (l *life) run() {
 	}
 }
 
-// exactlyOnce holds what was settled against the number of different rows.
+// exactlyOnce checks that each of the given number of rows was settled once.
 func (l *life) exactlyOnce(rows int) {
 	l.t.Helper()
 	if len(l.got) != rows {
@@ -109,21 +110,23 @@ func (l *life) exactlyOnce(rows int) {
 	}
 }
 
-// TestLate: rows that commit behind the place that was read are found, once, through kills at
-// random after which some batches were settled and others not.
+// TestLate checks that rows that commit behind the current place are found once, through kills at
+// random moments after which some batches were settled.
 func TestLate(t *testing.T) {
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w := sqliteWorld(t)
-	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "CREATE TABLE t (at integer NOT NULL, id integer NOT NULL, PRIMARY "+
+		"KEY (at, id))")
 	t.Logf("seed %d", seed)
 	l := newLife(t, w, 1000)
 	l.once = true
 	next := 0
 	for round := range rounds {
-		for range 1 + rnd.IntN(20) { // some far back, some at equal times
+		for range 1 + rnd.IntN(20) { // some far back, some with equal times
 			next++
-			execute(t, w.db, "INSERT INTO t VALUES (?, ?)", round/2*10-rnd.IntN(min(60, round*5+1)), next)
+			execute(t, w.db, "INSERT INTO t VALUES (?, ?)",
+				round/2*10-rnd.IntN(min(60, round*5+1)), next)
 		}
 		r := l.open()
 		for {
@@ -152,10 +155,11 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// pastRow: a row that is written behind the place that was read is found, whatever the database
-// tells of its transactions.
+// pastRow checks that a row written behind the current place is found, regardless of the
+// information about transactions that the database gives.
 func pastRow(t *testing.T, w world) {
-	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY KEY (at, id))")
+	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY "+
+		"KEY (at, id))")
 	execute(t, w.db, "INSERT INTO t VALUES (1, 1), (2, 2), (3, 3)")
 	l := newLife(t, w, 100)
 	l.order = []string{"at", "id"}
@@ -177,7 +181,8 @@ func pastRow(t *testing.T, w world) {
 
 func TestPastRow(t *testing.T) { pastRow(t, sqliteWorld(t)) }
 
-// TestLateBound: what is remembered is bounded, and so is how far back a late row is found.
+// TestLateBound checks that the number of remembered rows, and so the search for late rows, is
+// bounded.
 func TestLateBound(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
@@ -186,20 +191,23 @@ func TestLateBound(t *testing.T) {
 	}
 	l := newLife(t, w, 20)
 	l.run()
-	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)") // within the last 20 rows; long before them
+	// one within the last 20 rows, one far before them
+	execute(t, w.db, "INSERT INTO t VALUES (10985), (10005)")
 	l.run()
 	if l.got[`{"id":10985}`] != 1 || l.got[`{"id":10005}`] != 0 || len(l.got) != 101 {
-		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`], l.got[`{"id":10005}`])
+		t.Errorf("%d rows, 10985 %d times, 10005 %d times", len(l.got), l.got[`{"id":10985}`],
+			l.got[`{"id":10005}`])
 	}
 }
 
-// TestLateInBulk: a transaction that brings many more late rows than are remembered, together in
-// one place, loses none, and a crash in the middle of them repeats none.
+// TestLateInBulk checks that a transaction with many more late rows than are remembered, all in one
+// place, loses none, and that a crash among them repeats none.
 func TestLateInBulk(t *testing.T) {
 	const rescan, bulk, more = 20, 250, 100
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
-	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) INSERT INTO t SELECT %s FROM n"
+	series := "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) " +
+		"INSERT INTO t SELECT %s FROM n"
 	execute(t, w.db, fmt.Sprintf(series, 100, "i * 10000"))
 	l := newLife(t, w, rescan)
 	read := func(r stream.Reader, rows int, settled func(part string) bool) {
@@ -215,18 +223,21 @@ func TestLateInBulk(t *testing.T) {
 	}
 	r := l.open()
 	read(r, 100, func(string) bool { return len(l.got) < 90 })
-	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i")) // behind the place that was read, and above what was settled
+	// behind the place that was read, and above the settled mark
+	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i"))
 	read(r, bulk, func(part string) bool { return part == "t~late" })
 	r.Close() // a crash
 	l.run()
-	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))  // between two runs, within the last rows that are remembered,
-	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i")) // and new ones that would push them out
+	// between two runs, within the last remembered rows
+	execute(t, w.db, fmt.Sprintf(series, bulk, "955000 + i"))
+	// and new rows that would displace them
+	execute(t, w.db, fmt.Sprintf(series, more, "1000000 + i"))
 	l.run()
 	l.exactlyOnce(100 + 2*bulk + more)
 }
 
-// TestLostMemory: without its journal the source repeats nothing, and finds from there on what
-// comes late.
+// TestLostMemory checks that the source repeats nothing without its journal, and finds rows that
+// come late from then on.
 func TestLostMemory(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
@@ -254,8 +265,8 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// horizon: PostgreSQL tells of open transactions: what they may still write before the last row is
-// waited for, and then comes in its place.
+// horizon checks that rows that open PostgreSQL transactions may write before the last row are
+// waited for, and then come in order.
 func horizon(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")
@@ -275,7 +286,8 @@ func horizon(t *testing.T, server *connectortest.Server) {
 	defer cancel()
 	b := stream.NewBatch(stream.BatchLimits{})
 	if err := r.Read(ctx, b); err == nil || len(b.Records) > 0 {
-		t.Fatalf("%d rows were handed out while a transaction was open that wrote before them", len(b.Records))
+		t.Fatalf("%d rows were handed out while a transaction was open that wrote before them",
+			len(b.Records))
 	}
 	if err := tx.Commit(); err != nil {
 		t.Fatal(err)
@@ -293,7 +305,7 @@ func horizon(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// notified: a notification wakes the source long before it would look by itself.
+// notified checks that a notification wakes the source long before the next poll.
 func notified(t *testing.T, server *connectortest.Server) {
 	w := postgresWorld(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY)")
@@ -318,7 +330,8 @@ func notified(t *testing.T, server *connectortest.Server) {
 		got <- err
 	}()
 	for listening := 0; listening == 0; {
-		if err := w.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'").Scan(&listening); err != nil {
+		if err := w.db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE query " +
+			"LIKE 'LISTEN%'").Scan(&listening); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -19,18 +19,19 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// mysqlServer reads MySQL or MariaDB over the driver itself, in its text protocol: values come as
-// the server writes them.
+// mysqlServer reads MySQL or MariaDB directly over the driver, with its text protocol: values come
+// as the server formats them.
 type mysqlServer struct {
 	connector driver.Connector
 	database  string
-	conn      sqldriver.Conn // nil: there is none
+	conn      sqldriver.Conn // nil if not connected
 }
 
 func newMySQL(dsn string) (database, error) {
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return nil, errors.New("the address is not of the form user:password@tcp(host:port)/database")
+		return nil, errors.New("the address is not of the form " +
+			"user:password@tcp(host:port)/database")
 	}
 	c.InterpolateParams, c.ParseTime, c.Logger = true, false, log.New(io.Discard, "", 0)
 	if c.Params == nil {
@@ -48,15 +49,16 @@ func (d *mysqlServer) close() error {
 	if d.conn == nil {
 		return nil
 	}
-	_ = d.conn.Close() // it reads only: nothing is in it that could be lost
+	_ = d.conn.Close() // read-only: nothing can be lost
 	d.conn = nil
 	return nil
 }
 
-// query gives the rows of a statement to row until it returns false; values are valid until the
-// next one. A connection that has failed, or was left in the middle of an answer, is made anew.
+// query calls row for each row of a statement until it returns false; values are valid until the
+// next call. A connection that has failed, or was left in the middle of a response, is replaced.
 func (d *mysqlServer) query(
-	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error), sql string, args ...driver.Value,
+	ctx context.Context, head func(driver.Rows) error, row func(v []driver.Value) (bool, error),
+	sql string, args ...driver.Value,
 ) (err error) {
 	if d.conn == nil {
 		opened, err := d.connector.Connect(ctx)
@@ -84,27 +86,32 @@ func (d *mysqlServer) transient(err error) bool {
 	if e, ok := errors.AsType[*mysql.MySQLError](err); ok {
 		switch e.Number {
 		case 1040, 1053, 1080, 1158, 1159, 1160, 1161, 1203, 1205, 1213, 1226, 1317, 1412, 1927:
-			return true // too many connections, shutdown, network, lock waits, deadlock, killed, definition changed meanwhile
+			// too many connections, shutdown, network, lock waits, deadlock, killed, definition
+			// changed meanwhile
+			return true
 		}
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, io.EOF) ||
-		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrMalformPkt) || errors.Is(err, mysql.ErrPktSync)
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysql.ErrInvalidConn) ||
+		errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, mysql.ErrMalformPkt) ||
+		errors.Is(err, mysql.ErrPktSync)
 }
 
-// tick quotes a name as MySQL does.
+// tick quotes a name for MySQL.
 func tick(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
 
 func (d *mysqlServer) list(ctx context.Context) (names []string, err error) {
 	err = d.query(ctx, nil, sequence(func(v []driver.Value) { names = append(names, sqldriver.Text(v[0])) }),
-		`SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY 1`)
+		`SELECT table_name FROM information_schema.tables WHERE table_schema = `+
+			`DATABASE() ORDER BY 1`)
 	return names, err
 }
 
-// described says what a user can do about an error of a statement that reads r.
+// described adds a remedy to an error of a statement that reads r.
 func (d *mysqlServer) described(err error, r *relation) error {
 	e, ok := errors.AsType[*mysql.MySQLError](err)
 	if !ok || d.transient(err) {
@@ -113,10 +120,11 @@ func (d *mysqlServer) described(err error, r *relation) error {
 	of := r.name
 	switch e.Number {
 	case 1146:
-		if r.table && len(r.columns) > 0 { // it was there
+		if r.table && len(r.columns) > 0 { // the table existed before
 			return gone(r, true)
 		}
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)", of, err)
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)",
+			of, err)
 	case 1054:
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
 	}
@@ -146,28 +154,28 @@ func (d *mysqlServer) describe(ctx context.Context, s subject) (*relation, error
 	return r, d.numbering(ctx, r)
 }
 
-// schema is the part of a table's name before the dot.
+// schema returns the schema in a table's name.
 func (r *relation) schema() string {
 	schema, _, _ := strings.Cut(r.from, ".")
 	return strings.Trim(schema, "`")
 }
 
-// numbering finds a column that the server numbers, where it forgets the last number when it
-// restarts: MySQL before 8.0 and MariaDB before 10.2.4 begin with the greatest one that is left.
+// numbering finds an AUTO_INCREMENT column of a server that loses the last number on restart: MySQL
+// before 8.0 and MariaDB before 10.2.4 continue from the greatest existing number.
 func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	column, version := "", ""
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) { column, version = sqldriver.Text(v[0]), sqldriver.Text(v[1]) }),
 		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
 		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
 	if err == nil && column != "" && forgetsNumbers(version) {
-		r.reuse = reuse{column, "a restart of this version of the server begins again after the greatest number that is left",
+		r.reuse = reuse{column, "a restart of this version of the server begins again after the " +
+			"greatest number that is left",
 			"MySQL 8.0 or MariaDB 10.2.4"}
 	}
 	return err
 }
 
-// forgetsNumbers reports whether a server of a version keeps the next AUTO_INCREMENT in memory
-// only.
+// forgetsNumbers reports whether a server version keeps the next AUTO_INCREMENT only in memory.
 func forgetsNumbers(version string) bool {
 	var major, minor, patch int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &major, &minor, &patch); n < 3 {
@@ -179,8 +187,7 @@ func forgetsNumbers(version string) bool {
 	return major < 8
 }
 
-// lastGiven implements database. MySQL may answer from a cache, with a number that was the last
-// one earlier.
+// lastGiven implements database. MySQL may return a cached, older number.
 func (d *mysqlServer) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
 	if !r.table {
 		return 0, false, nil
@@ -188,14 +195,16 @@ func (d *mysqlServer) lastGiven(ctx context.Context, r *relation) (n int64, know
 	err = d.query(ctx, nil, sequence(func(v []driver.Value) {
 		next, err := strconv.ParseInt(sqldriver.Text(v[0]), 10, 64)
 		n, known = next-1, err == nil
-	}), `SELECT auto_increment FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, r.schema(), r.plain)
+	}), `SELECT auto_increment FROM information_schema.tables WHERE table_schema = ? AND `+
+		`table_name = ?`, r.schema(), r.plain)
 	return n, known, err
 }
 
 func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name string) error {
 	kind := ""
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) { kind = sqldriver.Text(v[0]) }),
-		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND table_name = ?`, schema, name)
+		`SELECT table_type FROM information_schema.tables WHERE table_schema = ? AND `+
+			`table_name = ?`, schema, name)
 	switch {
 	case err != nil:
 		return d.described(err, r)
@@ -208,12 +217,13 @@ func (d *mysqlServer) tableKind(ctx context.Context, r *relation, schema, name s
 	return nil
 }
 
-// columns asks what the columns are, without reading a row.
+// columns returns the columns without reading a row.
 func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []column, err error) {
 	err = d.query(ctx, func(rows driver.Rows) error {
 		columns, err = mysqlColumns(rows, len(rows.Columns()))
 		return err
-	}, func([]driver.Value) (bool, error) { return false, nil }, "SELECT q.* FROM "+r.from+" AS q LIMIT 0")
+	}, func([]driver.Value) (bool, error) { return false, nil },
+		"SELECT q.* FROM "+r.from+" AS q LIMIT 0")
 	if err != nil {
 		return nil, d.described(err, r)
 	}
@@ -225,7 +235,7 @@ func (d *mysqlServer) columns(ctx context.Context, r *relation) (columns []colum
 	return columns, nil
 }
 
-// mysqlColumns describes the first n columns of an answer.
+// mysqlColumns describes the first n columns of a result.
 func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	typed, ok := rows.(interface {
 		driver.RowsColumnTypeDatabaseTypeName
@@ -236,7 +246,8 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	}
 	columns := make([]column, n)
 	for i, name := range rows.Columns()[:n] {
-		columns[i] = column{name: name, decl: strings.ToLower(typed.ColumnTypeDatabaseTypeName(i)), nullable: true}
+		columns[i] = column{name: name, decl: strings.ToLower(typed.ColumnTypeDatabaseTypeName(i)),
+			nullable: true}
 		if precision, scale, ok := typed.ColumnTypePrecisionScale(i); ok && columns[i].decl == "decimal" {
 			columns[i].decl = fmt.Sprintf("decimal(%d,%d)", precision, scale)
 		}
@@ -245,19 +256,23 @@ func mysqlColumns(rows driver.Rows, n int) ([]column, error) {
 	return columns, nil
 }
 
-// mysqlStandard are the types in PostgreSQL's words. A TIMESTAMP is a moment, a DATETIME is not; a
-// TIME may have more than 24 hours.
+// mysqlStandard maps types to those of PostgreSQL. A TIMESTAMP is a point in time, a DATETIME is
+// not; a TIME may exceed 24 hours.
 var mysqlStandard = map[string]string{
-	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer", "bigint": "bigint", "year": "integer",
-	"unsigned tinyint": "smallint", "unsigned smallint": "integer", "unsigned mediumint": "integer", "unsigned int": "bigint",
-	"unsigned bigint": "numeric", "float": "real", "double": "double precision", "date": "date", "time": "interval",
-	"datetime": "timestamp without time zone", "timestamp": "timestamp with time zone", "json": "json",
-	"bit": "bytea", "binary": "bytea", "varbinary": "bytea",
+	"tinyint": "smallint", "smallint": "smallint", "mediumint": "integer", "int": "integer",
+	"bigint": "bigint", "year": "integer",
+	"unsigned tinyint": "smallint", "unsigned smallint": "integer", "unsigned mediumint": "integer",
+	"unsigned int":    "bigint",
+	"unsigned bigint": "numeric", "float": "real", "double": "double precision", "date": "date",
+	"time":     "interval",
+	"datetime": "timestamp without time zone", "timestamp": "timestamp with time zone",
+	"json": "json",
+	"bit":  "bytea", "binary": "bytea", "varbinary": "bytea",
 	"blob": "bytea", "tinyblob": "bytea", "mediumblob": "bytea", "longblob": "bytea",
 }
 
-// describeMySQL says what values of a column are, and whether it can order rows. Times are ordered
-// as the text that they are.
+// describeMySQL sets the kind of a column's values and whether it can be a key. Times are ordered
+// as text.
 func describeMySQL(c *column) {
 	word, digits, _ := strings.Cut(c.decl, "(")
 	c.standard = mysqlStandard[word]
@@ -286,12 +301,13 @@ func describeMySQL(c *column) {
 		c.standard = "text"
 	}
 	if c.key == 0 {
-		c.noKey = fmt.Sprintf("its type is %s; order_by takes whole numbers, decimal, date, timestamp, binary and varbinary "+
+		c.noKey = fmt.Sprintf("its type is %s; order_by takes whole numbers, decimal, date, "+
+			"timestamp, binary and varbinary "+
 			"(in a query also CAST(... AS BINARY)), whose order is known to the byte", c.decl)
 	}
 }
 
-// constraints asks which columns may be NULL, and which are unique together.
+// constraints reads which columns may be NULL and which are unique together.
 func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema string) error {
 	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
 		for i := range r.columns {
@@ -299,7 +315,8 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 				r.columns[i].nullable = sqldriver.Text(v[1]) != "NO"
 			}
 		}
-	}), `SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = ? AND table_name = ?`, schema, r.plain)
+	}), `SELECT column_name, is_nullable FROM information_schema.columns WHERE table_schema = ? `+
+		`AND table_name = ?`, schema, r.plain)
 	if err != nil {
 		return err
 	}
@@ -320,7 +337,7 @@ func (d *mysqlServer) constraints(ctx context.Context, r *relation, schema strin
 		ORDER BY index_name <> 'PRIMARY', index_name, seq_in_index`, schema, r.plain)
 }
 
-// passed implements database: MySQL tells nothing; the lag decides.
+// passed implements database. MySQL reports nothing about open transactions; the lag decides.
 func (d *mysqlServer) passed(_ context.Context, _ *relation, waiting []observation) (int, error) {
 	return len(waiting), nil
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// mysqlKey writes the columns of order_by.
+// mysqlKey returns the columns of order_by in SQL.
 func mysqlKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + tick(c.name) + suffix })
 }
 
-// mysqlList writes what is selected: the columns, and behind them those of order_by, and each FLOAT
-// once more as a double, because the server writes only six digits of it.
+// mysqlList returns the select list: the columns, those of order_by, and each FLOAT again as a
+// double, because the server formats a FLOAT with only six digits.
 func mysqlList(r *relation) (list string, floats []int) {
 	list = "q.*, " + mysqlKey(r, "")
 	for i, c := range r.columns {
@@ -28,8 +28,8 @@ func mysqlList(r *relation) (list string, floats []int) {
 	return list, floats
 }
 
-// mysqlWhere writes the condition of q. A comparison of rows would keep MySQL from its index: it is
-// spelled out, with one of the first column alone before it.
+// mysqlWhere returns the condition of q. A comparison of row values would prevent MySQL from using
+// its index. It is therefore expanded, with an additional comparison of the first column in front.
 func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE 1 = 1"
 	for _, b := range []struct{ first, strict, last, key string }{
@@ -45,7 +45,9 @@ func mysqlWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err e
 		name := func(i int) string { return "q." + tick(r.columns[r.order[i]].name) }
 		place := func(i int) string {
 			if values[i].kind == keyNumber {
-				return values[i].s // digits, which decode has looked at: as an argument they would become a float
+				// digits, which decode has checked; as an argument they would be converted to a
+				// float
+				return values[i].s
 			}
 			args = append(args, mysqlArgument(&r.columns[r.order[i]], values[i]))
 			return "?"
@@ -108,7 +110,8 @@ func mysqlRowKey(dst []byte, r *relation, values []driver.Value) ([]byte, error)
 		case nil:
 			return nil, nullKey(r)
 		default:
-			return nil, fmt.Errorf("the server sent a %T as a value of column %q", x, r.columns[c].name)
+			return nil, fmt.Errorf("the server sent a %T as a value of column %q", x,
+				r.columns[c].name)
 		}
 	}
 	return dst, nil
@@ -144,12 +147,13 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 			}
 			f.done()
 			return true, nil
-		}, "SELECT "+list+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
+		}, "SELECT "+list+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(q.limit),
+		args...)
 	return d.described(err, r)
 }
 
-// sameColumns holds the columns of an answer against those that were there at the start. more are
-// behind them.
+// sameColumns compares the columns of a result with those at the start. more is the number of
+// additional columns behind them.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {
@@ -158,7 +162,7 @@ func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error
 	return r.changed(now)
 }
 
-// mysql adds a value as the driver gives it.
+// mysql adds a value returned by the driver.
 func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case nil:
@@ -193,7 +197,8 @@ func (m *rowMaker) mysql(c *column, x driver.Value, scratch []byte) []byte {
 }
 
 // keys implements database.
-func (d *mysqlServer) keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error {
+func (d *mysqlServer) keys(ctx context.Context, r *relation, q rowQuery,
+	each func(key []byte) bool) error {
 	where, args, err := mysqlWhere(r, q)
 	if err != nil {
 		return err
@@ -204,12 +209,14 @@ func (d *mysqlServer) keys(ctx context.Context, r *relation, q rowQuery, each fu
 			return false, err
 		}
 		return each(key), nil
-	}, "SELECT "+mysqlKey(r, "")+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+strconv.Itoa(min(q.limit, math.MaxInt32)), args...)
+	}, "SELECT "+mysqlKey(r, "")+where+" ORDER BY "+mysqlKey(r, "")+" LIMIT "+
+		strconv.Itoa(min(q.limit, math.MaxInt32)), args...)
 	return d.described(err, r)
 }
 
 // observe implements database.
-func (d *mysqlServer) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
+func (d *mysqlServer) observe(ctx context.Context, r *relation,
+	q rowQuery) (o observation, err error) {
 	where, args, err := mysqlWhere(r, q)
 	if err != nil {
 		return o, err
@@ -220,7 +227,8 @@ func (d *mysqlServer) observe(ctx context.Context, r *relation, q rowQuery) (o o
 		return false, err
 	}, "SELECT "+mysqlKey(r, "")+where+" ORDER BY "+mysqlKey(r, " DESC")+" LIMIT 1", args...)
 	if err == nil && o.last == "" && r.table {
-		var now []column // a table that is gone, or has changed, is told of also while nothing new comes
+		// detects a dropped or changed table even if no new rows come
+		var now []column
 		if now, err = d.columns(ctx, r); err == nil {
 			err = r.changed(now)
 		}

@@ -13,25 +13,25 @@ import (
 
 // Options of a table source.
 type Options struct {
-	SQLite   string `yaml:"sqlite" path:"true" doc:"a SQLite file; or"`
+	SQLite   string `yaml:"sqlite" path:"true" doc:"SQLite file; or"`
 	Postgres string `yaml:"postgres" secret:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full; or"`
 	MySQL    string `yaml:"mysql" secret:"true" doc:"user:password@tcp(host:port)/database, MySQL or MariaDB"`
 
-	Table   string   `yaml:"table" doc:"the table or view to read, schema.table where the database has schemas; or"`
-	Tables  []string `yaml:"tables" doc:"several, also globs, with one order: new ones are found while it runs; or"`
-	Query   string   `yaml:"query" doc:"a SELECT, whose rows are read in the order of order_by"`
-	Name    string   `yaml:"name" doc:"of a query: names its partition, which keeps its place when the text changes; default query"`
-	OrderBy []string `yaml:"order_by" doc:"columns that are unique together and never NULL; default: the primary key"`
-	Zone    string   `yaml:"zone" doc:"UTC: the times of order_by that have no zone are UTC"`
+	Table   string   `yaml:"table" doc:"table or view to read, as schema.table if the database has schemas; or"`
+	Tables  []string `yaml:"tables" doc:"list of tables or globs with a common order; new tables are found while running; or"`
+	Query   string   `yaml:"query" doc:"SELECT to read from, in the order of order_by"`
+	Name    string   `yaml:"name" doc:"name of a query's partition, which keeps its progress when the text changes; default query"`
+	OrderBy []string `yaml:"order_by" doc:"columns that are together unique and never NULL; default: the primary key"`
+	Zone    string   `yaml:"zone" doc:"UTC: times of order_by without a zone are UTC"`
 
-	Poll       time.Duration `yaml:"poll" doc:"how soon the end is looked at again at the latest; after something new much sooner"`
-	Lag        time.Duration `yaml:"lag" doc:"rows count as settled in their places when seen for so long; default of mysql: 2s"`
-	Rescan     int           `yaml:"rescan" doc:"how many of the last rows are looked through for ones that came late; 0: none"`
-	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"of rows replaced by others under their keys"`
-	Notify     string        `yaml:"notify" doc:"postgres: a channel of NOTIFY that wakes the source"`
+	Poll       time.Duration `yaml:"poll" doc:"maximum interval between polls at the end; much shorter after new rows"`
+	Lag        time.Duration `yaml:"lag" doc:"time after which the order of rows counts as final; default of mysql: 2s"`
+	Rescan     int           `yaml:"rescan" doc:"number of last rows to search for late ones; 0: none"`
+	ReusedKeys string        `yaml:"reused_keys" enum:"stop,ignore" doc:"handling of rows that were replaced by others with the same keys"`
+	Notify     string        `yaml:"notify" doc:"postgres: NOTIFY channel that wakes the source"`
 
-	Split       int64 `yaml:"split" doc:"partitions of so many values of order_by's first column, a whole number, each; 0: one"`
-	Connections int   `yaml:"connections" doc:"how many tables and partitions are read at a time, each over a connection of its own"`
+	Split       int64 `yaml:"split" doc:"number of values of order_by's first column, an integer, in each partition; 0: one partition"`
+	Connections int   `yaml:"connections" doc:"tables and partitions read concurrently, each over its own connection"`
 }
 
 const (
@@ -42,7 +42,7 @@ const (
 	maxConnections     = 64
 )
 
-// Source is the component table.
+// Source returns the component for the registry.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -52,12 +52,13 @@ func Source() stream.Component {
 	}
 }
 
-// DefaultOptions name no database yet.
+// DefaultOptions returns the default options, without a database.
 func DefaultOptions() *Options {
-	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan, Connections: defaultConnections, ReusedKeys: stopOnReuse}
+	return &Options{Poll: 5 * time.Second, Rescan: defaultRescan, Connections: defaultConnections,
+		ReusedKeys: stopOnReuse}
 }
 
-// Validate says which option is wrong, and resolves lag.
+// Validate returns an error for the first invalid option, and resolves lag.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
@@ -76,15 +77,18 @@ func (o *Options) Validate() error {
 	}
 	switch {
 	case databases != 1:
-		return wrong("", "names %d databases; name one by sqlite: PATH, postgres: URL or mysql: URL", databases)
+		return wrong("", "names %d databases; name one by sqlite: PATH, postgres: "+
+			"URL or mysql: URL", databases)
 	case subjects != 1:
 		return wrong("", "names %d things to read; name one by table, tables or query", subjects)
 	case o.Name != "" && o.Query == "":
 		return wrong("name", "names a query, and there is none; a table has its own name")
 	case o.Query != "" && len(o.OrderBy) == 0:
-		return wrong("query", "has no order of its own; name in `order_by` columns that tell its rows apart")
+		return wrong("query", "has no order of its own; name in `order_by` columns that tell "+
+			"its rows apart")
 	case o.Zone != "" && !strings.EqualFold(o.Zone, "UTC"):
-		return wrong("zone", "is %q; it can be UTC, or be left out: convert other times in a query, where their order is plain", o.Zone)
+		return wrong("zone", "is %q; it can be UTC, or be left out: "+
+			"convert other times in a query, where their order is plain", o.Zone)
 	case o.Poll <= 0:
 		return wrong("poll", "is %v, want more than 0", o.Poll)
 	case o.Lag < 0:
@@ -114,7 +118,8 @@ func (o *Options) validateNames(wrong func(key, format string, args ...any) erro
 	}
 	for i, t := range o.Tables {
 		if _, err := path.Match(t, ""); err != nil || t == "" {
-			return wrong(fmt.Sprintf("tables[%d]", i), "%q is neither a name nor a glob; brackets must close, and it may not be empty", t)
+			return wrong(fmt.Sprintf("tables[%d]", i),
+				"%q is neither a name nor a glob; brackets must close, and it may not be empty", t)
 		}
 	}
 	if o.Postgres != "" {
@@ -125,24 +130,25 @@ func (o *Options) validateNames(wrong func(key, format string, args ...any) erro
 	return nil
 }
 
-// checkURL never shows the URL, which may hold a password.
+// checkURL checks the URL. Its errors omit the URL, which may contain a password.
 func checkURL(text string) error {
 	if strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://") {
 		return nil
 	}
 	if !strings.Contains(text, "://") && strings.Contains(text, "=") {
-		return nil // keywords and values, which the driver reads
+		return nil // keywords and values, which the driver parses
 	}
 	return errors.New("it is not a URL of PostgreSQL; write postgres://user@host:5432/database")
 }
 
-// Shape implements stream.Shaper: records have the table's columns as fields, which are known when
-// it is opened.
+// Shape implements stream.Shaper. The fields are the columns, which are known only when the table
+// is opened.
 func (o *Options) Shape(stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: "dead_letter"}, nil
 }
 
-// subjects are what is read, but for the tables that a glob names.
+// subjects returns the tables and queries named by the options, without the tables matched by a
+// glob.
 func (o *Options) subjects() []subject {
 	switch {
 	case o.Query != "":
@@ -150,7 +156,8 @@ func (o *Options) subjects() []subject {
 		if name == "" {
 			name = "query"
 		}
-		return []subject{{name: name, query: strings.TrimRight(strings.TrimSpace(o.Query), "; \t\r\n")}}
+		return []subject{{name: name, query: strings.TrimRight(strings.TrimSpace(o.Query),
+			"; \t\r\n")}}
 	case o.Table != "":
 		return []subject{{name: o.Table}}
 	}
@@ -165,10 +172,10 @@ func (o *Options) subjects() []subject {
 
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[`) }
 
-// grows says whether there may be partitions later that were not there at the start.
+// grows reports whether partitions may appear while the source runs.
 func (o *Options) grows() bool { return o.Split > 0 || slices.ContainsFunc(o.Tables, isGlob) }
 
-// matches says whether `tables` names a table.
+// matches reports whether the option tables selects a table.
 func (o *Options) matches(name string) bool {
 	for _, t := range o.Tables {
 		if ok, err := path.Match(t, name); err == nil && ok {

@@ -15,8 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// away puts a server further away: what passes through it comes so much later, each way. It returns
-// the address that is there.
+// away adds a delay to a server in both directions, and returns the address to use.
 func away(t *testing.T, server string, delay time.Duration) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +45,7 @@ func away(t *testing.T, server string, delay time.Duration) string {
 	return l.Addr().String()
 }
 
-// carry copies from one connection to the other, late, until one ends.
+// carry copies from one connection to the other, with the delay, until one ends.
 func carry(to, from net.Conn, delay time.Duration) {
 	type chunk struct {
 		data []byte
@@ -75,20 +74,21 @@ func carry(to, from net.Conn, delay time.Duration) {
 	}
 	to.Close()
 	from.Close()
-	for range chunks { // the reader may wait for room
+	for range chunks { // the reader may wait for space
 	}
 	reading.Wait()
 }
 
-// parallel: two partitions of a table on a server that is far away are read nearly twice as fast as
-// one after the other.
+// parallel checks that two partitions of a table on a distant server are read almost twice as fast
+// as one after the other.
 func parallel(t *testing.T, server *connectortest.Server) {
 	const rows, batch = 3000, 100
 	db := openPostgres(t, server.URL)
 	execute(t, db, "DROP SCHEMA public CASCADE")
 	execute(t, db, "CREATE SCHEMA public")
 	execute(t, db, "CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-	execute(t, db, fmt.Sprintf("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(0, %d) n", rows-1))
+	execute(t, db, fmt.Sprintf("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(0, %d) n",
+		rows-1))
 	far, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -126,12 +126,14 @@ func parallel(t *testing.T, server *connectortest.Server) {
 		return time.Since(began)
 	}
 	best := 0.0
-	for range 3 { // another job of the machine may slow one of a pair down
+	for range 3 { // another process on the machine may slow down one measurement
 		one, two := read(1), read(2)
-		t.Logf("one connection %v, two %v: %.2f times as fast", one, two, one.Seconds()/two.Seconds())
+		t.Logf("one connection %v, two %v: %.2f times as fast", one, two,
+			one.Seconds()/two.Seconds())
 		if best = max(best, one.Seconds()/two.Seconds()); best > 1.7 {
 			return
 		}
 	}
-	t.Errorf("two partitions were read %.2f times as fast as one after the other, want 1.7 at least", best)
+	t.Errorf("two partitions were read %.2f times as fast as one after the other, "+
+		"want 1.7 at least", best)
 }

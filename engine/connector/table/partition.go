@@ -8,39 +8,40 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is a table, or a stripe of one, as one reader reads it. It belongs to the fetcher that
-// is at work on it, else to the goroutine that calls Read.
+// partition is a table, or a stripe of one, in the state of one reader. It belongs to the fetcher
+// that works on it, otherwise to the goroutine that calls Read.
 type partition struct {
 	part     stream.Partition
-	relation *relation // its own
+	relation *relation // a copy of its own
 	maker    rowMaker
-	stripe   *stripe // nil: the whole table
+	stripe   *stripe // nil for the whole table
 
-	busy bool // a fetcher has it: what follows turn may not be looked at
-	done bool // Once: all that was there has been handed out
-	turn turn // when its end is looked at again
+	busy bool // a fetcher owns it: the fields below turn must not be accessed
+	done bool // with Once: all existing rows were handed out
+	turn turn // when its end is checked again
 
-	pos     string         // the key up to which it was handed out
-	limit   string         // and up to which it may be
+	pos     string         // the key up to which rows were handed out
+	limit   string         // the key up to which rows may be handed out
 	above   []stream.Range // settled before this run, ascending
 	horizon horizon
-	fixed   bool      // Once: the limit is the end as it was seen
-	late    *lateness // nil: nobody looks for late rows
-	ended   bool      // without late: the table was seen to end before pos,
-	end     string    // at this key
-	span    uint32    // index of the span that is being filled
+	fixed   bool      // with Once: the limit is the end observed at the start
+	late    *lateness // nil if late rows are not searched for
+	ended   bool      // without late: the table was observed to end before pos
+	end     string    // the last key then
+	span    uint32    // index of the current span
 }
 
-// openPartition finds the place from which it is read.
+// openPartition determines the position from which the partition is read.
 func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partition, error) {
-	own := *t.relation // what a look at the table finds out is noted there
-	p := &partition{part: stream.Partition{ID: id, Name: name}, relation: &own, maker: t.maker, stripe: s}
+	own := *t.relation // a copy, because fetchers store their findings in it
+	p := &partition{part: stream.Partition{ID: id, Name: name}, relation: &own, maker: t.maker,
+		stripe: s}
 	mark, err := t.relation.mark(r.o, id)
 	if err != nil {
 		return nil, err
 	}
 	p.pos, p.limit, p.above = mark.Watermark.Key, mark.Watermark.Key, slices.Clone(mark.Above)
-	if len(p.above) > 0 { // what lies below was seen: it may be read at once
+	if len(p.above) > 0 { // these rows were visible before, so they may be read at once
 		p.limit = p.above[len(p.above)-1].To.Key
 	}
 	if r.s.o.Rescan == 0 {
@@ -50,23 +51,24 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 	late, _ := r.o.Resume(id + lateSuffix)
 	known, err := p.late.open(r.o, mark, late, r.s.o.Rescan)
 	if err == nil && !known && mark.Watermark.Key != "" && r.o.State != nil {
-		r.s.h.Log().Warn("nothing is remembered of the rows that were read before; rows that came late are found from here on only",
+		r.s.h.Log().Warn("nothing is remembered of the rows that were read before; "+
+			"rows that came late are found from here on only",
 			"table", name)
 	}
 	return p, err
 }
 
-// isLate says whether a row belongs to the partition of late rows.
+// isLate reports whether a row belongs to the partition of late rows.
 func (p *partition) isLate(key []byte) bool {
 	return p.late != nil && len(p.late.skip) > 0 && p.late.skip[string(key)]
 }
 
-// ready says whether there is something to hand out.
+// ready reports whether there are rows to hand out.
 func (p *partition) ready() bool {
 	return p.pos < p.limit || p.late != nil && p.late.handed < p.late.top
 }
 
-// fill reads on into b until it is full, or up to the limit.
+// fill reads rows into b until it is full, or up to the limit.
 func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *filling) error {
 	for p.pos < p.limit && !f.more {
 		if len(p.above) > 0 && p.above[0].From.Key <= p.pos {
@@ -88,9 +90,9 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd is called where no rows are remembered and there are none behind pos. A table that ends
-// before pos and grows there again reuses its keys: that is an error. A finite run, which looks
-// once, only warns.
+// watchEnd is called if rows are not remembered and there are none behind pos. A table that ends
+// before pos and grows there again reuses its keys, which is an error. A finite run checks only
+// once and only warns.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil
@@ -105,29 +107,34 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	}
 	p.ended, p.end = true, now.last
 	if r.o.Once && now.last != "" && endsBefore(ctx, db, p, now.last) != nil {
-		r.s.h.Log().Warn("the table ends before the place up to which it was read; rows under reused keys are lost",
-			"table", p.part.Name, "last", p.relation.keys.show(now.last), "read_to", p.relation.keys.show(p.pos),
+		r.s.h.Log().Warn("the table ends before the place up to which it was read; "+
+			"rows under reused keys are lost",
+			"table", p.part.Name, "last", p.relation.keys.show(now.last), "read_to",
+			p.relation.keys.show(p.pos),
 			"remedy", "leave out `rescan: 0`")
 	}
 	return nil
 }
 
-// page reads rows up to bound into b, as one span. What was read before an error stays.
-func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *filling, bound string) error {
+// page reads rows up to bound into b, as one span. Rows read before an error are kept.
+func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *filling,
+	bound string) error {
 	f.part, f.prev, f.keys, f.ends = p, p.pos, f.keys[:0], f.ends[:0]
 	f.passed = f.passed[:0]
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
-	f.limit, f.offered = f.maker.guess(f.room, f.bytes)+1, 0 // one more is looked at, and not taken
-	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe, limit: f.limit}, f)
+	// one more row is checked but not added
+	f.limit, f.offered = f.maker.guess(f.room, f.bytes)+1, 0
+	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
+		limit: f.limit}, f)
 	if err == nil {
 		err = f.err
 	}
-	if len(f.ends) > len(b.Records)-first { // the last row broke off
+	if len(f.ends) > len(b.Records)-first { // the last row is incomplete
 		f.maker.undo()
 		f.ends = f.ends[:len(f.ends)-1]
 	}
-	if f.twin && len(f.ends) > 0 { // the mark may not lie behind one of two rows that share it
+	if f.twin && len(f.ends) > 0 { // the mark must not be between two rows with the same place
 		f.maker.drop()
 		f.ends = f.ends[:len(f.ends)-1]
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestSuiteSplit: the partitions of one table, each with its own mark.
+// TestSuiteSplit runs the suite over several partitions of one table, each with its own mark.
 func TestSuiteSplit(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY)")
@@ -34,10 +34,11 @@ func TestSuiteSplit(t *testing.T) {
 	})
 }
 
-// TestPartitionsAppear: tables and stripes that come while the source runs are read, too.
+// TestPartitionsAppear checks that tables and stripes created while the source runs are read.
 func TestPartitionsAppear(t *testing.T) {
 	db, path := openSQLite(t)
-	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); INSERT INTO log_1 VALUES (1), (99)")
+	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); "+
+		"INSERT INTO log_1 VALUES (1), (99)")
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
@@ -66,45 +67,55 @@ func TestPartitionsAppear(t *testing.T) {
 	}
 	read(2)
 	execute(t, db, "INSERT INTO log_1 VALUES (100), (205)")
-	execute(t, db, "CREATE TABLE other (id integer PRIMARY KEY); CREATE TABLE log_2 (id integer PRIMARY KEY); INSERT INTO log_2 VALUES (7)")
+	execute(t, db, "CREATE TABLE other (id integer PRIMARY KEY); "+
+		"CREATE TABLE log_2 (id integer PRIMARY KEY); INSERT INTO log_2 VALUES (7)")
 	read(3)
-	want := "map[log_1#100.0:[{\"id\":1} {\"id\":99}] log_1#100.1:[{\"id\":100}] log_1#100.2:[{\"id\":205}] log_2#100.0:[{\"id\":7}]]"
+	want := "map[log_1#100.0:[{\"id\":1} {\"id\":99}] log_1#100.1:[{\"id\":100}] " +
+		"log_1#100.2:[{\"id\":205}] log_2#100.0:[{\"id\":7}]]"
 	if fmt.Sprint(got) != want {
 		t.Errorf("read %v\nwant %s", got, want)
 	}
 }
 
-// TestOtherSplit: marks of other partitions of a table are not passed over.
+// TestOtherSplit checks that marks of another split of a table are not ignored.
 func TestOtherSplit(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)")
 	known := func(id string) func(yield func(stream.Mark) bool) {
-		return func(yield func(stream.Mark) bool) { yield(stream.Mark{Part: stream.Partition{ID: id}}) }
+		return func(yield func(stream.Mark) bool) {
+			yield(
+				stream.Mark{Part: stream.Partition{ID: id}})
+		}
 	}
 	for _, c := range []struct {
 		id    string
 		split int64
 		ok    bool
 	}{
-		{"t", 0, true}, {"t~late", 0, true}, {"t#10.0", 0, false}, {"t", 10, false}, {"t#10.3", 10, true}, {"t#10.3~late", 10, true},
+		{"t", 0, true}, {"t~late", 0, true}, {"t#10.0", 0, false}, {"t", 10, false},
+		{"t#10.3", 10, true}, {"t#10.3~late", 10, true},
 		{"t#100.3", 10, false}, {"u", 10, true}, {"tt#10.0", 0, true},
 	} {
-		s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", c.split })
+		s := made(t, connectortest.NewHost(t),
+			func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", c.split })
 		r, err := s.Open(t.Context(), stream.OpenOptions{
-			Known: known(c.id), Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+			Known: known(c.id), Resume: func(string) (stream.Mark,
+				bool) {
+				return stream.Mark{}, false
+			},
 		})
 		if (err == nil) != c.ok {
 			t.Errorf("mark of %s, split %d: %v", c.id, c.split, err)
 		}
 		if err == nil {
 			r.Close()
-		} else if !strings.Contains(err.Error(), "go back to it, or forget the places by") {
+		} else if !strings.Contains(err.Error(), "or reset the positions by") {
 			t.Error(err)
 		}
 	}
 }
 
-// TestWideRows: a batch ends at its bytes, whatever the rows before it were long.
+// TestWideRows checks that a batch ends at its byte limit, regardless of the size of earlier rows.
 func TestWideRows(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
@@ -133,8 +144,8 @@ func TestWideRows(t *testing.T) {
 	}
 }
 
-// FuzzJournal: whatever stands in the file of what is remembered, opening ends, and the partition
-// is read.
+// FuzzJournal checks that opening a partition with any journal ends, and that the partition is
+// read.
 func FuzzJournal(f *testing.F) {
 	f.Add([]byte("PENSTOCK-SEEN-1\n"))
 	f.Add([]byte("PENSTOCK-SEEN-1\n\x02\x00\x00\x00abcdPt"))
@@ -142,7 +153,7 @@ func FuzzJournal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) { table.ReadJournal(text) })
 }
 
-// TestOptions: what is refused before anything is opened.
+// TestOptions checks that invalid options are refused without opening anything.
 func TestOptions(t *testing.T) {
 	for _, c := range []struct {
 		set  func(o *table.Options)
@@ -172,7 +183,8 @@ func TestOptions(t *testing.T) {
 		t.Error("a source that names nothing was made")
 	}
 	missing := filepath.Join(t.TempDir(), "no.db")
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = missing, "t" })
+	s := made(t, connectortest.NewHost(t),
+		func(o *table.Options) { o.SQLite, o.Table = missing, "t" })
 	_, err := s.Open(t.Context(), stream.OpenOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the file does not exist; correct `sqlite`") {
 		t.Errorf("Open: %v", err)

@@ -18,19 +18,20 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// postgres reads over the driver's lowest layer: values come as the text that the server writes,
-// keys in their binary form.
+// postgres reads over the lowest layer of the driver: values come as text formatted by the server,
+// keys in binary form.
 type postgres struct {
 	config *pgconn.Config
-	conn   *pgconn.PgConn // nil: there is none
+	conn   *pgconn.PgConn // nil if not connected
 	notify string
-	ears   *pgconn.PgConn // listens; nil: not yet, or no longer
+	ears   *pgconn.PgConn // listens for notifications; nil if not connected
 }
 
-// session makes values come as they are, and nothing be changed.
+// session disables locale-dependent formats, and writes.
 var session = map[string]string{
-	"timezone": "UTC", "datestyle": "ISO, YMD", "intervalstyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
-	"client_encoding": "UTF8", "default_transaction_read_only": "on", "jit": "off",
+	"timezone": "UTC", "datestyle": "ISO, YMD", "intervalstyle": "postgres", "bytea_output": "hex",
+	"extra_float_digits": "1",
+	"client_encoding":    "UTF8", "default_transaction_read_only": "on", "jit": "off",
 }
 
 func newPostgres(url, notify string) (database, error) {
@@ -47,14 +48,14 @@ func newPostgres(url, notify string) (database, error) {
 	return &postgres{config: c, notify: notify}, nil
 }
 
-// farewell bounds the goodbye to a connection.
+// farewell bounds the close of a connection.
 const farewell = 2 * time.Second
 
 func (d *postgres) close() error {
 	for _, c := range []*pgconn.PgConn{d.conn, d.ears} {
 		if c != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), farewell)
-			_ = c.Close(ctx) // nothing is in it that could be lost
+			_ = c.Close(ctx) // read-only: nothing can be lost
 			cancel()
 		}
 	}
@@ -71,8 +72,9 @@ func (d *postgres) connected(ctx context.Context) (*pgconn.PgConn, error) {
 	return c, err
 }
 
-// ask runs a query and gives its rows, as text, to row.
-func (d *postgres) ask(ctx context.Context, row func(v [][]byte) error, sql string, args ...[]byte) error {
+// ask runs a query and calls row for each row, as text.
+func (d *postgres) ask(ctx context.Context,
+	row func(v [][]byte) error, sql string, args ...[]byte) error {
 	c, err := d.connected(ctx)
 	if err != nil {
 		return err
@@ -104,12 +106,13 @@ func (d *postgres) transient(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
-	return pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+	return pgconn.SafeToRetry(err) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 const undefinedTable, undefinedColumn, protocolViolation = "42P01", "42703", "08P01"
 
-// explained says what a user can do about an error of the server.
+// explained adds a remedy to an error of the server.
 func explained(err error, of string) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -117,14 +120,15 @@ func explained(err error, of string) error {
 	}
 	switch e.Code {
 	case undefinedTable:
-		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)", of, err)
+		return fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly (%w)",
+			of, err)
 	case undefinedColumn:
 		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", of, err)
 	}
 	return fmt.Errorf("reading %s: %w", of, err)
 }
 
-// from is what stands behind FROM.
+// from returns the FROM clause.
 func from(s subject) (string, error) {
 	if s.query != "" {
 		return "(" + s.query + "\n)", nil
@@ -174,7 +178,7 @@ func (d *postgres) describe(ctx context.Context, s subject) (*relation, error) {
 	return r, d.sequences(ctx, r)
 }
 
-// constraints asks which columns may be NULL, how texts are compared, and which columns are unique
+// constraints reads which columns may be NULL, how texts are compared, and which columns are unique
 // together.
 func (d *postgres) constraints(ctx context.Context, r *relation) error {
 	err := d.ask(ctx, func(v [][]byte) error {
@@ -210,8 +214,8 @@ func (d *postgres) constraints(ctx context.Context, r *relation) error {
 		ORDER BY i.indisprimary DESC, i.indexrelid, k.n`, []byte(r.version))
 }
 
-// lastGiven implements database. A sequence that may not be read, as one of another owner, is not
-// known.
+// lastGiven implements database. The value of a sequence that may not be read, such as one of
+// another owner, is unknown.
 func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known bool, err error) {
 	if !r.table {
 		return 0, false, nil
@@ -228,8 +232,7 @@ func (d *postgres) lastGiven(ctx context.Context, r *relation) (n int64, known b
 	return n, known, err
 }
 
-// sequences finds a column that is numbered by a sequence that begins again after its greatest
-// number.
+// sequences finds a column numbered by a sequence with CYCLE.
 func (d *postgres) sequences(ctx context.Context, r *relation) error {
 	return d.ask(ctx, func(v [][]byte) error {
 		r.reuse = reuse{string(v[0]), "its sequence has CYCLE", "ALTER SEQUENCE ... NO CYCLE"}
@@ -239,7 +242,7 @@ func (d *postgres) sequences(ctx context.Context, r *relation) error {
 		AND a.attrelid = d.refobjid AND a.attnum = d.refobjsubid`, []byte(r.version))
 }
 
-// columns asks what the columns are, without reading a row.
+// columns returns the columns without reading a row.
 func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 	c, err := d.connected(ctx)
 	if err != nil {
@@ -254,7 +257,8 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 	}
 	columns := make([]column, len(st.Fields))
 	for i, f := range st.Fields {
-		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier, nullable: true}
+		columns[i] = column{name: f.Name, id: f.DataTypeOID, modifier: f.TypeModifier,
+			nullable: true}
 		if slices.ContainsFunc(columns[:i], func(c column) bool { return c.name == f.Name }) {
 			return nil, fmt.Errorf("%s has two columns %q; name them apart with AS", r.name, f.Name)
 		}
@@ -274,12 +278,13 @@ func (d *postgres) columns(ctx context.Context, r *relation) ([]column, error) {
 		describePostgres(&columns[i])
 		i++
 		return nil
-	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, n) ORDER BY n`,
+	}, `SELECT format_type(o, m) FROM unnest($1::oid[], $2::int[]) WITH ORDINALITY u (o, m, `+
+		`n) ORDER BY n`,
 		[]byte("{"+oids.String()+"}"), []byte("{"+modifiers.String()+"}"))
 	return columns, err
 }
 
-// The numbers of PostgreSQL's types, fixed in its catalog (pg_type.dat).
+// The ids of PostgreSQL's types, which are fixed in its catalog (pg_type.dat).
 const (
 	oidBool, oidBytea, oidInt8, oidInt2, oidInt4, oidText, oidOid = 16, 17, 20, 21, 23, 25, 26
 	oidJSON, oidFloat4, oidFloat8, oidVarchar, oidDate            = 114, 700, 701, 1043, 1082
@@ -287,11 +292,11 @@ const (
 	firstUserOid                                                  = 16384
 )
 
-// describePostgres says what values of a column are, and whether it can order rows.
+// describePostgres sets the kind of a column's values and whether it can be a key.
 func describePostgres(c *column) {
 	c.standard = c.decl
 	if c.id >= firstUserOid {
-		c.standard = "text" // an enum or another type that only this database has
+		c.standard = "text" // an enum or another user-defined type
 	}
 	switch c.id {
 	case oidInt2, oidInt4, oidInt8, oidOid:
@@ -314,11 +319,12 @@ func describePostgres(c *column) {
 		c.key, c.zoneless = keyInteger, true
 	}
 	if c.key == 0 {
-		c.noKey = fmt.Sprintf("its type is %s; order_by takes numbers, text, bytea, uuid, date and timestamptz", c.decl)
+		c.noKey = fmt.Sprintf("its type is %s; order_by takes numbers, text, bytea, uuid, "+
+			"date and timestamptz", c.decl)
 	}
 }
 
-// binaryKey reads a value in the binary form of its type.
+// binaryKey decodes a value in the binary form of its type.
 func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
 	switch {
 	case id == oidInt2 && len(b) == 2:
@@ -332,13 +338,14 @@ func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
 	case id == oidFloat8 && len(b) == 8:
 		return keyValue{kind: keyFloat, f: math.Float64frombits(binary.BigEndian.Uint64(b))}, true
 	case id == oidFloat4 && len(b) == 4:
-		return keyValue{kind: keyFloat, f: float64(math.Float32frombits(binary.BigEndian.Uint32(b)))}, true
+		return keyValue{kind: keyFloat, f: float64(
+			math.Float32frombits(binary.BigEndian.Uint32(b)))}, true
 	}
 	return v, false
 }
 
-// argument is a value of a key in the binary form of its type; numeric, which has a long one, as
-// text.
+// argument encodes a value of a key in the binary form of its type; numeric, whose binary form is
+// complex, as text.
 func argument(id uint32, v keyValue) (value []byte, format int16) {
 	switch id {
 	case oidInt2:

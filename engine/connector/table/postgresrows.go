@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// statement is a query on the way to the server.
+// statement is a query under construction.
 type statement struct {
 	sql     strings.Builder
 	args    [][]byte
@@ -23,7 +23,7 @@ type statement struct {
 	formats []int16
 }
 
-// keyColumns writes the columns of order_by, with how texts are compared.
+// keyColumns returns the columns of order_by in SQL, with their collation.
 func keyColumns(r *relation, each func(name string) string) string {
 	return r.ordered(", ", func(c *column) string { return each("q." + sqltable.Quote(c.name) + c.collate) })
 }
@@ -50,7 +50,7 @@ func (s *statement) argument(id uint32, v keyValue) string {
 	return "$" + strconv.Itoa(len(s.args))
 }
 
-// where writes what stands behind SELECT ... of q.
+// where appends the FROM and WHERE clauses of q.
 func (s *statement) where(r *relation, q rowQuery) error {
 	s.sql.WriteString(" FROM " + r.from + " AS q WHERE true")
 	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
@@ -63,7 +63,8 @@ func (s *statement) where(r *relation, q rowQuery) error {
 	}
 	if q.stripe != nil {
 		first := r.columns[r.order[0]]
-		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", sqltable.Quote(first.name), s.argument(first.id, q.stripe.from),
+		fmt.Fprintf(&s.sql, " AND q.%s >= %s AND q.%s < %s", sqltable.Quote(first.name),
+			s.argument(first.id, q.stripe.from),
 			sqltable.Quote(first.name), s.argument(first.id, q.stripe.to))
 	}
 	return nil
@@ -76,7 +77,7 @@ func (s *statement) ordered(r *relation, direction string, limit int) {
 	}
 }
 
-// keyFormats are the forms in which the values of order_by come.
+// keyFormats appends the result formats of the values of order_by.
 func keyFormats(dst []int16, r *relation) []int16 {
 	for _, c := range r.order {
 		format := int16(1)
@@ -88,7 +89,7 @@ func keyFormats(dst []int16, r *relation) []int16 {
 	return dst
 }
 
-// appendKey encodes the values of order_by as the server sent them.
+// appendKey encodes the values of order_by from the server's response.
 func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 	dst = r.keys.begin(dst)
 	for i, c := range r.order {
@@ -106,15 +107,17 @@ func appendKey(dst []byte, r *relation, values [][]byte) ([]byte, error) {
 		}
 		v, ok := binaryKey(col.id, b)
 		if !ok {
-			return nil, fmt.Errorf("the server sent %d bytes as a value of column %q", len(b), col.name)
+			return nil, fmt.Errorf("the server sent %d bytes as a value of column %q", len(b),
+				col.name)
 		}
 		dst = r.keys.append(dst, i, v)
 	}
 	return dst, nil
 }
 
-// run sends a statement and gives each row to row until it returns false.
-func (d *postgres) run(ctx context.Context, r *relation, s *statement, results []int16, row func(rr *pgconn.ResultReader) bool) error {
+// run sends a statement and calls row for each row until it returns false.
+func (d *postgres) run(ctx context.Context, r *relation, s *statement, results []int16,
+	row func(rr *pgconn.ResultReader) bool) error {
 	c, err := d.connected(ctx)
 	if err != nil {
 		return err
@@ -124,7 +127,8 @@ func (d *postgres) run(ctx context.Context, r *relation, s *statement, results [
 		more = more && row(rr)
 	}
 	if _, err = rr.Close(); err != nil {
-		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable && r.version != "" {
+		if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == undefinedTable &&
+			r.version != "" {
 			return gone(r, true)
 		}
 		return explained(err, r.name)
@@ -169,7 +173,7 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 		return true
 	})
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == protocolViolation {
-		wrong = errShape // the values are fewer or more than forms were asked for
+		wrong = errShape // the number of values differs from the number of requested formats
 	}
 	if errors.Is(wrong, errShape) {
 		return d.reshaped(ctx, r)
@@ -179,20 +183,21 @@ func (d *postgres) rows(ctx context.Context, r *relation, q rowQuery, f *filling
 
 var errShape = errors.New("the columns are others")
 
-// sameColumns says whether rows have the columns that they had at the start.
+// sameColumns reports whether the columns are those at the start.
 func sameColumns(r *relation, now []pgconn.FieldDescription) bool {
 	if len(now) != len(r.columns)+len(r.order) {
 		return false
 	}
 	for i, c := range r.columns {
-		if now[i].Name != c.name || now[i].DataTypeOID != c.id || now[i].TypeModifier != c.modifier {
+		if now[i].Name != c.name || now[i].DataTypeOID != c.id ||
+			now[i].TypeModifier != c.modifier {
 			return false
 		}
 	}
 	return true
 }
 
-// reshaped says what has changed.
+// reshaped returns an error that describes the changed columns.
 func (d *postgres) reshaped(ctx context.Context, r *relation) error {
 	now, err := d.columns(ctx, r)
 	if err == nil {
@@ -205,7 +210,8 @@ func (d *postgres) reshaped(ctx context.Context, r *relation) error {
 }
 
 // keys implements database.
-func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error {
+func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
+	each func(key []byte) bool) error {
 	var s statement
 	s.sql.WriteString("SELECT " + keyColumns(r, same))
 	if err := s.where(r, q); err != nil {
@@ -223,16 +229,18 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery, each func(
 	return errors.Join(err, wrong)
 }
 
-// observe implements database: the last row as a snapshot sees it, the first transaction id that
-// the snapshot does not know, and then who holds the table's lock for writing. A row that was
-// written before the last one, and not seen, is of a transaction that had an id below that, or held
-// the lock: an INSERT takes it before it takes a value of a sequence.
-func (d *postgres) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
+// observe implements database. It reads the last row visible in a snapshot and the first
+// transaction id unknown to the snapshot, and then the holders of write locks on the table. A row
+// that precedes the last one but is not visible belongs to a transaction with an id below that, or
+// one that holds the lock: an INSERT takes the lock before it takes a value of a sequence.
+func (d *postgres) observe(ctx context.Context, r *relation,
+	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err
 	}
 	var s statement
-	s.sql.WriteString("SELECT pg_snapshot_xmax(pg_current_snapshot())::text, " + keyColumns(r, same))
+	s.sql.WriteString("SELECT pg_snapshot_xmax(pg_current_snapshot())::text, " +
+		keyColumns(r, same))
 	if err := s.where(r, q); err != nil {
 		return o, err
 	}
@@ -254,7 +262,7 @@ func (d *postgres) observe(ctx context.Context, r *relation, q rowQuery) (o obse
 	return o, err
 }
 
-// writers are the transactions that hold the table's lock for writing now.
+// writers returns the transactions that hold a write lock on the table.
 func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err error) {
 	err = d.ask(ctx, func(v [][]byte) error {
 		all = append(all, string(v[0]))
@@ -266,7 +274,8 @@ func (d *postgres) writers(ctx context.Context, r *relation) (all []string, err 
 }
 
 // passed implements database.
-func (d *postgres) passed(ctx context.Context, r *relation, waiting []observation) (n int, err error) {
+func (d *postgres) passed(ctx context.Context, r *relation,
+	waiting []observation) (n int, err error) {
 	oldest := uint64(0)
 	err = d.ask(ctx, func(v [][]byte) (err error) {
 		oldest, err = strconv.ParseUint(string(v[0]), 10, 64)
@@ -285,7 +294,8 @@ func (d *postgres) passed(ctx context.Context, r *relation, waiting []observatio
 				return 0, err
 			}
 		}
-		if slices.ContainsFunc(o.writers, func(w string) bool { return slices.Contains(writers, w) }) {
+		if slices.ContainsFunc(o.writers,
+			func(w string) bool { return slices.Contains(writers, w) }) {
 			break
 		}
 		n++
@@ -304,12 +314,12 @@ func (d *postgres) unplaced(ctx context.Context, r *relation) (found bool, err e
 	return found, err
 }
 
-// anyNull is true of a row without a place.
+// anyNull returns a condition that is true for rows without a place.
 func anyNull(r *relation) string {
 	return r.ordered(" OR ", func(c *column) string { return "q." + sqltable.Quote(c.name) + " IS NULL" })
 }
 
-// sameTable says whether the table is the one that it was.
+// sameTable returns an error if the table was dropped or recreated.
 func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 	if r.version == "" {
 		return nil
@@ -325,13 +335,16 @@ func (d *postgres) sameTable(ctx context.Context, r *relation) error {
 	return err
 }
 
-// gone says that a table is not what it was.
+// gone returns an error about a table that was dropped or recreated.
 func gone(r *relation, dropped bool) error {
 	if dropped {
-		return fmt.Errorf("%s was dropped while penstock read it; everything that was read before is delivered", r.name)
+		return fmt.Errorf("%s was dropped while penstock read it; "+
+			"everything that was read before is delivered", r.name)
 	}
-	return fmt.Errorf("%s was dropped and made anew while penstock read it: places in the old one mean nothing in the new; "+
-		"forget them by `penstock checkpoint reset` and in the sink's ledger, and restart penstock", r.name)
+	return fmt.Errorf("%s was dropped and created again while penstock read it: "+
+		"places in the old one mean nothing in the new; "+
+		"forget them by `penstock checkpoint reset` and in the sink's ledger, and restart penstock",
+		r.name)
 }
 
 // wait implements database.
@@ -344,7 +357,7 @@ func (d *postgres) wait(ctx context.Context, limit time.Duration) (woken bool, e
 			return false, err
 		}
 		_, err = d.ears.Exec(ctx, "LISTEN "+sqltable.Quote(d.notify)).ReadAll()
-		return err == nil, err // what was said before it listened is looked for at once
+		return err == nil, err // notifications sent before it listened: check at once
 	}
 	until, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -14,9 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader hands out the rows of the tables to one route. The goroutine that calls Read gives each
-// partition that has something, or has to be looked at again, to a free fetcher in turn, and hands
-// out what comes of it.
+// reader hands out the rows of the tables to one route. The goroutine that calls Read assigns each
+// partition that is ready or due to a free fetcher, in turn, and hands out the results.
 type reader struct {
 	s       *source
 	o       stream.OpenOptions
@@ -25,26 +24,28 @@ type reader struct {
 
 	tables  map[string]*reading // by the subject's name
 	parts   []*partition
-	turn    int           // which partition is asked first
-	listing turn          // when it is looked whether there are new ones
-	listed  time.Duration // when it was last
+	turn    int           // index of the next partition to consider
+	listing turn          // when new partitions are searched for
+	listed  time.Duration // time of the last search
 
-	waits database // of the fetchers, the one that waits when none is at work: a listener needs a connection more
+	// the database of the fetcher that waits if none works: a listener needs one more connection
+	waits database
 	free  []*fetcher
-	busy  []*fetcher // at work, or with something to hand out, in the order in which they were begun
-	crew  *crew
+	// working, or with rows to hand out, in the order of their start
+	busy []*fetcher
+	crew *crew
 
 	failed  backoff.State
-	failing time.Duration // since when the database has not answered; 0: it has
-	hold    time.Duration // nothing is begun before
+	failing time.Duration // time since which the database has not responded; 0 if it responds
+	hold    time.Duration // no work is started before
 
 	mu      sync.Mutex                 // guards durable
-	durable map[string]stream.Position // up to where partitions are settled for good
+	durable map[string]stream.Position // position up to which each partition is durably settled
 
 	closed bool
 }
 
-// onceWithout is how long the database may not answer before a finite run gives up.
+// onceWithout is the time without a database response after which a finite run gives up.
 const onceWithout = time.Minute
 
 var reconnect = backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
@@ -92,7 +93,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// begin gives work to the fetchers that are free.
+// begin assigns work to free fetchers.
 func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	now := r.now()
 	if now < r.hold {
@@ -116,13 +117,12 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 		}
 		r.free, r.busy = r.free[:last], append(r.busy, f)
 		f.part, p.busy = p, true
-		r.crew.work <- f // which has room
+		r.crew.work <- f // buffered for all fetchers
 	}
 	return nil
 }
 
-// next is the next partition in turn that has something to hand out, or whose end has to be looked
-// at; nil: there is none.
+// next returns the next partition, in turn, that is ready or whose end is due for a check, or nil.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.turn + k) % len(r.parts)
@@ -134,18 +134,19 @@ func (r *reader) next(now time.Duration) *partition {
 	return nil
 }
 
-// listAt is when it is to be looked whether there are new partitions: at once where the ends of all
-// have been reached, else after `poll`. false: never; with Once those are read that were there when
-// it was opened.
+// listAt returns the time of the next search for new partitions: at once if the ends of all
+// partitions were reached, otherwise after `poll`. It returns false for never: with Once only the
+// partitions at the start are read.
 func (r *reader) listAt() (time.Duration, bool) {
 	at := r.listing.due
-	if len(r.busy) > 0 || slices.ContainsFunc(r.parts, (*partition).ready) { // which none may ask that is at work
+	// working partitions must not be accessed
+	if len(r.busy) > 0 || slices.ContainsFunc(r.parts, (*partition).ready) {
 		at = max(at, r.listed+r.s.o.Poll)
 	}
 	return at, !r.o.Once && r.s.o.grows()
 }
 
-// discover opens the partitions that are new.
+// discover opens new partitions.
 func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	if at, ok := r.listAt(); !ok || now < at || len(r.free) == 0 {
 		return nil
@@ -164,8 +165,8 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	return r.survive(r.free[len(r.free)-1].db, err)
 }
 
-// await returns what came of the work of a fetcher; nil where something has to be looked at first,
-// or all has ended. A finite run has an order that does not depend on who was faster.
+// await returns a fetcher with a result, or nil if something is due before, or everything has
+// ended. In a finite run the order does not depend on the speed of fetchers.
 func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	for {
 		for i, f := range r.busy {
@@ -186,7 +187,7 @@ func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	}
 }
 
-// watch waits until a fetcher has done its work. early: something for a free one is due before.
+// watch waits until a fetcher has a result. early means that work for a free fetcher is due before.
 func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	var due <-chan time.Time
 	if len(r.free) > 0 {
@@ -209,7 +210,7 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	return false, nil
 }
 
-// took frees a fetcher whose work is to be handed out, and says what its error means.
+// took frees a fetcher whose result is about to be handed out, and maps its error.
 func (r *reader) took(f *fetcher) error {
 	p := f.part
 	f.ready, f.part, p.busy = false, nil, false
@@ -229,12 +230,12 @@ func (r *reader) took(f *fetcher) error {
 	return r.survive(f.db, f.err)
 }
 
-// ended says whether a finite run has read everything.
+// ended reports whether a finite run has read everything.
 func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// survive returns the errors that end the reader. After others nothing is asked for a while; a
+// survive returns errors that end the reader. After other errors no work is started for a while; a
 // finite run gives up in the end.
 func (r *reader) survive(db database, err error) error {
 	if err == nil {
@@ -249,18 +250,20 @@ func (r *reader) survive(db database, err error) error {
 		r.failing = now
 	}
 	if r.o.Once && now-r.failing > onceWithout {
-		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.where, onceWithout, err)
+		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.where,
+			onceWithout, err)
 	}
-	if now < r.hold { // others have met the same failure
+	if now < r.hold { // other fetchers have met the same failure
 		return nil
 	}
 	wait, next, _ := reconnect.Next(r.failed, nil)
 	r.failed, r.hold = next, now+wait
-	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait, "error", err)
+	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait,
+		"error", err)
 	return nil
 }
 
-// until is how long nothing is due; false: nothing will be.
+// until returns the time until something is due; false means never.
 func (r *reader) until() (d time.Duration, ok bool) {
 	now := r.now()
 	at := time.Duration(1<<63 - 1)
@@ -278,8 +281,7 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.hold-now), true
 }
 
-// rest waits, when nothing is at work, until something is due or the database says that there is
-// something new.
+// rest waits, if no fetcher works, until something is due or the database notifies of new rows.
 func (r *reader) rest(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {
@@ -304,8 +306,8 @@ func (r *reader) rest(ctx context.Context) error {
 	return nil
 }
 
-// look finds out what came late before the place up to which a partition was read, and then what is
-// new behind it.
+// look searches for rows that came late before the current place of a partition, and then for new
+// rows behind it.
 func (r *reader) look(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()
@@ -315,16 +317,19 @@ func (r *reader) look(ctx context.Context, db database, p *partition) error {
 		}
 		r.count("rows_found_late", int64(found))
 		if l.left {
-			return nil // they are handed out first: rows that are read on would push out what has not been looked through
+			// Late rows are handed out first, because new rows would displace remembered ones that
+			// have not been checked yet.
+			return nil
 		}
-		if l.last = p.fixed; !r.o.Once { // a finite run looks before it reads, and once more at its end
+		// a finite run searches before reading, and once more at its end
+		if l.last = p.fixed; !r.o.Once {
 			l.next = r.now() + max(rescanLeast, rescanShare*(r.now()-began))
 		}
 	}
 	return r.advance(ctx, db, p)
 }
 
-// advance moves the limit of a partition to what may be read now.
+// advance moves the limit of a partition to the last row that may be read now.
 func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	if p.fixed {
 		return nil
@@ -338,7 +343,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	} else if err := p.watchEnd(ctx, db, r); err != nil {
 		return err
 	}
-	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's columns are NOT NULL
+	if !p.relation.table && (last.last != "" || p.pos == "") { // a table's key columns are NOT NULL
 		found, err := db.unplaced(ctx, p.relation)
 		if err != nil {
 			return err
@@ -347,7 +352,8 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 			return nullKey(p.relation)
 		}
 	}
-	if r.o.Once { // what is there now: rows that come before it later are found late, by the next run
+	// rows that appear before this one later are found as late rows by the next run
+	if r.o.Once {
 		p.limit, p.fixed = max(p.limit, last.last), true
 		return nil
 	}
@@ -363,7 +369,7 @@ func (r *reader) advance(ctx context.Context, db database, p *partition) error {
 	return nil
 }
 
-// Commit implements stream.Reader. It runs on another goroutine than Read.
+// Commit implements stream.Reader. It runs concurrently with Read.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -379,7 +385,7 @@ func (r *reader) durableOf(id string) stream.Position {
 	return r.durable[id]
 }
 
-// Close implements stream.Reader. What was read and not handed out is read again.
+// Close implements stream.Reader. Rows that were read but not handed out will be read again.
 func (r *reader) Close() error {
 	if r.closed {
 		return nil

@@ -10,68 +10,68 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// column is one column of what is read.
+// column is a column of a table, view or query.
 type column struct {
 	name     string
-	decl     string // the type in the database's words
-	standard string // the type in PostgreSQL's words, for sinks that make a table; "": not known
+	decl     string // the type as named by the database
+	standard string // the PostgreSQL type, for sinks that create a table; "" if unknown
 	kind     valueKind
-	key      keyKind // how it is ordered; 0: it cannot be a key
-	noKey    string  // why not, where key is 0
+	key      keyKind // its order; 0 if it cannot be a key
+	noKey    string  // the reason, if key is 0
 	nullable bool
-	zoneless bool   // a time of day somewhere: the column does not say where
-	id       uint32 // the database's own number of the type; 0: it has none
-	modifier int32  // and what refines the type, as a length
-	collate  string // what makes the database compare texts byte by byte; "": it does
+	zoneless bool   // a time without a zone
+	id       uint32 // the database's id of the type; 0 if none
+	modifier int32  // type modifier, such as a length
+	collate  string // collation that compares texts byte by byte; "" if that is the default
 }
 
-// valueKind is how a value's text is to be taken.
+// valueKind is the interpretation of a value's text.
 type valueKind uint8
 
 // The kinds of values.
 const (
 	textValue   valueKind = iota
-	numberValue           // digits, or NaN and the infinities, which are text
+	numberValue           // digits; NaN and the infinities become text
 	boolValue
 	jsonValue
-	bytesValue // raw bytes, that become \x and hexadecimal digits
+	bytesValue // raw bytes, which become \x and hexadecimal digits
 )
 
-// relation is a table, view or query as the database described it when the reader was opened.
+// relation is a table, view or query as described when the reader was opened.
 type relation struct {
-	name    string // for people: the table's, or "the query"
-	table   bool   // a table, whose constraints can be asked for; else a view or query
+	name    string // for messages: the table's name or "the query"
+	table   bool   // a table, which has constraints, as opposed to a view or query
 	columns []column
-	unique  [][]string // sets of columns that tell rows apart; the primary key first
+	unique  [][]string // sets of columns that are unique together; the primary key first
 	primary bool       // unique[0] is the primary key
-	plain   string     // its name as the database has it; "": a query
-	from    string     // in SQL, as it stands behind FROM
-	version string     // changes when the table is made anew; "": nobody can tell
+	plain   string     // its name in the database; "" for a query
+	from    string     // the SQL after FROM
+	version string     // changes when the table is recreated; "" if not supported
 	reuse   reuse
 	order   []int // columns of order_by
 	keys    keyset
 }
 
-// reuse says which column the database numbers, if any, and why it may give a number again that a
-// deleted row had.
+// reuse is the column whose values the database generates, if any, and the reason why it may
+// generate the number of a deleted row again.
 type reuse struct{ column, why, remedy string }
 
-// mayReuse reports whether the database itself gives keys of order_by again; the reason is in
-// reuse.
+// mayReuse reports whether the database itself may reuse keys of order_by; the reason is in reuse.
 func (r *relation) mayReuse() bool {
 	return r.reuse.why != "" && len(r.keys.names) == 1 && r.keys.names[0] == r.reuse.column
 }
 
-// orderBy settles the order: the columns given, or the primary key. Its errors are the ones that
-// users see.
+// orderBy sets the order: the given columns, or the primary key. Its errors are shown to users.
 func (r *relation) orderBy(names []string, zone string) error {
 	if len(names) == 0 {
 		switch {
 		case !r.table:
-			return fmt.Errorf("%s has no order of its own, so that no place in it could be found again; "+
+			return fmt.Errorf("%s has no order of its own, so that no place in it could be "+
+				"found again; "+
 				"name in `order_by` columns that tell its rows apart", r.name)
 		case !r.primary:
-			return fmt.Errorf("%s has no primary key; name in `order_by` columns that are unique together", r.name)
+			return fmt.Errorf("%s has no primary key; name in `order_by` columns that are "+
+				"unique together", r.name)
 		}
 		names = r.unique[0]
 	}
@@ -79,35 +79,43 @@ func (r *relation) orderBy(names []string, zone string) error {
 	for _, n := range names {
 		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
 		if i < 0 {
-			return fmt.Errorf("%s has no column %q that `order_by` names; it has %s", r.name, n, r.list())
+			return fmt.Errorf("%s has no column %q that `order_by` names; it has %s", r.name, n,
+				r.list())
 		}
 		c := &r.columns[i]
 		switch {
 		case c.key == 0:
 			return fmt.Errorf("%s cannot be ordered by column %q: %s", r.name, n, c.noKey)
 		case r.table && c.nullable:
-			return fmt.Errorf("column %q of %s, which `order_by` names, may be NULL, and a row without a place would be missed; "+
+			return fmt.Errorf("column %q of %s, which `order_by` names, may be NULL, "+
+				"and a row without a place would be missed; "+
 				"make it NOT NULL, or order by another one", n, r.name)
 		case c.zoneless && zone == "":
-			return fmt.Errorf("column %q of %s is %s, a time without a zone: where clocks are set back an hour comes twice; "+
-				"order by a time with a zone, or say by `zone: UTC` that its times are UTC", n, r.name, c.decl)
+			return fmt.Errorf("column %q of %s is %s, a time without a zone: "+
+				"where clocks are set back an hour comes twice; "+
+				"order by a time with a zone, or say by `zone: UTC` that its times are UTC", n,
+				r.name, c.decl)
 		}
 		r.order = append(r.order, i)
 		kinds = append(kinds, c.key)
 	}
-	if r.table && !slices.ContainsFunc(r.unique, func(set []string) bool { return subset(set, names) }) {
-		return fmt.Errorf("the columns of `order_by` (%s) are not unique together in %s: rows that share a place would be missed; "+
-			"add those of its primary key, or make a unique index", strings.Join(names, ", "), r.name)
+	if r.table && !slices.ContainsFunc(r.unique,
+		func(set []string) bool { return subset(set, names) }) {
+		return fmt.Errorf("the columns of `order_by` (%s) are not unique together in %s: "+
+			"rows that share a place would be missed; "+
+			"add those of its primary key, or make a unique index",
+			strings.Join(names, ", "), r.name)
 	}
 	r.keys = newKeyset(names, kinds)
 	return nil
 }
 
 func subset(set, of []string) bool {
-	return len(set) > 0 && !slices.ContainsFunc(set, func(n string) bool { return !slices.Contains(of, n) })
+	return len(set) > 0 &&
+		!slices.ContainsFunc(set, func(n string) bool { return !slices.Contains(of, n) })
 }
 
-// list names the columns, the first of many.
+// list returns the first column names for messages.
 func (r *relation) list() string {
 	const most = 20
 	var names []string
@@ -120,7 +128,7 @@ func (r *relation) list() string {
 	return strings.Join(names, ", ")
 }
 
-// types are the standard types of the columns.
+// types returns the standard types of the columns.
 func (r *relation) types() []string {
 	out := make([]string, len(r.columns))
 	for i, c := range r.columns {
@@ -129,8 +137,7 @@ func (r *relation) types() []string {
 	return out
 }
 
-// changed says how the columns differ from those that were there when the reader was opened; nil:
-// they do not.
+// changed returns an error that describes how the columns differ from those at the start, or nil.
 func (r *relation) changed(now []column) error {
 	find := func(all []column, name string) int {
 		return slices.IndexFunc(all, func(c column) bool { return c.name == name })
@@ -140,7 +147,8 @@ func (r *relation) changed(now []column) error {
 		case i < 0:
 			return &changedError{fmt.Sprintf("%s has lost its column %q", r.name, c.name)}
 		case now[i].decl != c.decl:
-			return &changedError{fmt.Sprintf("column %q of %s is %s now, and was %s", c.name, r.name, now[i].decl, c.decl)}
+			return &changedError{fmt.Sprintf("column %q of %s is %s now, and was %s", c.name,
+				r.name, now[i].decl, c.decl)}
 		}
 	}
 	for _, c := range now {
@@ -156,15 +164,16 @@ func (r *relation) changed(now []column) error {
 	return nil
 }
 
-// changedError says that what is read is not what was there at the start.
+// changedError means that a table no longer has the form it had at the start.
 type changedError struct{ what string }
 
-// Error says what happened and what to do.
+// Error returns the change and the remedy.
 func (e *changedError) Error() string {
-	return e.what + " since penstock began to read it; everything before is delivered: restart penstock to read on in the new form"
+	return e.what + " since penstock began to read it; everything before is delivered: " +
+		"restart penstock to read on in the new form"
 }
 
-// ordered writes the columns of order_by as each does, with sep between them.
+// ordered joins the columns of order_by, converted by each, with sep.
 func (r *relation) ordered(sep string, each func(c *column) string) string {
 	parts := make([]string, len(r.order))
 	for i, c := range r.order {
@@ -173,7 +182,7 @@ func (r *relation) ordered(sep string, each func(c *column) string) string {
 	return strings.Join(parts, sep)
 }
 
-// names are the columns' names.
+// names returns the names of the columns.
 func (r *relation) names() []string {
 	out := make([]string, len(r.columns))
 	for i, c := range r.columns {
@@ -182,13 +191,14 @@ func (r *relation) names() []string {
 	return out
 }
 
-// partitionID makes an id of a name: letters, digits and - _ . stand as they are, other bytes as %
-// and two hexadecimal digits.
+// partitionID converts a name to an id. Letters, digits and - _ . stay; other bytes become % and
+// two hexadecimal digits.
 func partitionID(name string) string {
 	const hexDigits = "0123456789ABCDEF"
 	var out strings.Builder
 	for _, c := range []byte(name) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_.", c) >= 0 {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.IndexByte("-_.", c) >= 0 {
 			out.WriteByte(c)
 		} else {
 			out.WriteByte('%')
@@ -199,16 +209,18 @@ func partitionID(name string) string {
 	return out.String()
 }
 
-// nullKey says that a row has no place.
+// nullKey returns an error about a row without a place.
 func nullKey(r *relation) error {
-	return fmt.Errorf("a row of %s has no place, because a column of `order_by` (%s) is NULL in it; "+
-		"leave such rows out in a query, or order by other columns", r.name, strings.Join(r.keys.names, ", "))
+	return fmt.Errorf("a row of %s has no place, because a column of `order_by` (%s) is "+
+		"NULL in it; "+
+		"leave such rows out in a query, or order by other columns", r.name,
+		strings.Join(r.keys.names, ", "))
 }
 
-// lateSuffix ends the id of the partition of rows that were found late.
+// lateSuffix is the suffix of the id of the partition of late rows.
 const lateSuffix = "~late"
 
-// mark finds what was settled of a partition, and refuses a mark that was made for another order.
+// mark returns the settled progress of a partition. It refuses a mark of another order.
 func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	m, ok := o.Resume(id)
 	if !ok {
@@ -216,8 +228,9 @@ func (r *relation) mark(o stream.OpenOptions, id string) (stream.Mark, error) {
 	}
 	for _, p := range append([]stream.Range{{To: m.Watermark}}, m.Above...) {
 		if p.To.Key != "" && !r.keys.fits(p.To.Key) {
-			return m, fmt.Errorf("the checkpoint says how far %s was read in another order than by (%s), or when these columns had "+
-				"other types; go back to that order, or forget the place by `penstock checkpoint reset` and in the sink's ledger",
+			return m, fmt.Errorf("the checkpoint has a position of %s in another order than "+
+				"by (%s), or of columns with other types; go back to that order, or reset "+
+				"the position by `penstock checkpoint reset` and in the sink's ledger",
 				r.name, strings.Join(r.keys.names, ", "))
 		}
 	}

@@ -14,12 +14,11 @@ const (
 	ignoreReuse = "ignore"
 )
 
-// rowDigest is what is remembered of a row's values besides its key: eight checksums, each over
-// the columns whose number is equal modulo eight. The columns of order_by are left out. The zero
-// value means that nothing is known.
+// rowDigest identifies the values of a row other than its key: eight checksums, each of the columns
+// whose index is equal modulo eight. The columns of order_by are omitted. Zero means unknown.
 type rowDigest [8]uint16
 
-// digest returns that of a record that was made from a row of r, before finish.
+// digest returns the digest of a record made from a row of r, before finish.
 func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 	first := int(m.batch.Records[record].Field)
 	n := 0
@@ -39,19 +38,19 @@ func (m *rowMaker) digest(r *relation, record int) (d rowDigest) {
 	return d
 }
 
-// pair is one remembered row that is still in the table, as it was and as it is.
+// pair is a remembered row that is still in the table, with its old and its current digest.
 type pair struct {
 	key      string
 	was, now rowDigest
 }
 
-// maxPairs is how many rows, at the end, are compared with what is remembered of them.
+// maxPairs is the number of rows at the end that are compared with their remembered digests.
 const maxPairs = 16
 
-// startedOver reports whether the last rows of pairs, which ascend by key, are other rows under
-// keys that were used before, and from which key on. A row counts as another one if every column
-// that tells rows apart has changed: an update in place rarely changes them all. One such row is
-// enough if the rows behind it were deleted (tailGone), else it takes three, or all.
+// startedOver reports whether the last rows of pairs, which ascend by key, are different rows under
+// reused keys, and from which key on. A row counts as different if every column that distinguishes
+// rows has changed, because an update in place rarely changes them all. One such row is enough if
+// the rows behind it were deleted (tailGone); otherwise three are required, or all.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := telling(pairs)
 	run := 0
@@ -68,7 +67,8 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// telling returns the checksums that differ from row to row; if none does, those of all columns.
+// telling returns the indexes of the checksums that differ between rows, or of all columns if none
+// do.
 func telling(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {
@@ -85,17 +85,20 @@ func telling(pairs []pair) []int {
 	return differ
 }
 
-const reuseRemedy = "rows under keys that were read before would be lost: order by a column whose values never come back, " +
+const reuseRemedy = "rows under keys that were read before would be lost: " +
+	"order by a column whose values never come back, " +
 	"forget the place by `penstock checkpoint reset`, or accept it by `reused_keys: ignore`"
 
-// replacedError says that rows have other values than when they were read.
+// replacedError means that rows have other values than when they were read.
 func replacedError(r *relation, from, pos string) error {
-	return fmt.Errorf("the keys of %s started over: from (%s) on the rows are not those that were read, up to (%s), "+
+	return fmt.Errorf("the keys of %s started over: from (%s) on the rows are not those that "+
+		"were read, up to (%s), "+
 		"under the same keys; %s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
-// behindError says that the table ends long before the place up to which it was read.
+// behindError means that the table ends long before the place up to which it was read.
 func behindError(r *relation, last, pos string) error {
-	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), and it was read up to (%s); %s",
+	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), "+
+		"and it was read up to (%s); %s",
 		r.name, r.keys.show(last), r.keys.show(pos), reuseRemedy)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// finite reads and settles all that there is, and returns the error that ended the reader.
+// finite reads and settles all rows, and returns the error that ended the reader.
 func (l *life) finite() error {
 	l.t.Helper()
 	l.once = true
@@ -34,7 +34,7 @@ func (l *life) finite() error {
 	}
 }
 
-// fillRows inserts rows from first to last, whose note tells the round.
+// fillRows inserts the rows from first to last, with the round in their note.
 func fillRows(t *testing.T, w world, insert string, first, last int, round string) {
 	t.Helper()
 	values := make([]string, 0, last-first+1)
@@ -52,20 +52,21 @@ const (
 	twoKeys  = "(7, %d, '%s')"
 )
 
-// reuses are what may happen to a table of 100 rows between two runs. After them the second run
-// may lose nothing: it delivers every row that is new, or it stops.
+// reuses are changes to a table of 100 rows between two runs. The second run must not lose rows: it
+// delivers every new row or stops.
 var reuses = []struct {
 	name, make, insert string
 	order              []string
 	rescan             int
 	between            func(t *testing.T, w world)
-	want               string // part of the error; "": none
+	want               string // part of the error; "" for none
 	rows               int    // delivered by both runs
 }{
 	{"all deleted, fewer inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
-	}, `the keys of the table "t" started over: from (id 15) on the rows are not those that were read, up to (id 100)`, 100},
+	}, `the keys of the table "t" started over: from (id 15) on the rows are not those that were ` +
+		`read, up to (id 100)`, 100},
 	{"all deleted, as many inserted", plain, oneKey, nil, 1000, func(t *testing.T, w world) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 100, "second")
@@ -92,11 +93,13 @@ var reuses = []struct {
 		func(t *testing.T, w world) {
 			execute(t, w.db, "DELETE FROM t")
 			fillRows(t, w, twoKeys, 1, 60, "second")
-		}, "started over: from (shop 7, id 45) on the rows are not those that were read, up to (shop 7, id 100)", 100},
+		}, "started over: from (shop 7, id 45) on the rows are not those that were read, " +
+			"up to (shop 7, id 100)", 100},
 	{"far below what is remembered", plain, oneKey, nil, 20, func(t *testing.T, w world) {
 		execute(t, w.db, "DELETE FROM t")
 		fillRows(t, w, oneKey, 1, 30, "second")
-	}, `the keys of the table "t" may have started over: its last row is (id 30), and it was read up to (id 100)`, 100},
+	}, `the keys of the table "t" may have started over: its last row is (id 30), ` +
+		`and it was read up to (id 100)`, 100},
 	{"emptied", plain, oneKey, nil, 20, func(t *testing.T, w world) {
 		execute(t, w.db, "DELETE FROM t")
 	}, "", 100},
@@ -130,9 +133,10 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.between(t, w)
-			for range 2 { // what stopped the route stops it again
+			for range 2 { // the error repeats
 				err := l.finite()
-				if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				if c.want == "" && err != nil ||
+					c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 					t.Errorf("second run: %v, want ... %s", err, c.want)
 				}
 			}
@@ -141,9 +145,9 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestReusedKeysSeen: a table that is emptied while it is looked at, or between two runs of which
-// one finds it empty, may reuse its keys: every row is delivered. This is a queue over an INTEGER
-// PRIMARY KEY.
+// TestReusedKeysSeen checks a table that is emptied while it is polled, or between two runs of
+// which one finds it empty. Its keys may be reused: every row is delivered. This is the case of a
+// queue with an INTEGER PRIMARY KEY.
 func TestReusedKeysSeen(t *testing.T) {
 	for _, rescan := range []int{1000, 8} {
 		t.Run(fmt.Sprint("rescan ", rescan), func(t *testing.T) {
@@ -153,7 +157,8 @@ func TestReusedKeysSeen(t *testing.T) {
 			all := 0
 			for round, rows := range []int{100, 10, 5, 250, 30} {
 				for range rows {
-					execute(t, w.db, "INSERT INTO t (note) VALUES (?)", fmt.Sprint("round ", round, " row ", all))
+					execute(t, w.db, "INSERT INTO t (note) VALUES (?)",
+						fmt.Sprint("round ", round, " row ", all))
 					all++
 				}
 				if err := l.finite(); err != nil {
@@ -169,7 +174,8 @@ func TestReusedKeysSeen(t *testing.T) {
 	}
 }
 
-// TestReusedKeysIgnored: with reused_keys: ignore rows under known keys count as updated ones.
+// TestReusedKeysIgnored checks that with reused_keys: ignore, rows under known keys count as
+// updates.
 func TestReusedKeysIgnored(t *testing.T) {
 	for _, rescan := range []int{1000, 20} {
 		w := sqliteWorld(t)
@@ -188,11 +194,11 @@ func TestReusedKeysIgnored(t *testing.T) {
 		if err := l.finite(); err != nil {
 			t.Error(err)
 		}
-		l.exactlyOnce(120) // the keys above 30 were seen to be free
+		l.exactlyOnce(120) // the keys above 30 were observed to be free
 	}
 }
 
-// TestChangingView: the values of a view may all change while its rows stay the same ones.
+// TestChangingView checks that all values of a view may change while its rows stay the same.
 func TestChangingView(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE sale (day integer NOT NULL, amount integer)")
@@ -209,7 +215,7 @@ func TestChangingView(t *testing.T) {
 	l.exactlyOnce(3)
 }
 
-// TestReuseWarning: where the schema lets keys come back, the log says so at the start.
+// TestReuseWarning checks that a warning is logged at the start if the schema allows reused keys.
 func TestReuseWarning(t *testing.T) {
 	for _, c := range []struct {
 		make  string
@@ -227,7 +233,8 @@ func TestReuseWarning(t *testing.T) {
 		o := table.DefaultOptions()
 		w.set(o)
 		o.Table, o.OrderBy = "t", c.order
-		s, err := table.New(*o, logging{connectortest.NewHost(t), slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := table.New(*o, logging{connectortest.NewHost(t),
+			slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,12 +259,14 @@ type logging struct {
 
 func (l logging) Log() *slog.Logger { return l.log }
 
-// truncated: TRUNCATE ... RESTART IDENTITY between two runs stops the route, and is harmless where
-// the table was seen to be empty.
+// truncated checks that TRUNCATE ... RESTART IDENTITY between two runs stops the route, and is
+// harmless if the table was observed empty.
 func truncated(t *testing.T, w world) {
-	execute(t, w.db, "CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text)")
+	execute(t, w.db, "CREATE TABLE t (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY "+
+		"KEY, note text)")
 	insert := func(rows int, round string) {
-		execute(t, w.db, "INSERT INTO t (note) SELECT $1 || ' ' || i FROM generate_series(1, $2::int) i", round, rows)
+		execute(t, w.db, "INSERT INTO t (note) SELECT $1 || ' ' || i FROM "+
+			"generate_series(1, $2::int) i", round, rows)
 	}
 	for _, rescan := range []int{1000, 20} {
 		l := newLife(t, w, rescan)
@@ -294,7 +303,7 @@ func truncated(t *testing.T, w world) {
 	l := newLife(t, w, 20)
 	l.run()
 	execute(t, w.db, "DELETE FROM t WHERE id <> 3")
-	if err := l.finite(); err != nil { // the sequence goes on: the row that is left is an old one
+	if err := l.finite(); err != nil { // the sequence continues: the remaining row is an old one
 		t.Error(err)
 	}
 	insert(10, "second")
@@ -302,8 +311,8 @@ func truncated(t *testing.T, w world) {
 	l.exactlyOnce(110)
 }
 
-// forgetful: a server that numbers from the greatest key that is left, as MariaDB before 10.2.4
-// does after a restart, and any after ALTER TABLE.
+// forgetful checks a server that continues from the greatest existing key, as MariaDB before 10.2.4
+// does after a restart, and every version after ALTER TABLE.
 func forgetful(t *testing.T, w world) {
 	execute(t, w.db, "CREATE TABLE t (id bigint AUTO_INCREMENT PRIMARY KEY, note varchar(50))")
 	l := newLife(t, w, 1000)
@@ -318,13 +327,15 @@ func forgetful(t *testing.T, w world) {
 	}
 	l.run()
 	l.exactlyOnce(55)
-	execute(t, w.db, "DELETE FROM t WHERE id > 40; ALTER TABLE t AUTO_INCREMENT = 41; INSERT INTO t (note) VALUES ('third')")
-	if err := l.finite(); err == nil || !strings.Contains(err.Error(), "started over: from (id 41)") {
+	execute(t, w.db, "DELETE FROM t WHERE id > 40; ALTER TABLE t AUTO_INCREMENT = 41; "+
+		"INSERT INTO t (note) VALUES ('third')")
+	if err := l.finite(); err == nil ||
+		!strings.Contains(err.Error(), "started over: from (id 41)") {
 		t.Errorf("%v, want an error", err)
 	}
 }
 
-// TestQueue: keys are reused while the source follows a table.
+// TestQueue reuses keys while the source follows a table.
 func TestQueue(t *testing.T) {
 	w := sqliteWorld(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY, note text)")
@@ -351,8 +362,8 @@ func TestQueue(t *testing.T) {
 	l.exactlyOnce(all)
 }
 
-// TestReuseWithoutMemory: with rescan: 0 a table that is seen to shrink and then grows again below
-// the place up to which it was read stops the route. Keys that go on do not.
+// TestReuseWithoutMemory checks that, with rescan: 0, a table that shrinks and then grows again
+// below the current place stops the route. Keys that continue do not.
 func TestReuseWithoutMemory(t *testing.T) {
 	for _, c := range []struct {
 		make string
@@ -380,13 +391,14 @@ func TestReuseWithoutMemory(t *testing.T) {
 		empty(t, r)
 		execute(t, w.db, "INSERT INTO t (note) VALUES ('second')")
 		err := read(4)
-		if over := err != nil && strings.Contains(err.Error(), "started over"); over != c.err || !c.err && err != nil {
+		if over := err != nil && strings.Contains(err.Error(), "started over"); over != c.err ||
+			!c.err && err != nil {
 			t.Errorf("%s: %v", c.make, err)
 		}
 	}
 }
 
-// empty lets a reader look at an empty table, which it does at least once a second.
+// empty lets a reader poll an empty table, which it does at least once a second.
 func empty(t *testing.T, r stream.Reader) {
 	t.Helper()
 	if texts, _, err := nextWithin(t, r, 1500*time.Millisecond); len(texts) > 0 || err == nil {

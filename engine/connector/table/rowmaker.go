@@ -10,22 +10,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rowMaker makes records of rows. A record's text is the row as a JSON object on one line, which is
-// what dead letters and raw formats show; its fields are the columns, their values exactly those of
-// the database. Where a value stands in the text as it is, the field points there; else to a copy
-// behind all texts.
+// rowMaker creates records from rows. A record's text is the row as a JSON object on one line,
+// which dead letters and raw formats show. Its fields are the columns, with exactly the values of
+// the database. If a value is part of the text unchanged, the field refers to it, otherwise to a
+// copy behind all texts.
 type rowMaker struct {
 	names   []string
 	labels  [][]byte // `{"id":`, `,"at":`
 	types   []string
 	batch   *stream.Batch
-	before  stream.Savepoint // of the row that was begun last
-	start   int              // of its text
+	before  stream.Savepoint // before the current row
+	start   int              // start of its text
 	column  int
-	side    []byte // values that do not stand in the text as they are
-	moved   []int  // fields that point into side
+	side    []byte // values that differ from their text
+	moved   []int  // fields that refer to side
 	scratch []byte
-	perRow  int // bytes, on average, of late; 0: nothing is known
+	perRow  int // average bytes of recent rows; 0 if unknown
 }
 
 func newRowMaker(r *relation) rowMaker {
@@ -40,8 +40,8 @@ func newRowMaker(r *relation) rowMaker {
 	return m
 }
 
-// begin makes rows go to b, which is empty and takes rows of this relation only: a name stands once
-// in a batch.
+// begin directs rows to b, which must be empty and get only rows of this relation, because a batch
+// has each name once.
 func (m *rowMaker) begin(b *stream.Batch) {
 	m.batch = b
 	b.Names = append(b.Names[:0], m.names...)
@@ -68,7 +68,7 @@ func (m *rowMaker) null() {
 	m.add(stream.Null, len(m.batch.Data), 0)
 }
 
-// apart keeps value behind the texts.
+// addApart stores value behind the texts.
 func addApart[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))
@@ -83,19 +83,19 @@ func addText[T []byte | string](m *rowMaker, value T) {
 		m.add(stream.Text, from+1, len(value))
 		return
 	}
-	addApart(m, stream.Text, value) // something was escaped
+	addApart(m, stream.Text, value) // the text contains escapes
 }
 
 func (m *rowMaker) text(value []byte) { addText(m, value) }
 
-// plain is a number, true or false.
+// plain adds a number, true or false.
 func (m *rowMaker) plain(kind stream.Kind, value string) {
 	m.label()
 	m.add(kind, len(m.batch.Data), len(value))
 	m.batch.Data = append(m.batch.Data, value...)
 }
 
-// number is a number's text, or that of no number, as NaN, which JSON knows as text only.
+// number adds a number, or a text for a value such as NaN that is no JSON number.
 func (m *rowMaker) number(value []byte) {
 	if c := value[len(value)-1]; c < '0' || c > '9' {
 		m.text(value)
@@ -117,13 +117,13 @@ func (m *rowMaker) json(value []byte) {
 	addApart(m, stream.JSON, value)
 }
 
-// bytes writes raw bytes as PostgreSQL does: \x and two digits for each.
+// bytes adds raw bytes in PostgreSQL's format: \x and two digits for each.
 func (m *rowMaker) bytes(value []byte) {
 	m.scratch = hex.AppendEncode(append(m.scratch[:0], `\x`...), value)
 	m.text(m.scratch)
 }
 
-// value adds a value of a kind in the form in which the database writes it.
+// value adds a value in the format of the database.
 func (m *rowMaker) value(kind valueKind, value []byte) {
 	switch {
 	case value == nil:
@@ -143,10 +143,10 @@ func (m *rowMaker) value(kind valueKind, value []byte) {
 	}
 }
 
-// undo takes the row back that row began.
+// undo removes the current, incomplete row.
 func (m *rowMaker) undo() { m.rollBack(m.before) }
 
-// drop takes the last whole row back.
+// drop removes the last complete row.
 func (m *rowMaker) drop() {
 	m.rollBack(stream.SavepointBefore(m.batch, len(m.batch.Records)-1))
 }
@@ -162,10 +162,10 @@ func (m *rowMaker) rollBack(to stream.Savepoint) {
 	m.moved = m.moved[:last]
 }
 
-// firstRows are asked for while nothing is known of how long rows are.
+// firstRows is the number of rows to request while their size is unknown.
 const firstRows = 200
 
-// guess says how many rows to ask for so that about bytes are filled, and most at most.
+// guess returns the number of rows to request to fill bytes, at most most.
 func (m *rowMaker) guess(most, bytes int) int {
 	n := firstRows
 	if m.perRow > 0 {
@@ -174,14 +174,14 @@ func (m *rowMaker) guess(most, bytes int) int {
 	return max(1, min(n, most))
 }
 
-// learn takes what some rows were long.
+// learn updates the average size of a row.
 func (m *rowMaker) learn(rows, bytes int) {
 	if rows > 0 {
 		m.perRow = max(1, bytes/rows)
 	}
 }
 
-// end ends the row; its Origin is to be set.
+// end completes the row; its Origin must then be set.
 func (m *rowMaker) end(span uint32) *stream.Record {
 	b := m.batch
 	if m.column == 0 {
@@ -189,18 +189,19 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 	}
 	b.Data = append(b.Data, '}', '\n')
 	b.Records = append(b.Records, stream.Record{
-		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1), Field: uint32(len(b.Fields) - m.column), NumFields: uint32(m.column),
+		Off: uint32(m.start), Len: uint32(len(b.Data) - m.start - 1),
+		Field: uint32(len(b.Fields) - m.column), NumFields: uint32(m.column),
 		Span: span, Parsed: true,
 	})
 	b.Origins++
 	return &b.Records[len(b.Records)-1]
 }
 
-// size is how many bytes the batch holds with what will be put behind its texts.
+// size returns the number of bytes in the batch, including the values to store behind its texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish puts the values that stand apart behind the texts. It is called once, when the batch is
-// done.
+// finish stores the separate values behind the texts. It is called once, when the batch is
+// complete.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

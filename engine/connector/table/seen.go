@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// maxRescan bounds the option rescan, and so the keys that a partition remembers.
+// maxRescan bounds the option rescan, and so the number of remembered keys per partition.
 const maxRescan = 1_000_000
 
 // seenRow is a row that was handed out.
@@ -17,16 +17,16 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seen are the rows near the end of what was handed out of a partition: what is in the table
-// between floor and there, and not among them, came late. It holds at most max rows, the highest.
+// seen is the set of rows near the end of a partition that were handed out. Other rows in the table
+// between floor and that end came late. It holds at most max rows, those with the highest keys.
 type seen struct {
 	max   int
-	floor string    // of what lies at or below, nothing is remembered
+	floor string    // rows at or below it are not remembered
 	rows  []seenRow // ascending by key, all above floor
 }
 
-// add notes rows, ascending by key, that were handed out. Of a key that is known, the new digest
-// is kept.
+// add records rows, ascending by key, that were handed out. For a known key the new digest is
+// stored.
 func (s *seen) add(rows []seenRow) {
 	rows = rows[sort.Search(len(rows), func(i int) bool { return rows[i].key > s.floor }):]
 	if len(rows) == 0 {
@@ -40,7 +40,7 @@ func (s *seen) add(rows []seenRow) {
 	s.shrink()
 }
 
-// merge puts the rows in order after some were appended.
+// merge restores the order after rows were appended.
 func (s *seen) merge() {
 	slices.SortStableFunc(s.rows, func(a, b seenRow) int { return strings.Compare(a.key, b.key) })
 	n := 0
@@ -68,12 +68,12 @@ func (s *seen) shrink() {
 	}
 }
 
-// keep drops the keys for which f returns false.
+// keep removes the keys for which f returns false.
 func (s *seen) keep(f func(key string) bool) {
 	s.rows = slices.DeleteFunc(s.rows, func(r seenRow) bool { return !f(r.key) })
 }
 
-// remove drops keys, which ascend.
+// remove removes keys, which ascend.
 func (s *seen) remove(keys []string) {
 	s.keep(func(key string) bool {
 		for len(keys) > 0 && keys[0] < key {
@@ -83,14 +83,14 @@ func (s *seen) remove(keys []string) {
 	})
 }
 
-// search begins to look through keys for ones that came late.
+// search begins a search for late rows.
 func (s *seen) search() lateSearch { return lateSearch{rows: s.rows} }
 
-// lateSearch is one pass along ascending keys.
+// lateSearch is one pass over ascending keys.
 type lateSearch struct {
-	rows    []seenRow // not passed yet
-	absent  []string  // passed keys that the table no longer has
-	present []seenRow // the last of those that it has, at most maxPairs
+	rows    []seenRow // not reached yet
+	absent  []string  // keys passed that the table no longer contains
+	present []seenRow // the last existing rows, at most maxPairs
 }
 
 // late reports whether the next key was not seen.
@@ -107,7 +107,7 @@ func (l *lateSearch) late(key []byte) bool {
 	return false
 }
 
-// end tells that the table has no more keys up to pos.
+// end records that the table has no more keys up to pos.
 func (l *lateSearch) end(pos string) { l.pass(func(seen string) bool { return seen <= pos }) }
 
 func (l *lateSearch) pass(behind func(seen string) bool) {
@@ -117,12 +117,13 @@ func (l *lateSearch) pass(behind func(seen string) bool) {
 	}
 }
 
-// tailGone reports whether the rows behind the last one that is present were deleted.
+// tailGone reports whether the rows behind the last existing one were deleted.
 func (l *lateSearch) tailGone() bool {
-	return len(l.absent) > 0 && len(l.present) > 0 && l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key
+	return len(l.absent) > 0 && len(l.present) > 0 &&
+		l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key
 }
 
-// discovery is a row that was found late: its number in the partition of such rows, and its key.
+// discovery is a late row: its number in the partition of late rows, and its key.
 type discovery struct {
 	num int64
 	key string

@@ -19,11 +19,11 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/sqltable"
 )
 
-// sqliteFile reads a SQLite file. No statement stays open between two calls: an open one would keep
-// writers out.
+// sqliteFile reads a SQLite file. No statement stays open between two calls, because it would block
+// writers.
 type sqliteFile struct {
 	path string
-	conn sqldriver.Conn // nil: there is none
+	conn sqldriver.Conn // nil if not connected
 }
 
 // busyWait is how long a statement waits for another program's transaction, in milliseconds.
@@ -52,7 +52,8 @@ func (d *sqliteFile) open() error {
 		return fmt.Errorf("the file does not exist; correct `sqlite`: %w", err)
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
-	opened, err := new(sqlite.Driver).Open(fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=query_only(1)", at, busyWait))
+	opened, err := new(sqlite.Driver).Open(
+		fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=query_only(1)", at, busyWait))
 	if err != nil {
 		return fmt.Errorf("opening the file: %w", err)
 	}
@@ -60,9 +61,10 @@ func (d *sqliteFile) open() error {
 	return err
 }
 
-// query gives the rows of a statement to row until it returns false; values are valid until the
-// next one.
-func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool, error), sql string, args ...driver.Value) (err error) {
+// query calls row for each row of a statement until it returns false; values are valid until the
+// next call.
+func (d *sqliteFile) query(ctx context.Context, row func(v []driver.Value) (bool, error),
+	sql string, args ...driver.Value) (err error) {
 	if err := d.open(); err != nil {
 		return err
 	}
@@ -75,14 +77,15 @@ func (d *sqliteFile) transient(err error) bool {
 		return false
 	}
 	switch e.Code() & 0xFF {
-	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM, codes.SQLITE_PROTOCOL:
+	case codes.SQLITE_BUSY, codes.SQLITE_LOCKED, codes.SQLITE_INTERRUPT, codes.SQLITE_NOMEM,
+		codes.SQLITE_PROTOCOL:
 		return true
 	}
 	return false
 }
 
-// explained says what a user can do about an error of a statement that reads r. SQLite has one code
-// for all that is wrong in one.
+// explained adds a remedy to an error of a statement that reads r. SQLite has a single error code
+// for all mistakes in a statement.
 func (d *sqliteFile) explained(err error, r *relation) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || d.transient(err) {
@@ -92,9 +95,11 @@ func (d *sqliteFile) explained(err error, r *relation) error {
 	case strings.Contains(text, "no such table") && r.version != "":
 		return gone(r, true)
 	case strings.Contains(text, "no such table"):
-		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query names it wrongly (%w)", r.name, err)
+		return fmt.Errorf("%s: a table does not exist: it was dropped, or the query names it "+
+			"wrongly (%w)", r.name, err)
 	case strings.Contains(text, "no such column"):
-		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)", r.name, err)
+		return fmt.Errorf("%s: a column is missing: correct `order_by` or the query (%w)",
+			r.name, err)
 	}
 	return fmt.Errorf("reading %s: %w", r.name, err)
 }
@@ -103,7 +108,8 @@ func (d *sqliteFile) list(ctx context.Context) (names []string, err error) {
 	err = d.query(ctx, sequence(func(v []driver.Value) {
 		name, _ := v[0].(string)
 		names = append(names, name)
-	}), `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\_%' ESCAPE '\' ORDER BY name`)
+	}), `SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT LIKE `+
+		`'sqlite\_%' ESCAPE '\' ORDER BY name`)
 	return names, err
 }
 
@@ -124,7 +130,8 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	case err != nil:
 		return nil, err
 	case kind == "":
-		return nil, fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly", r.name)
+		return nil, fmt.Errorf("%s does not exist: it was dropped, or `table` names it wrongly",
+			r.name)
 	case kind == "view":
 		r.name = strings.Replace(r.name, "the table", "the view", 1)
 	}
@@ -157,10 +164,11 @@ func (d *sqliteFile) describe(ctx context.Context, s subject) (*relation, error)
 	return r, nil
 }
 
-// constraints finds what is unique. A single INTEGER PRIMARY KEY is the row's own number, which is
-// never NULL; the columns of other primary keys may be, in SQLite, unless the table has no row
-// numbers.
-func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string, primary []string) error {
+// constraints determines the unique columns. A single INTEGER PRIMARY KEY is the rowid, which is
+// never NULL. The columns of other primary keys may be NULL in SQLite, unless the table is WITHOUT
+// ROWID.
+func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string,
+	primary []string) error {
 	at := func(n string) *column {
 		i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == n })
 		return &r.columns[i]
@@ -204,17 +212,20 @@ func (d *sqliteFile) constraints(ctx context.Context, r *relation, name string, 
 	return err
 }
 
-// sqliteReuse finds a column that holds the row's own number. Without AUTOINCREMENT a new row has
-// the greatest number there is, plus one.
+// sqliteReuse finds a column that holds the rowid. Without AUTOINCREMENT a new row gets the
+// greatest existing number plus one.
 func sqliteReuse(r *relation, makes string) reuse {
-	if !r.primary || len(r.unique[0]) != 1 || strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {
+	if !r.primary || len(r.unique[0]) != 1 ||
+		strings.Contains(strings.ToUpper(makes), "AUTOINCREMENT") {
 		return reuse{}
 	}
 	i := slices.IndexFunc(r.columns, func(c column) bool { return c.name == r.unique[0][0] })
-	if !strings.EqualFold(r.columns[i].decl, "INTEGER") || strings.Contains(strings.ToUpper(makes), "WITHOUT ROWID") {
+	if !strings.EqualFold(r.columns[i].decl, "INTEGER") ||
+		strings.Contains(strings.ToUpper(makes), "WITHOUT ROWID") {
 		return reuse{}
 	}
-	return reuse{r.columns[i].name, "it is an INTEGER PRIMARY KEY without AUTOINCREMENT", "declare it AUTOINCREMENT if rows are deleted"}
+	return reuse{r.columns[i].name, "it is an INTEGER PRIMARY KEY without AUTOINCREMENT",
+		"declare it AUTOINCREMENT if rows are deleted"}
 }
 
 // lastGiven implements database.
@@ -244,8 +255,9 @@ func (d *sqliteFile) describeQuery(ctx context.Context, r *relation) error {
 	return errors.Join(err, rows.Close())
 }
 
-// describeSQLite says what a column of a declared type is, after https://sqlite.org/datatype3.html,
-// section 3.1. Every column can order rows: SQLite knows an order of all values.
+// describeSQLite describes a column of a declared type, according to
+// https://sqlite.org/datatype3.html, section 3.1. Every column can be a key, because SQLite orders
+// all values.
 func describeSQLite(name, decl string, nullable bool) column {
 	c := column{name: name, decl: decl, key: keyAny, nullable: nullable}
 	d := strings.ToUpper(decl)
@@ -268,7 +280,8 @@ func describeSQLite(name, decl string, nullable bool) column {
 		c.standard = "double precision"
 	case has("NUMERIC", "DECIMAL"):
 		c.standard = "numeric"
-	case has("DATETIME", "TIMESTAMP"): // a text or a number to SQLite; what it says of a zone is its writer's affair
+	case has("DATETIME", "TIMESTAMP"):
+		// SQLite stores times as texts or numbers and does not interpret zones
 		c.zoneless = !has("WITH TIME ZONE", "TIMESTAMPTZ")
 	}
 	return c

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sqliteNames are the columns as they are selected: the + takes the declared type away, by which
-// the driver would make times of texts.
+// sqliteNames returns the columns for the select list. The + removes the declared type, for which
+// the driver would convert texts to times.
 func sqliteNames(r *relation, only []int) string {
 	parts := make([]string, len(only))
 	for i, c := range only {
@@ -24,13 +24,13 @@ func sqliteNames(r *relation, only []int) string {
 	return strings.Join(parts, ", ")
 }
 
-// sqliteKey writes the columns of order_by. A COLLATE where none is needed would keep SQLite from
-// its indexes.
+// sqliteKey returns the columns of order_by in SQL. An unnecessary COLLATE would prevent SQLite
+// from using its indexes.
 func sqliteKey(r *relation, suffix string) string {
 	return r.ordered(", ", func(c *column) string { return "q." + sqltable.Quote(c.name) + c.collate + suffix })
 }
 
-// sqliteWhere writes the condition of q.
+// sqliteWhere returns the condition of q.
 func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err error) {
 	sql = " FROM " + r.from + " AS q WHERE true"
 	for _, b := range []struct{ op, key string }{{">", q.after}, {"<=", q.upTo}, {"=", q.exact}} {
@@ -41,7 +41,8 @@ func sqliteWhere(r *relation, q rowQuery) (sql string, args []driver.Value, err 
 		if err != nil {
 			return "", nil, err
 		}
-		sql += " AND (" + sqliteKey(r, "") + ") " + b.op + " (" + strings.Repeat("?,", len(values)-1) + "?)"
+		sql += " AND (" + sqliteKey(r, "") + ") " + b.op + " (" +
+			strings.Repeat("?,", len(values)-1) + "?)"
 		for _, v := range values {
 			args = append(args, sqliteArgument(v))
 		}
@@ -66,9 +67,10 @@ func sqliteArgument(v keyValue) driver.Value {
 	return v.s
 }
 
-// observe implements database. SQLite has one writer at a time: what is not seen here was not begun
-// before.
-func (d *sqliteFile) observe(ctx context.Context, r *relation, q rowQuery) (o observation, err error) {
+// observe implements database. SQLite has one writer at a time: a row that is not visible here was
+// not written before the last one.
+func (d *sqliteFile) observe(ctx context.Context, r *relation,
+	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {
 		return o, err
 	}
@@ -80,7 +82,8 @@ func (d *sqliteFile) observe(ctx context.Context, r *relation, q rowQuery) (o ob
 		key, err := sqliteRowKey(nil, r, v)
 		o.last = string(key)
 		return false, err
-	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, " DESC")+" LIMIT 1", args...)
+	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, " DESC")+" LIMIT 1",
+		args...)
 	return o, d.explained(err, r)
 }
 
@@ -96,11 +99,12 @@ func (d *sqliteFile) wait(ctx context.Context, limit time.Duration) (bool, error
 
 // unplaced implements database.
 func (d *sqliteFile) unplaced(ctx context.Context, r *relation) (found bool, err error) {
-	err = d.query(ctx, sequence(func([]driver.Value) { found = true }), "SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull(r)+" LIMIT 1")
+	err = d.query(ctx, sequence(func([]driver.Value) { found = true }),
+		"SELECT 1 FROM "+r.from+" AS q WHERE "+anyNull(r)+" LIMIT 1")
 	return found, d.explained(err, r)
 }
 
-// sameTable says whether the table is the one that it was, and has the columns that it had.
+// sameTable returns an error if the table or its columns have changed.
 func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 	if r.version == "" {
 		return nil
@@ -121,13 +125,14 @@ func (d *sqliteFile) sameTable(ctx context.Context, r *relation) error {
 		err = r.changed(fresh.columns)
 	}
 	if err == nil {
-		r.version = now // an index in its text, or a comment: nothing that is read
+		r.version = now // an index or a comment in the schema: no change of data
 	}
 	return err
 }
 
 // keys implements database.
-func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery, each func(key []byte) bool) error {
+func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery,
+	each func(key []byte) bool) error {
 	where, args, err := sqliteWhere(r, q)
 	if err != nil {
 		return err
@@ -139,7 +144,8 @@ func (d *sqliteFile) keys(ctx context.Context, r *relation, q rowQuery, each fun
 			return false, err
 		}
 		return each(key), nil
-	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
+	}, "SELECT "+sqliteNames(r, r.order)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+
+		strconv.Itoa(q.limit), args...)
 	return d.explained(err, r)
 }
 
@@ -199,11 +205,12 @@ func (d *sqliteFile) rows(ctx context.Context, r *relation, q rowQuery, f *filli
 		}
 		f.done()
 		return true, nil
-	}, "SELECT "+sqliteNames(r, all)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+strconv.Itoa(q.limit), args...)
+	}, "SELECT "+sqliteNames(r, all)+where+" ORDER BY "+sqliteKey(r, "")+" LIMIT "+
+		strconv.Itoa(q.limit), args...)
 	return d.explained(err, r)
 }
 
-// sqlite adds a value as the driver gives it.
+// sqlite adds a value returned by the driver.
 func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	switch x := x.(type) {
 	case int64:
@@ -229,9 +236,9 @@ func (m *rowMaker) sqlite(c *column, x driver.Value, scratch []byte) []byte {
 	return scratch
 }
 
-// appendReal appends the shortest digits that give the float back; always ones that say that it is
-// none of the integers, and without an exponent where plain: as a decimal that a sink keeps as a
-// float because it prints so.
+// appendReal appends the shortest digits that represent the float exactly. They always differ from
+// those of an integer. With plain there is no exponent, so that a sink with decimals stores the
+// same value.
 func appendReal(dst []byte, f float64, plain bool) []byte {
 	switch {
 	case math.IsInf(f, 1):

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// reading is one table, view or query that a reader reads.
+// reading is a table, view or query that a reader reads.
 type reading struct {
 	name     string
 	relation *relation
 	maker    rowMaker       // each partition has a copy, which shares the names
-	stripes  map[int64]bool // that are open, by their number; with split
+	stripes  map[int64]bool // with split: the open stripes, by number
 }
 
-// maxStripes bounds the partitions of one table: each is looked at on every poll.
+// maxStripes bounds the partitions of one table, because each is checked at every poll.
 const maxStripes = 1000
 
 // openStripes opens the partitions between the first and the last row that are not open yet.
@@ -27,7 +27,8 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	}
 	first, last := floorDiv(low, width), floorDiv(high, width)
 	if last-first >= maxStripes {
-		return fmt.Errorf("%s would have %d partitions of %d values from %d to %d, at most %d: raise `split`",
+		return fmt.Errorf("%s would have %d partitions of %d values from %d to %d, at most %d: "+
+			"raise `split`",
 			rel.name, last-first+1, width, low, high, maxStripes)
 	}
 	if t.stripes == nil {
@@ -37,8 +38,10 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 		if t.stripes[n] {
 			continue
 		}
-		bounds := &stripe{keyValue{kind: keyInteger, n: n * width}, keyValue{kind: keyInteger, n: (n + 1) * width}}
-		p, err := r.openPartition(t, stripeID(t.name, width)+strconv.FormatInt(n, 10), fmt.Sprintf("%s from %d", t.name, n*width), bounds)
+		bounds := &stripe{keyValue{kind: keyInteger, n: n * width},
+			keyValue{kind: keyInteger, n: (n + 1) * width}}
+		p, err := r.openPartition(t, stripeID(t.name, width)+strconv.FormatInt(n, 10),
+			fmt.Sprintf("%s from %d", t.name, n*width), bounds)
 		if err != nil {
 			return err
 		}
@@ -48,13 +51,14 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	return nil
 }
 
-// stripeID begins the ids of a table's partitions of a width.
+// stripeID returns the prefix of the ids of a table's partitions of a width.
 func stripeID(name string, width int64) string {
 	return partitionID(name) + "#" + strconv.FormatInt(width, 10) + "."
 }
 
-// reach is the first column of order_by in the first and in the last row.
-func reach(ctx context.Context, db database, rel *relation) (low, high int64, some bool, err error) {
+// reach returns the first column of order_by in the first and in the last row.
+func reach(ctx context.Context, db database,
+	rel *relation) (low, high int64, some bool, err error) {
 	var first []byte
 	err = db.keys(ctx, rel, rowQuery{limit: 1}, func(key []byte) bool {
 		first = append(first, key...)
@@ -76,7 +80,9 @@ func reach(ctx context.Context, db database, rel *relation) (low, high int64, so
 			return 0, 0, false, err
 		}
 		if values[0].kind != keyInteger && values[0].kind != keyUnsigned {
-			return 0, 0, false, fmt.Errorf("`split` wants whole numbers in column %q of %s, the first of `order_by`, and it has others",
+			return 0, 0, false, fmt.Errorf(
+				"`split` wants whole numbers in column %q of %s, the first of `order_by`, "+
+					"and it has others",
 				rel.keys.names[0], rel.name)
 		}
 		*at.n = values[0].n
@@ -92,8 +98,8 @@ func floorDiv(n, by int64) int64 {
 	return q
 }
 
-// otherSplit refuses to begin anew where a table was read in other partitions: everything would
-// come again.
+// otherSplit returns an error if the table was read with another split, because all rows would be
+// read again.
 func (r *reader) otherSplit(name string) error {
 	if r.o.Known == nil {
 		return nil
@@ -106,8 +112,9 @@ func (r *reader) otherSplit(name string) error {
 			mine = strings.HasPrefix(id, own)
 		}
 		if !mine && (id == whole || strings.HasPrefix(id, whole+"#")) {
-			return fmt.Errorf("the checkpoint says how far the table %q was read with another `split` (partition %s), and in these "+
-				"partitions all would come again; go back to it, or forget the places by `penstock checkpoint reset` and in the "+
+			return fmt.Errorf("the checkpoint has positions of the table %q with another `split` "+
+				"(partition %s), and with this one all rows would be read again; go back "+
+				"to it, or reset the positions by `penstock checkpoint reset` and in the "+
 				"sink's ledger", name, id)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// openSQLite makes a database file of a test.
+// openSQLite creates a database file for a test.
 func openSQLite(t testing.TB) (*sql.DB, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "source.db")
@@ -27,7 +27,7 @@ func openSQLite(t testing.TB) (*sql.DB, string) {
 
 var execute = connectortest.Execute
 
-// made makes a source from options, over the defaults.
+// made returns a source with options that set modifies.
 func made(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source {
 	t.Helper()
 	o := table.DefaultOptions()
@@ -39,16 +39,18 @@ func made(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source
 	return s
 }
 
-// events is a table whose times are shared by several rows, and its rows as records.
+// events creates a table in which several rows have the same time, and returns its rows as records.
 func events(t testing.TB, db *sql.DB, timeType string) (want []string) {
 	t.Helper()
-	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+" NOT NULL, note text)")
+	execute(t, db, "CREATE TABLE events (id INTEGER PRIMARY KEY, at "+timeType+
+		" NOT NULL, note text)")
 	for i := range 120 {
 		at := fmt.Sprintf("2026-01-05 06:%02d:00+00", i/13)
 		if timeType == "datetime" {
 			at = strings.TrimSuffix(at, "+00")
 		}
-		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')", 1000-i, at, i))
+		execute(t, db, fmt.Sprintf("INSERT INTO events VALUES (%d, '%s', 'note %d')",
+			1000-i, at, i))
 	}
 	rows, err := db.Query("SELECT id, CAST(at AS char(22)), note FROM events ORDER BY at, id")
 	if err != nil {
@@ -77,7 +79,7 @@ func TestSuiteSQLite(t *testing.T) {
 	})
 }
 
-// TestPostgres runs everything that wants a real server over one.
+// TestPostgres runs all tests that need a real server.
 func TestPostgres(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	t.Run("suite", func(t *testing.T) { suitePostgres(t, server) })
@@ -103,7 +105,7 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 	})
 }
 
-// TestMariaDB runs everything that wants a real server over one.
+// TestMariaDB runs all tests that need a real server.
 func TestMariaDB(t *testing.T) {
 	server := connectortest.StartServer(t, "mariadb", "mariadb-install-db")
 	fresh := func(t *testing.T) world { return mysqlWorld(t, server) }
@@ -114,7 +116,8 @@ func TestMariaDB(t *testing.T) {
 			New: func(t *testing.T, h *streamtest.Host) stream.Source {
 				return made(t, h, func(o *table.Options) {
 					w.set(o)
-					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC", time.Millisecond
+					o.Table, o.OrderBy, o.Zone, o.Lag = "events", []string{"at", "id"}, "UTC",
+						time.Millisecond
 				})
 			},
 			Want: [][]string{want},

@@ -1,16 +1,18 @@
-// Package table reads the rows of tables, views and queries: the source table, for SQLite,
-// PostgreSQL and MySQL or MariaDB.
+// Package table implements the source table, which reads the rows of tables, views and queries of
+// SQLite, PostgreSQL, and MySQL or MariaDB.
 //
-// Rows come in the order of columns that are unique together, in pages, each an index scan from the
-// place of the last. A row's place is the encoding of these columns' values (Position.Key), whose
-// order byte by byte is the order of the rows; so rows of one time that fall on both sides of a
-// page edge are neither lost nor repeated. After the end it follows: it asks ever more rarely while
-// nothing comes, or is woken. Rows of transactions that commit late are waited for where the
-// database tells of them, or for a lag, and else found by looking through the last rows again:
-// those are a partition of their own.
+// Rows come in the order of columns that are unique together, in pages. Each page is an index scan
+// that starts after the last row. A row's place is an encoding of the values of these columns
+// (Position.Key), whose byte order is the order of the rows. Rows with equal times on both sides of
+// a page boundary are therefore neither lost nor repeated. At the end the source follows the table:
+// it polls at growing intervals while no rows come, or is notified.
 //
-// Its owner is the engine, which opens one reader a route. It never writes to the database, never
-// reads a row that is not committed, and never goes past one that it cannot place.
+// Rows of transactions that commit late are waited for if the database reports open transactions,
+// or for a lag. Otherwise they are found by searching the last rows again; they form a partition of
+// their own.
+//
+// The engine opens one reader per route. The source never writes to the database, never reads
+// uncommitted rows, and stops at a row that has no place in the order.
 package table
 
 import (
@@ -24,15 +26,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// source is what the readers of all routes share: nothing but the options.
+// source is the shared, immutable part of the readers of all routes.
 type source struct {
 	o       Options
 	h       stream.Host
-	where   string                   // the database, for messages, without its password
-	connect func() (database, error) // makes one connection, which opens nothing yet
+	where   string                   // the database without its password, for messages
+	connect func() (database, error) // creates a connection, which connects on first use
 }
 
-// New returns a source that has touched nothing yet.
+// New returns a source; Open connects.
 func New(o Options, h stream.Host) (stream.Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -40,16 +42,30 @@ func New(o Options, h stream.Host) (stream.Source, error) {
 	s := &source{o: o, h: h}
 	switch {
 	case o.SQLite != "":
-		s.where, s.connect = "sqlite "+o.SQLite, func() (database, error) { return newSQLite(o.SQLite) }
+		s.where, s.connect = "sqlite "+o.SQLite,
+			func() (database, error) { return newSQLite(o.SQLite) }
 	case o.Postgres != "":
-		s.where, s.connect = "postgres", func() (database, error) { return newPostgres(o.Postgres, o.Notify) }
+		s.where, s.connect = "postgres",
+			func() (database, error) { return newPostgres(o.Postgres, o.Notify) }
 	default:
 		s.where, s.connect = "mysql", func() (database, error) { return newMySQL(o.MySQL) }
 	}
 	return s, nil
 }
 
-// Open implements stream.Source. It waits for a database that is not there yet.
+// Shared implements stream.SharedSource.
+func (s *source) Shared() error {
+	switch {
+	case s.o.SQLite != "":
+		return errors.New("a SQLite file is on one machine")
+	case s.o.Rescan > 0:
+		return errors.New("rescan remembers the last rows in the state directory of one machine; " +
+			"write rescan: 0, with a lag if transactions commit late and the database hides them")
+	}
+	return nil
+}
+
+// Open implements stream.Source. It waits for a database that is not running yet.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
 		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll), crew: newCrew(s.o.Connections),
@@ -80,7 +96,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 }
 
-// list opens the partitions that there are and were not known.
+// list opens existing partitions that are not open yet.
 func (r *reader) list(ctx context.Context, db database) error {
 	subjects := r.s.o.subjects()
 	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
@@ -112,7 +128,7 @@ func (r *reader) list(ctx context.Context, db database) error {
 	return nil
 }
 
-// openSubject looks at a table and finds the place from which it is read.
+// openSubject describes a table and determines the place from which it is read.
 func (r *reader) openSubject(ctx context.Context, db database, s subject) error {
 	rel, err := db.describe(ctx, s)
 	if err == nil {
@@ -125,8 +141,10 @@ func (r *reader) openSubject(ctx context.Context, db database, s subject) error 
 		return err
 	}
 	if rel.mayReuse() {
-		r.s.h.Log().Warn("the database may give keys of deleted rows to new ones; if they cannot be told apart, the route stops",
-			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.why, "remedy", rel.reuse.remedy)
+		r.s.h.Log().Warn("the database may give keys of deleted rows to new ones; "+
+			"if they cannot be told apart, the route stops",
+			"table", s.name, "column", rel.reuse.column, "reason", rel.reuse.why, "remedy",
+			rel.reuse.remedy)
 	}
 	t := &reading{name: s.name, relation: rel, maker: newRowMaker(rel)}
 	if r.s.o.Split == 0 {

@@ -8,30 +8,32 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// turn is when something is to be looked at again: a partition behind whose end nothing was, or the
-// list of the tables.
+// turn is the time of the next check of the end of a partition, or of the list of tables.
 type turn struct {
-	due      time.Duration // the reader's clock
-	interval time.Duration // between the last looks in vain; 0: the last one was not
+	due time.Duration // on the reader's clock
+	// between the last checks without a result; 0 if the last one had a result
+	interval time.Duration
 }
 
-// The bounds of how often the end is looked at.
+// The bounds of the intervals of checks.
 const (
-	pollShare = 100 // the shortest wait at the end is so small a part of `poll`,
+	pollShare = 100 // the shortest interval, as a fraction of `poll`
 	pollLeast = 5 * time.Millisecond
-	openWait  = 250 * time.Millisecond // the longest while transactions are open that may write before the last row
+	// the longest interval while open transactions may write before the last row
+	openWait = 250 * time.Millisecond
 )
 
-// pacing is how the waits at the end grow.
+// pacing returns the growth of the intervals.
 func pacing(poll time.Duration) backoff.Adaptive {
 	return backoff.Adaptive{Min: max(pollLeast, poll/pollShare), Max: max(pollLeast, poll)}
 }
 
-// found makes it due at once: where something was, more may follow.
+// found makes the next check due at once, because more rows may follow.
 func (t *turn) found() { *t = turn{} }
 
-// nothing makes it due later than the last time. waiting: a row was seen that does not count yet;
-// left is how long it lacks of the lag, 0 when other transactions have to end first.
+// nothing schedules the next check after one without a result. waiting means that a row is visible
+// but does not count yet. left is the rest of its lag, or 0 if other transactions have to end
+// first.
 func (t *turn) nothing(now time.Duration, pace backoff.Adaptive, waiting bool, left time.Duration) {
 	t.interval = pace.Next(t.interval, false)
 	d := t.interval

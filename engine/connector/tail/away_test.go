@@ -112,9 +112,9 @@ func (a *awayWorld) check() {
 
 const long = 3 * time.Minute // than copy_wait and forget
 
-// TestFolderAway: a folder that is not there is no folder whose files are gone, for however long,
-// before the start or after it: when it comes, what was read of its files is not read again,
-// whatever was done to them meanwhile.
+// TestFolderAway: a missing folder does not count as a folder with deleted files, for any length of
+// time, before startup or after it. When it appears, the data already read is not read again,
+// whatever was done to the files meanwhile.
 func TestFolderAway(t *testing.T) {
 
 	for _, c := range []struct {
@@ -123,7 +123,7 @@ func TestFolderAway(t *testing.T) {
 	}{
 		{"nothing done", func(*awayWorld) {}},
 		{"lines added", func(a *awayWorld) { a.line("a.log", "second"); a.line("b.log", "second") }},
-		{"renamed and made anew", func(a *awayWorld) {
+		{"renamed and created again", func(a *awayWorld) {
 			a.line("a.log", "last")
 			a.must(os.Rename(a.at("a.log"), a.at("a.log.1")))
 			a.line("a.log", "new")
@@ -211,8 +211,8 @@ func TestFolderEmptied(t *testing.T) {
 	})
 }
 
-// TestFolderAwayOnce: a run that ends does not wait for a folder, and keeps what was read of its
-// files for the next one.
+// TestFolderAwayOnce: a run with Once does not wait for a folder, and keeps the progress of its
+// files for the next run.
 func TestFolderAwayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)

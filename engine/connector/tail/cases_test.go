@@ -37,7 +37,7 @@ func plainCases() []rotation {
 		{name: "a file that appears late", steps: do(add("a.log", 2), add("a.log", 2), add("late.log", 4))},
 		{name: "a folder that appears late", glob: "sub/*.log", steps: do(
 			func(w *writer) { w.mkdir("sub") }, add("sub/a.log", 3), add("sub/a.log", 2))},
-		{name: "a folder that is made anew", glob: "sub/*.log", steps: do(
+		{name: "a folder that is created again", glob: "sub/*.log", steps: do(
 			both(func(w *writer) { w.mkdir("sub") }, add("sub/a.log", 3)),
 			both(mv("sub", "old"), func(w *writer) { w.mkdir("sub") }, add("sub/a.log", 3)), add("sub/a.log", 2)), skip: neverSeen},
 		{name: "folders by **", glob: "**/*.log", steps: do(
@@ -159,7 +159,7 @@ func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }
 
-// head is longer than what an id hashes.
+// head is longer than the hashed prefix of an id.
 var head = strings.Repeat("a head that many files have in common ", 40)
 
 // unreadRewrites leaves out the schedules under which a rewrite destroys lines that nobody has
@@ -172,10 +172,10 @@ func unreadRewrites(s schedule) bool {
 func goneCases() []rotation {
 	return []rotation{
 		{name: "deleted after it was read", steps: do(add("a.log", 3), rm("a.log"), add("b.log", 1)), skip: unsavedGone},
-		{name: "deleted and made anew", steps: do(add("a.log", 3), both(rm("a.log"), add("a.log", 4)), add("a.log", 1)), skip: unsavedGone},
+		{name: "deleted and recreated", steps: do(add("a.log", 3), both(rm("a.log"), add("a.log", 4)), add("a.log", 1)), skip: unsavedGone},
 		{name: "deleted while open, written on", steps: do(
 			both(hold("d", "a.log"), more("d", 3)), both(rm("a.log"), more("d", 3)), more("d", 2), release("d")), skip: whileGone},
-		{name: "deleted while open, and made anew", steps: do(
+		{name: "deleted while open, and created again", steps: do(
 			both(hold("d", "a.log"), more("d", 3)), both(rm("a.log"), add("a.log", 2)), more("d", 2), release("d")), skip: whileGone},
 		{name: "the oldest of a chain is deleted", steps: do(
 			both(add("a.log.2", 2), add("a.log.1", 2), add("a.log", 2)),
@@ -195,13 +195,13 @@ func unsavedGone(s schedule) bool {
 	return s.kind != "never" && s.kind != "read, then before" || s.kind == "read, then before" && s.at == 0
 }
 
-// whileGone leaves out what a process cannot know that did not run, or was killed, while only a
-// handle led to the file.
+// whileGone excludes schedules that a process cannot follow, because it did not run, or was killed,
+// while only a handle led to the file.
 func whileGone(s schedule) bool {
 	return s.kind != "never" && (s.at > 0 || s.kind != "before" && s.kind != "down during" && s.kind != "read, then before")
 }
 
-// identityCases: who is who.
+// identityCases are the cases about the identity of files.
 func identityCases() []rotation {
 	same := func(name string) func(w *writer) { return func(w *writer) { w.text(name, "equal\n", "equal") } }
 	quick := func(o *tail.Options) { o.CopyWait = time.Second }
@@ -230,7 +230,8 @@ func identityCases() []rotation {
 			both(add("a.log", 3), cp("a.log", "backup")), both(rm("a.log"), cp("backup", "a.log")), func(w *writer) { w.age("a.log") },
 			add("a.log", 2)), skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
 		{name: "edited: a new file of the old lines and one more", waits: true, steps: do(add("a.log", 2), func(w *writer) {
-			for _, line := range w.ledger[:2] { // an editor writes everything anew, and everything is new
+			// an editor rewrites the whole file, so every line is new
+			for _, line := range w.ledger[:2] {
 				w.text("tmp", line+"\n", line)
 			}
 			w.append("tmp", 1)

@@ -28,10 +28,10 @@ func rooted(pattern string) (root string, g glob) {
 	return root, parts[n:]
 }
 
-// special says whether a part matches more than itself.
+// special reports whether a part has glob characters.
 func special(part string) bool { return strings.ContainsAny(part, `*?[\`) }
 
-// file says whether a name in the folder to which the glob leads is wanted.
+// file reports whether a name in the folder of the glob matches.
 func (g glob) file(name string) bool {
 	for len(g) > 1 && g[0] == "**" {
 		g = g[1:]
@@ -39,7 +39,7 @@ func (g glob) file(name string) bool {
 	return len(g) == 1 && one(g[0], name)
 }
 
-// into appends to dst what is left of the glob in the folder name.
+// into appends to dst the remaining globs for the folder name.
 func (g glob) into(dst []glob, name string) []glob {
 	if len(g) < 2 || hidden(name) && g[0] == "**" {
 		return dst
@@ -74,8 +74,8 @@ func match(pattern, name string) bool {
 
 func hidden(name string) bool { return strings.HasPrefix(name, ".") }
 
-// excluded says whether a file is left alone: by its name, or by its whole path where the pattern
-// has a slash.
+// excluded reports whether a file is excluded: by its name, or by its whole path if the pattern has
+// a slash.
 func excluded(patterns []string, label string) bool {
 	base := path.Base(label)
 	return slices.ContainsFunc(patterns, func(g string) bool {

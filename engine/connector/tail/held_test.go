@@ -51,7 +51,8 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 				t.Errorf("deleted_over_budget is %d, want %d", got, n)
 			}
 		}
-		if got := p.host.Counted("bytes_deleted_unread"); got != 4*size { // of two files, for each of two routes
+		// of two files, for each of two routes
+		if got := p.host.Counted("bytes_deleted_unread"); got != 4*size {
 			t.Errorf("bytes_deleted_unread is %d, want %d", got, 4*size)
 		}
 		p.pump(2 * time.Minute)
@@ -63,7 +64,7 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	})
 }
 
-// What is gone before it was read is counted in bytes and reported once for each file.
+// Data deleted before it was read is counted in bytes and reported once for each file.
 func TestLostBytesAreCounted(t *testing.T) {
 	for name, lose := range map[string]func(w *writer){
 		"truncated":   func(w *writer) { w.truncate("a.log") },
@@ -91,5 +92,54 @@ func TestLostBytesAreCounted(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A deleted file that no route has read is released when a compressed file holds its data. It is
+// read there, also when that one is rotated on or deleted before the route reads.
+func TestCompressedFileReleasesDeletedOne(t *testing.T) {
+	later := map[string]func(w *writer){
+		"stays":   func(*writer) {},
+		"renamed": func(w *writer) { w.rename("a.log.1.gz", "a.log.2.gz") },
+		"deleted": func(w *writer) { w.remove("a.log.1.gz") },
+	}
+	for name, exclude := range map[string][]string{"listed": nil, "excluded": {"*.gz"}} {
+		for step, change := range later {
+			for _, read := range []int{0, 5} {
+				t.Run(fmt.Sprintf("%s/%s/%d", name, step, read), func(t *testing.T) {
+					set := func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, exclude }
+					bubble(t, set, func(t *testing.T, p *world) {
+						w := newWriter(t, p.dir, time.Now())
+						p.withMate()
+						w.append("a.log", read)
+						p.start(false)
+						p.pump(3 * time.Second)
+						w.append("a.log", 20)
+						stall(3 * time.Second)
+						w.rename("a.log", "a.log.1")
+						w.text("a.log", "")
+						stall(3 * time.Second)
+						w.pack("a.log.1", "a.log.1.gz", os.O_EXCL)
+						w.remove("a.log.1")
+						stall(3 * time.Second)
+						if held := p.source.(stream.Holder).Held(); exclude != nil && held.Files != 1 {
+							t.Errorf("held is %+v at first, want the deleted file", held)
+						}
+						stall(20 * time.Second)
+						if held := p.source.(stream.Holder).Held(); held.Files != 0 {
+							t.Errorf("held is %+v, want nothing", held)
+						}
+						change(w)
+						stall(20 * time.Second)
+						p.pump(2 * time.Minute)
+						p.want(w.ledger...)
+						p.mate.want(w.ledger...)
+						if n := p.host.Counted("files_vanished"); n != 0 {
+							t.Errorf("files_vanished is %d; the log:\n%s", n, p.host.Logged())
+						}
+					})
+				})
+			}
+		}
 	}
 }

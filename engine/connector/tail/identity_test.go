@@ -14,7 +14,8 @@ import (
 func TestIdentity(t *testing.T) {
 	for _, identity := range []string{"auto", "content"} {
 		t.Run(identity, func(t *testing.T) {
-			dir, base := t.TempDir(), time.Now().Add(time.Hour) // later than the births of the files
+			// later than the births of the files
+			dir, base := t.TempDir(), time.Now().Add(time.Hour)
 			synctest.Test(t, func(t *testing.T) {
 				p := newWorld(t, dir, func(o *tail.Options) { o.Identity = identity })
 				defer p.kill()

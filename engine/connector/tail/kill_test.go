@@ -31,7 +31,7 @@ func sweeps(cases []rotation, full bool) []schedule {
 	return schedules(steps, 0, true)
 }
 
-// takes says whether a case can be told under a schedule: its lines exist somewhere.
+// takes reports whether a case is decidable under a schedule: its lines exist somewhere.
 func (c rotation) takes(s schedule) bool {
 	if s.at >= len(c.steps) {
 		return false
@@ -101,8 +101,10 @@ const (
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	stuckAfter   = 2500 * time.Millisecond // nothing has come for so long: what is missing waits for gone_wait
-	lookTwice    = 6 * killPollMax         // what happens without a line coming has been seen
+	// time without progress after which missing lines are taken to wait for gone_wait
+	stuckAfter = 2500 * time.Millisecond
+	// time after which an event without a new line has been seen
+	lookTwice = 6 * killPollMax
 )
 
 // pipeline is the config of one case.
@@ -132,7 +134,7 @@ func (c *subject) pipeline(server string, sync time.Duration) string {
 `, c.name, strings.Join(include, ", "), o.GoneWait, o.CopyWait, int64(o.MaxRecord), killPollMax, c.name, sync, server+"/"+c.name, sync)
 }
 
-// run carries out the sweep and compares what came with the ledgers.
+// run carries out the sweep and compares the received lines with the ledgers.
 func (v *sweep) run() {
 	v.start(true)
 	steps := 0

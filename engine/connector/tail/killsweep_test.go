@@ -23,17 +23,18 @@ import (
 // killSync is how often the checkpoint is saved.
 const killSync = 50 * time.Millisecond
 
-// subject is one case of a sweep: its writer, and what its receivers hold.
+// subject is one case of a sweep: its writer, and its receivers' lines.
 type subject struct {
 	rotation
 	title string
 	w     *writer
 	db    *sql.DB
-	bell  string // a file of its own, to which the sweep writes to learn whether the program has looked at the files since
+	// a separate file; a line in it that arrives shows that the program has listed the files since
+	bell string
 
-	mu   sync.Mutex      // guards what follows
-	sent map[string]int  // what the server was sent
-	rung map[string]bool // and what of that comes from bell
+	mu   sync.Mutex      // guards the fields below
+	sent map[string]int  // lines sent to the server
+	rung map[string]bool // those among them from bell
 	news int             // requests so far
 }
 
@@ -174,8 +175,8 @@ func (v *sweep) pause(d time.Duration) {
 	}
 }
 
-// unsaved asks the program what a kill would repeat now; false: it does not answer, or not all of
-// its routes run yet.
+// unsaved returns the number of bytes that a kill would repeat now. ok is false if the program does
+// not answer, or not all of its routes are running yet.
 func (v *sweep) unsaved() (bytes int64, ok bool) {
 	res, err := http.Get("http://" + v.admin + "/api/v1/status")
 	if err != nil {
@@ -202,9 +203,9 @@ func (v *sweep) unsaved() (bytes int64, ok bool) {
 	return bytes, true
 }
 
-// ring writes a line to every bell. When it comes out, the program has listed the files after
-// whatever was done to them before: however slow the machine is, it has seen what a step did, also
-// one that brings no line.
+// ring writes a line to every bell. When it is delivered, the program has listed the files after
+// all earlier steps. So however slow the machine is, it has seen the effect of a step, including
+// one without new lines.
 func (v *sweep) ring() string {
 	v.t.Helper()
 	v.rings++
@@ -227,8 +228,8 @@ func (v *sweep) ring() string {
 // bellRings begins the lines of bells, and no other ones.
 const bellRings = "ring "
 
-// settle lets the process run until both receivers of every case have the ledger and what was just
-// written to the bell, and the checkpoint says so; or until nothing has come for stuck.
+// settle runs the process until both receivers of every case have the ledger and the new line of
+// the bell, and the checkpoint has saved that; or until there was no progress for stuck.
 func (v *sweep) settle(stuck time.Duration) {
 	v.t.Helper()
 	ring, begun := v.ring(), time.Now()
@@ -284,8 +285,8 @@ func (c *subject) receive(r *http.Request) {
 	}
 }
 
-// progress counts what has come, and says whether the bell's line has come to both receivers, and
-// whether all others have.
+// progress counts the received lines. It reports whether both receivers have the bell's line, and
+// whether they have all others.
 func (c *subject) progress(ring string) (n int, heard, complete bool) {
 	missing := c.missing()
 	c.mu.Lock()

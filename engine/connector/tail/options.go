@@ -52,10 +52,10 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: records have the text, and what meta adds.
+// Shape implements stream.Shaper: records have the text, and the members added by meta.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
-// Validate refuses what cannot work.
+// Validate rejects invalid options.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
@@ -80,9 +80,6 @@ func (o *Options) Validate() error {
 		}
 	}
 	if err := o.Polling.Validate(); err != nil {
-		return err
-	}
-	if err := follow.CheckIdentity(o.Identity); err != nil {
 		return err
 	}
 	if err := o.Reading.Validate(); err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// What cannot work is refused by name, the first of several always the same.
+// Invalid options are rejected by name; of several, always the same one first.
 func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *tail.Options)

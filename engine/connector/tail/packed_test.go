@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// pack compresses what from holds to the end of to, by its extension, and leaves from as it is.
+// pack compresses the content of from to the end of to, by its extension, and does not change from.
 func (w *writer) pack(from, to string, flag int) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))
@@ -100,7 +100,8 @@ func packCasesOf(ext string) []rotation {
 			both(func(w *writer) { w.text("x.log", "equal\n", "equal") }, func(w *writer) { w.text("x", "equal\n", "equal") },
 				gz2("x", "y.log"+ext)), add("x.log", 1))},
 		rotation{name: "decompressed again", steps: do(
-			both(add("hidden", 5), pack("hidden", "a.log.1"+ext)), // had it ever the name a.log.1, both would be there, and be two files
+			// if it were ever named a.log.1, both would exist, and be two files
+			both(add("hidden", 5), pack("hidden", "a.log.1"+ext)),
 			both(mv("hidden", "a.log.1"), rm("a.log.1"+ext)),
 			add("a.log.1", 1)), skip: neverSeen},
 	)
@@ -115,7 +116,7 @@ func gz2(from, to string) func(*writer) {
 	return both(func(w *writer) { w.pack(from, to, os.O_APPEND) }, rm(from))
 }
 
-// A damaged file delivers what stands before the damage, is reported once, holds up nobody, and a
+// A damaged file delivers the data before the damage, is reported once, and delays no other file. A
 // sound copy in its place is read on.
 func TestDamagedFile(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
@@ -145,7 +146,7 @@ func TestDamagedFile(t *testing.T) {
 	})
 }
 
-// A compressed file that holds nothing keeps nobody busy, and what comes into it later is read.
+// An empty compressed file causes no work, and data written to it later is read.
 func TestEmptyCompressedFile(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())

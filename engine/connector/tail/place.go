@@ -21,9 +21,9 @@ const renewEvery = time.Second
 type place struct {
 	o     Options
 	roots []*root
-	fault func(error) // of what cannot be read
+	fault func(error) // called for unreadable entries
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	renewed time.Time
 	visited []string // folders of the last listing, to be watched
 }
@@ -75,9 +75,9 @@ func (p *place) List(found func(follow.Sight), refused func(label, why string)) 
 	return nil
 }
 
-// renew opens the roots, or opens anew what their paths lead to now. The lock is held until all are
-// open: to the reader of another route a root that is not open yet would be a folder without files,
-// and all that it knows of them would be gone.
+// renew opens the roots, and reopens those with paths that lead to another folder now. The lock is
+// held until all are open. Otherwise a root that is not open yet would look like an empty folder to
+// another route's reader, which would treat all of its files as deleted.
 func (p *place) renew(refused func(label, why string)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *place) renew(refused func(label, why string)) error {
 	return nil
 }
 
-// folder lists what the globs want in one folder and beneath it.
+// folder lists the matches of the globs in one folder and beneath it.
 func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth int) error {
 	l.visited = append(l.visited, filepath.FromSlash(r.label(name)))
 	if names, ok := literal(globs); ok {

@@ -27,9 +27,9 @@ func (s *slowFS) OpenDir(name string) (vfs.Dir, error) {
 	return s.FS.OpenDir(name)
 }
 
-// Two routes that list for the first time at once see the same files: to one that saw an empty
-// folder because the other one was still opening it, all files of earlier runs would be gone, and
-// be delivered again when they are found.
+// Two routes that list for the first time at once see the same files. Otherwise one could see an
+// empty folder while the other is opening it. All files of earlier runs would then count as
+// deleted, and be delivered again when they are found.
 func TestListingsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("one\n"), 0o644); err != nil {

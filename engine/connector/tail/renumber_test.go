@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// mounted is a file system whose device number changes when it is mounted again.
+// mounted is a file system with a device number that changes at each mount.
 type mounted struct {
 	vfs.FS
 	by uint64
@@ -55,8 +55,8 @@ func (f mountedFile) Stat() (vfs.Info, error) {
 	return info, err
 }
 
-// A file system that is mounted again under another device number holds the same files: nothing
-// comes twice, what was not read is read, and rotations while nothing ran are followed.
+// A file system remounted under another device number has the same files: nothing is delivered
+// twice, unread data is read, and rotations while nothing ran are followed.
 func TestNewDeviceNumber(t *testing.T) {
 	for routes := 1; routes <= 2; routes++ {
 		dir, base := t.TempDir(), time.Now().Add(time.Hour)

@@ -68,9 +68,9 @@ func appendPacked(t *testing.T, path string, data []byte) {
 	}
 }
 
-// FuzzResume: whatever bytes a file has, in whatever pieces they come, and wherever a process is
-// killed between them, the records are those of one pass over the whole file, for each framing,
-// encoding and compression.
+// FuzzResume checks files with any bytes, written in any pieces, with a kill between any of them.
+// The records equal those of one pass over the whole file, for each framing, encoding and
+// compression.
 func FuzzResume(f *testing.F) {
 	data := []byte("1 one\n  more\r\n2 \xe4\xf0||[1,{\"a\":2}] \"x\ny\"\n3\x00\n")
 	for framing := range resumeFramings {

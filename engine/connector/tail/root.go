@@ -30,7 +30,7 @@ type root struct {
 	dir vfs.Dir    // nil: not there
 }
 
-// renew opens the folder, or opens it anew if its path leads to another one.
+// renew opens the folder, or reopens it if its path leads to another one.
 func (r *root) renew() error {
 	fresh, err := r.files.OpenDir(filepath.FromSlash(r.path))
 	r.mu.Lock()

@@ -12,15 +12,16 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// rotation is one case: what a writer does, step by step.
+// rotation is one case: the steps of a writer.
 type rotation struct {
 	name   string
 	glob   string // beneath the folder; "" means *.log*
 	change func(*tail.Options)
 	steps  []func(w *writer)
-	waits  bool                     // some lines come only when gone_wait or copy_wait is over
-	wide   int                      // bytes that each line is longer by
-	skip   func(kill schedule) bool // schedules under which lines exist nowhere any more, or nobody could tell
+	waits  bool // some lines come only when gone_wait or copy_wait is over
+	wide   int  // bytes that each line is longer by
+	// schedules under which lines exist nowhere any more, or the result is undecidable
+	skip func(kill schedule) bool
 }
 
 // schedule is when a process is killed during a case.
@@ -29,10 +30,10 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules are: never; before each step at once, and after it has been read; with the process down
-// during each step; with it down from a step on to the end; and killed in the middle of reading
-// what a step has made. At last, killed at every step. Without full, each step gets two of them,
-// other ones in each case.
+// schedules returns the times of kills: never; before each step, immediately or after it has been
+// read; with the process down during each step; with it down from a step to the end; and in the
+// middle of reading a step's data. The last one kills at every step. Without full, each step gets
+// two of them, different ones in each case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}
@@ -148,9 +149,9 @@ func rotations() []rotation {
 	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
 }
 
-// Every case comes out exactly once into a receiver that forgets what was not saved, and at least
-// once into one that does not, wherever the process is killed. PENSTOCK_ROTATION=full (make
-// rotation) tries every schedule of each case, else it is every third.
+// Wherever the process is killed, every line of each case arrives exactly once at a receiver that
+// drops unsaved lines, and at least once at one that keeps them. PENSTOCK_ROTATION=full (make
+// rotation) runs every schedule of each case, otherwise every third.
 func TestRotation(t *testing.T) {
 	cases := rotations()
 	if len(cases) < 60 {

@@ -1,11 +1,11 @@
-// Package tail follows files that grow and are rotated: the source tail.
+// Package tail is the source tail, which follows files that grow and are rotated.
 //
-// It finds files by globs, also those that appear late; reads what is added; and follows each file
-// through its rotation: renamed within the globs or out of them, copied away and truncated, deleted
-// while it is open, and all of that also while nothing ran. What lies between, reading many files
-// as batches and knowing each again, is engine/kit/follow. Its owner is the engine, which opens one
-// reader a route. It never writes to a folder or file, never splits a record that has no end yet
-// (but for partial_wait), and hides nothing: what was lost, and where, is said.
+// It finds files by globs, including files that appear later, and reads added data. It follows each
+// file through its rotation: renamed within the globs or out of them, copied away and truncated, or
+// deleted while it is open, also while nothing ran. Reading many files as batches and recognising
+// them is done by engine/kit/follow. Its owner is the engine, which opens one reader per route. The
+// package never writes to a folder or file, never splits a record that has no end yet (except for
+// partial_wait), and reports all lost data with its location.
 package tail
 
 import (
@@ -24,12 +24,12 @@ import (
 
 var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted), "drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
 
-// source is what the readers of all routes share.
+// source is the state shared by the readers of all routes.
 type source struct {
 	h     stream.Host
 	log   *slog.Logger
 	place *place
-	set   *follow.Set
+	set   *follow.Catalogue
 
 	mu    sync.Mutex // guards users
 	users int        // open readers, and the goroutine that lists the files
@@ -40,7 +40,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		return nil, err
 	}
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
-		o.PartialWait = o.Framing.Wait // what follows a record's last line may never come
+		o.PartialWait = o.Framing.Wait // the line after a record's last one may never come
 	}
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
 	s.place.fault = h.Fault
@@ -108,7 +108,7 @@ func (s *source) notify(ctx context.Context) error {
 	return nil
 }
 
-// ours says whether a change concerns a file that may be followed.
+// ours reports whether a change concerns a file that may be followed.
 func (s *source) ours(name string, _ bool) bool { return !hidden(filepath.Base(name)) }
 
 // Input implements stream.InputReader.

@@ -59,7 +59,7 @@ var outages = []outage{
 	}},
 }
 
-// outageLimits is what a tail needs to hold in these tests.
+// options sets the limits of a tail for these tests.
 func (o outage) options(to *tail.Options) {
 	to.Include = []string{"*.log*"}
 	if o.glob == "a.log" {
@@ -163,3 +163,26 @@ func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 
 // stall lets time pass in a synctest bubble while no route reads.
 func stall(d time.Duration) { time.Sleep(d) }
+
+// A file with the name of one from an earlier run is a new file, although it begins with the same
+// lines. This holds for a route that opens only after the catalogue has met the file.
+func TestRewrittenFileBeforeRouteOpens(t *testing.T) {
+	base := time.Now().Add(time.Hour) // no file was changed before it was created
+	bubble(t, nil, func(t *testing.T, p *world) {
+		w := newWriter(t, p.dir, base)
+		p.start(false)
+		w.append("a.log", 2)
+		p.pump(10 * time.Second)
+		p.kill()
+		for _, line := range w.ledger[:2] {
+			w.text("tmp", line+"\n", line)
+		}
+		w.append("tmp", 1)
+		w.rename("tmp", "a.log")
+		p.begin()
+		stall(10 * time.Second)
+		p.reopen()
+		p.pump(2 * time.Minute)
+		p.want(w.ledger...)
+	})
+}

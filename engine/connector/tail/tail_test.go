@@ -52,8 +52,8 @@ func TestSourceConforms(t *testing.T) {
 	})
 }
 
-// A line without end waits; with partial_wait it is a record one day, and what is added then is
-// another one.
+// A line without end waits. After partial_wait it becomes a record, and text added later is another
+// record.
 func TestPartialLine(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := filepath.Join(w.dir, "a.log")
@@ -79,7 +79,7 @@ func TestPartialLine(t *testing.T) {
 	})
 }
 
-// start: end begins at the last whole line of what is there, and reads what appears later from its
+// start: end begins after the last whole line of existing files, and reads new files from the
 // beginning.
 func TestStartAtEnd(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Start = "end" }, func(t *testing.T, w *world) {
@@ -99,8 +99,8 @@ func TestStartAtEnd(t *testing.T) {
 	})
 }
 
-// What is no regular file is refused with a reason; a symlink is followed where that is wanted, and
-// one file is read once.
+// Anything but a regular file is refused with a reason; a symlink is followed if configured, and
+// each file is read once.
 func TestKinds(t *testing.T) {
 	for _, how := range []string{"refuse", "follow"} {
 		bubble(t, func(o *tail.Options) { o.Symlinks = how }, func(t *testing.T, w *world) {
@@ -133,8 +133,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// The engine drops the marks of what Forget names as soon as it has no span of it in work: a file
-// must not be named while its last span is in a batch that the engine has not seen yet.
+// The engine drops the marks of partitions returned by Forget as soon as it has no span of them in
+// work. So Forget must not return a file while its last span is in a batch that the engine has not
+// seen yet.
 func TestForgetWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := filepath.Join(w.dir, "a.log")
@@ -160,8 +161,8 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 	})
 }
 
-// A copy that is seen while it is still being made, and then grows to its full length, is read on
-// from where its original was read to, not from where the two were compared, which may be in the
+// A copy is seen while it is incomplete, and then grows to its full length. It is read on from the
+// position reached in its original, not from the end of the compared bytes, which may be in the
 // middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {

@@ -23,9 +23,9 @@ func newHost() *streamtest.Quiet {
 	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
 }
 
-// world is a process that tails a folder, what its checkpoint holds, and two receivers: one that
-// forgets what was not saved, as a file or a table does, and one that keeps whatever it was sent,
-// as an HTTP server does.
+// world is a process that tails a folder, the content of its checkpoint, and two receivers: one
+// that drops unsaved lines, like a file or a table, and one that keeps everything, like an HTTP
+// server.
 type world struct {
 	t      *testing.T
 	dir    string
@@ -38,7 +38,7 @@ type world struct {
 	sent    map[string]int
 	marks   map[string]stream.Mark // settled and not saved yet
 	lines   []string               // delivered and not saved yet
-	skipped []string               // of what was delivered: spans without bytes
+	skipped []string               // of the delivered spans: those without bytes
 	limits  stream.BatchLimits
 	lag     time.Duration // how often the checkpoint is saved
 	last    time.Time     // when it was
@@ -89,7 +89,7 @@ func (w *world) start(once bool) {
 	}
 }
 
-// begin begins a process whose routes cannot open yet.
+// begin starts a process with routes that cannot open yet.
 func (w *world) begin() {
 	w.t.Helper()
 	w.setRoutes()
@@ -126,7 +126,7 @@ func (w *world) open(src stream.Source, once bool) {
 	w.last = time.Now()
 }
 
-// kill ends it; what was not saved is forgotten.
+// kill ends it and drops unsaved lines.
 func (w *world) kill() {
 	w.t.Helper()
 	w.close()
@@ -217,7 +217,7 @@ func (w *world) step(ctx context.Context) error {
 	return err
 }
 
-// save makes durable what was settled, and forgets what is gone, as the engine does.
+// save makes settled progress durable, and drops the progress of deleted files, as the engine does.
 func (w *world) save() {
 	w.t.Helper()
 	w.last = time.Now()
@@ -239,7 +239,7 @@ func (w *world) save() {
 	}
 }
 
-// want compares what the receiver that forgets holds with lines, in any order.
+// want compares the lines at the receiver that drops unsaved ones with lines, in any order.
 func (w *world) want(lines ...string) {
 	w.t.Helper()
 	got, want := slices.Sorted(slices.Values(w.exact)), slices.Sorted(slices.Values(lines))
@@ -248,7 +248,7 @@ func (w *world) want(lines ...string) {
 	}
 }
 
-// differ says what is missing in got, which is sorted, and what is too many.
+// differ returns the missing and the surplus lines of got, which is sorted.
 func differ(got, want []string) string {
 	count := make(map[string]int)
 	for _, s := range want {

@@ -13,10 +13,11 @@ import (
 // writer writes and rotates files as daemons and logrotate do, and keeps a ledger of its own of
 // every line that has to come out once. It knows nothing of the source.
 type writer struct {
-	t      testing.TB
-	dir    string
-	start  time.Time // on the clock of the test
-	base   time.Time // on the clock of the files, at start; zero: time is real, and files have the times that the system gives
+	t     testing.TB
+	dir   string
+	start time.Time // on the clock of the test
+	// time of the files' clock at start; zero: real time, and file times set by the system
+	base   time.Time
 	ledger []string
 	maybe  []string // lines that were gone again at once: somebody may have seen them
 	count  int
@@ -76,7 +77,7 @@ func (w *writer) put(name, text string, flag int) {
 // append adds n lines.
 func (w *writer) append(name string, n int) { w.t.Helper(); w.put(name, w.lines(n), os.O_APPEND) }
 
-// text adds text that is no whole line yet, or ends one; expected says what is to come out.
+// text adds text that is an incomplete line, or ends one; expected are the resulting lines.
 func (w *writer) text(name, text string, expected ...string) {
 	w.t.Helper()
 	w.put(name, text, os.O_APPEND)

@@ -1,0 +1,167 @@
+// Package clickhouse is the sink that inserts batches into a ClickHouse table, over its HTTP
+// interface.
+package clickhouse
+
+import (
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options of the sink.
+type Options struct {
+	httpsink.Options
+	Insert
+}
+
+// Insert are the options that are ClickHouse's own.
+type Insert struct {
+	Database    string            `yaml:"database" doc:"default: that of the user"`
+	Table       string            `yaml:"table" doc:"into which"`
+	Format      string            `yaml:"format" enum:"JSONEachRow,JSONAsObject,JSONAsString,LineAsString,CSV,TSV" doc:"of the body"`
+	AsyncInsert bool              `yaml:"async_insert" doc:"the server collects rows of several batches"`
+	Deduplicate bool              `yaml:"deduplicate" doc:"send the batch's id as insert_deduplication_token"`
+	Settings    map[string]string `yaml:"settings" doc:"of the insert, such as input_format_skip_unknown_fields: 1"`
+}
+
+// DefaultOptions insert JSON objects.
+func DefaultOptions() *Options {
+	return &Options{Options: httpsink.DefaultOptions(), Insert: DefaultInsert()}
+}
+
+// DefaultInsert has no table. It takes JSON objects.
+func DefaultInsert() Insert { return Insert{Format: "JSONEachRow", Deduplicate: true} }
+
+// Component is the sink's line in the list of components.
+func Component() stream.Component { return httpsink.Component("clickhouse", DefaultOptions, New) }
+
+// New returns a sink that has opened no connection.
+func New(o Options, h stream.Host) (*httpsink.Sink, error) {
+	if err := o.Insert.Check(); err != nil {
+		return nil, err
+	}
+	if err := o.checkParameters(); err != nil {
+		return nil, err
+	}
+	return httpsink.New(o.Options, o.Codec(), h)
+}
+
+// Validate reports which option is wrong. It reads the file of tls.ca.
+func (o *Options) Validate() error {
+	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
+		return err
+	}
+	return o.checkParameters()
+}
+
+// checkParameters reports whether an endpoint has a parameter that the sink sets.
+func (o *Options) checkParameters() error {
+	for i, endpoint := range o.Endpoints {
+		u, err := url.Parse(endpoint.URL + endpoint.Path)
+		if err != nil {
+			return nil // the common options report it
+		}
+		for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+			if reason := ownSettings[strings.ToLower(name)]; reason != "" {
+				return httpsink.Wrong("endpoints",
+					"endpoint %d sets %s; %s", i+1, strings.ToLower(name), reason)
+			}
+		}
+	}
+	return nil
+}
+
+// FromEnvironment implements stream.EnvironmentUser.
+func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
+
+const reasonToWait = "a batch would count as delivered before it is stored; leave it out"
+
+// ownSettings are parameters that the sink sets, with the reason why settings may not.
+var ownSettings = map[string]string{
+	"query":                      "the sink writes the statement; see table and format",
+	"database":                   "write the option database",
+	"insert_deduplication_token": "write the option deduplicate",
+	"async_insert":               "write the option async_insert",
+	"wait_for_async_insert":      reasonToWait,
+	"wait_end_of_query":          reasonToWait,
+}
+
+var settingForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// Check reports which option is wrong, as a [stream.OptionError].
+func (t *Insert) Check() error {
+	if err := stream.CheckEnums(t); err != nil {
+		return err
+	}
+	if t.Table == "" {
+		return httpsink.Wrong("table", "is missing; name the table into which the rows go")
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Settings)) {
+		switch reason := ownSettings[strings.ToLower(name)]; {
+		case reason != "":
+			return httpsink.Wrong("settings."+name, "%s", reason)
+		case !settingForm.MatchString(name):
+			return httpsink.Wrong("settings."+name,
+				"a setting's name is letters, digits and _, and does not begin with a digit")
+		}
+	}
+	return nil
+}
+
+// statement returns the statement, which is sent in the query of the URL.
+func (t *Insert) statement() string {
+	name := quoteName(t.Table)
+	if t.Database != "" {
+		name = quoteName(t.Database) + "." + name
+	}
+	return "INSERT INTO " + name + " FORMAT " + t.Format
+}
+
+func quoteName(name string) string {
+	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
+}
+
+// isJSON reports whether rows are objects of the fields.
+func (t *Insert) isJSON() bool { return strings.HasPrefix(t.Format, "JSON") }
+
+// Codec returns the format of requests.
+func (t *Insert) Codec() httpsink.Codec { return codec{t} }
+
+type codec struct{ *Insert }
+
+// Format implements httpsink.Codec.
+func (c codec) Format() httpsink.Format {
+	f := httpsink.Format{
+		ContentType: "text/plain", Key: httpsink.BatchKey, Raw: !c.isJSON(),
+		Query: url.Values{
+			"query":                  {c.statement()},
+			"wait_end_of_query":      {"1"}, // a failure after the first rows is not behind a 200
+			"date_time_input_format": {"best_effort"},
+		},
+	}
+	if c.Deduplicate {
+		f.KeyParameter = "insert_deduplication_token"
+	}
+	if c.AsyncInsert {
+		f.Query.Set("async_insert", "1")
+		f.Query.Set("wait_for_async_insert", "1")
+	}
+	for name, value := range c.Settings {
+		f.Query.Set(name, value)
+	}
+	return f
+}
+
+// Append implements httpsink.Codec.
+func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
+	if c.isJSON() {
+		return ndjson.Append(dst, b)
+	}
+	return b.AppendRaw(dst)
+}

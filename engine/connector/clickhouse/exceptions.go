@@ -1,0 +1,51 @@
+package clickhouse
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// exceptionOutcome returns the outcome of an exception: ClickHouse answers with 500 to many faults
+// of the data or the config. The codes are those of its src/Common/ErrorCodes.cpp.
+func exceptionOutcome(code int) (o control.Outcome, known bool) {
+	switch code {
+	case 6, 26, 27, 38, 41, // cannot parse
+		53, 69, 70, 72, // wrong type, out of bound, cannot convert
+		117, 131, 321, 349, // incorrect data, too large, null
+		469, 691: // a constraint is violated, an unknown value of an enum
+		return control.Rejected, true
+	case 16, 36, 47, 60, // no such column or table
+		62, 81, 115, 164, // syntax, setting
+		192, 193, 194, // user and password
+		497, 516: // no right, authentication failed
+		return control.Misconfigured, true
+	case 202, 241, 252, 439: // too many queries or parts, no memory
+		return control.Throttled, true
+	}
+	return 0, false
+}
+
+// Outcome implements httpsink.Codec: that of an exception, if the response names one. Exceptions
+// take precedence over the status. The text names them behind a 200, if it was too late for another
+// status.
+func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error {
+	code, _ := strconv.Atoi(r.Header.Get("X-ClickHouse-Exception-Code"))
+	if text, ok := strings.CutPrefix(string(r.Body), "Code: "); ok && code == 0 && r.Err == nil {
+		number, _, _ := strings.Cut(text, ".")
+		code, _ = strconv.Atoi(number)
+	}
+	if code == 0 {
+		return r.Err
+	}
+	if outcome, known := exceptionOutcome(code); known {
+		return r.As(outcome)
+	}
+	if r.Err == nil {
+		return r.StatusError()
+	}
+	return r.Err
+}

@@ -1,0 +1,119 @@
+package connectortest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// AuditCase is a sink into a database, with a function that changes the table.
+type AuditCase struct {
+	Sink   func(t *testing.T, h stream.Host) stream.Sink // of table "audited"
+	Upsert bool                                          // its key is "id"
+	Exec   func(t *testing.T, statement string)
+}
+
+// auditRecords have values of every kind. Two are equal.
+var auditRecords = []string{
+	`{"id":"a","n":12345678901234567890.5,"i":-7,"b":true,"j":{"a":[1,null]},"t":"it's ☃"}`,
+	`{"id":"b","n":0.1,"i":0,"b":false,"j":[],"t":""}`,
+	`{"id":"c","n":null,"i":9223372036854775807,"b":null,"j":null,"t":"a"}`,
+	`{"id":"d","n":1.10,"i":1,"b":true,"j":{"z": 1},"t":"A","more":"in the JSON column"}`,
+	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
+	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
+}
+
+// Audit checks the audits of a sink: of a sound table, of one with a lost row and a repeated one.
+func Audit(t *testing.T, c AuditCase) {
+	l := live(t, Receiver{New: newSinkOf(c)}, "")
+	delivered := Records(t, auditRecords...)
+	l.encode(delivered)
+	l.must(delivered)
+	l.end()
+	missing := func(i int, n int64) stream.AuditDifference {
+		return stream.AuditDifference{
+			RecordID: string(delivered.AppendRecordID(nil, i)),
+			Missing:  n,
+		}
+	}
+	var steps []auditStep
+	steps = append(steps, auditStep{"sound", "", nil})
+	if c.Upsert {
+		steps = append(steps, auditStep{"key deleted", "DELETE FROM audited WHERE id = 'd'",
+			[]stream.AuditDifference{missing(3, 1)}})
+	} else {
+		steps = append(steps,
+			auditStep{"row deleted", "DELETE FROM audited WHERE id = 'd'",
+				[]stream.AuditDifference{missing(3, 1)}},
+			auditStep{"row repeated", "INSERT INTO audited SELECT * FROM audited WHERE id = 'b'",
+				[]stream.AuditDifference{missing(1, -1), missing(3, 1)}},
+			auditStep{"row of others", "UPDATE audited SET t = 'a' WHERE id = 'a'",
+				[]stream.AuditDifference{
+					missing(0, 1), missing(1, -1), missing(3, 1),
+				}})
+	}
+	for _, step := range steps {
+		if step.statement != "" {
+			c.Exec(t, step.statement)
+		}
+		if got := audited(t, c); !slices.Equal(got, step.want) {
+			t.Errorf("%s: differences %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+type auditStep struct {
+	name, statement string
+	want            []stream.AuditDifference
+}
+
+func newSinkOf(c AuditCase) func(*testing.T, *streamtest.Host) stream.Sink {
+	return func(t *testing.T, h *streamtest.Host) stream.Sink { return c.Sink(t, h) }
+}
+
+// audited returns the differences of an audit, in order of the records, and checks its ledger.
+func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
+	t.Helper()
+	sink, ok := c.Sink(t, NewHost(t)).(stream.AuditedSink)
+	if !ok {
+		t.Fatal("the sink is no AuditedSink")
+	}
+	a, err := sink.Audit(t.Context(), stream.SinkOptions{Pipeline: "suite", Route: "main"})
+	if err != nil {
+		t.Fatalf("Audit: %v", err)
+	}
+	defer a.Close()
+	b := Records(t, auditRecords...)
+	marks, ok, err := a.Ledger(t.Context())
+	if err != nil || !ok || len(marks) != 1 || !covers(marks[0], b.Spans[0].To) {
+		t.Errorf("the ledger has %v, %v, %v; want one mark up to %v", marks, ok, err, b.Spans[0].To)
+	}
+	if err := a.Expect(t.Context(), b); err != nil {
+		t.Fatalf("Expect: %v", err)
+	}
+	if b.Kept() != len(auditRecords) {
+		t.Errorf("%d of %d records are expected", b.Kept(), len(auditRecords))
+	}
+	err = a.Compare(t.Context(), func(d stream.AuditDifference) error {
+		all = append(all, d)
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("Compare: %v", err)
+	}
+	slices.SortFunc(all, func(a, b stream.AuditDifference) int {
+		return compareText(
+			fmt.Sprintf("%4d%s", len(a.RecordID), a.RecordID),
+			fmt.Sprintf("%4d%s", len(b.RecordID), b.RecordID),
+		)
+	})
+	return all
+}
+
+// covers reports whether a mark has settled everything up to p.
+func covers(m stream.Mark, p stream.Position) bool {
+	return m.Watermark.Compare(p) >= 0 || len(m.Above) == 1 && m.Above[0].To.Compare(p) >= 0
+}

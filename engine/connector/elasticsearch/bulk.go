@@ -1,0 +1,243 @@
+//penstock:pure
+
+package elasticsearch
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// fate is the result of one record in a bulk answer.
+type fate struct {
+	outcome control.Outcome // Delivered, Throttled, Retryable, Rejected or Misconfigured
+	status  int
+	reason  string
+}
+
+// bulkAnswer is Elasticsearch's answer to a bulk request, as far as filter_path lets it come.
+type bulkAnswer struct {
+	Errors *bool                 `json:"errors"`
+	Items  []map[string]bulkItem `json:"items"`
+}
+
+type bulkItem struct {
+	Status int             `json:"status"`
+	Error  json.RawMessage `json:"error"`
+}
+
+// bulkFates parses the results of n records. created reports that the documents have their records'
+// ids and none is overwritten, so that a conflict is a repetition. It returns nil and no error if
+// all were taken. An error means that the answer is not credible, and everything is sent again.
+func bulkFates(text []byte, n int, created bool) ([]fate, error) {
+	var answer bulkAnswer
+	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
+		return nil, errors.New("the answer is none to a bulk request: " +
+			"it has no \"errors\"; is the endpoint's path right?")
+	}
+	if len(answer.Items) == 0 && !*answer.Errors {
+		return nil, nil
+	}
+	if len(answer.Items) != n {
+		return nil, fmt.Errorf("the answer has %d items for %d records", len(answer.Items), n)
+	}
+	fates := make([]fate, n)
+	for i, item := range answer.Items {
+		if len(item) != 1 {
+			return nil, fmt.Errorf("item %d of the answer names %d actions", i+1, len(item))
+		}
+		for _, it := range item {
+			fates[i] = it.fate(created)
+		}
+	}
+	return fates, nil
+}
+
+// fate returns the meaning of an item's status:
+//
+//	2xx                       delivered
+//	409                       delivered if created: the store had it already
+//	429                       throttled
+//	408, 5xx                  to be sent again
+//	401, 403, 404, 405        misconfigured (no such index, no right): never a dead letter
+//	all else                  rejected: the document does not fit
+func (it *bulkItem) fate(created bool) fate {
+	f := fate{status: it.Status, reason: it.reason()}
+	switch s := it.Status; {
+	case s >= 200 && s < 300, s == 409 && created:
+		f.outcome = control.Delivered
+	case s == 429:
+		f.outcome = control.Throttled
+	case s == 408, s >= 500, s < 200:
+		f.outcome = control.Retryable
+	case s == 401, s == 403, s == 404, s == 405:
+		f.outcome = control.Misconfigured
+	default:
+		f.outcome = control.Rejected
+	}
+	return f
+}
+
+// reason gives the error in words: type and reason, or the text that old versions send.
+func (it *bulkItem) reason() string {
+	var detail struct{ Type, Reason string }
+	var text string
+	switch {
+	case json.Unmarshal(it.Error, &detail) == nil && detail.Type != "":
+		text = detail.Type + ": " + detail.Reason
+	case json.Unmarshal(it.Error, &text) == nil:
+	}
+	if len(text) > maxReason {
+		text = text[:maxReason] + "..."
+	}
+	return text
+}
+
+// maxBulkResponse bounds the response to a bulk in bytes, which has a few hundred for each record.
+const maxBulkResponse = 32 << 20
+
+// maxReason is how much of an item's error is kept, in bytes.
+const maxReason = 500
+
+func (f *fate) err(where string) error {
+	return &itemError{where: where, status: f.status, reason: f.reason}
+}
+
+// itemError is an item of a bulk that was not taken.
+type itemError struct {
+	where  string
+	status int
+	reason string // type and text of the store's error, or the text alone; may be empty
+}
+
+// Error gives the status and the store's error.
+func (e *itemError) Error() string {
+	if e.reason == "" {
+		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
+	}
+	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.where, e.status, e.reason)
+}
+
+// Group implements stream.Grouped: the text of the store's error names the document.
+func (e *itemError) Group() (reason, detail string) {
+	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
+	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
+		reason += ": " + kind
+	}
+	return reason, e.reason
+}
+
+// rank orders outcomes. Records made from one source record settle together, so they share the
+// worst of their outcomes. Outcomes from toSend on are sent again.
+func rank(o control.Outcome) int {
+	switch o {
+	case control.Delivered:
+		return 0
+	case control.Rejected:
+		return 1
+	case control.Throttled:
+		return toSend + 1
+	case control.Misconfigured:
+		return toSend + 2
+	}
+	return toSend
+}
+
+const toSend = 2
+
+// bulkOutcome returns the outcome of the response to a bulk of the kept records of b. See bulkFates
+// for created.
+func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
+	fates, err := bulkFates(text, b.Kept(), created)
+	if err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return settle(b, fates, where)
+}
+
+// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil if all
+// were taken, one outcome if all share it. Otherwise it is a Split into the accepted, the retryable
+// and the refused records, each refused one with its own reason.
+func settle(b *stream.Batch, fates []fate, where string) error {
+	if fates == nil {
+		return nil
+	}
+	var done, rest []int
+	var refused [][]int
+	var refusals []error
+	byReason := make(map[string]int)
+	worst := fate{}
+	kept := b.AppendKept(nil)
+	for at := 0; at < len(kept); {
+		end, f := at+1, fates[at]
+		for ; end < len(kept) && sameOrigin(b, kept[at], kept[end]); end++ {
+			if rank(fates[end].outcome) > rank(f.outcome) {
+				f = fates[end]
+			}
+		}
+		switch rank(f.outcome) {
+		case 0:
+			done = append(done, kept[at:end]...)
+		case 1:
+			err := f.err(where)
+			n, ok := byReason[err.Error()]
+			if !ok {
+				n = len(refused)
+				byReason[err.Error()] = n
+				refused, refusals = append(refused, nil), append(refusals, err)
+			}
+			refused[n] = append(refused[n], kept[at:end]...)
+		default:
+			if len(rest) == 0 || rank(f.outcome) > rank(worst.outcome) {
+				worst = f
+			}
+			rest = append(rest, kept[at:end]...)
+		}
+		at = end
+	}
+	if len(done) == len(kept) {
+		return nil
+	}
+	if len(rest) == len(kept) {
+		return worst.whole(where)
+	}
+	return split(b, done, rest, refused, refusals, &worst, where)
+}
+
+// whole is the outcome of a batch of which nothing was taken and nothing refused.
+func (f *fate) whole(where string) error {
+	switch err := f.err(where); f.outcome {
+	case control.Throttled:
+		return &stream.Throttled{Err: err}
+	case control.Misconfigured:
+		return &stream.Misconfigured{Err: err}
+	default:
+		return err
+	}
+}
+
+func split(b *stream.Batch, done, rest []int, refused [][]int, refusals []error,
+	worst *fate, where string) error {
+	s := &stream.Split{Refusals: refusals}
+	if len(done) > 0 {
+		s.Done = append(s.Done, stream.Piece(b.Pick(done)))
+	}
+	if len(rest) > 0 {
+		s.Rest = append(s.Rest, stream.Piece(b.Pick(rest)))
+		s.Err = worst.err(where)
+	} else {
+		s.Err = refusals[0]
+	}
+	for _, records := range refused {
+		s.Refused = append(s.Refused, stream.Piece(b.Pick(records)))
+	}
+	return s
+}
+
+func sameOrigin(b *stream.Batch, i, j int) bool {
+	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
+}

@@ -1,0 +1,182 @@
+// Package elasticsearch is the sink that indexes batches in Elasticsearch, OpenSearch and
+// compatible stores, by bulk requests.
+package elasticsearch
+
+import (
+	"encoding/base64"
+	"net/url"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options of the sink.
+type Options struct {
+	httpsink.Options
+	Documents
+}
+
+// Documents are the options that are Elasticsearch's own.
+type Documents struct {
+	Index      expr.Text `yaml:"index" doc:"name or expression; without it the endpoint's path names it, as in /logs/_bulk"`
+	DataStream expr.Text `yaml:"data_stream" doc:"name or expression, in place of index; documents have an @timestamp"`
+	Action     string    `yaml:"action" enum:"create,index" doc:"create never overwrites a document; index does"`
+	ID         string    `yaml:"id" enum:"record,none" doc:"record: the record's id, to find repetitions; none: the store makes one"`
+	IDField    string    `yaml:"id_field" doc:"field whose value is the document's id; records without it have their own"`
+	Timestamp  string    `yaml:"timestamp" doc:"field with the record's time, for @timestamp; default: when it was read"`
+	Routing    expr.Text `yaml:"routing" doc:"an expression: the document's routing value; none if null or empty"`
+	Pipeline   string    `yaml:"pipeline" doc:"ingest pipeline of the store"`
+	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`
+
+	shaped  bool
+	target  *expr.Program // Index or DataStream; nil if it is a name
+	routing *expr.Program // nil: none
+}
+
+const actionCreate, idRecord, idNone = "create", "record", "none"
+
+// DefaultOptions create documents with the ids of their records.
+func DefaultOptions() *Options {
+	return &Options{Options: httpsink.DefaultOptions(), Documents: DefaultDocuments()}
+}
+
+// DefaultDocuments are created, with the ids of their records.
+func DefaultDocuments() Documents { return Documents{Action: actionCreate, ID: idRecord} }
+
+// Component is the sink's line in the list of components.
+func Component() stream.Component { return httpsink.Component("elasticsearch", DefaultOptions, New) }
+
+// New returns a sink that has opened no connection.
+func New(o Options, h stream.Host) (*httpsink.Sink, error) {
+	if err := o.Documents.Check(); err != nil {
+		return nil, err
+	}
+	if err := o.Documents.CheckKey(&o.Options); err != nil {
+		return nil, err
+	}
+	codec, err := o.Codec()
+	if err != nil {
+		return nil, err
+	}
+	return httpsink.New(o.Options, codec, h)
+}
+
+// Validate reports which option is wrong. It reads the file of tls.ca.
+func (o *Options) Validate() error {
+	if err := httpsink.Validate(&o.Options, &o.Documents); err != nil {
+		return err
+	}
+	return o.CheckKey(&o.Options)
+}
+
+// FromEnvironment implements stream.EnvironmentUser.
+func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
+
+// name returns the option that names the target, its key, and whether it is an expression.
+func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
+	key, text = "index", d.Index
+	if d.DataStream != "" {
+		key, text = "data_stream", d.DataStream
+	}
+	return key, text, strings.ContainsAny(string(text), `"'()[]{}$`+"` ")
+}
+
+// Check reports which option is wrong, as a [stream.OptionError].
+func (d *Documents) Check() error {
+	if err := stream.CheckEnums(d); err != nil {
+		return err
+	}
+	if d.Index != "" && d.DataStream != "" {
+		return httpsink.Wrong("data_stream", "index and data_stream exclude each other; keep one")
+	}
+	key, name, isExpression := d.name()
+	switch {
+	case d.DataStream != "" && d.Action != actionCreate:
+		return httpsink.Wrong("action",
+			"documents of a data stream cannot be overwritten; write action: create")
+	case d.IDField != "" && d.Action == actionCreate:
+		return httpsink.Wrong("id_field",
+			"with action: create a repetition looks like another document of the same id; "+
+				"write action: index")
+	case !isExpression && name != "":
+		if reason := checkName(string(name)); reason != "" {
+			return httpsink.Wrong(key,
+				"%q %s; for the value of a field write (%s)", name, reason, name)
+		}
+	}
+	return nil
+}
+
+// maxName is the maximum length of an index name in bytes.
+const maxName = 255
+
+// checkName returns the reason why an index or data stream cannot have the name; empty if it can.
+func checkName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxName:
+		return "is longer than 255 bytes"
+	case strings.ContainsAny(name, `\/*?"<>| ,#:`) || name != strings.ToLower(name):
+		return `is not an index name, which has no capital letters, spaces or any of \/*?"<>|,#:`
+	case strings.ContainsAny(name[:1], "-_+") || name == "." || name == "..":
+		return "is not an index name, which does not begin with -, _ or +"
+	}
+	return ""
+}
+
+// CheckKey reports whether api_key can be used beside the other options.
+func (d *Documents) CheckKey(o *httpsink.Options) error {
+	if d.APIKey == "" {
+		return nil
+	}
+	if o.HasAuthorization() {
+		return httpsink.Wrong("api_key",
+			"endpoints, basic, bearer, bearer_file or headers give another authorization; keep one")
+	}
+	if err := httpaccess.CheckToken(d.APIKey); err != nil {
+		return httpsink.Wrong("api_key", "%w", err)
+	}
+	return nil
+}
+
+// Shape implements stream.Shaper: it compiles the expressions.
+func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
+	d.target, d.routing, d.shaped = nil, nil, true
+	var err error
+	if key, text, isExpression := d.name(); isExpression {
+		if d.target, err = expr.Value(string(text), in); err != nil {
+			return in, expr.Option(key, err)
+		}
+	}
+	if d.Routing != "" {
+		if d.routing, err = expr.Value(string(d.Routing), in); err != nil {
+			return in, expr.Option("routing", err)
+		}
+	}
+	return in, nil
+}
+
+// filterPath names the parts of a response that bulkFates reads.
+const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
+
+// format returns the properties of all requests.
+func (d *Documents) format() httpsink.Format {
+	f := httpsink.Format{
+		ContentType: "application/x-ndjson", Path: "/_bulk", Key: httpsink.BatchKey,
+		WholeResponse: maxBulkResponse, Query: url.Values{"filter_path": {filterPath}},
+	}
+	if d.Pipeline != "" {
+		f.Query.Set("pipeline", d.Pipeline)
+	}
+	if key := d.APIKey; key != "" {
+		if strings.Contains(key, ":") {
+			key = base64.StdEncoding.EncodeToString([]byte(key))
+		}
+		f.Header = map[string]string{"Authorization": "ApiKey " + key}
+	}
+	return f
+}

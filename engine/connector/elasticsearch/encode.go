@@ -1,0 +1,162 @@
+package elasticsearch
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Codec returns the format of requests. Expressions that Shape has not compiled may use any field.
+func (d *Documents) Codec() (httpsink.Codec, error) {
+	if !d.shaped {
+		if _, err := d.Shape(stream.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
+	c := &codec{Documents: d}
+	c.encoders.New = func() any { return newEncoder(d) }
+	return c, nil
+}
+
+// codec implements httpsink.Codec.
+type codec struct {
+	*Documents
+	encoders sync.Pool // *encoder
+}
+
+// Format implements httpsink.Codec.
+func (c *codec) Format() httpsink.Format { return c.format() }
+
+// Append implements httpsink.Codec: an action line and a document for each record. The id lets the
+// store detect a repetition.
+func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
+	e := c.encoders.Get().(*encoder)
+	defer c.encoders.Put(e)
+	b.Split()
+	e.begin(b)
+	for i := range b.Records {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		start := len(dst)
+		var err error
+		if dst, err = e.appendAction(dst, b, i); err != nil {
+			dst = dst[:start]
+			refuse(i, err)
+			continue
+		}
+		dst = append(e.appendDocument(dst, b, i), '\n')
+	}
+	return dst
+}
+
+// Outcome implements httpsink.Codec: that of each item of the bulk.
+func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
+	if r.Err != nil || r.Cut != nil {
+		return r.Err
+	}
+	return bulkOutcome(b, r.Body, c.Action == actionCreate && c.ID == idRecord, r.Where())
+}
+
+// encoder encodes one batch at a time.
+type encoder struct {
+	*Documents
+	target, routing *expr.Evaluator // nil: none
+	text            []byte
+}
+
+func newEncoder(d *Documents) *encoder {
+	e := &encoder{Documents: d}
+	if d.target != nil {
+		e.target = expr.NewEvaluator(d.target)
+	}
+	if d.routing != nil {
+		e.routing = expr.NewEvaluator(d.routing)
+	}
+	return e
+}
+
+func (e *encoder) begin(b *stream.Batch) {
+	for _, one := range []*expr.Evaluator{e.target, e.routing} {
+		if one != nil {
+			one.Begin(b)
+		}
+	}
+}
+
+// appendAction appends the line before the document of record i.
+func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, error) {
+	dst = append(append(append(dst, `{"`...), e.Action...), `":{`...)
+	start := len(dst)
+	key, name, isExpression := e.name()
+	e.text = append(e.text[:0], name...)
+	var err error
+	if isExpression {
+		if e.text, err = e.target.AppendText(e.text[:0], i); err != nil {
+			return dst, fmt.Errorf("%s: %w", key, err)
+		}
+		if reason := checkName(string(e.text)); reason != "" {
+			return dst, fmt.Errorf("%s: %.80q %s", key, e.text, reason)
+		}
+	}
+	dst = appendMember(dst, start, "_index", e.text)
+	if id, ok := e.id(b, i); ok {
+		dst = appendMember(dst, start, "_id", id)
+	}
+	if e.routing != nil {
+		if e.text, err = e.routing.AppendText(e.text[:0], i); err != nil {
+			return dst, fmt.Errorf("routing: %w", err)
+		}
+		dst = appendMember(dst, start, "routing", e.text)
+	}
+	return append(dst, "}}\n"...), nil
+}
+
+// appendMember appends a member to the JSON object whose members begin at start, unless the value
+// is empty.
+func appendMember(dst []byte, start int, name string, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	if len(dst) > start {
+		dst = append(dst, ',')
+	}
+	return ndjson.AppendString(append(ndjson.AppendString(dst, name), ':'), value)
+}
+
+func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
+	if d.IDField != "" {
+		if f, ok := httpsink.FieldOf(b, i, d.IDField); ok && f.Len > 0 {
+			return b.Value(f), true
+		}
+	}
+	if d.ID == idNone {
+		return nil, false
+	}
+	return b.AppendRecordID(nil, i), true
+}
+
+// timestampField is the field that the documents of a data stream have.
+const timestampField = "@timestamp"
+
+// appendDocument appends the fields of record i, with a timestamp if it needs one.
+func (e *encoder) appendDocument(dst []byte, b *stream.Batch, i int) []byte {
+	_, has := httpsink.FieldOf(b, i, timestampField)
+	if has || e.DataStream == "" && e.Timestamp == "" {
+		return ndjson.AppendRecord(dst, b, i)
+	}
+	at := httpsink.TimeOf(b, i, e.Timestamp, b.Time)
+	dst = append(dst, `{"`+timestampField+`":"`...)
+	dst = append(at.UTC().AppendFormat(dst, time.RFC3339Nano), '"', ',')
+	start := len(dst)
+	dst = ndjson.AppendRecord(dst, b, i)
+	if dst = append(dst[:start], dst[start+1:]...); dst[start] == '}' { // a record without fields
+		dst = append(dst[:start-1], '}')
+	}
+	return dst
+}

@@ -1,0 +1,274 @@
+package exec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// SourceComponent is the source exec: the output of a command.
+//
+// The output cannot be read again, so there are no positions: records that were read and not
+// delivered when the process is killed are lost. A full source stops reading, and the command's
+// writes wait. A stop or a drain sends SIGTERM to the command's process group, reads its output to
+// the end and kills the group after `grace`.
+func SourceComponent() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "exec",
+		Options: func() any { return DefaultSourceOptions() },
+		New: func(o any, h stream.Host) (any, error) {
+			return NewSource(*o.(*SourceOptions), h)
+		},
+	}
+}
+
+// Source reads the output of one command. The intake owns the records.
+type Source struct {
+	*intake.Intake
+	o      SourceOptions
+	host   stream.Host
+	spec   child.Spec
+	opened chan struct{} // closed by the first Open
+	open   sync.Once
+	once   bool // set before opened is closed: one run of the command
+}
+
+// NewSource returns a source that has not started its command.
+func NewSource(o SourceOptions, h stream.Host) (*Source, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	waiting, err := intake.New(intake.Options{
+		Name: "output of " + o.Command[0], MaxBytes: int64(o.MaxWaiting),
+		Objects: o.Format == NDJSON,
+	}, h)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{
+		Intake: waiting, o: o, host: h, spec: o.Spec("source"), opened: make(chan struct{}),
+	}
+	s.spec.Log, s.spec.Attrs, s.spec.Terminate = h.Log(), []any{"program", o.Command[0]}, true
+	for _, counter := range []string{"runs", "runs_failed", "runs_skipped", "records_cut"} {
+		h.Count(counter, 0)
+	}
+	h.Go("exec/command", s.serve)
+	return s, nil
+}
+
+// Open implements stream.Source. In a finite run the command runs once.
+func (s *Source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	r, err := s.Intake.Open(ctx, o)
+	if err == nil {
+		s.open.Do(func() {
+			s.once = o.Once
+			close(s.opened)
+		})
+	}
+	return r, err
+}
+
+// serve runs the command while routes want data, until it has ended for the last time or ctx is
+// done.
+func (s *Source) serve(ctx context.Context) error {
+	select {
+	case <-s.opened:
+	case <-ctx.Done():
+		return nil
+	}
+	for s.Accepting(ctx) == nil {
+		ended, err := s.untilDrain(ctx)
+		if !ended {
+			continue
+		}
+		s.End()
+		if err == nil {
+			return nil
+		}
+		<-ctx.Done() // the records before the failure are delivered first
+		return &commandError{err}
+	}
+	return nil
+}
+
+// commandError ends the source permanently.
+type commandError struct{ err error }
+
+// Error returns the way the command ended.
+func (e *commandError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason, and tells the supervisor not to start the source again.
+func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
+
+var errDraining = errors.New("the routes drain")
+
+// untilDrain runs the command until the routes drain or ctx is done. ended means that it does not
+// run again; err is then nil, or the failure of its last run.
+func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
+	defer s.Producer()()
+	run, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watch := supervise.NewNamedGroup(run, "drain")
+	watch.Go("drain", func(context.Context) error {
+		select {
+		case <-s.Draining():
+			cancel(errDraining)
+		case <-run.Done():
+		}
+		return nil
+	})
+	switch {
+	case s.once:
+		err = s.run(ctx, run)
+	case s.o.Every > 0:
+		err = s.schedule(ctx, run)
+	default:
+		err = s.supervise(ctx, run)
+	}
+	ended = run.Err() == nil
+	cancel(nil)
+	return ended, errors.Join(err, watch.Wait())
+}
+
+// supervise keeps the command running until run is done. It returns when the command has ended and
+// is not to be started again.
+func (s *Source) supervise(ctx, run context.Context) error {
+	restart := map[string]supervise.Restart{
+		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
+	}
+	tree, err := supervise.New("exec", supervise.Spec{
+		OnEvent: func(_ context.Context, e supervise.Event) { // each run logs its end
+			if e.Kind == supervise.Ended && e.Restart {
+				s.host.Log().Info("command starts again", "in", e.Delay)
+			}
+		},
+		Backoff: backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal(),
+	}, supervise.Child{
+		Name: "command", Restart: restart[s.o.Restart], Significant: true,
+		Run:      func(run context.Context) error { return s.run(ctx, run) },
+		Shutdown: s.o.Grace + killTime,
+	})
+	if err != nil {
+		return err
+	}
+	return tree.Serve(run)
+}
+
+// killTime is how long a killed process group may take to end.
+const killTime = 5 * time.Second
+
+// schedule starts the command every so often until run is done. A start that is due while the
+// command still runs is left out.
+func (s *Source) schedule(ctx, run context.Context) error {
+	planned := time.Now()
+	for {
+		limited, cancel := run, context.CancelFunc(func() {})
+		if s.o.Timeout > 0 {
+			limited, cancel = context.WithTimeoutCause(run, s.o.Timeout, &timeoutError{s.o.Timeout})
+		}
+		_ = s.run(ctx, limited) // logged and counted; the next run is the retry
+		cancel()
+		var skipped int64
+		planned, skipped = following(planned, time.Now(), s.o.Every)
+		s.host.Count("runs_skipped", skipped)
+		if err := retry.Sleep(run, time.Until(planned)); err != nil {
+			return nil
+		}
+	}
+}
+
+// timeoutError is the cause of the end of a run that took too long.
+type timeoutError struct{ after time.Duration }
+
+// Error returns the limit.
+func (e *timeoutError) Error() string {
+	return fmt.Sprintf("it ran longer than timeout: %v", e.after)
+}
+
+// following returns the first planned start after now, and how many before it were missed.
+func following(planned, now time.Time, every time.Duration) (next time.Time, missed int64) {
+	missed = max(0, int64(now.Sub(planned)/every))
+	return planned.Add(time.Duration(missed+1) * every), missed
+}
+
+// run starts the command and submits its output until it ends. When runCtx is done the command is
+// told to end; the rest of its output is submitted unless ctx is done.
+func (s *Source) run(ctx, runCtx context.Context) error {
+	begun := time.Now()
+	s.host.Count("runs", 1)
+	records := 0
+	err := child.Run(runCtx, s.spec, func(_ context.Context, p *child.Process) (err error) {
+		records, err = s.read(ctx, p)
+		return err
+	})
+	log := s.host.Log().With("program", s.o.Command[0], "records", records,
+		"ran", time.Since(begun).Round(time.Millisecond))
+	var late *timeoutError
+	if runCtx.Err() != nil && !errors.As(context.Cause(runCtx), &late) {
+		log.Debug("command ended with its source", "error", err)
+		return nil
+	}
+	if err == nil {
+		log.Info("command ended", "status", 0)
+		return nil
+	}
+	s.host.Count("runs_failed", 1)
+	if s.once || s.o.Every == 0 && s.o.Restart == Never {
+		return err // the source ends with it
+	}
+	status := -1
+	if exit, ok := errors.AsType[*child.ExitError](err); ok {
+		status = exit.Code
+	}
+	if start, ok := errors.AsType[*child.StartError](err); ok {
+		s.host.Fault(start)
+	} else {
+		log.Warn("command failed", "status", status, "error", err)
+	}
+	return err
+}
+
+// read submits the output of a command to its end, and returns how many records that was.
+func (s *Source) read(ctx context.Context, p *child.Process) (records int, err error) {
+	_ = p.CloseInput() // the command has nothing to read
+	cut := intake.NewCutter(int(s.o.MaxRecord), intake.Delimiter(s.o.Delimiter), 0)
+	for {
+		n, readErr := p.Read(cut.Space())
+		for _, part := range []intake.Records{cut.Cut(n), endOf(cut, readErr)} {
+			if part.Len() == 0 {
+				continue
+			}
+			if err := s.Add(ctx, part); err != nil {
+				return records, err
+			}
+			records += part.Len()
+		}
+		s.host.Count("records_cut", cut.Long())
+		if readErr == nil {
+			continue
+		}
+		if errors.Is(readErr, io.EOF) {
+			return records, nil
+		}
+		return records, readErr
+	}
+}
+
+// endOf returns the record without a delimiter at the end of the output.
+func endOf(cut *intake.Cutter, readErr error) intake.Records {
+	if readErr == nil {
+		return intake.Records{}
+	}
+	return cut.End()
+}

@@ -1,0 +1,80 @@
+package exec
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// When the command of a source is started again after it has ended.
+const (
+	Always    = "always"
+	OnFailure = "on_failure" // after a status other than 0; after 0 the source has ended
+	Never     = "never"
+)
+
+// SourceOptions are the options of the source.
+type SourceOptions struct {
+	child.Options
+
+	Format    string        `yaml:"format" enum:"lines,ndjson" doc:"format of the output"`
+	Delimiter string        `yaml:"delimiter" enum:"newline,nul" doc:"of lines: delimiter after each record"`
+	Every     time.Duration `yaml:"every" doc:"interval between the starts of two runs; 0: the program runs all the time"`
+	Timeout   time.Duration `yaml:"timeout" doc:"with every: bound of one run; 0: no limit"`
+	Restart   string        `yaml:"restart" enum:"always,on_failure,never" doc:"whether to restart the program after its end"`
+	MaxRecord stream.Size   `yaml:"max_record" doc:"maximum size of a record; longer ones are split"`
+
+	MaxWaiting stream.Size `yaml:"max_waiting" doc:"undelivered bytes at which reading pauses"`
+}
+
+// DefaultSourceOptions read the lines of a command that runs all the time.
+func DefaultSourceOptions() *SourceOptions {
+	return &SourceOptions{
+		Options: child.DefaultOptions(), Format: Lines, Delimiter: intake.ByNewline,
+		Restart: Always, MaxRecord: 1 << 20, MaxWaiting: intake.DefaultMaxBytes,
+	}
+}
+
+// The bounds of `every`.
+const (
+	minEvery = 100 * time.Millisecond
+	maxEvery = 31 * 24 * time.Hour
+)
+
+// Validate returns an error for each invalid option.
+func (o *SourceOptions) Validate() error {
+	errs := []error{
+		o.Options.Validate(), stream.CheckEnums(o),
+		intake.CheckSizesUnder("max_waiting", o.MaxRecord, o.MaxWaiting),
+	}
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+	}
+	if o.Format == NDJSON && o.Delimiter != intake.ByNewline {
+		wrong("delimiter", "is %s, but ndjson has one object a line", o.Delimiter)
+	}
+	if o.Every != 0 && (o.Every < minEvery || o.Every > maxEvery) {
+		wrong("every", "is %v, want %v to %v, or 0", o.Every, minEvery, maxEvery)
+	}
+	switch {
+	case o.Timeout < 0:
+		wrong("timeout", "is %v, want 0 or more", o.Timeout)
+	case o.Timeout > 0 && o.Every == 0:
+		wrong("timeout", "is %v, but only runs of every are limited", o.Timeout)
+	case o.Restart != Always && o.Every != 0:
+		wrong("restart", "is %s, but with every the next run is the restart", o.Restart)
+	}
+	return errors.Join(errs...)
+}
+
+// Shape implements stream.Shaper: the members of JSON objects are fields.
+func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
+	if o.Format == NDJSON {
+		return stream.Schema{Open: true, OnError: in.OnError}, nil
+	}
+	return in, nil
+}

@@ -1,0 +1,214 @@
+// Package failover implements the sink that delivers to the first of several sinks that is up.
+//
+// The members are sinks of any kind that keeps no positions of its own. Their lanes are those of
+// the sink, with the member's number as Limits.Standby. Whether a member is down, when the next one
+// takes over and when the first one is used again is decided by the sender, from its breakers: a
+// member is down while the breakers of all of its lanes are open, or while it has no lanes.
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Component returns the component for the registry.
+func Component() stream.Component {
+	return stream.Component{
+		Role: stream.SinkRole, Name: "failover", Options: func() any { return new(Options) },
+		New: func(o any, h stream.Host) (any, error) { return New(o.(*Options), h) },
+	}
+}
+
+// Sink delivers to its members. It implements stream.Sink and stream.Encoder.
+type Sink struct {
+	host    stream.Host
+	members []*member
+	encodes stream.Encoding
+
+	mu  sync.Mutex // guards the lanes and sinks of members, and set
+	set func([]stream.Lane)
+}
+
+// member is one sink.
+type member struct {
+	of    *Sink
+	host  *memberHost
+	use   stream.Member
+	order int // Limits.Standby of its lanes
+	sink  stream.Sink
+	lanes []stream.Lane
+}
+
+// New returns a sink that has opened no member.
+func New(o *Options, h stream.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Sink{host: h, encodes: stream.EncodeNone}
+	for i, use := range o.members {
+		m := &member{of: s, use: use, order: i}
+		m.host = &memberHost{Host: h, name: fmt.Sprintf("failover %d", i+1)}
+		if err := m.create(); err != nil {
+			return nil, err
+		}
+		if e, ok := m.sink.(stream.Encoder); ok && e.Encodes() != stream.EncodeNone {
+			s.encodes = stream.EncodeAll
+		}
+		s.members = append(s.members, m)
+	}
+	return s, nil
+}
+
+// create makes the member's sink, and refuses one that stores positions.
+func (m *member) create() error {
+	made, err := m.use.Component.New(m.use.Options, m.host)
+	if err != nil {
+		return fmt.Errorf("failover[%d]: %s: %w", m.order, m.use.Component.Name, err)
+	}
+	sink, ok := made.(stream.Sink)
+	if !ok {
+		return fmt.Errorf("failover[%d]: %s: constructor returned %T, want a stream.Sink",
+			m.order, m.use.Component.Name, made)
+	}
+	kind := ""
+	switch made.(type) {
+	case stream.TransactionalSink:
+		kind = "keeps a ledger"
+	case stream.AppendSink:
+		kind = "appends to a file"
+	case stream.ParkingSink:
+		kind = "parks deliveries"
+	}
+	if kind != "" {
+		return fmt.Errorf("failover[%d]: sink %s %s, so that positions of two sinks "+
+			"would disagree; use sinks without state, such as http, elasticsearch, loki, kafka or nats",
+			m.order, m.use.Component.Name, kind)
+	}
+	m.sink = sink
+	return nil
+}
+
+var reopenBackoff = backoff.Exponential(time.Second, 2, 30*time.Second).Full()
+
+// Open opens the members. One that fails to open is down, and is opened again with backoff. If all
+// fail, Open returns their errors.
+func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
+	s.mu.Lock()
+	s.set = o.Lanes
+	s.mu.Unlock()
+	var errs []error
+	var closed []*member
+	for _, m := range s.members {
+		if err := m.open(ctx, o); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", m.use.Component.Name, err))
+			closed = append(closed, m)
+		}
+	}
+	if len(closed) == len(s.members) {
+		return errors.Join(errs...)
+	}
+	s.publish()
+	for i, m := range closed {
+		m.host.Log().Warn("a sink of the failover group cannot be opened; it is tried again",
+			"error", errs[i])
+		m.host.Go("open", func(ctx context.Context) error { return m.reopen(ctx, o) })
+	}
+	return nil
+}
+
+func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
+	o.Lanes = m.replace
+	o.StateDir, o.Place = nil, "" // of sinks that the constructor refuses
+	return m.sink.Open(ctx, o)
+}
+
+// reopen creates and opens the member's sink until that succeeds.
+func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
+	attempt := func(ctx context.Context) error {
+		err := m.sink.Close()
+		m.of.mu.Lock()
+		err = errors.Join(err, m.create())
+		m.of.mu.Unlock()
+		return errors.Join(err, m.open(ctx, o))
+	}
+	options := retry.Options{Policy: reopenBackoff, MaxAttempts: -1}
+	options.Classify = func(error) retry.Action { return retry.Retry }
+	if err := retry.Do(ctx, attempt, options); err != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// replace sets the member's lanes.
+func (m *member) replace(lanes []stream.Lane) {
+	m.of.mu.Lock()
+	m.lanes = slices.Clone(lanes)
+	for i := range m.lanes {
+		m.lanes[i].Limits.Standby = m.order
+	}
+	m.of.mu.Unlock()
+	m.of.publish()
+}
+
+// publish sets the lanes of all members. A name that an earlier member uses gets the member's
+// number.
+func (s *Sink) publish() {
+	s.mu.Lock()
+	defer s.mu.Unlock() // one list at a time
+	var all []stream.Lane
+	names := make(map[string]bool)
+	for _, m := range s.members {
+		for _, l := range m.lanes {
+			if names[l.Name] {
+				l.Name = fmt.Sprintf("%s (failover %d)", l.Name, m.order+1)
+			}
+			names[l.Name] = true
+			all = append(all, l)
+		}
+	}
+	s.set(all)
+}
+
+// Close closes the members.
+func (s *Sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, m := range s.members {
+		errs = append(errs, m.sink.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return s.encodes }
+
+// Encode implements stream.Encoder. It splits the batch and appends nothing: the member that
+// delivers it encodes it in its own form.
+func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
+	b.Split()
+	return nil, nil
+}
+
+// memberHost is the Host of a member: its goroutines have names of their own.
+type memberHost struct {
+	stream.Host
+	name string
+}
+
+// Log implements stream.Host.
+func (h *memberHost) Log() *slog.Logger { return h.Host.Log().With("sink", h.name) }
+
+// Go implements stream.Host.
+func (h *memberHost) Go(name string, run func(context.Context) error) {
+	h.Host.Go(h.name+" "+name, run)
+}

@@ -1,0 +1,64 @@
+package failover
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// maxMembers bounds the members of one sink.
+const maxMembers = 16
+
+// Options are the members, in the order of preference. The config reads them as sinks: it calls Add
+// for each.
+type Options struct {
+	members []stream.Member
+}
+
+// Add appends a member: a sink with its decoded options.
+func (o *Options) Add(m stream.Member) { o.members = append(o.members, m) }
+
+// Members returns the members in the order of preference.
+func (o *Options) Members() []stream.Member { return slices.Clone(o.members) }
+
+// Validate checks the number and the kinds of the members.
+func (o *Options) Validate() error {
+	var errs []error
+	wrong := func(i int, format string, args ...any) {
+		key := fmt.Sprintf("[%d]", i)
+		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+	}
+	if n := len(o.members); n < 2 || n > maxMembers {
+		return fmt.Errorf("the number of sinks is %d, want 2 to %d, the preferred one first",
+			n, maxMembers)
+	}
+	for i, m := range o.members {
+		if _, nested := m.Options.(*Options); nested {
+			wrong(i, "is a failover itself; write its sinks into this list")
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// PreferredBatch implements stream.Preferred: that of the first member.
+func (o *Options) PreferredBatch() stream.BatchLimits {
+	if len(o.members) == 0 {
+		return stream.BatchLimits{}
+	}
+	if p, ok := o.members[0].Options.(stream.Preferred); ok {
+		return p.PreferredBatch()
+	}
+	return stream.BatchLimits{}
+}
+
+// FromEnvironment implements stream.EnvironmentUser.
+func (o *Options) FromEnvironment() (all []string) {
+	for _, m := range o.members {
+		if user, ok := m.Options.(stream.EnvironmentUser); ok {
+			all = append(all, user.FromEnvironment()...)
+		}
+	}
+	return all
+}

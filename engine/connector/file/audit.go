@@ -1,0 +1,150 @@
+package file
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/kit/recount"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// maxAuditLine bounds a line of an audited file.
+const maxAuditLine = 64 << 20
+
+// audit implements stream.Audit for the file and the files that were rotated out of it.
+type audit struct {
+	s     *Sink
+	dir   vfs.Dir
+	place string // up to which the checkpoint knows the data; "" if it knows none
+	count *recount.Count
+	text  []byte
+}
+
+// Audit implements stream.AuditedSink. It reads the files up to the place in the checkpoint.
+func (s *Sink) Audit(_ context.Context, o stream.SinkOptions) (stream.Audit, error) {
+	folder, _ := filepath.Split(filepath.Clean(s.o.Path))
+	dir, err := s.host.FS().OpenDir(filepath.Clean(folder))
+	if err != nil {
+		return nil, fmt.Errorf("%q: %w", s.o.Path, err)
+	}
+	count, err := recount.New()
+	if err != nil {
+		return nil, errors.Join(err, dir.Close())
+	}
+	return &audit{s: s, dir: dir, place: o.Place, count: count}, nil
+}
+
+// Ledger implements stream.Audit.
+func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
+
+// Expect implements stream.Audit. A record of several lines is expected line by line.
+func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
+	var id []byte
+	for i := range b.Records {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		id = b.AppendRecordID(id[:0], i)
+		if a.s.o.Format == NDJSON {
+			a.text = ndjson.AppendRecord(a.text[:0], b, i)
+		} else {
+			a.text = append(a.text[:0], bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
+		}
+		for line := range bytes.SplitSeq(a.text, []byte("\n")) {
+			if err := a.count.Expect(id, line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Compare implements stream.Audit.
+func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) error) error {
+	if a.place != "" {
+		if err := a.readFiles(ctx); err != nil {
+			return fmt.Errorf("%q: %w", a.s.o.Path, err)
+		}
+	}
+	return a.count.Compare(found)
+}
+
+// readFiles reads the rotated files and the current one, in order, up to the place.
+func (a *audit) readFiles(ctx context.Context) error {
+	want, err := parsePlace(a.place)
+	if err != nil {
+		return err
+	}
+	_, name := filepath.Split(filepath.Clean(a.s.o.Path))
+	var names []string
+	if a.s.o.Rotate.Bytes > 0 {
+		numbers, err := rotated(a.dir, name)
+		if err != nil {
+			return err
+		}
+		for _, n := range numbers {
+			names = append(names, numbered(name, n))
+		}
+	}
+	for _, name := range append(names, name) {
+		reached, err := a.readFile(ctx, name, want)
+		if err != nil || reached {
+			return err
+		}
+	}
+	return fmt.Errorf("the file that the checkpoint knows (inode %d) was moved or replaced, "+
+		"so that its records cannot be counted", want.inode)
+}
+
+// readFile reads one file; reached reports whether it is the one of the place.
+func (a *audit) readFile(ctx context.Context, name string, want place) (reached bool, err error) {
+	f, err := a.dir.Open(name)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	length := info.Size
+	if reached = placeOf(info).sameFile(want); reached {
+		length = min(length, want.length)
+	}
+	lines := bufio.NewScanner(io.NewSectionReader(f, 0, length))
+	lines.Buffer(nil, maxAuditLine)
+	lines.Split(wholeLines)
+	for lines.Scan() {
+		if ctx.Err() != nil {
+			return reached, context.Cause(ctx)
+		}
+		if err := a.count.Found(lines.Bytes()); err != nil {
+			return reached, err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return reached, fmt.Errorf("%s has a line of more than %d bytes", name, maxAuditLine)
+	}
+	return reached, lines.Err()
+}
+
+// wholeLines is bufio.ScanLines, except that a carriage return belongs to its line.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}
+
+// Close implements stream.Audit.
+func (a *audit) Close() error { return errors.Join(a.count.Close(), a.dir.Close()) }

@@ -1,0 +1,171 @@
+package httppoll
+
+import (
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// delivered holds the records and spans that a reader returned in one process.
+type delivered struct {
+	texts []string
+	spans []stream.Range
+}
+
+func (d *delivered) mark(settled ...int) *stream.Mark {
+	m := &stream.Mark{Watermark: d.spans[0].From}
+	for _, i := range settled {
+		if m.Watermark == d.spans[i].From {
+			m.Watermark = d.spans[i].To
+		} else {
+			m.Above = append(m.Above, d.spans[i])
+		}
+	}
+	return m
+}
+
+// TestGrownPage: a page whose records are not settled, and that has grown since its successor was
+// settled, gives its old records and no more.
+func TestGrownPage(t *testing.T) {
+	for mode, set := range modes {
+		if mode == "link" || mode == "cursor" { // their pages do not grow once they have a successor
+			continue
+		}
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPI(2, 10)
+				a.inclusive = mode == "since with ids"
+				x := open(t, a, "items", false, nil, set)
+				var d delivered
+				read := func() {
+					texts, span, err := x.read(time.Minute)
+					if err != nil {
+						t.Fatal(err)
+					}
+					d.texts, d.spans = append(d.texts, texts...), append(d.spans, span)
+				}
+				read()
+				a.add(3)
+				for len(d.texts) < 5 {
+					read()
+				}
+				last := len(d.spans) - 1
+				if last < 1 {
+					t.Fatalf("spans %v", d.spans)
+				}
+				x = open(t, a, "items", false, d.mark(last), set)
+				a.add(1)
+				var got []string
+				for len(got) < 3 {
+					texts, _, err := x.read(time.Minute)
+					if err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, texts...)
+				}
+				all := a.all()
+				if want := append(slices.Clone(all[:2]), all[5:]...); !slices.Equal(got, want) {
+					t.Errorf("read %q\nwant %q", got, want)
+				}
+				if f := x.host.Faults(); len(f) > 0 {
+					t.Errorf("faults %v", f)
+				}
+			})
+		})
+	}
+}
+
+// TestVanished: records that are not settled and no longer there are counted and reported.
+func TestVanished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(4, 10)
+		x := open(t, a, "link", false, nil, func(*Options) {})
+		var d delivered
+		texts, span, _ := x.read(time.Minute)
+		d.texts, d.spans = texts, []stream.Range{span}
+		a.add(2)
+		_, span, _ = x.read(time.Minute)
+		d.spans = append(d.spans, span)
+		a.mu.Lock()
+		a.records = a.records[:3]
+		a.mu.Unlock()
+		x = open(t, a, "link", true, d.mark(1), func(*Options) {})
+		var got []string
+		var err error
+		for err == nil {
+			texts, _, err = x.read(time.Minute)
+			got = append(got, texts...)
+		}
+		if len(got) != 3 || x.counts[recordsMissing] != 1 {
+			t.Errorf("read %d records, %v; want 3, and 1 missing", len(got), x.counts)
+		}
+		if f := fmt.Sprint(x.host.Faults()); !strings.Contains(f, "no longer has records") {
+			t.Errorf("faults %s", f)
+		}
+	})
+}
+
+// TestToken: a token that was refused is read again, and headers reach the server.
+func TestHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPI(1, 10)
+		x := open(t, a, "link", true, nil, func(o *Options) {
+			o.Bearer, o.Headers = "t0ken", map[string]string{"X-Tenant": "7", "Accept": "application/vnd.x+json"}
+		})
+		if _, _, err := x.read(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		h := a.requests[0].Header
+		want := nethttp.Header{"Authorization": {"Bearer t0ken"}, "X-Tenant": {"7"}, "Accept": {"application/vnd.x+json"}}
+		for name, value := range want {
+			if got := h[name]; !slices.Equal(got, value) {
+				t.Errorf("%s is %q, want %q", name, got, value)
+			}
+		}
+	})
+}
+
+// TestIgnoredPage: a server that ignores the request for the next page stops the route.
+func TestIgnoredPage(t *testing.T) {
+	for mode, set := range modes {
+		t.Run(mode, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := 0
+				a := newAPI(0, 1)
+				a.handle = func(w nethttp.ResponseWriter, _ *nethttp.Request) bool {
+					n++
+					items := `[{"id":1},{"id":2}]`
+					if mode == "link" {
+						w.Header().Set("Link", fmt.Sprintf("</link?page=%d>; rel=next", n))
+						io.WriteString(w, items)
+						return true
+					}
+					fmt.Fprintf(w, `{"data":{"items":%s},"next":%d}`, items, n)
+					return true
+				}
+				x := open(t, a, pathOf(mode), true, nil, set)
+				var err error
+				total := 0
+				for err == nil {
+					var texts []string
+					texts, _, err = x.read(time.Minute)
+					total += len(texts)
+				}
+				if mode == "since with ids" { // it recognizes the records
+					if err != io.EOF || total != 2 {
+						t.Errorf("%d records, %v", total, err)
+					}
+				} else if total != 2 || !strings.Contains(err.Error(), "the server ignores the request") {
+					t.Errorf("%d records, %v", total, err)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,43 @@
+package httppoll
+
+import (
+	"fmt"
+	nethttp "net/http"
+)
+
+// StatusError is a response that has no page.
+type StatusError struct {
+	Place  string // method, and URL without user and query
+	Status int
+	Cursor bool // the request named a page other than the first
+}
+
+// Error returns the place, the status and a remedy.
+func (e *StatusError) Error() string {
+	text := fmt.Sprintf("%s: %d %s", e.Place, e.Status, nethttp.StatusText(e.Status))
+	if remedy := e.remedy(); remedy != "" {
+		text += ": " + remedy
+	}
+	return text
+}
+
+func (e *StatusError) remedy() string {
+	switch e.Status {
+	case nethttp.StatusUnauthorized:
+		return "check basic, bearer or bearer_file"
+	case nethttp.StatusForbidden:
+		return "the credentials do not permit this; check them and the URL"
+	case nethttp.StatusNotModified:
+		return "the request was not conditional; a proxy between may be wrong"
+	}
+	switch {
+	case judge(e.Status, true, false) != misconfigured:
+		return ""
+	case e.Cursor && (e.Status == 400 || e.Status == 404 || e.Status == 410 || e.Status == 422):
+		return "the server does not accept the page at which the checkpoint stands; if it has expired, " +
+			"read from the beginning after `penstock checkpoint reset`"
+	case e.Status == nethttp.StatusNotFound || e.Status == nethttp.StatusGone:
+		return "check url"
+	}
+	return "check url and headers"
+}

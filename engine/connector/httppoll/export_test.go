@@ -1,0 +1,29 @@
+package httppoll
+
+import nethttp "net/http"
+
+// Feed is the API of the tests, for those of package httppoll_test.
+type Feed struct{ a *api }
+
+// NewFeed returns a feed of n records in pages of limit. inclusive is that of since.
+func NewFeed(n, limit int, inclusive bool) *Feed {
+	a := newAPI(n, limit)
+	a.inclusive = inclusive
+	return &Feed{a}
+}
+
+// Add appends n records.
+func (f *Feed) Add(n int) { f.a.add(n) }
+
+// All returns the records.
+func (f *Feed) All() []string { return f.a.all() }
+
+// Requests counts the requests.
+func (f *Feed) Requests() int {
+	f.a.mu.Lock()
+	defer f.a.mu.Unlock()
+	return len(f.a.requests)
+}
+
+// ServeHTTP implements http.Handler.
+func (f *Feed) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) { f.a.ServeHTTP(w, r) }

@@ -1,0 +1,278 @@
+//penstock:pure
+
+package httppoll
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// content holds the records of a page.
+type content struct {
+	records [][]byte // each on one line
+	ids     []digest // of the records, with the option id; zero for a record without one
+	cursors []string // of the records, with the option after
+	next    string   // the token of the next page; "" or that of the page itself: there is none yet
+}
+
+var (
+	messageFields  = []stream.SchemaField{{Name: stream.MessageName, Type: stream.TextType}}
+	responseFields = []stream.SchemaField{
+		{Name: "body"}, {Name: "status", Type: stream.IntegerType}, {Name: "headers", Type: stream.JSONType},
+		{Name: "links", Type: stream.JSONType}, {Name: "cursor", Type: stream.TextType},
+	}
+	// responseSchema has the names that `records` may use, pageSchema those of `next`.
+	responseSchema = stream.Schema{Fields: responseFields}
+	pageSchema     = stream.Schema{Fields: append(responseFields[:len(responseFields):len(responseFields)],
+		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}
+)
+
+// view is a response as expressions see it.
+type view struct {
+	*response
+	body    []byte // without a byte order mark and spaces around it
+	links   map[string]string
+	token   string   // of the page
+	content *content // nil: the records are not known yet
+}
+
+// errFormat marks a response that is not of its format: the server, or something before it, answers
+// with another page, such as one for people.
+var errFormat = errors.New("the response is not of its format")
+
+// extract reads the records of a response, and the next page.
+func (o *Options) extract(r *response, token string) (content, error) {
+	var c content
+	var err error
+	v := view{response: r, links: parseLinks(r.header["Link"]), token: token}
+	v.body = bytes.TrimSpace(bytes.TrimPrefix(r.body, []byte("\uFEFF")))
+	if o.Format == Lines {
+		for line := range bytes.Lines(r.body) {
+			if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+				c.records = append(c.records, line)
+			}
+		}
+	} else if c.records, err = o.jsonRecords(&v); err != nil {
+		return c, err
+	}
+	if p := cmp.Or(o.id, o.after); p != nil {
+		if err = o.identify(p, &c); err != nil {
+			return c, err
+		}
+	}
+	if !o.mode().perRecord() {
+		v.content = &c
+		c.next, err = o.nextToken(&v)
+	}
+	return c, err
+}
+
+// jsonRecords returns the elements of the array, each without line ends.
+func (o *Options) jsonRecords(v *view) ([][]byte, error) {
+	if len(v.body) == 0 && v.status == 204 {
+		return nil, nil
+	}
+	if err := checkJSON(v.body); err != nil {
+		return nil, err
+	}
+	array := v.body
+	if o.records != nil {
+		f, b, err := o.evaluate(o.records, v)
+		if err != nil {
+			return nil, fmt.Errorf("`records`: %w", err)
+		}
+		if f.Kind == stream.Null {
+			return nil, fmt.Errorf("`records`: %[1]s is null or missing; if that means no records, write (%[1]s) ?? []", o.Records)
+		}
+		array = b.Value(f)
+	}
+	if len(array) == 0 || array[0] != '[' {
+		if o.records == nil {
+			return nil, errors.New("the response is not an array; name the array of records by `records`, such as body.items")
+		}
+		return nil, fmt.Errorf("`records`: %s is not an array", o.Records)
+	}
+	return elements(array)
+}
+
+func checkJSON(body []byte) error {
+	var any json.RawMessage
+	if err := json.Unmarshal(body, &any); err != nil {
+		return fmt.Errorf("%w: want JSON: %w", errFormat, err)
+	}
+	return nil
+}
+
+// elements returns the elements of a valid array.
+func elements(array []byte) ([][]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(array))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	var out [][]byte
+	var line bytes.Buffer
+	for d.More() {
+		var element json.RawMessage
+		if err := d.Decode(&element); err != nil {
+			return nil, err
+		}
+		line.Reset()
+		if err := json.Compact(&line, element); err != nil {
+			return nil, err
+		}
+		out = append(out, bytes.Clone(line.Bytes()))
+	}
+	if _, err := d.Token(); err != nil && err != io.EOF {
+		return nil, err
+	}
+	return out, nil
+}
+
+// identify evaluates id or after for each record.
+func (o *Options) identify(p *expr.Program, c *content) error {
+	b := stream.NewBatch(stream.BatchLimits{})
+	for _, text := range c.records {
+		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: uint32(len(text))})
+		b.Data = append(append(b.Data, text...), '\n')
+	}
+	b.Spans = []stream.Span{{Part: new(stream.Partition), Bytes: len(b.Data)}}
+	b.Origins = len(b.Records)
+	if o.Format == JSON {
+		var fields intake.Objects
+		fields.Begin()
+		for i := range b.Records {
+			from := len(b.Fields)
+			if fields.Append(b, i) == nil {
+				b.SetFields(i, from)
+			}
+		}
+	}
+	e := expr.NewEvaluator(p)
+	e.Begin(b)
+	var text []byte
+	for i := range c.records {
+		var err error
+		if text, err = e.AppendText(text[:0], i); err != nil {
+			return fmt.Errorf("record %d: %w", i+1, err)
+		}
+		switch {
+		case p == o.after && len(text) == 0:
+			return fmt.Errorf("`after`: %s is null or missing in record %d", o.After, i+1)
+		case p == o.after:
+			c.cursors = append(c.cursors, string(text))
+		case len(text) == 0:
+			c.ids = append(c.ids, digest{})
+		default:
+			c.ids = append(c.ids, digestOf(text))
+		}
+	}
+	return nil
+}
+
+// nextToken returns the token of the next page.
+func (o *Options) nextToken(v *view) (string, error) {
+	next := v.links["next"]
+	if o.next != nil {
+		f, b, err := o.evaluate(o.next, v)
+		switch {
+		case err != nil:
+			return "", fmt.Errorf("`next`: %w", err)
+		case f.Kind == stream.JSON || f.Kind == stream.Bool:
+			return "", fmt.Errorf("`next`: %s is neither text nor a number", o.Next)
+		}
+		next = string(b.Value(f))
+	}
+	if next == "" || o.mode() == byCursor {
+		return next, nil
+	}
+	return o.sameServer(v.url, next)
+}
+
+// sameServer returns the path and query of a link, relative to the server of url. Links to other
+// servers are refused: requests carry credentials.
+func (o *Options) sameServer(base *url.URL, link string) (string, error) {
+	u, err := base.Parse(link)
+	if err != nil {
+		return "", errors.New("`next`: the link to the next page is not a URL; for a cursor set `cursor`")
+	}
+	if u.Scheme != o.target.Scheme || !strings.EqualFold(u.Host, o.target.Host) || u.User != nil {
+		return "", fmt.Errorf("`next`: the link to the next page leads to another server, %s://%s; only that of url is requested",
+			u.Scheme, u.Host)
+	}
+	return u.RequestURI(), nil
+}
+
+// evaluate evaluates an expression over a response. The value lies in the batch.
+func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batch, error) {
+	body := v.body
+	b := stream.NewBatch(stream.BatchLimits{})
+	add := func(name string, kind stream.Kind, value []byte) {
+		b.Fields = append(b.Fields, stream.Field{
+			Name: uint32(len(b.Names)), Kind: kind, Off: uint32(len(b.Data)), Len: uint32(len(value)),
+		})
+		b.Names = append(b.Names, name)
+		b.Data = append(b.Data, value...)
+	}
+	kind := stream.Null
+	switch {
+	case o.Format == Lines:
+		kind = stream.Text
+	case len(body) > 0 && (body[0] == '{' || body[0] == '['):
+		kind = stream.JSON
+	default:
+		body = nil
+	}
+	headers := make(map[string]string)
+	for name, values := range v.header {
+		headers[strings.ToLower(name)] = strings.Join(values, ", ")
+	}
+	add("body", kind, body)
+	add("status", stream.Number, strconv.AppendInt(nil, int64(v.status), 10))
+	for _, m := range []struct {
+		name   string
+		values map[string]string
+	}{{"headers", headers}, {"links", v.links}} {
+		text, err := json.Marshal(m.values)
+		if err != nil {
+			return stream.Field{}, nil, err
+		}
+		add(m.name, stream.JSON, text)
+	}
+	add("cursor", stream.Text, []byte(v.token))
+	if c := v.content; c != nil {
+		add("count", stream.Number, strconv.AppendInt(nil, int64(len(c.records)), 10))
+		switch n := len(c.records); {
+		case n == 0:
+			add("last", stream.Null, nil)
+		case o.Format == Lines:
+			add("last", stream.Text, c.records[n-1])
+		default:
+			add("last", kindOf(c.records[n-1]), c.records[n-1])
+		}
+	}
+	b.Records = []stream.Record{{NumFields: uint32(len(b.Fields)), Parsed: true}}
+	b.Spans = []stream.Span{{Part: new(stream.Partition)}}
+	e := expr.NewEvaluator(p)
+	e.Begin(b)
+	f, err := e.Field(0)
+	return f, b, err
+}
+
+// kindOf returns the kind of an element that is no object as text, which has no members.
+func kindOf(element []byte) stream.Kind {
+	if element[0] == '{' || element[0] == '[' {
+		return stream.JSON
+	}
+	return stream.Text
+}

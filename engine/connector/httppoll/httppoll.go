@@ -1,0 +1,96 @@
+// Package httppoll holds the source that polls an HTTP API.
+//
+// The feed is a sequence of pages, oldest records first, to which the server appends. The position
+// holds the request of a page and the records read of it, so that the sink's ledger alone resumes
+// the feed. Each route requests the pages for itself.
+package httppoll
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Source is the component http_poll.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "http_poll",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// New returns the source. It connects to nothing.
+func New(o Options, h stream.Host) (stream.Source, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	id := o.Name
+	if id == "" {
+		id = o.target.String()
+	}
+	sum := sha256.Sum256([]byte(id))
+	part := stream.Partition{ID: "http_poll-" + hex.EncodeToString(sum[:16]), Name: o.shown()}
+	return &source{o: &o, host: h, part: part}, nil
+}
+
+type source struct {
+	o    *Options
+	host stream.Host
+	part stream.Partition
+	base nethttp.RoundTripper // nil: one over the network
+}
+
+// Shared implements stream.SharedSource.
+func (s *source) Shared() error { return nil }
+
+// Open implements stream.Source. It sends no request.
+func (s *source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	c, err := newClient(s.o, s.host, s.base)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{
+		s: s, once: o.Once, counter: o.Count, client: c, started: time.Now(), page: place{mode: s.o.mode()},
+		pace: pace{
+			adaptive: backoff.Adaptive{Min: s.o.Interval.Min, Max: s.o.Interval.Max},
+			retry:    backoff.Exponential(s.o.Retry.Min, 2, s.o.Retry.Max).Full(),
+		},
+	}
+	if r.counter == nil {
+		r.counter = s.host.Count
+	}
+	for _, name := range counters {
+		r.counter(name, 0)
+	}
+	m, known := o.Resume(s.part.ID)
+	if !known {
+		return r, nil
+	}
+	r.above = slices.Clone(m.Above)
+	if err := r.moveTo(m.Watermark); err != nil {
+		return nil, fmt.Errorf("http_poll %s: %w", s.part.Name, err)
+	}
+	return r, nil
+}
+
+// The counters.
+const (
+	polls           = "polls"
+	pollsUnchanged  = "polls_unchanged"
+	pollsFailed     = "polls_failed"
+	pollsThrottled  = "polls_throttled"
+	recordsRepeated = "records_repeated"
+	recordsMissing  = "records_missing"
+	recordsNoID     = "records_without_id"
+)
+
+var counters = []string{polls, pollsUnchanged, pollsFailed, pollsThrottled, recordsRepeated, recordsMissing, recordsNoID}

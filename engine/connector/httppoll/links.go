@@ -1,0 +1,56 @@
+//penstock:pure
+
+package httppoll
+
+import "strings"
+
+// parseLinks reads the header Link (RFC 8288) and returns the target of each relation. Of several
+// links with one relation the first counts.
+func parseLinks(lines []string) map[string]string {
+	links := make(map[string]string)
+	for _, line := range lines {
+		for {
+			_, rest, found := strings.Cut(line, "<")
+			target, rest, closed := strings.Cut(rest, ">")
+			if !found || !closed {
+				break
+			}
+			var relations string
+			relations, line = parameters(rest)
+			for rel := range strings.FieldsSeq(strings.ToLower(relations)) {
+				if _, known := links[rel]; !known {
+					links[rel] = target
+				}
+			}
+		}
+	}
+	return links
+}
+
+// parameters reads the parameters of one link. It returns the value of rel, and the text after the
+// comma that ends the link.
+func parameters(s string) (rel, rest string) {
+	quoted, from := false, 0
+	take := func(part string) {
+		name, value, _ := strings.Cut(part, "=")
+		if rel == "" && strings.EqualFold(strings.TrimSpace(name), "rel") {
+			rel = strings.Trim(strings.TrimSpace(value), `"`)
+		}
+	}
+	for i := 0; i < len(s); i++ {
+		switch {
+		case quoted && s[i] == '\\':
+			i++
+		case s[i] == '"':
+			quoted = !quoted
+		case !quoted && s[i] == ';':
+			take(s[from:i])
+			from = i + 1
+		case !quoted && s[i] == ',':
+			take(s[from:i])
+			return rel, s[i+1:]
+		}
+	}
+	take(s[from:])
+	return rel, ""
+}

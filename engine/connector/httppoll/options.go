@@ -1,0 +1,314 @@
+package httppoll
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The formats of a response.
+const (
+	JSON  = "json"  // an array of objects, or an object in which `records` finds one
+	Lines = "lines" // each line is a record; blank ones are skipped
+)
+
+// Options of the source.
+type Options struct {
+	URL      string    `yaml:"url" required:"true" secret:"true" doc:"of the first page; user:password becomes basic auth"`
+	Name     string    `yaml:"name" doc:"of the feed: keeps its position when url changes; default: url"`
+	Interval Interval  `yaml:"interval" doc:"between requests at the end of the feed"`
+	Format   string    `yaml:"format" enum:"json,lines" doc:"of a response"`
+	Records  expr.Text `yaml:"records" doc:"an expression: the array of records in a response, such as body.items; default: body"`
+	ID       expr.Text `yaml:"id" doc:"an expression over a record: its id, by which repeated records are skipped"`
+	Overlap  int       `yaml:"overlap" doc:"how many ids before a page are remembered, with id"`
+
+	Next   expr.Text `yaml:"next" doc:"an expression: the next page, null at the end; default: links.next, of the header Link"`
+	Cursor string    `yaml:"cursor" doc:"the query parameter that gets the value of next; without it next is a URL"`
+	After  expr.Text `yaml:"after" doc:"an expression over a record: the cursor that requests those after it, in place of next"`
+	Offset string    `yaml:"offset" doc:"a query parameter that gets the number of records read, in place of next"`
+
+	Headers    map[string]string `yaml:"headers" secret:"true" doc:"of every request"`
+	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password, as basic auth"`
+	Bearer     string            `yaml:"bearer" secret:"true" doc:"token; write ${file:/path} to keep it out of the config"`
+	BearerFile string            `yaml:"bearer_file" path:"true" doc:"file that holds the token; read again after a 401"`
+	TLS        httpaccess.TLS    `yaml:"tls" doc:"certificates; the defaults trust the system's authorities"`
+	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, HTTPS_PROXY, NO_PROXY), none, or a URL: http, https or socks5"`
+
+	Timeout     time.Duration `yaml:"timeout" doc:"for one request, with its response"`
+	MaxResponse stream.Size   `yaml:"max_response" doc:"of a response, decompressed"`
+	Retry       Retry         `yaml:"retry" doc:"of requests that fail"`
+
+	target  *url.URL // url without user
+	user    *httpaccess.Basic
+	records *expr.Program // nil: the body
+	id      *expr.Program // nil: none
+	next    *expr.Program // nil: the header Link, after or offset
+	after   *expr.Program // nil: none
+}
+
+// Interval bounds the time between two requests.
+type Interval struct {
+	Min time.Duration `yaml:"min" doc:"after new records"`
+	Max time.Duration `yaml:"max" doc:"after many requests without new records"`
+}
+
+// Retry are the waits after requests that fail.
+type Retry struct {
+	Min    time.Duration `yaml:"min" doc:"after the first failure; doubles with each one, with full jitter"`
+	Max    time.Duration `yaml:"max" doc:"the longest wait"`
+	GiveUp time.Duration `yaml:"give_up" doc:"a finite run ends when requests have failed for so long"`
+}
+
+// DefaultOptions name no URL yet.
+func DefaultOptions() *Options {
+	return &Options{
+		Interval: Interval{Min: time.Second, Max: 5 * time.Minute}, Format: JSON, Overlap: defaultOverlap,
+		Proxy: httpaccess.ProxyEnvironment, Timeout: 30 * time.Second, MaxResponse: 16 << 20,
+		Retry: Retry{Min: 500 * time.Millisecond, Max: time.Minute, GiveUp: time.Minute},
+	}
+}
+
+const (
+	defaultOverlap = 32
+	maxOverlap     = 64
+	minInterval    = 10 * time.Millisecond
+	maxInterval    = 24 * time.Hour
+	maxResponse    = 512 << 20
+)
+
+// Validate implements the optional part of options. It reads the file of tls.ca.
+func (o *Options) Validate() error {
+	for _, check := range []func() error{o.checkURL, o.checkPaging, o.checkLimits, o.checkAccess} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return o.compile()
+}
+
+func wrong(key, format string, args ...any) error {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+// checkURL never shows the URL, which may hold a password.
+func (o *Options) checkURL() error {
+	if o.URL == "" {
+		return wrong("url", "is missing; write https://host/path")
+	}
+	u, err := url.Parse(o.URL)
+	switch {
+	case err != nil:
+		return wrong("url", "is not a URL; write https://host/path")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return wrong("url", "has the scheme %q; write http:// or https://", u.Scheme)
+	case u.Hostname() == "":
+		return wrong("url", "names no host; write https://host/path")
+	case u.Fragment != "":
+		return wrong("url", "has a fragment (#...), which is never sent; leave it out")
+	}
+	o.user = o.Basic
+	if u.User != nil {
+		if o.Basic != nil || o.Bearer != "" || o.BearerFile != "" {
+			return wrong("url", "holds a user, and basic, bearer or bearer_file gives another one; keep one of them")
+		}
+		password, _ := u.User.Password()
+		o.user = &httpaccess.Basic{User: u.User.Username(), Password: password}
+		u.User = nil
+	}
+	if u.Path == "" {
+		u.Path = "/"
+	}
+	o.target = u
+	return nil
+}
+
+func (o *Options) checkPaging() error {
+	switch {
+	case o.Format != JSON && o.Format != Lines:
+		return wrong("format", "is %q, want %s or %s", o.Format, JSON, Lines)
+	case o.Format == Lines && o.Records != "":
+		return wrong("records", "is of format: json; each line of format: lines is a record")
+	case o.Offset != "" && o.Next != "":
+		return wrong("offset", "excludes next; keep one of them")
+	case o.Offset != "" && o.Cursor != "":
+		return wrong("offset", "excludes cursor; keep one of them")
+	case o.Offset != "" && o.After != "":
+		return wrong("offset", "excludes after; keep one of them")
+	case o.After != "" && o.Next != "":
+		return wrong("after", "excludes next; keep one of them")
+	case o.After != "" && o.Cursor == "":
+		return wrong("after", "needs cursor: the query parameter that gets its value")
+	case o.Cursor != "" && o.Next == "" && o.After == "":
+		return wrong("cursor", "needs next, the cursor in a response, such as body.next_cursor; or after, that of a record, such as id")
+	case o.ID != "" && (o.After != "" || o.Offset != ""):
+		return wrong("id", "is for pages that overlap; those of after and offset do not")
+	case o.Overlap < 1 || o.Overlap > maxOverlap:
+		return wrong("overlap", "is %d, want 1 to %d", o.Overlap, maxOverlap)
+	case o.Overlap != defaultOverlap && o.ID == "":
+		return wrong("overlap", "needs id, by which records are compared")
+	}
+	for key, parameter := range map[string]string{"cursor": o.Cursor, "offset": o.Offset} {
+		if parameter != "" && o.target.Query().Has(parameter) {
+			return wrong(key, "%q is also in url; leave it out there", parameter)
+		}
+	}
+	return nil
+}
+
+func (o *Options) checkLimits() error {
+	for _, d := range []struct {
+		key                string
+		value, least, most time.Duration
+	}{
+		{"interval.min", o.Interval.Min, minInterval, maxInterval},
+		{"interval.max", o.Interval.Max, minInterval, maxInterval},
+		{"timeout", o.Timeout, 100 * time.Millisecond, time.Hour},
+		{"retry.min", o.Retry.Min, time.Millisecond, time.Hour},
+		{"retry.max", o.Retry.Max, time.Millisecond, maxInterval},
+		{"retry.give_up", o.Retry.GiveUp, 0, maxInterval},
+	} {
+		if d.value < d.least || d.value > d.most {
+			return wrong(d.key, "is %v, want %v to %v", d.value, d.least, d.most)
+		}
+	}
+	switch {
+	case o.Interval.Max < o.Interval.Min:
+		return wrong("interval.max", "is %v, less than interval.min, %v", o.Interval.Max, o.Interval.Min)
+	case o.Retry.Max < o.Retry.Min:
+		return wrong("retry.max", "is %v, less than retry.min, %v", o.Retry.Max, o.Retry.Min)
+	case o.MaxResponse < 1 || o.MaxResponse > maxResponse:
+		return wrong("max_response", "is %v, want 1B to 512MiB", o.MaxResponse)
+	}
+	return nil
+}
+
+// reserved headers are the source's or the connection's own.
+var reserved = []string{
+	"Accept-Encoding", "Connection", "Content-Length", "Host", "If-Modified-Since", "If-None-Match", "Keep-Alive", "Range", "Te",
+	"Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func (o *Options) checkAccess() error {
+	for name, value := range o.Headers {
+		err := httpaccess.CheckHeader(name, value)
+		if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
+			err = errors.New("the source sets this header itself; leave it out")
+		}
+		if err != nil {
+			return &stream.OptionError{Key: "headers." + name, Err: err}
+		}
+	}
+	if err := httpaccess.CheckAuthorization(o.user, o.Bearer, o.BearerFile, o.Headers); err != nil {
+		return err
+	}
+	if err := o.TLS.Check(); err != nil {
+		return err
+	}
+	if o.TLS != (httpaccess.TLS{}) && o.target.Scheme != "https" {
+		return wrong("tls", "url is not https, so nothing would be encrypted; write https:// or leave tls out")
+	}
+	if _, err := o.TLS.Authorities(); err != nil {
+		return &stream.OptionError{Key: "tls.ca", Err: err}
+	}
+	return httpaccess.CheckProxy(o.Proxy)
+}
+
+// compile compiles the expressions.
+func (o *Options) compile() (err error) {
+	recordSchema := stream.Schema{Open: o.Format == JSON, Fields: messageFields}
+	for _, e := range []struct {
+		key     string
+		text    expr.Text
+		schema  stream.Schema
+		program **expr.Program
+	}{
+		{"records", o.Records, responseSchema, &o.records},
+		{"next", o.Next, pageSchema, &o.next},
+		{"id", o.ID, recordSchema, &o.id},
+		{"after", o.After, recordSchema, &o.after},
+	} {
+		if e.text == "" {
+			continue
+		}
+		if *e.program, err = expr.Value(string(e.text), e.schema); err != nil {
+			return expr.Option(e.key, err)
+		}
+		if (*e.program).Meta() {
+			return wrong(e.key, "meta is of records that were read; docs/source-http-poll.md has the names")
+		}
+	}
+	return nil
+}
+
+// Shape implements stream.Shaper: members of JSON objects are fields.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
+	if o.Format == Lines {
+		return in, nil
+	}
+	return stream.Schema{Open: true, OnError: in.OnError}, nil
+}
+
+// FromEnvironment implements stream.EnvironmentUser: the proxy, if there is one.
+func (o *Options) FromEnvironment() []string {
+	proxy, err := httpaccess.Proxy(o.Proxy)
+	if err != nil || proxy == nil || o.target == nil {
+		return nil
+	}
+	u, err := proxy(&nethttp.Request{URL: o.target})
+	if err != nil || u == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s through proxy %s", o.shown(), stream.MaskURLs(u.String()))}
+}
+
+// shown returns the URL for people: without user and query, which may hold secrets.
+func (o *Options) shown() string {
+	u := url.URL{Scheme: o.target.Scheme, Host: o.target.Host, Path: o.target.Path, RawPath: o.target.RawPath}
+	return u.String()
+}
+
+// mode returns how pages are named.
+func (o *Options) mode() mode {
+	switch {
+	case o.Offset != "":
+		return byOffset
+	case o.After != "":
+		return byRecord
+	case o.Cursor != "":
+		return byCursor
+	}
+	return byURL
+}
+
+// resolve returns the URL of a page.
+func (o *Options) resolve(token string) *url.URL {
+	u := *o.target
+	switch m := o.mode(); {
+	case m == byURL && token != "":
+		// Not ResolveReference: a path that begins with // would name another server.
+		if ref, err := url.ParseRequestURI(token); err == nil {
+			u.Path, u.RawPath, u.RawQuery = ref.Path, ref.RawPath, ref.RawQuery
+		}
+	case (m == byCursor || m == byRecord) && token != "":
+		u.RawQuery = withParameter(u.RawQuery, o.Cursor, token)
+	case m == byOffset:
+		if token == "" {
+			token = "0"
+		}
+		u.RawQuery = withParameter(u.RawQuery, o.Offset, token)
+	}
+	return &u
+}
+
+func withParameter(query, name, value string) string {
+	pair := url.QueryEscape(name) + "=" + url.QueryEscape(value)
+	return strings.TrimPrefix(query+"&"+pair, "&")
+}

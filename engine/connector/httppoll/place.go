@@ -1,0 +1,137 @@
+//penstock:pure
+
+package httppoll
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// place identifies one page of the feed: the request that returns it, and the steps before it. A
+// position counts steps: one for each record of a page, and one for each turn to the next page.
+//
+//	page ""       records a b c    steps 1 2 3    turn 4
+//	page "x9"     records d e      steps 5 6
+//
+// The position behind record d is number 5 with the key of page "x9": a restart requests that page
+// again, and skips its first record. In the modes byRecord and byOffset a page begins behind each
+// record, and turns are no steps: positions do not depend on how the server cuts its pages.
+type place struct {
+	mode  mode
+	token string   // "" is the first page
+	base  int64    // steps before its first record
+	tail  []digest // of the ids of the last records before it, oldest first; with the option id
+	key   string   // the encoded form, which is the Key of positions in this page
+}
+
+// mode is how a token names a page.
+type mode byte
+
+// The modes.
+const (
+	byURL    mode = 'u' // the token is a path and query on the server of url
+	byCursor mode = 'c' // the value of a parameter
+	byOffset mode = 'o' // the number of records before the page
+	byRecord mode = 'r' // the cursor of the last record before it
+)
+
+// perRecord reports whether a page begins behind each record.
+func (m mode) perRecord() bool { return m == byOffset || m == byRecord }
+
+// digest is the beginning of a SHA-256.
+type digest [8]byte
+
+func digestOf(id []byte) (d digest) {
+	sum := sha256.Sum256(id)
+	copy(d[:], sum[:])
+	return d
+}
+
+// digestOfAll returns that of all records of a page.
+func digestOfAll(records [][]byte) digest { return digestOf(bytes.Join(records, []byte{'\n'})) }
+
+const (
+	keyVersion = 1
+	// maxKey is the size of a key in the ledgers of SQL sinks.
+	maxKey = 1024
+)
+
+// newPlace returns a page with its key. A token that is too long for a position is an error.
+func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
+	p := place{mode: m, token: token, base: base, tail: tail}
+	if token == "" && base == 0 && len(tail) == 0 {
+		return p, nil
+	}
+	b := []byte{keyVersion, byte(m)}
+	b = binary.BigEndian.AppendUint64(b, uint64(base))
+	b = binary.AppendUvarint(b, uint64(len(tail)))
+	for _, d := range tail {
+		b = append(b, d[:]...)
+	}
+	if b = append(b, token...); len(b) > maxKey {
+		return p, fmt.Errorf("`next` has %d bytes, want at most %d, which a position can hold",
+			len(token), maxKey-len(b)+len(token))
+	}
+	p.key = string(b)
+	return p, nil
+}
+
+var errPlace = errors.New("the checkpoint's position is not one of http_poll")
+
+// readPlace decodes the key of a position.
+func readPlace(m mode, key string) (place, error) {
+	if key == "" {
+		return place{mode: m}, nil
+	}
+	b := []byte(key)
+	if len(b) < 11 || b[0] != keyVersion {
+		return place{}, errPlace
+	}
+	if mode(b[1]) != m {
+		return place{}, errors.New("the position of the checkpoint has another way to page: restore `cursor`, `after` or `offset`, " +
+			"or read from the beginning after `penstock checkpoint reset`")
+	}
+	p := place{mode: m, base: int64(binary.BigEndian.Uint64(b[2:])), key: key}
+	n, size := binary.Uvarint(b[10:])
+	if size <= 0 || p.base < 0 || n > uint64(len(b))/8 {
+		return place{}, errPlace
+	}
+	rest := b[10+size:]
+	for range n {
+		if len(rest) < len(digest{}) {
+			return place{}, errPlace
+		}
+		p.tail = append(p.tail, digest(rest))
+		rest = rest[len(digest{}):]
+	}
+	p.token = string(rest)
+	return p, nil
+}
+
+// position returns the position after a number of steps, which lies in this page.
+func (p *place) position(step int64) stream.Position {
+	return stream.Position{Num: step, Key: p.key}
+}
+
+// lastOf returns the last n distinct digests of a and b together, in order.
+func lastOf(n int, a, b []digest) []digest {
+	var out []digest
+	have := make(map[digest]bool)
+	for _, list := range [][]digest{b, a} {
+		for i := len(list) - 1; i >= 0 && len(out) < n; i-- {
+			if d := list[i]; d != (digest{}) && !have[d] {
+				have[d] = true
+				out = append(out, d)
+			}
+		}
+	}
+	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}

@@ -1,0 +1,353 @@
+package httppoll
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// reader reads the feed for one route.
+type reader struct {
+	s       *source
+	once    bool
+	counter func(name string, n int64)
+	client  *client
+	started time.Time
+	pace    pace
+	fields  intake.Objects
+
+	page      place
+	at        int64           // steps that were read
+	handed    stream.Position // the end of the last span
+	above     []stream.Range  // settled, above at
+	successor place           // the page in which the first of above begins
+	content   content         // of page, if loaded
+	loaded    bool
+	first     int64           // steps before the first record of content
+	before    digest          // of the records of the page before, until page is loaded
+	seen      map[digest]bool // ids that precede at, with the option id
+	valid     validators      // of page
+	end       bool            // the feed was read to its end by the last request
+	unmet     int             // requests in a row without the records that a settled range follows
+}
+
+var _ stream.Reader = (*reader)(nil)
+
+func (r *reader) now() time.Duration { return time.Since(r.started) }
+
+// moveTo sets the reader to a position.
+func (r *reader) moveTo(p stream.Position) error {
+	page, err := r.placeOf(p)
+	if err != nil {
+		return err
+	}
+	r.successor = place{}
+	if len(r.above) > 0 && !page.mode.perRecord() {
+		if r.successor, err = r.placeOf(r.above[0].From); err != nil {
+			return err
+		}
+	}
+	if page.key != r.page.key {
+		r.unload()
+	}
+	r.page, r.at, r.handed, r.end, r.unmet = page, p.Num, p, false, 0
+	return nil
+}
+
+func (r *reader) placeOf(p stream.Position) (place, error) {
+	page, err := readPlace(r.s.o.mode(), p.Key)
+	if err == nil && p.Num < page.base {
+		err = errPlace
+	}
+	return page, err
+}
+
+func (r *reader) unload() {
+	r.content, r.loaded, r.seen, r.valid = content{}, false, nil, validators{}
+}
+
+// Read implements stream.Reader. A batch holds records of one page.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
+	for {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := r.fill(b); err != nil || len(b.Spans) > 0 {
+			return err
+		}
+		if r.once && r.end && len(r.above) == 0 {
+			return io.EOF
+		}
+		if err := r.poll(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// Commit implements stream.Reader. The position is the engine's.
+func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
+
+// Close implements stream.Reader.
+func (r *reader) Close() error {
+	r.client.close()
+	return nil
+}
+
+// fill appends the records of the page that are loaded, up to the next settled range, and a span
+// that covers them. It turns to the next page behind the last one.
+func (r *reader) fill(b *stream.Batch) error {
+	border := int64(math.MaxInt64)
+	if len(r.above) > 0 {
+		border = r.above[0].From.Num
+	}
+	for r.loaded && r.at < border && r.index() < len(r.content.records) && !b.Full() {
+		if r.endedHere() {
+			break
+		}
+		if err := r.take(b, r.index()); err != nil {
+			return err
+		}
+	}
+	atEnd := r.loaded && r.index() >= len(r.content.records) && r.follows()
+	if r.at < border && (atEnd || r.loaded && r.endedHere()) {
+		if err := r.turn(); err != nil {
+			return err
+		}
+	}
+	to := r.page.position(r.at)
+	if r.at >= border {
+		if to != r.above[0].From {
+			r.s.host.Fault(errChanged)
+		}
+		to = r.above[0].From
+	}
+	if to != r.handed {
+		b.Spans = append(b.Spans, stream.Span{
+			Part: &r.s.part, Range: stream.Range{From: r.handed, To: to}, Bytes: len(b.Data),
+		})
+		r.handed = to
+		r.setFields(b)
+	}
+	if r.at >= border {
+		next := r.above[0].To
+		r.above = r.above[1:]
+		return r.moveTo(next)
+	}
+	return nil
+}
+
+var errChanged = errors.New("http_poll: the pages before a delivered record have changed since they were read: " +
+	"a record may be missing or repeated; the feed has to append only, and `id` helps where pages overlap")
+
+// index returns which record of the page is next.
+func (r *reader) index() int { return int(r.at - r.first) }
+
+// follows reports whether another page follows the loaded one.
+func (r *reader) follows() bool {
+	if r.page.mode.perRecord() {
+		return len(r.content.records) > 0
+	}
+	return r.content.next != "" && r.content.next != r.page.token
+}
+
+// endedHere reports whether the page had no more records when it was read first. It may have grown
+// since then, but its successor has been settled in part.
+func (r *reader) endedHere() bool {
+	return r.successor.base > r.page.base && r.at == r.successor.base-1
+}
+
+// take appends record i of the page, unless it is a repetition.
+func (r *reader) take(b *stream.Batch, i int) error {
+	r.at++
+	if m := r.page.mode; m.perRecord() {
+		token := strconv.FormatInt(r.at, 10)
+		if m == byRecord {
+			token = r.content.cursors[i]
+		}
+		page, err := newPlace(m, token, r.at, nil)
+		if err != nil {
+			return r.fail(err)
+		}
+		r.page = page
+	}
+	if r.s.o.id != nil {
+		switch id := r.content.ids[i]; {
+		case id == digest{}:
+			r.counter(recordsNoID, 1)
+		case r.seen[id]:
+			r.counter(recordsRepeated, 1)
+			return nil
+		default:
+			r.seen[id] = true
+		}
+	}
+	text := r.content.records[i]
+	b.Records = append(b.Records, stream.Record{
+		Off: uint32(len(b.Data)), Len: uint32(len(text)), Origin: r.page.position(r.at),
+	})
+	b.Data = append(append(b.Data, text...), '\n')
+	b.Added++
+	b.Origins++
+	return nil
+}
+
+// setFields makes fields of the members of JSON objects.
+func (r *reader) setFields(b *stream.Batch) {
+	if r.s.o.Format != JSON {
+		return
+	}
+	r.fields.Begin()
+	for i := range b.Records {
+		from := len(b.Fields)
+		if err := r.fields.Append(b, i); err != nil {
+			b.Bury(i, err)
+			continue
+		}
+		// SetFields would mark the text as changed; it is the object still.
+		record := &b.Records[i]
+		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
+	}
+}
+
+// turn moves to the next page.
+func (r *reader) turn() error {
+	r.before = digestOfAll(r.content.records)
+	if r.page.mode.perRecord() {
+		r.unload()
+		return nil
+	}
+	if r.endedHere() {
+		r.page = r.successor
+		r.at++
+		r.unload()
+		return nil
+	}
+	var tail []digest
+	if r.s.o.id != nil {
+		tail = lastOf(r.s.o.Overlap, r.page.tail, r.content.ids)
+	}
+	page, err := newPlace(r.page.mode, r.content.next, r.at+1, tail)
+	if err != nil {
+		return r.fail(err)
+	}
+	r.page = page
+	r.at++
+	r.unload()
+	return nil
+}
+
+func (r *reader) fail(err error) error { return fmt.Errorf("%s: %w", r.client.place(), err) }
+
+// poll waits until a request is due, and requests the page. An error ends the route.
+func (r *reader) poll(ctx context.Context) error {
+	if wait := r.pace.next() - r.now(); wait > 0 {
+		if err := retry.Sleep(ctx, wait); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	var valid validators
+	if r.loaded { // else there is nothing that could be unchanged
+		valid = r.valid
+	}
+	r.counter(polls, 1)
+	res, err := r.client.get(ctx, r.s.o.resolve(r.page.token), valid)
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err != nil && isPermanent(err):
+		return err
+	case err != nil:
+		return r.again(err)
+	}
+	v := judge(res.status, valid.isSet(), res.header.Get("Retry-After") != "")
+	r.pace.demand(r.now(), demanded(res.header, v, time.Now()))
+	switch v {
+	case misconfigured, temporary, throttled:
+		err = &StatusError{Place: r.client.place(), Status: res.status, Cursor: r.page.token != ""}
+		if v == misconfigured {
+			return err
+		}
+		if v == throttled {
+			r.counter(pollsThrottled, 1)
+		}
+		return r.again(err)
+	case unchanged:
+		r.counter(pollsUnchanged, 1)
+		return r.took(false)
+	}
+	return r.load(res)
+}
+
+// again notes a request that has failed, and is repeated. A finite run gives up in the end.
+func (r *reader) again(err error) error {
+	r.counter(pollsFailed, 1)
+	wait, failing := r.pace.failed(r.now())
+	if r.once && failing >= r.s.o.Retry.GiveUp {
+		return fmt.Errorf("requests have failed for %v (retry.give_up: %v): %w", failing.Round(time.Millisecond), r.s.o.Retry.GiveUp, err)
+	}
+	r.s.host.Log().Warn("request failed; retrying", "again_in", wait, "error", err)
+	return nil
+}
+
+// load takes the records of a response.
+func (r *reader) load(res *response) error {
+	c, err := r.s.o.extract(res, r.page.token)
+	if errors.Is(err, errFormat) {
+		return r.again(r.fail(err))
+	}
+	if err == nil && r.s.o.id == nil && len(c.records) > 0 && r.before == digestOfAll(c.records) {
+		err = errIgnored
+	}
+	if err != nil {
+		return r.fail(err)
+	}
+	r.content, r.loaded, r.first, r.before = c, true, r.page.base, digest{}
+	r.valid = validators{etag: res.header.Get("ETag"), modified: res.header.Get("Last-Modified")}
+	if r.s.o.id != nil {
+		r.seen = make(map[digest]bool)
+		for _, d := range r.page.tail {
+			r.seen[d] = true
+		}
+		for _, d := range c.ids[:min(r.index(), len(c.ids))] {
+			r.seen[d] = true
+		}
+	}
+	return r.took(r.index() < len(c.records))
+}
+
+// took notes a request that has succeeded.
+func (r *reader) took(news bool) error {
+	turned := r.follows()
+	r.end = r.pace.page(r.now(), news, turned)
+	if news || turned || len(r.above) == 0 {
+		r.unmet = 0
+		return nil
+	}
+	// Records that were read before a settled range, and not delivered, are no longer there.
+	if r.unmet++; r.unmet < patience {
+		return nil
+	}
+	from := r.above[0].From
+	n := from.Num - r.at
+	r.counter(recordsMissing, n)
+	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read before and not delivered, at most %d",
+		r.s.part.Name, n))
+	handed := r.handed
+	err := r.moveTo(from)
+	r.handed = handed
+	return err
+}
+
+var errIgnored = errors.New("the next page has the same records as the page before: the server ignores " +
+	"the request for it; check the parameter in `cursor` or `offset`, and `next`")
+
+// patience is the number of requests after which records count as missing.
+const patience = 3

@@ -1,0 +1,70 @@
+//penstock:pure
+
+package httppoll
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/rate"
+)
+
+// verdict is the meaning of a status.
+type verdict uint8
+
+// The verdicts.
+const (
+	answered      verdict = iota // the response has a page
+	unchanged                    // 304: the page is as it was
+	temporary                    // worth another request
+	throttled                    // worth another request, at the time that the server states
+	misconfigured                // a person is needed
+)
+
+// judge returns the meaning of a status. conditional reports whether the request allowed a 304.
+//
+//	2xx                 answered
+//	304                 unchanged, if the request was conditional
+//	429; 503 with Retry-After    throttled
+//	408, 425, 5xx       temporary
+//	all else            misconfigured: redirects to other servers, 400, 401, 403, 404, 410, ...
+func judge(status int, conditional, retryAfter bool) verdict {
+	switch {
+	case status >= 200 && status < 300:
+		return answered
+	case status == 304 && conditional:
+		return unchanged
+	case status == 429, status == 503 && retryAfter:
+		return throttled
+	case status >= 500 && status < 600, status == 408, status == 425:
+		return temporary
+	}
+	return misconfigured
+}
+
+// maxHold bounds the time that a server may demand: after it, one request more does no harm.
+const maxHold = time.Hour
+
+// demanded returns how long the server wants no request. A Retry-After that is a date counts from
+// the Date of the response, so that clocks may differ.
+func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
+	if date := header["Date"]; len(date) > 0 {
+		if at, err := time.Parse(dateForm, date[0]); err == nil {
+			now = at
+		}
+	}
+	advice, ok := rate.ParseHeaders(header, now)
+	if !ok {
+		return 0
+	}
+	wait := time.Duration(0)
+	if v == throttled {
+		wait = advice.RetryAfter
+	}
+	if advice.Reset > 0 && advice.Remaining == 0 {
+		wait = max(wait, advice.Reset)
+	}
+	return min(wait, maxHold)
+}
+
+// dateForm is that of the header Date (RFC 9110, section 5.6.7).
+const dateForm = "Mon, 02 Jan 2006 15:04:05 GMT"

@@ -1,0 +1,101 @@
+package httpserver
+
+import (
+	nethttp "net/http"
+	"slices"
+	"sync"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// unitRecords is the unit in which the source counts, and in which penstock's sinks state costs.
+const unitRecords = "records"
+
+// priceBytes is how many bytes count at least as one record.
+const priceBytes = 1 << 10
+
+// service decides which requests count as served: those that a route has read, or with slots the
+// oldest of them, so many at once.
+type service struct {
+	slots int // 0: no limit
+
+	mu      sync.Mutex // guards the fields below
+	serving map[*flow.Arrival]bool
+	waiting []*flow.Arrival
+}
+
+// read records that a route has read the request.
+func (q *service) read(a *flow.Arrival) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, a)
+	q.serve()
+}
+
+// end records that the request is answered.
+func (q *service) end(a *flow.Arrival) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.serving, a)
+	q.waiting = slices.DeleteFunc(q.waiting, func(o *flow.Arrival) bool { return o == a })
+	q.serve()
+}
+
+// serve is for a caller that holds mu.
+func (q *service) serve() {
+	if q.serving == nil {
+		q.serving = make(map[*flow.Arrival]bool)
+	}
+	for len(q.waiting) > 0 && (q.slots == 0 || len(q.serving) < q.slots) {
+		q.serving[q.waiting[0]] = true
+		q.waiting[0].Serve()
+		q.waiting = slices.Delete(q.waiting, 0, 1)
+	}
+}
+
+// visit is a request as the advertised window sees it: it waits from its header until a route reads
+// it, and is served until every route has settled it. Requests of all clients count; only those
+// with [stream.SenderHeader] are told of the window.
+type visit struct {
+	s       *Server
+	asked   bool
+	arrival *flow.Arrival
+	price   float64
+}
+
+// arrive begins a visit. A client states the cost of its records before it sends them. Names belong
+// to the token or certificate, so that no client uses up the window of another one.
+func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
+	o := flow.ParseSender(r)
+	if o.Unit != unitRecords {
+		o.Cost = 0
+	}
+	v := &visit{s: s, asked: r.Header.Get(stream.SenderHeader) != ""}
+	v.price = max(1, o.Cost, float64(r.ContentLength)/priceBytes)
+	v.arrival = s.window.Arrive(tenant+"\x00"+o.Name, v.price, o.Network)
+	return v
+}
+
+// decoded replaces the stated cost by the real one.
+func (v *visit) decoded(d *decoded) {
+	v.price = max(1, float64(d.records.Len()), float64(d.records.Size()/priceBytes))
+	v.arrival.Reprice(v.price)
+}
+
+// answer ends the visit and adds the window to the header of the answer.
+func (v *visit) answer(h nethttp.Header) {
+	grant := v.arrival.Done()
+	if !v.asked {
+		return
+	}
+	grant.Cost, grant.Unit, grant.Draining = uint64(v.price), unitRecords, v.s.IsDraining()
+	h.Set(stream.CreditHeader, grant.String())
+}
+
+// refuse adds to the header of a request that was not delivered whether the source is draining.
+func (v *visit) refuse(h nethttp.Header) {
+	if v.asked && v.s.IsDraining() {
+		h.Set(stream.CreditHeader, v.s.window.Draining().String())
+	}
+}

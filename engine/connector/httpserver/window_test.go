@@ -1,0 +1,118 @@
+package httpserver_test
+
+import (
+	"context"
+	nethttp "net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// ask pushes a body as a penstock sender does, and returns the status and the header of the answer.
+func (s *service) ask(sender, key, body string) (int, nethttp.Header) {
+	s.t.Helper()
+	req, err := nethttp.NewRequestWithContext(s.t.Context(), "POST", s.url, strings.NewReader(body))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if sender != "" {
+		req.Header.Set(stream.SenderHeader, sender)
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode, res.Header
+}
+
+// TestWindow: a sender learns its window in records, at the price of what it has really sent.
+func TestWindow(t *testing.T) {
+	s := run(t, "")
+	if _, h := s.ask("", "", "a\n"); h.Get(stream.CreditHeader) != "" {
+		t.Errorf("a client that sends no %s gets %q", stream.SenderHeader, h.Get(stream.CreditHeader))
+	}
+	var taken uint64
+	for i, c := range []struct {
+		sender, body string
+		cost         uint64
+	}{
+		{"me; unit=records; cost=3", "a\nb\nc\n", 3},
+		{"me; unit=records; cost=1", "a\nb\nc\nd\n", 4},                       // it claims too little
+		{"me", strings.Repeat(strings.Repeat("x", 1023)+"\n", 5), 5},          // it claims nothing
+		{"me; unit=records; cost=1", strings.Repeat("x", 10*1024) + "\n", 10}, // one long record
+		{"me; unit=bytes; cost=9999999", "a\n", 1},                            // another unit
+	} {
+		status, h := s.ask(c.sender, "", c.body)
+		grant := h.Get(stream.CreditHeader)
+		r, ok := stream.ParseGrant(grant)
+		taken += c.cost
+		if status != 200 || !ok || r.Cost != c.cost || r.Taken != taken || r.Credit <= taken || r.Draining ||
+			!strings.Contains(grant, "; unit=records") {
+			t.Errorf("request %d: %d, %q; want cost %d, taken %d and more credit in records", i+1, status, grant, c.cost, taken)
+		}
+	}
+	if _, h := s.ask("you; unit=records; cost=2", "", "a\nb\n"); !strings.Contains(h.Get(stream.CreditHeader), "taken=2;") {
+		t.Errorf("another sender gets %q, want a count of its own", h.Get(stream.CreditHeader))
+	}
+}
+
+// TestWindowOfRepeated: a repeated batch gets the stored answer and a grant, and is not delivered
+// again.
+func TestWindowOfRepeated(t *testing.T) {
+	s := run(t, "")
+	for range 2 {
+		status, h := s.ask("me; unit=records; cost=2", "batch-1", "a\nb\n")
+		if r, ok := stream.ParseGrant(h.Get(stream.CreditHeader)); status != 200 || !ok || r.Cost != 2 {
+			t.Errorf("%d, %q; want 200 and a grant", status, h.Get(stream.CreditHeader))
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.got) != 2 {
+		t.Errorf("%d records were delivered, want 2", len(s.got))
+	}
+}
+
+// TestWindowWhileDraining: answers tell that the source drains, those to requests in work and
+// refusals.
+func TestWindowWhileDraining(t *testing.T) {
+	s := run(t, "")
+	delivering, release := make(chan struct{}), make(chan struct{})
+	s.deliver = func(ctx context.Context, _ *stream.Batch) error {
+		close(delivering)
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	answered := make(chan nethttp.Header, 1)
+	go func() {
+		_, h := s.ask("me; unit=records; cost=1", "", "a\n")
+		answered <- h
+	}()
+	<-delivering
+	s.e.Drain()
+	deadline := time.Now().Add(patience)
+	for !s.server.IsDraining() {
+		if time.Now().After(deadline) {
+			t.Fatal("the source does not drain")
+		}
+	}
+	status, h := s.ask("me; unit=records; cost=1", "", "b\n")
+	if r, _ := flow.ParseGrant(h.Get(stream.CreditHeader)); status != 503 || !r.Draining || h.Get("Penstock-State") != "untaken" {
+		t.Errorf("a new request: %d, %v", status, h)
+	}
+	close(release)
+	h = <-answered
+	if r, _ := flow.ParseGrant(h.Get(stream.CreditHeader)); !r.Draining || r.Cost != 1 {
+		t.Errorf("the request in work: %v", h)
+	}
+}

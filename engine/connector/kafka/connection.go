@@ -1,0 +1,140 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TLS are the certificates of a connection to brokers.
+type TLS struct {
+	Enabled bool `yaml:"enabled" doc:"use TLS; implied by the other keys"`
+	tlsaccess.TLS
+}
+
+func (t *TLS) on() bool { return *t != TLS{} }
+
+// Connection is the part of the options that source and sink share.
+type Connection struct {
+	Brokers        []string      `yaml:"brokers" required:"true" doc:"HOST:PORT of brokers to ask first; they name the others"`
+	ClientID       string        `yaml:"client_id" doc:"name in the brokers' logs and quotas"`
+	TLS            TLS           `yaml:"tls" doc:"certificates; enabled: true trusts the system's authorities"`
+	SASL           SASL          `yaml:"sasl" doc:"user and password, or token"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+}
+
+func defaultConnection() Connection {
+	return Connection{ClientID: "penstock", ConnectTimeout: 10 * time.Second}
+}
+
+// maxBrokers bounds the list of seeds.
+const maxBrokers = 100
+
+// validate reads the files of tls.
+func (c *Connection) validate() error {
+	if len(c.Brokers) == 0 {
+		return wrong("brokers", "missing: at least one HOST:PORT")
+	}
+	if len(c.Brokers) > maxBrokers {
+		return wrong("brokers", "has %d entries, at most %d are of use: brokers name the others",
+			len(c.Brokers), maxBrokers)
+	}
+	for i, b := range c.Brokers {
+		if err := checkBroker(b); err != nil {
+			return &stream.OptionError{Key: "brokers", Err: err}
+		}
+		for _, before := range c.Brokers[:i] {
+			if b == before {
+				return wrong("brokers", "%q stands twice", b)
+			}
+		}
+	}
+	if c.ConnectTimeout < time.Millisecond {
+		return wrong("connect_timeout", "is %v, want 1ms or more", c.ConnectTimeout)
+	}
+	if err := c.TLS.Read(); err != nil {
+		return err
+	}
+	return c.SASL.validate(c.TLS.on())
+}
+
+func checkBroker(text string) error {
+	if strings.Contains(text, "://") {
+		return fmt.Errorf("%q has a scheme; write HOST:PORT, and tls: {enabled: true} for TLS",
+			text)
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || host == "" {
+		return fmt.Errorf("%q is not HOST:PORT, such as kafka-1:9092", text)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
+		return fmt.Errorf("%q has the port %q, want a number from 1 to 65535", text, port)
+	}
+	return nil
+}
+
+// options returns the client options of a connection.
+func (c *Connection) options(log *slog.Logger) ([]kgo.Opt, error) {
+	dialer := &net.Dialer{Timeout: c.ConnectTimeout}
+	out := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.WithLogger(&clientLog{log}),
+		kgo.SoftwareNameAndVersion("penstock", "1"),
+	}
+	if c.TLS.on() {
+		trust, err := tlsaccess.NewTrust(&c.TLS.TLS, log)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn,
+			error) {
+			ctx, cancel := context.WithTimeout(ctx, c.ConnectTimeout)
+			defer cancel()
+			return (&tls.Dialer{NetDialer: dialer, Config: trust.Current()}).DialContext(ctx,
+				network, address)
+		}))
+	} else {
+		out = append(out, kgo.Dialer(dialer.DialContext))
+	}
+	if m := c.SASL.mechanism(); m != nil {
+		out = append(out, kgo.SASL(m))
+	}
+	return out, nil
+}
+
+// clientLog passes the client library's warnings on.
+type clientLog struct{ log *slog.Logger }
+
+// Level implements kgo.Logger.
+func (l *clientLog) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelWarn
+}
+
+// Log implements kgo.Logger. The library's errors are warnings here: the source and the sink report
+// those that matter themselves.
+func (l *clientLog) Log(level kgo.LogLevel, message string, pairs ...any) {
+	at := slog.LevelDebug
+	if level == kgo.LogLevelWarn || level == kgo.LogLevelError {
+		at = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), at, "kafka client: "+message, pairs...)
+}
+
+func wrong(key, format string, args ...any) error {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}
+
+var errEmpty = errors.New("is empty")

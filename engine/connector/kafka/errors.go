@@ -1,0 +1,126 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// brokerError names the place and the remedy of a failure to reach brokers.
+func brokerError(err error, brokers []string) error {
+	where := strings.Join(brokers, ", ")
+	switch {
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		return fmt.Errorf("brokers %s refuse the login: check sasl: %w", where, err)
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		return fmt.Errorf("brokers %s do not offer this mechanism: check sasl.mechanism: %w", where, err)
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return fmt.Errorf("brokers %s: the user may not do this: grant it in the cluster's ACLs: %w", where, err)
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("brokers %s close the connection: check tls and sasl: %w", where, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no broker of %s answers: check the addresses, tls and sasl: %w", where, err)
+	}
+	return fmt.Errorf("brokers %s: %w", where, err)
+}
+
+// topicError names the remedy of a failure that concerns one topic.
+func topicError(topic string, err error) error {
+	switch {
+	case isUnknownTopic(err):
+		return fmt.Errorf("topic %q does not exist: create it, or correct its name: %w", topic, err)
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return fmt.Errorf("topic %q: the user may not read it: grant Read and Describe on the topic: %w", topic, err)
+	case errors.Is(err, kerr.InvalidTopicException):
+		return fmt.Errorf("topic %q: the brokers refuse the name: %w", topic, err)
+	}
+	return fmt.Errorf("topic %q: %w", topic, err)
+}
+
+// groupError names the remedy of a failure that concerns the group.
+func groupError(group string, err error) error {
+	switch {
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return fmt.Errorf("group %q: the user may not use it: grant Read on the group: %w", group, err)
+	case errors.Is(err, kerr.FencedInstanceID):
+		return fmt.Errorf("group %q: another process has the same instance: give each process a name of its own: %w", group, err)
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		return fmt.Errorf("group %q: the brokers do not allow this session_timeout: "+
+			"see group.min.session.timeout.ms and group.max.session.timeout.ms: %w", group, err)
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		return fmt.Errorf("group %q: its other members do not use cooperative-sticky assignment: "+
+			"give penstock a group of its own: %w", group, err)
+	case errors.Is(err, kerr.GroupMaxSizeReached):
+		return fmt.Errorf("group %q: it has as many members as the brokers allow: %w", group, err)
+	}
+	return fmt.Errorf("group %q: %w", group, err)
+}
+
+// reaction is the consequence of an error of a fetch.
+type reaction uint8
+
+const (
+	retryFetch    reaction = iota // the client library tries again by itself
+	verifyTopic                   // the topic may have been deleted or created again
+	stopPartition                 // its offset does not exist any more
+	failRoute                     // nothing gets better without a restart or a person
+)
+
+// reactionTo classifies an error of a fetch.
+func reactionTo(err error) reaction {
+	if _, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
+		return stopPartition
+	}
+	_, session := errors.AsType[*kgo.ErrGroupSession](err)
+	switch {
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		return stopPartition
+	case isUnknownTopic(err):
+		return verifyTopic
+	case isFatal(err):
+		return failRoute
+	case session, kerr.IsRetriable(err), kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded):
+		return retryFetch
+	}
+	return failRoute
+}
+
+// isUnknownTopic reports whether a broker does not know a topic. It may learn of a new one soon.
+func isUnknownTopic(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) ||
+		errors.Is(err, kerr.InconsistentTopicID)
+}
+
+// isFatal reports whether only a person can remove the cause, although the library calls some of
+// these errors retryable.
+func isFatal(err error) bool {
+	for _, fatal := range []error{
+		kerr.TopicAuthorizationFailed,
+		kerr.GroupAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.FencedInstanceID,
+		kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol, kerr.InvalidGroupID, kerr.ClusterAuthorizationFailed,
+	} {
+		if errors.Is(err, fatal) {
+			return true
+		}
+	}
+	return false
+}
+
+// fetchError names the place of an error of a fetch.
+func fetchError(group string, at topicPartition, err error) error {
+	if _, session := errors.AsType[*kgo.ErrGroupSession](err); session || at.topic == "" {
+		return groupError(group, err)
+	}
+	return topicError(at.topic, err)
+}
+
+// stoppedError is the report of a partition that is not read any more.
+func stoppedError(name string, next int64, err error) error {
+	return fmt.Errorf("partition %q is not read any more: its offset %d does not exist, since the log was truncated or retention "+
+		"has deleted the records; restart with truncated: earliest, or reset the group's offset: %w", name, next, err)
+}

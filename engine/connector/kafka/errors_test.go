@@ -1,0 +1,161 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// TestReactions: an error of a fetch stops its partition, ends the route or is left to the client.
+func TestReactions(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want reaction
+	}{
+		{kerr.OffsetOutOfRange, stopPartition},
+		{&kgo.ErrDataLoss{Topic: "t"}, stopPartition},
+		{kerr.UnknownTopicID, verifyTopic},
+		{kerr.UnknownTopicOrPartition, verifyTopic},
+		{kerr.NotLeaderForPartition, retryFetch},
+		{kerr.LeaderNotAvailable, retryFetch},
+		{context.DeadlineExceeded, retryFetch},
+		{&kgo.ErrGroupSession{Err: kerr.CoordinatorNotAvailable}, retryFetch},
+		{&kgo.ErrGroupSession{Err: kerr.GroupAuthorizationFailed}, failRoute},
+		{&kgo.ErrGroupSession{Err: kerr.FencedInstanceID}, failRoute},
+		{kerr.TopicAuthorizationFailed, failRoute},
+		{kerr.SaslAuthenticationFailed, failRoute},
+		{errors.New("a batch that cannot be decoded"), failRoute},
+	} {
+		if got := reactionTo(c.err); got != c.want {
+			t.Errorf("%v: %d, want %d", c.err, got, c.want)
+		}
+	}
+}
+
+// TestMessages: errors of brokers name the place and the remedy.
+func TestMessages(t *testing.T) {
+	for _, c := range []struct {
+		got  error
+		want string
+	}{
+		{brokerError(kerr.SaslAuthenticationFailed, []string{"a:1"}), "brokers a:1 refuse the login: check sasl: "},
+		{
+			brokerError(kerr.UnsupportedSaslMechanism, []string{"a:1"}),
+			"brokers a:1 do not offer this mechanism: check sasl.mechanism: ",
+		},
+		{
+			brokerError(kerr.ClusterAuthorizationFailed, []string{"a:1"}),
+			"brokers a:1: the user may not do this: grant it in the cluster's ACLs: ",
+		},
+		{
+			brokerError(context.DeadlineExceeded, []string{"a:1", "b:1"}),
+			"no broker of a:1, b:1 answers: check the addresses, tls and sasl: ",
+		},
+		{brokerError(io.EOF, []string{"a:1"}), "brokers a:1 close the connection: check tls and sasl: "},
+		{
+			topicError("t", kerr.TopicAuthorizationFailed),
+			`topic "t": the user may not read it: grant Read and Describe on the topic: `,
+		},
+		{topicError("t", kerr.UnknownTopicOrPartition), `topic "t" does not exist: create it, or correct its name: `},
+		{topicError("t", kerr.InvalidTopicException), `topic "t": the brokers refuse the name: `},
+		{groupError("g", kerr.GroupAuthorizationFailed), `group "g": the user may not use it: grant Read on the group: `},
+		{
+			groupError("g", kerr.FencedInstanceID),
+			`group "g": another process has the same instance: give each process a name of its own: `,
+		},
+		{
+			groupError("g", kerr.InvalidSessionTimeout),
+			`group "g": the brokers do not allow this session_timeout: see group.min.session.timeout.ms`,
+		},
+		{
+			groupError("g", kerr.InconsistentGroupProtocol),
+			`group "g": its other members do not use cooperative-sticky assignment: give penstock`,
+		},
+		{groupError("g", kerr.GroupMaxSizeReached), `group "g": it has as many members as the brokers allow: `},
+		{
+			stoppedError("t/0", 7, kerr.OffsetOutOfRange),
+			`partition "t/0" is not read any more: its offset 7 does not exist, since the log`,
+		},
+	} {
+		if !strings.HasPrefix(c.got.Error(), c.want) {
+			t.Errorf("got  %v\nwant %s", c.got, c.want)
+		}
+	}
+}
+
+// TestVerdicts: the meaning of a record's error for the sink.
+func TestVerdicts(t *testing.T) {
+	for _, c := range []struct {
+		err            error
+		fixed, byField verdict // with a topic by name, and by expression
+	}{
+		{nil, accepted, accepted},
+		{&badRecordError{errors.New("key: no number")}, refused, refused},
+		{kerr.MessageTooLarge, refused, refused},
+		{kerr.InvalidRecord, refused, refused},
+		{kerr.UnknownTopicOrPartition, misconfigured, refused},
+		{kerr.InvalidTopicException, misconfigured, refused},
+		{kerr.TopicAuthorizationFailed, misconfigured, misconfigured},
+		{kerr.SaslAuthenticationFailed, misconfigured, misconfigured},
+		{kerr.ThrottlingQuotaExceeded, full, full},
+		{kerr.NotEnoughReplicas, again, again},
+		{context.Canceled, again, again},
+	} {
+		if got := judge(c.err, false); got != c.fixed {
+			t.Errorf("%v: %d, want %d", c.err, got, c.fixed)
+		}
+		if got := judge(fmt.Errorf("produce: %w", c.err), true); c.err != nil && got != c.byField {
+			t.Errorf("%v, topic by expression: %d, want %d", c.err, got, c.byField)
+		}
+	}
+}
+
+// TestTokenFile: a token is read for each login, so that it can be replaced.
+func TestTokenFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "token")
+	s := &SASL{Mechanism: mechanismOAuth, TokenFile: path}
+	if _, err := s.readToken(); err == nil {
+		t.Error("a missing file gave a token")
+	}
+	for _, want := range []string{"first", "second"} {
+		if err := os.WriteFile(path, []byte(want+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.readToken(); got != want || err != nil {
+			t.Errorf("token %q, %v, want %q", got, err, want)
+		}
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.readToken(); err == nil || !strings.Contains(err.Error(), "want one token of at most 64 KiB") {
+		t.Errorf("an empty file: %v", err)
+	}
+}
+
+// TestOwnership: the answer to a heartbeat tells whether the member still has its partitions.
+func TestOwnership(t *testing.T) {
+	for _, c := range []struct {
+		err   *kerr.Error
+		owned bool
+		fails bool
+	}{
+		{kerr.RebalanceInProgress, true, false}, {kerr.UnknownMemberID, false, false}, {kerr.IllegalGeneration, false, false},
+		{kerr.FencedInstanceID, false, false}, {kerr.CoordinatorNotAvailable, false, true},
+	} {
+		if owned, err := ownership(c.err.Code); owned != c.owned || (err != nil) != c.fails {
+			t.Errorf("%v: %v, %v", c.err, owned, err)
+		}
+	}
+	if owned, err := ownership(0); !owned || err != nil {
+		t.Errorf("no error: %v, %v", owned, err)
+	}
+}

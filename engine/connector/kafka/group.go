@@ -1,0 +1,358 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// joined notes a session of the group. One without partitions has nothing to read; otherwise assign
+// follows.
+func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
+	r.count("rebalances", 1)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hasJoined = r.hasJoined || len(given) == 0
+	r.wake()
+}
+
+// offsetsFetched keeps the metadata of the group's offsets, which assign is not given.
+func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.OffsetFetchResponse) error {
+	r.stored = make(map[topicPartition]committed)
+	for _, g := range res.Groups {
+		for _, t := range g.Topics {
+			name := t.Topic
+			for known, id := range r.ids {
+				if name == "" && id == t.TopicID {
+					name = known
+				}
+			}
+			for _, p := range t.Partitions {
+				c := committed{offset: p.Offset, epoch: p.LeaderEpoch}
+				if p.Metadata != nil {
+					c.metadata = *p.Metadata
+				}
+				r.stored[topicPartition{name, p.Partition}] = c
+			}
+		}
+	}
+	return nil
+}
+
+type offsets = map[string]map[int32]kgo.Offset
+
+// assign asks the engine where to read the partitions that the group has given, and returns that to
+// the client. Partitions that must not be read are left out. ctx ends with the group's session.
+func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
+	<-r.made
+	keys := keysOf(given)
+	if len(keys) == 0 {
+		return given, nil
+	}
+	parts, offers, err := r.offersSoon(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	if len(offers) == 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.hasJoined = true
+		r.wake()
+		return offsets{}, nil
+	}
+	got, err := r.takeOver(ctx, parts, offers)
+	if err != nil {
+		return nil, err
+	}
+	out := make(offsets)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, p := range parts {
+		if r.parts[p.key] != p || p.phase != assigning {
+			continue // it was revoked meanwhile
+		}
+		if got[i].Err != nil {
+			p.phase = stopped
+			r.count("partitions_stopped", 1)
+			continue
+		}
+		p.phase, p.next, p.above = reading, got[i].Mark.Watermark.Num, got[i].Mark.Above
+		at := kgo.NewOffset().At(p.next)
+		if c := r.stored[p.key]; c.offset == p.next && c.epoch >= 0 && offers[i].Origin != stream.FromStart {
+			at = at.WithEpoch(c.epoch)
+			p.epochs = []epochStart{{p.next - 1, c.epoch}}
+		}
+		if out[p.key.topic] == nil {
+			out[p.key.topic] = make(map[int32]kgo.Offset)
+		}
+		out[p.key.topic][p.key.num] = at
+		r.client.ResumeFetchPartitions(map[string][]int32{p.key.topic: {p.key.num}})
+	}
+	r.hasJoined = true
+	r.wake()
+	return out, nil
+}
+
+// offersBackoff paces the questions about newly assigned partitions. An error would end the session
+// and cancel the deliveries of all partitions.
+var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
+
+// offersSoon is offers, repeated while brokers cannot answer.
+func (r *reader) offersSoon(ctx context.Context, keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
+	err = retry.Do(ctx, func(ctx context.Context) (err error) {
+		parts, offers, err = r.offers(ctx, keys)
+		return err
+	}, retry.Options{Policy: offersBackoff, MaxAttempts: -1, Classify: func(err error) retry.Action {
+		if isFatal(err) || isUnknownTopic(err) {
+			return retry.Fail
+		}
+		return retry.Retry
+	}})
+	return parts, offers, err
+}
+
+// takeOver lets the engine assign the partitions. A revocation ends it.
+func (r *reader) takeOver(ctx context.Context, parts []*partition, offers []stream.PartitionOffer) ([]stream.Assignment, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &taking{cancel, make(chan struct{})}
+	r.mu.Lock()
+	if r.closing {
+		r.mu.Unlock()
+		return nil, context.Canceled
+	}
+	r.taking = t
+	for _, p := range parts {
+		r.parts[p.key] = p
+	}
+	r.mu.Unlock()
+	got, err := r.o.Assignments.Assign(ctx, offers)
+	if err == nil {
+		err = r.keepStart(ctx, parts, offers, got)
+	}
+	r.mu.Lock()
+	r.taking = nil
+	if err != nil {
+		for _, p := range parts {
+			if r.parts[p.key] == p {
+				delete(r.parts, p.key)
+			}
+		}
+	} else {
+		for i, p := range parts { // before done: a revocation looks for numbers
+			p.number = got[i].Number
+		}
+	}
+	r.mu.Unlock()
+	if err != nil && got != nil {
+		r.o.Assignments.Lose(idsOf(parts))
+	}
+	close(t.done)
+	return got, err
+}
+
+// offers asks the brokers for topic ids and the bounds of the logs.
+func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partition, []stream.PartitionOffer, error) {
+	topics := topicsOf(keys)
+	m, err := r.admin.Metadata(ctx, topics...)
+	if err != nil {
+		return nil, nil, brokerError(err, r.s.o.Brokers)
+	}
+	starts, err := r.admin.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list offsets: %w", err)
+	}
+	list := r.admin.ListCommittedOffsets
+	if r.s.o.Isolation == readUncommitted {
+		list = r.admin.ListEndOffsets
+	}
+	ends, err := list(ctx, topics...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("list offsets: %w", err)
+	}
+	r.ids = make(map[string][16]byte)
+	found := make([]bounds, len(keys))
+	for i, key := range keys {
+		detail := m.Topics[key.topic]
+		start, _ := starts.Lookup(key.topic, key.num)
+		end, _ := ends.Lookup(key.topic, key.num)
+		if err := errors.Join(detail.Err, start.Err, end.Err); err != nil {
+			return nil, nil, topicError(key.topic, err)
+		}
+		r.ids[key.topic], found[i] = detail.ID, bounds{start.Offset, end.Offset}
+	}
+	parts, offers := r.choose(m.Cluster, keys, found)
+	return parts, offers, nil
+}
+
+// choose makes offers of partitions with their logs. Those whose position does not fit are reported
+// and left out.
+func (r *reader) choose(cluster string, keys []topicPartition, logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
+	for i, key := range keys {
+		part := stream.Partition{ID: partitionID(cluster, key.topic, r.ids[key.topic], key.num), Name: key.String()}
+		c, ok := r.stored[key]
+		if !ok {
+			c.offset = -1
+		}
+		offer, lost, err := offerOf(part, c, logs[i], &r.s.o)
+		if err != nil {
+			r.count("partitions_stopped", 1)
+			r.s.host.Fault(err)
+			continue
+		}
+		if lost > 0 {
+			r.count("offsets_lost", lost)
+			r.s.host.Fault(fmt.Errorf("partition %q: %d offsets from %d on were deleted before they were read", part.Name, lost, c.offset))
+		}
+		// Commits never lower the offset, unless it was beyond the log's end.
+		stored := min(c.offset, offer.Watermark.Num)
+		parts = append(parts, &partition{key: key, part: &part, end: logs[i].end, stored: stored})
+		offers = append(offers, offer)
+	}
+	return parts, offers
+}
+
+// keepStart commits the positions of partitions that begin at the end of their logs: a restart
+// before the first commit would find another end, and skip the records between.
+func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer, got []stream.Assignment) error {
+	if r.s.o.Start != startLatest {
+		return nil
+	}
+	var marks []stream.Mark
+	r.mu.Lock()
+	for i := range offers {
+		if offers[i].Origin == stream.FromStart && got[i].Err == nil {
+			m := got[i].Mark
+			m.Assignment = got[i].Number
+			marks = append(marks, m)
+			parts[i].number = m.Assignment
+		}
+	}
+	r.mu.Unlock()
+	if len(marks) == 0 {
+		return nil
+	}
+	return r.Commit(ctx, marks)
+}
+
+// revoked ends assignments in an orderly way, before another member gets the partitions.
+func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]int32) {
+	ids := r.withdraw(given)
+	if len(ids) > 0 {
+		ctx, cancel := context.WithTimeout(ctx, r.s.o.RevokeTimeout)
+		defer cancel()
+		r.o.Assignments.Revoke(ctx, ids)
+	}
+	r.remove(given)
+}
+
+// lost ends assignments that the broker may have given to others already.
+func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32) {
+	ids := r.withdraw(given)
+	r.mu.Lock()
+	r.hasJoined = false
+	r.mu.Unlock()
+	r.remove(given)
+	if len(ids) > 0 {
+		r.count("sessions_lost", 1)
+		r.o.Assignments.Lose(ids)
+	}
+}
+
+// withdraw ends the reading of partitions, and waits for a running assignment. It returns the ids
+// of those that the engine knows; none if the reader is being closed.
+func (r *reader) withdraw(given map[string][]int32) (ids []string) {
+	r.mu.Lock()
+	t := r.taking
+	r.mu.Unlock()
+	if t != nil {
+		t.cancel()
+		<-t.done
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return nil
+	}
+	for _, p := range r.of(given) {
+		if p.number != 0 {
+			ids = append(ids, p.part.ID)
+		}
+		p.phase = revoking
+		r.fetched -= p.discard()
+	}
+	close(r.room)
+	r.room = make(chan struct{})
+	r.wake()
+	return ids
+}
+
+// of returns the partitions that are known here. The caller holds mu.
+func (r *reader) of(given map[string][]int32) (out []*partition) {
+	for topic, nums := range given {
+		for _, num := range nums {
+			if p := r.parts[topicPartition{topic, num}]; p != nil {
+				out = append(out, p)
+			}
+		}
+	}
+	return out
+}
+
+func (r *reader) remove(given map[string][]int32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.of(given) {
+		delete(r.parts, p.key)
+	}
+	r.wake()
+}
+
+// ownership is the meaning of the answer to a heartbeat. A member of a group that rebalances keeps
+// its partitions until it has let them go.
+func ownership(code int16) (bool, error) {
+	err := kerr.ErrorForCode(code)
+	switch {
+	case err == nil, errors.Is(err, kerr.RebalanceInProgress):
+		return true, nil
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.FencedInstanceID):
+		return false, nil
+	}
+	return false, fmt.Errorf("heartbeat: %w", err)
+}
+
+func keysOf(given offsets) (keys []topicPartition) {
+	for topic, nums := range given {
+		for num := range nums {
+			keys = append(keys, topicPartition{topic, num})
+		}
+	}
+	slices.SortFunc(keys, compareKeys)
+	return keys
+}
+
+func topicsOf(keys []topicPartition) []string {
+	set := make(map[string]bool)
+	for _, k := range keys {
+		set[k.topic] = true
+	}
+	return slices.Sorted(maps.Keys(set))
+}
+
+func idsOf(parts []*partition) (ids []string) {
+	for _, p := range parts {
+		ids = append(ids, p.part.ID)
+	}
+	return ids
+}

@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// slowEngine is an engine whose Assign takes until the test lets it go.
+type slowEngine struct {
+	began, finish chan struct{}
+	ignoresEnd    bool // the assignment succeeds although its context has ended
+	lost          []string
+}
+
+func (e *slowEngine) Assign(ctx context.Context, offers []stream.PartitionOffer) ([]stream.Assignment, error) {
+	close(e.began)
+	select {
+	case <-e.finish:
+	case <-ctx.Done():
+		if !e.ignoresEnd {
+			return nil, context.Cause(ctx)
+		}
+	}
+	out := make([]stream.Assignment, len(offers))
+	for i := range offers {
+		out[i] = stream.Assignment{Number: uint32(i + 1), Mark: stream.Mark{Part: offers[i].Part}}
+	}
+	return out, nil
+}
+
+func (e *slowEngine) Revoke(context.Context, []string) {}
+
+func (e *slowEngine) Lose(ids []string) { e.lost = append(e.lost, ids...) }
+
+// TestRevokedWhileAssigned: a revocation that begins while the engine assigns ends the assignment
+// and waits for it. If the engine has assigned the partition all the same, it is revoked, too.
+func TestRevokedWhileAssigned(t *testing.T) {
+	for _, ignoresEnd := range []bool{false, true} {
+		o := DefaultSourceOptions()
+		o.Brokers, o.Topics, o.Group = []string{"a:1"}, []string{"t"}, "g"
+		s, err := NewSource(*o, streamtest.NewHost(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &slowEngine{began: make(chan struct{}), finish: make(chan struct{}), ignoresEnd: ignoresEnd}
+		r := newReader(s, stream.OpenOptions{Assignments: e}, "g")
+		p := &partition{key: topicPartition{"t", 0}, part: &stream.Partition{ID: "c/t/0"}}
+		taken := make(chan error)
+		go func() {
+			_, err := r.takeOver(t.Context(), []*partition{p}, []stream.PartitionOffer{{Part: *p.part}})
+			taken <- err
+		}()
+		<-e.began
+		ids := make(chan []string)
+		given := map[string][]int32{"t": {0}}
+		go func() { ids <- r.withdraw(given) }()
+		var want []string
+		if ignoresEnd {
+			want = []string{"c/t/0"}
+		}
+		if err := <-taken; (err == nil) != ignoresEnd {
+			t.Errorf("takeOver = %v", err)
+		}
+		if got := <-ids; !slices.Equal(got, want) {
+			t.Errorf("the engine is told to revoke %v, want %v", got, want)
+		}
+		r.remove(given)
+		if len(r.parts) != 0 {
+			t.Errorf("%d partitions are left", len(r.parts))
+		}
+	}
+}

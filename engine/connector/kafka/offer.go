@@ -1,0 +1,137 @@
+//penstock:pure
+
+package kafka
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/commitmeta"
+)
+
+// topicPartition names a partition as the client library does.
+type topicPartition struct {
+	topic string
+	num   int32
+}
+
+func (t topicPartition) String() string { return t.topic + "/" + strconv.Itoa(int(t.num)) }
+
+// parsePartition is the reverse of String.
+func parsePartition(name string) (topicPartition, error) {
+	topic, text, _ := strings.Cut(name, "/")
+	num, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || topic == "" {
+		return topicPartition{}, fmt.Errorf("%q is not a partition of a topic", name)
+	}
+	return topicPartition{topic, int32(num)}, nil
+}
+
+// partitionID returns the id of a partition: cluster, topic id and number. Brokers before Kafka 2.8
+// have no topic ids, so that the name has to do.
+func partitionID(cluster string, topic string, id [16]byte, num int32) string {
+	return clusterName(cluster) + "/" + uniqueTopic(topic, id) + "/" + strconv.Itoa(int(num))
+}
+
+func uniqueTopic(topic string, id [16]byte) string {
+	unique := base64.RawURLEncoding.EncodeToString(id[:])
+	if id == [16]byte{} {
+		unique = "name-" + digest(topic)
+	}
+	return unique
+}
+
+// clusterName returns the first part of the ids of a cluster's partitions.
+func clusterName(cluster string) string {
+	if len(cluster) > 64 || strings.ContainsFunc(cluster, func(c rune) bool { return !isTopicChar(c) }) {
+		cluster = digest(cluster)
+	}
+	return cluster
+}
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// committed is the group's offset of a partition, as the broker stores it.
+type committed struct {
+	offset   int64 // below 0: none
+	epoch    int32 // of the leader; below 0: not known
+	metadata string
+}
+
+// bounds is the part of a partition's log that exists. In isolation read_committed, end is the last
+// stable offset.
+type bounds struct{ start, end int64 }
+
+// offerOf decides where a partition resumes, before the engine has asked the sink's ledger.
+//
+//	committed offset                 begins at
+//	none                             start, or end of the log, by option start
+//	with our metadata                the offset, with the ranges above it
+//	with metadata of another topic   nowhere
+//	without ours                     the offset: other software has set it
+//	below the log's start            nowhere, or by option truncated at the start
+//	beyond the log's end             nowhere, or by option truncated at the start
+//
+// lost is the number of offsets that are gone and are passed over.
+func offerOf(part stream.Partition, c committed, b bounds, o *SourceOptions) (offer stream.PartitionOffer, lost int64, err error) {
+	offer = stream.PartitionOffer{Part: part}
+	if c.offset < 0 {
+		offer.Watermark.Num = b.start
+		if o.Start == startLatest {
+			offer.Watermark.Num = b.end
+		}
+		return offer, 0, nil
+	}
+	offer.Origin, offer.Watermark.Num = stream.FromOthers, c.offset
+	above, own := commitmeta.Decode(c.metadata, part.ID, c.offset)
+	if own {
+		offer.Origin, offer.Above = stream.FromCommit, above
+	} else if commitmeta.IsOurs(c.metadata) {
+		const other = "partition %q is not read: the group's offset %d was stored for another topic of that name, or changed " +
+			"since; set it with kafka-consumer-groups --reset-offsets, and restart"
+		return offer, 0, fmt.Errorf(other, part.Name, c.offset)
+	}
+	switch {
+	case c.offset >= b.start && c.offset <= b.end:
+		return offer, 0, nil
+	case o.Truncated == truncatedEarliest:
+		lost = max(0, b.start-c.offset)
+		return restart(offer, b.start), lost, nil
+	case c.offset < b.start:
+		const gone = "partition %q is not read: %d offsets from %d on were deleted before they were read; set truncated: earliest " +
+			"to resume at %d, or reset the group's offset"
+		return offer, 0, fmt.Errorf(gone, part.Name, b.start-c.offset, c.offset, b.start)
+	}
+	const beyond = "partition %q is not read: the group's offset is %d, but the log ends at %d: it was truncated or created again; " +
+		"set truncated: earliest to read it from its start, or reset the group's offset"
+	return offer, 0, fmt.Errorf(beyond, part.Name, c.offset, b.end)
+}
+
+// restart moves an offer to the start of the log. Ranges above it stay settled if the log still has
+// them.
+func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {
+	if offer.Watermark.Num > start { // the log was truncated: its offsets have new records
+		offer.Above, offer.Origin = nil, stream.FromStart
+	}
+	offer.Watermark.Num = start
+	var above []stream.Range
+	for _, r := range offer.Above {
+		switch {
+		case r.To.Num <= offer.Watermark.Num:
+		case r.From.Num <= offer.Watermark.Num:
+			offer.Watermark.Num = r.To.Num
+		default:
+			above = append(above, r)
+		}
+	}
+	offer.Above = above
+	return offer
+}

@@ -1,0 +1,216 @@
+package kafka
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Where a partition without a committed offset begins.
+const (
+	startEarliest = "earliest"
+	startLatest   = "latest"
+)
+
+// Reaction to records that are gone, or an offset beyond the end of the log.
+const (
+	truncatedStop     = "stop"
+	truncatedEarliest = "earliest"
+)
+
+// The isolation levels.
+const (
+	readCommitted   = "read_committed"
+	readUncommitted = "read_uncommitted"
+)
+
+// SourceOptions are those of the source.
+type SourceOptions struct {
+	Connection
+	Topics         []string      `yaml:"topics" doc:"names of the topics to read"`
+	TopicPattern   string        `yaml:"topic_pattern" doc:"regular expression of whole names, in place of topics"`
+	Group          string        `yaml:"group" required:"true" doc:"consumer group; {route} stands for the name of the route"`
+	Instance       string        `yaml:"instance" doc:"name of this process: its partitions wait for its restart (static membership)"`
+	Start          string        `yaml:"start" enum:"earliest,latest" doc:"of a partition without a committed offset"`
+	Truncated      string        `yaml:"truncated" enum:"stop,earliest" doc:"if the records after the committed offset are gone"`
+	Isolation      string        `yaml:"isolation" enum:"read_committed,read_uncommitted" doc:"of records in transactions"`
+	Meta           MetaOptions   `yaml:"meta" doc:"names of fields for topic, partition, offset, timestamp, key and headers"`
+	Memory         stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
+	SessionTimeout time.Duration `yaml:"session_timeout" doc:"without heartbeats, until others get the partitions"`
+	RevokeTimeout  time.Duration `yaml:"revoke_timeout" doc:"for running deliveries when partitions move; at most 15s"`
+
+	pattern *regexp.Regexp // nil: Topics
+}
+
+// MetaOptions are names of fields that records get. An empty name means no field.
+type MetaOptions struct {
+	Topic     string `yaml:"topic" doc:"name of a field for the topic; empty: none"`
+	Partition string `yaml:"partition" doc:"name of a field for the partition's number; empty: none"`
+	Offset    string `yaml:"offset" doc:"name of a field for the offset; empty: none"`
+	Timestamp string `yaml:"timestamp" doc:"name of a field for the time, in RFC 3339 and UTC; empty: none"`
+	Key       string `yaml:"key" doc:"name of a field for the key, null if there is none; empty: none"`
+	Headers   string `yaml:"headers" doc:"name of a field for a JSON object of the headers; empty: none"`
+}
+
+// Limits of the options.
+const (
+	minMemory  = 1 << 20
+	maxTopics  = 1000
+	maxGroup   = 200
+	minSession = time.Second
+	maxSession = 10 * time.Minute
+)
+
+// DefaultSourceOptions read committed records from the beginning.
+func DefaultSourceOptions() *SourceOptions {
+	return &SourceOptions{
+		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop, Isolation: readCommitted,
+		Memory: 32 << 20, SessionTimeout: 8 * time.Second, RevokeTimeout: stream.RevokeTimeout,
+	}
+}
+
+// Validate reports the first option that is wrong. It reads the files of tls.
+func (o *SourceOptions) Validate() error {
+	if err := o.Connection.validate(); err != nil {
+		return err
+	}
+	if err := o.validateTopics(); err != nil {
+		return err
+	}
+	if err := checkGroup(o.Group); err != nil {
+		return &stream.OptionError{Key: "group", Err: err}
+	}
+	if err := stream.CheckEnums(o); err != nil {
+		return err
+	}
+	switch {
+	case o.Memory < minMemory:
+		return wrong("memory", "is %v, want %v or more", o.Memory, stream.Size(minMemory))
+	case o.Memory > 1<<30:
+		return wrong("memory", "is %v, want 1GiB or less", o.Memory)
+	case o.SessionTimeout < minSession || o.SessionTimeout > maxSession:
+		return wrong("session_timeout", "is %v, want %v to %v; brokers allow 6s to 30m by default", o.SessionTimeout,
+			minSession, maxSession)
+	case o.RevokeTimeout <= 0 || o.RevokeTimeout > stream.RevokeTimeout:
+		return wrong("revoke_timeout", "is %v, want more than 0s and at most %v", o.RevokeTimeout, stream.RevokeTimeout)
+	}
+	return o.Meta.validate()
+}
+
+func (o *SourceOptions) validateTopics() (err error) {
+	switch {
+	case len(o.Topics) == 0 && o.TopicPattern == "":
+		return wrong("topics", "is missing; name topics, or give topic_pattern")
+	case len(o.Topics) > 0 && o.TopicPattern != "":
+		return wrong("topic_pattern", "stands beside topics; give one of them")
+	case len(o.Topics) > maxTopics:
+		return wrong("topics", "has %d names, want at most %d; use topic_pattern", len(o.Topics), maxTopics)
+	}
+	for i, t := range o.Topics {
+		if err := checkTopic(t); err != nil {
+			return &stream.OptionError{Key: "topics", Err: err}
+		}
+		if slices.Contains(o.Topics[:i], t) {
+			return wrong("topics", "%q stands twice", t)
+		}
+	}
+	if o.TopicPattern == "" {
+		return nil
+	}
+	if o.pattern, err = regexp.Compile("^(?:" + o.TopicPattern + ")$"); err != nil {
+		_, err = regexp.Compile(o.TopicPattern) // its message names the pattern as it was written
+		return wrong("topic_pattern", "%w", err)
+	}
+	return nil
+}
+
+// reads reports whether the source reads a topic.
+func (o *SourceOptions) reads(topic string) bool {
+	if o.pattern != nil {
+		return topic != "" && o.pattern.MatchString(topic)
+	}
+	return slices.Contains(o.Topics, topic)
+}
+
+// checkTopic holds a name against Kafka's rules.
+func checkTopic(name string) error {
+	switch {
+	case name == "":
+		return fmt.Errorf("a name %w", errEmpty)
+	case len(name) > 249:
+		return fmt.Errorf("%q... has %d characters, Kafka allows 249", name[:20], len(name))
+	case name == "." || name == "..":
+		return fmt.Errorf("%q is no name of a topic", name)
+	}
+	for _, c := range name {
+		if !isTopicChar(c) {
+			return fmt.Errorf("%q holds %q; names have letters, digits, '.', '_' and '-'", name, c)
+		}
+	}
+	return nil
+}
+
+func isTopicChar(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
+}
+
+const routeMark = "{route}"
+
+func checkGroup(name string) error {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return fmt.Errorf("%w: processes with the same group share the partitions", errEmpty)
+	case len(name) > maxGroup:
+		return fmt.Errorf("has %d characters, want at most %d", len(name), maxGroup)
+	}
+	if rest := strings.ReplaceAll(name, routeMark, ""); strings.ContainsAny(rest, "{}") {
+		return fmt.Errorf("%q has a brace that is not part of %s", name, routeMark)
+	}
+	return nil
+}
+
+// names returns the names of fields, in the order in which records get them.
+func (m *MetaOptions) names() []string {
+	return []string{m.Topic, m.Partition, m.Offset, m.Timestamp, m.Key, m.Headers}
+}
+
+var metaTypes = []stream.FieldType{
+	stream.TextType, stream.IntegerType, stream.IntegerType, stream.TextType, stream.TextType, stream.JSONType,
+}
+
+func (m *MetaOptions) validate() error {
+	var seen []string
+	for _, text := range m.names() {
+		if text == "" {
+			continue
+		}
+		n, err := fieldname.Parse(text)
+		if err != nil {
+			return &stream.OptionError{Key: "meta", Err: err}
+		}
+		if n.Path != nil {
+			return wrong("meta", "the name %q has a path; write a plain name, and move the field with rename", text)
+		}
+		if text == stream.MessageName || slices.Contains(seen, text) {
+			return wrong("meta", "the field %q has two meanings; give one another name", text)
+		}
+		seen = append(seen, text)
+	}
+	return nil
+}
+
+// Shape implements stream.Shaper: records have their value as message, and the fields of meta.
+func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
+	out := in.Clone()
+	for i, name := range o.Meta.names() {
+		if name != "" {
+			out.Fields = append(out.Fields, stream.SchemaField{Name: name, Type: metaTypes[i]})
+		}
+	}
+	return out, nil
+}

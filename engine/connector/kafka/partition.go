@@ -1,0 +1,186 @@
+//penstock:pure
+
+package kafka
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// phase is the state of a partition in this process.
+//
+//	assigning ──▶ reading ──▶ revoking
+//	    │            │
+//	    └────────────┴──▶ stopped
+//
+// A partition that is revoked or lost leaves the reader's list from any phase.
+type phase uint8
+
+const (
+	assigning phase = iota // the engine has not answered yet
+	reading
+	revoking // nothing of it is handed out any more
+	stopped  // it must not be read, and stays assigned
+)
+
+// partition is one assignment of a partition. A position is the offset of the next record.
+type partition struct {
+	key    topicPartition
+	part   *stream.Partition
+	phase  phase
+	number uint32 // of the assignment; 0 while assigning
+	next   int64
+	above  []stream.Range // settled, beyond next
+	end    int64          // of the log when it was assigned
+	stored int64          // committed in this assignment
+
+	fetched []*kgo.Record // not handed out yet
+	ready   time.Duration // since the start of the reader: they need not wait for others from then on
+	bytes   int64         // of fetched
+	epochs  []epochStart  // ascending
+}
+
+// epochStart is the first position after which records have a leader epoch.
+type epochStart struct {
+	after int64
+	epoch int32
+}
+
+// recordOverhead is the memory of a fetched record beside its bytes.
+const recordOverhead = 200
+
+func sizeOf(r *kgo.Record) int64 {
+	n := recordOverhead + len(r.Key) + len(r.Value)
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value)
+	}
+	return int64(n)
+}
+
+// add takes fetched records, which it owns from then on, and returns their bytes.
+func (p *partition) add(records []*kgo.Record) (bytes int64) {
+	for _, r := range records {
+		bytes += sizeOf(r)
+	}
+	if len(p.fetched) == 0 {
+		p.fetched = slices.Clip(records)
+	} else {
+		p.fetched = append(p.fetched, records...)
+	}
+	p.bytes += bytes
+	return bytes
+}
+
+// fills reports whether the fetched records fill a batch.
+func (p *partition) fills(l stream.BatchLimits) bool {
+	return len(p.fetched) >= l.Records || p.bytes-int64(recordOverhead*len(p.fetched)) >= int64(l.Bytes)
+}
+
+// endFetched reports whether the last fetched record is that at the end of the log at the
+// assignment.
+func (p *partition) endFetched() bool {
+	return len(p.fetched) > 0 && p.fetched[len(p.fetched)-1].Offset+1 >= p.end
+}
+
+// discard forgets fetched records and returns their bytes.
+func (p *partition) discard() (bytes int64) {
+	bytes, p.fetched, p.bytes = p.bytes, nil, 0
+	return bytes
+}
+
+// fill appends records to b up to its limits or up to the next settled range, and the span that
+// covers them. Offsets without a record (compacted, aborted, or control records) belong to the span
+// of the record behind them, or end the span. A batch that has a span already is continued: its
+// span ends at p.next. used are the records that were appended, and bytes is the memory of all that
+// were taken.
+func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
+	from, taken := p.next, 0
+	for taken < len(p.fetched) && !b.Full() {
+		r := p.fetched[taken]
+		if len(p.above) > 0 && r.Offset >= p.above[0].From.Num {
+			if from < p.above[0].From.Num || len(b.Spans) > 0 {
+				p.next = p.above[0].From.Num // the offsets before the range have no records
+				break
+			}
+			p.next = max(p.next, p.above[0].To.Num)
+			p.above, from = p.above[1:], p.next
+			continue
+		}
+		taken++
+		bytes += sizeOf(r)
+		if r.Offset < p.next {
+			continue // settled, or before the position
+		}
+		p.next = r.Offset + 1
+		p.noteEpoch(r)
+		if r.Attrs.IsControl() {
+			continue
+		}
+		appendRecord(b, r)
+		if used == nil {
+			used = make([]*kgo.Record, 0, min(len(p.fetched)-taken+1, b.Limits().Records))
+		}
+		used = append(used, r)
+	}
+	clear(p.fetched[:taken])
+	p.fetched = p.fetched[taken:]
+	p.bytes -= bytes
+	switch {
+	case p.next == from:
+	case len(b.Spans) > 0:
+		b.Spans[0].To.Num, b.Spans[0].Bytes = p.next, len(b.Data)
+	default:
+		span := stream.Span{Part: p.part, Bytes: len(b.Data), Assignment: p.number}
+		span.From.Num, span.To.Num = from, p.next
+		b.Spans = append(b.Spans, span)
+	}
+	return used, bytes
+}
+
+func appendRecord(b *stream.Batch, r *kgo.Record) {
+	b.Records = append(b.Records, stream.Record{
+		Off: uint32(len(b.Data)), Len: uint32(len(r.Value)), Origin: stream.Position{Num: r.Offset + 1},
+	})
+	b.Data = append(append(b.Data, r.Value...), '\n')
+	b.Origins++
+	b.Added++
+}
+
+func (p *partition) noteEpoch(r *kgo.Record) {
+	if n := len(p.epochs); n == 0 || p.epochs[n-1].epoch != r.LeaderEpoch {
+		p.epochs = append(p.epochs, epochStart{r.Offset, r.LeaderEpoch})
+	}
+}
+
+// epochAt returns the leader epoch of the record before a position, for its commit; -1 if it is not
+// known. Epochs before it are forgotten.
+func (p *partition) epochAt(position int64) int32 {
+	i := 0
+	for i < len(p.epochs) && p.epochs[i].after < position {
+		i++
+	}
+	if i == 0 {
+		return -1
+	}
+	p.epochs = slices.Delete(p.epochs, 0, i-1)
+	return p.epochs[0].epoch
+}
+
+// atEnd reports whether the log was read up to its end at the assignment.
+func (p *partition) atEnd() bool {
+	if p.phase == stopped {
+		return true
+	}
+	at := p.next
+	for _, r := range p.above {
+		if r.From.Num > at {
+			break
+		}
+		at = max(at, r.To.Num)
+	}
+	return p.phase == reading && at >= p.end
+}

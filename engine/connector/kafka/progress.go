@@ -1,0 +1,86 @@
+//penstock:pure
+
+package kafka
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/flow/ledger"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// progress is the delivered part of a source partition: the offsets below watermark, and those of
+// the ranges above it. A value does not change.
+type progress struct {
+	watermark int64
+	above     []stream.Range // ascending, disjoint, not adjacent
+}
+
+// progressOf returns the progress of a mark.
+func progressOf(m *stream.Mark) progress {
+	return progress{watermark: m.Watermark.Num}.with(m.Above)
+}
+
+// mark returns p as the mark of a partition.
+func (p progress) mark(part stream.Partition) stream.Mark {
+	return stream.Mark{Part: part, Watermark: stream.Position{Num: p.watermark},
+		Above: slices.Clone(p.above)}
+}
+
+// with returns p after the delivery of ranges.
+func (p progress) with(ranges []stream.Range) progress {
+	above := ledger.Join(slices.Concat(p.above, ranges))
+	at, n := p.watermark, 0
+	for n < len(above) && above[n].From.Num <= at {
+		at = max(at, above[n].To.Num)
+		n++
+	}
+	return progress{at,
+		slices.DeleteFunc(above[n:], func(r stream.Range) bool { return r.From == r.To })}
+}
+
+// equal reports whether p and q are the same.
+func (p progress) equal(q progress) bool {
+	return p.watermark == q.watermark && slices.Equal(p.above, q.above)
+}
+
+// coverage is the part of some ranges that was delivered before.
+type coverage uint8
+
+const (
+	uncovered coverage = iota
+	partlyCovered
+	covered
+)
+
+// coverageOf returns how much of the ranges p contains. Empty ones count for nothing; without any
+// others it is uncovered.
+func (p progress) coverageOf(ranges []stream.Range) coverage {
+	ranges = slices.DeleteFunc(slices.Clone(ranges),
+		func(r stream.Range) bool { return r.From.Num >= r.To.Num })
+	some, all := false, len(ranges) > 0
+	for _, r := range ranges {
+		touched, whole := p.contains(r)
+		some, all = some || touched, all && whole
+	}
+	switch {
+	case all:
+		return covered
+	case some:
+		return partlyCovered
+	}
+	return uncovered
+}
+
+// contains reports whether p has some of r, and all of it.
+func (p progress) contains(r stream.Range) (some, whole bool) {
+	if r.From.Num < p.watermark {
+		return true, r.To.Num <= p.watermark
+	}
+	for _, a := range p.above {
+		if a.From.Num < r.To.Num && r.From.Num < a.To.Num {
+			return true, a.From.Num <= r.From.Num && r.To.Num <= a.To.Num
+		}
+	}
+	return false, false
+}

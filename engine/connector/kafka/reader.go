@@ -1,0 +1,367 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/commitmeta"
+)
+
+// reader is one membership in the group. It implements stream.AssignedReader.
+//
+// The client library calls assign, revoked and lost, one after the other but for assign, whose ctx
+// it ends before a revocation. One goroutine fetches records into the partitions, and pauses while
+// they hold enough. The library blocks rebalances from the return of a poll until its records are
+// in the partitions, so that records of an earlier assignment never reach a later one.
+type reader struct {
+	s       *GroupSource
+	o       stream.OpenOptions
+	group   string
+	made    chan struct{} // closed when client and admin are set: the client may call before
+	client  *kgo.Client
+	admin   *kadm.Client
+	meta    *metaAdder
+	ended   chan struct{} // closed when the fetching goroutine has ended
+	started time.Time
+	stored  map[topicPartition]committed // as last fetched; the library's goroutine owns it
+	ids     map[string][16]byte          // topic ids of the assigned topics; likewise
+
+	mu        sync.Mutex // guards the fields below
+	parts     map[topicPartition]*partition
+	fetched   int64         // bytes in parts
+	changed   chan struct{} // closed and replaced when parts change
+	room      chan struct{} // closed and replaced when records were taken
+	last      topicPartition
+	hasJoined bool
+	closing   bool
+	stop      context.CancelFunc // of the fetching goroutine; nil before it runs
+	err       error              // of the fetching goroutine: Read returns it
+	limit     int                // of the metadata of a commit
+	taking    *taking
+}
+
+// taking is a running call of Assignments.Assign.
+type taking struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func newReader(s *GroupSource, o stream.OpenOptions, group string) *reader {
+	r := &reader{
+		s: s, o: o, group: group, meta: newMetaAdder(&s.o.Meta), made: make(chan struct{}), ended: make(chan struct{}),
+		parts: make(map[topicPartition]*partition), changed: make(chan struct{}), room: make(chan struct{}),
+		limit: commitmeta.DefaultLimit, started: time.Now(),
+	}
+	for _, name := range sourceCounters {
+		r.count(name, 0)
+	}
+	return r
+}
+
+// count adds to a counter of the route.
+func (r *reader) count(name string, n int64) {
+	if r.o.Count != nil {
+		r.o.Count(name, n)
+		return
+	}
+	r.s.host.Count(name, n)
+}
+
+// start begins to fetch.
+func (r *reader) start() {
+	r.s.host.Go("kafka/fetch", func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r.mu.Lock()
+		closing := r.closing
+		r.stop = cancel
+		r.mu.Unlock()
+		if closing {
+			return nil
+		}
+		defer close(r.ended)
+		r.fetch(ctx)
+		return nil
+	})
+}
+
+// pollRecords bounds the records of one poll.
+const pollRecords = 10_000
+
+// fetch takes records from the client until ctx is done or a person is needed.
+func (r *reader) fetch(ctx context.Context) {
+	for r.awaitRoom(ctx) == nil {
+		polled := r.client.PollRecords(ctx, pollRecords)
+		unknown, err := r.take(ctx, polled)
+		r.client.AllowRebalance()
+		if err == nil && len(unknown) > 0 {
+			err = r.verify(ctx, unknown)
+		}
+		if err != nil && ctx.Err() == nil {
+			r.fail(err)
+			return
+		}
+	}
+}
+
+// awaitRoom waits while the partitions hold half of the memory; the client's buffers have the other
+// half.
+func (r *reader) awaitRoom(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		full, room := r.fetched >= int64(r.s.o.Memory)/2, r.room
+		r.mu.Unlock()
+		if !full {
+			return ctx.Err()
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// verify fails if a topic that a broker does not know was deleted or created again.
+func (r *reader) verify(ctx context.Context, topics []string) error {
+	m, err := r.admin.Metadata(ctx, topics...)
+	if err != nil {
+		return nil // the next fetch fails again
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.parts {
+		detail, ok := m.Topics[p.key.topic]
+		if !ok || detail.Err != nil && !isUnknownTopic(detail.Err) {
+			continue
+		}
+		if detail.Err != nil || partitionID(m.Cluster, p.key.topic, detail.ID,
+			p.key.num) != p.part.ID {
+			return fmt.Errorf("topic %q was deleted or created again while it was read",
+				p.key.topic)
+		}
+	}
+	return nil
+}
+
+// take puts polled records into their partitions. It returns the topics that a broker does not
+// know. The error ends the route.
+func (r *reader) take(ctx context.Context, polled kgo.Fetches) (unknown []string, failed error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	polled.EachPartition(func(f kgo.FetchTopicPartition) {
+		key := topicPartition{f.Topic, f.Partition}
+		p := r.parts[key]
+		if p != nil && p.phase == reading {
+			if len(p.fetched) == 0 {
+				p.ready = time.Since(r.started) + r.o.Linger
+			}
+			r.fetched += p.add(f.Records)
+		}
+		if f.Err == nil || ctx.Err() != nil {
+			return
+		}
+		switch reactionTo(f.Err) {
+		case stopPartition:
+			r.stopReading(p, f.Err)
+		case failRoute:
+			failed = fetchError(r.group, key, f.Err)
+		case verifyTopic:
+			unknown = append(unknown, f.Topic)
+		case retryFetch:
+			r.s.host.Log().Debug("fetching failed; it is tried again", "topic", f.Topic,
+				"partition", f.Partition, "error", f.Err)
+		}
+	})
+	r.wake()
+	return unknown, failed
+}
+
+// stopReading ends the reading of a partition that stays assigned. The caller holds mu.
+func (r *reader) stopReading(p *partition, err error) {
+	if p == nil || p.phase != reading {
+		return
+	}
+	next := p.next
+	if n := len(p.fetched); n > 0 {
+		next = p.fetched[n-1].Offset + 1
+	}
+	p.phase = stopped
+	r.client.PauseFetchPartitions(map[string][]int32{p.key.topic: {p.key.num}})
+	r.count("partitions_stopped", 1)
+	r.s.host.Fault(stoppedError(p.part.Name, next, err))
+}
+
+func (r *reader) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.err = err
+	r.wake()
+}
+
+// wake lets Read look at the partitions again. The caller holds mu.
+func (r *reader) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Read implements stream.Reader. A batch is of one partition. Its records have waited for others of
+// that partition, but not for those of other partitions.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
+	for {
+		r.mu.Lock()
+		used, wait, err := r.fill(b, time.Since(r.started))
+		changed := r.changed
+		r.mu.Unlock()
+		switch {
+		case len(b.Spans) > 0:
+			r.meta.add(b, used, r.count)
+			return nil
+		case err != nil:
+			return err
+		}
+		if err := awaitChange(ctx, changed, wait); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitChange waits until changed is closed, or for wait if that is not 0.
+func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) error {
+	var ready <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		ready = timer.C
+	}
+	select {
+	case <-changed:
+	case <-ready:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// fill appends records of the first partition that is ready, behind that of the last batch. If none
+// is, wait is the time until one will be, or 0. The error io.EOF means that everything was read. The
+// caller holds mu.
+func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, wait time.Duration,
+	err error) {
+	keys := slices.SortedFunc(maps.Keys(r.parts), compareKeys)
+	i, found := slices.BinarySearchFunc(keys, r.last, compareKeys)
+	if found {
+		i++
+	}
+	full := r.fetched >= int64(r.s.o.Memory)/2
+	done := r.hasJoined
+	for _, key := range slices.Concat(keys[i:], keys[:i]) {
+		p := r.parts[key]
+		switch {
+		case len(p.fetched) == 0 || p.phase != reading && p.phase != stopped:
+		case !full && now < p.ready && !p.fills(b.Limits()) && !(r.o.Once && p.endFetched()):
+			if left := p.ready - now; wait == 0 || left < wait {
+				wait = left
+			}
+		default:
+			if used := r.fillFrom(b, p, now); len(b.Spans) > 0 {
+				r.last = key
+				return used, 0, nil
+			}
+		}
+		done = done && p.atEnd()
+	}
+	switch {
+	case r.err != nil:
+		return nil, 0, r.err
+	case r.o.Once && done:
+		return nil, 0, io.EOF
+	}
+	return nil, wait, nil
+}
+
+func (r *reader) fillFrom(b *stream.Batch, p *partition, now time.Duration) []*kgo.Record {
+	used, bytes := p.fill(b)
+	p.ready = now + r.o.Linger
+	if bytes > 0 {
+		r.fetched -= bytes
+		close(r.room)
+		r.room = make(chan struct{})
+	}
+	return used
+}
+
+func compareKeys(a, b topicPartition) int {
+	if a.topic != b.topic {
+		if a.topic < b.topic {
+			return -1
+		}
+		return 1
+	}
+	return int(a.num) - int(b.num)
+}
+
+// Owns implements stream.AssignedReader: a heartbeat that the coordinator answers proves the
+// membership.
+func (r *reader) Owns(ctx context.Context, partitionID string) (bool, error) {
+	r.mu.Lock()
+	held := false
+	for _, p := range r.parts {
+		held = held || p.part.ID == partitionID && p.phase != revoking
+	}
+	r.mu.Unlock()
+	if !held {
+		return false, nil
+	}
+	member, generation := r.client.GroupMetadata()
+	req := kmsg.NewPtrHeartbeatRequest()
+	req.Group, req.MemberID, req.Generation = r.group, member, generation
+	if r.s.o.Instance != "" {
+		req.InstanceID = &r.s.o.Instance
+	}
+	res, err := req.RequestWith(ctx, r.client)
+	if err != nil {
+		return false, fmt.Errorf("heartbeat: %w", err)
+	}
+	return ownership(res.ErrorCode)
+}
+
+// leaveTimeout bounds the goodbye to the group.
+const leaveTimeout = 5 * time.Second
+
+// Close implements stream.Reader.
+func (r *reader) Close() error {
+	r.mu.Lock()
+	already := r.closing
+	r.closing = true
+	t, stop := r.taking, r.stop
+	r.mu.Unlock()
+	if already {
+		return nil
+	}
+	if t != nil {
+		t.cancel()
+	}
+	if stop != nil {
+		stop()
+		<-r.ended
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := r.client.LeaveGroupContext(ctx); err != nil {
+		r.s.host.Log().Warn("the group was not told; its partitions move when the session ends",
+			"group", r.group, "error", err)
+	}
+	r.client.CloseAllowingRebalance()
+	return nil
+}

@@ -1,0 +1,179 @@
+package kafka_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/engine/connector/kafka"
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// TestReal runs scenarios against a real broker. With PENSTOCK_KAFKA=full the broker also crashes
+// under a copy in transactions. The group can then wait minutes, until the broker ends an open
+// transaction.
+func TestReal(t *testing.T) {
+	if os.Getenv("PENSTOCK_KAFKA") == "" {
+		t.Skip("skipped: it starts a real broker; `make kafka-short` runs it")
+	}
+	properties := filepath.Join(t.TempDir(), "more.properties")
+	if err := os.WriteFile(properties, []byte("group.min.session.timeout.ms=1000\n"),
+		0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KAFKA_PROPERTIES", properties)
+	server := connectortest.StartServer(t, "kafka", "java")
+	for _, c := range []struct {
+		name       string
+		partitions int32
+		run        func(*testing.T, *cluster)
+	}{
+		{"reads once", 3, readsOnce},
+		{"hole after restart", 1, holeAfterRestart},
+		{"hole after rebalance", 2, holeAfterRebalance},
+		{"failed record is not skipped", 1, failedRecordIsNotSkipped},
+		{"rebalance without duplicates", 6, rebalanceWithoutDuplicates},
+		{"rebalance loses nothing", 6, rebalanceLosesNothing},
+		{"start latest", 1, startLatest},
+		{"transactions", 1, transactions},
+		{"recreated topic", 1, recreatedTopic},
+		{"hundreds of holes", 1, manyHoles},
+		{"sink", 3, sinkOnReal},
+		{"transactional copy", 4, func(t *testing.T, c *cluster) {
+			c.createTopic("copied", 2)
+			transactionalCopy(t, c, "copied", nil)
+		}},
+		{"broker crash", 2, func(t *testing.T, c *cluster) {
+			brokerCrash(t, c, server, os.Getenv("PENSTOCK_KAFKA") == "full")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			name := strings.ReplaceAll(c.name, " ", "-")
+			cl := withClient(t, &cluster{t: t, topic: name, group: "g-" + name},
+				[]string{server.URL})
+			cl.createTopic(name, c.partitions)
+			c.run(t, cl)
+		})
+	}
+}
+
+// manyHoles leaves hundreds of holes, which the metadata of one commit holds.
+func manyHoles(t *testing.T, c *cluster) {
+	const n, every = 4000, 20
+	texts := c.produce(c.topic, "a", 1, n)
+	got := newArrivals()
+	got.set(func(text string) error {
+		if number, err := strconv.Atoi(text[len(text)-5:]); err != nil || number%every == 0 {
+			return errRefused
+		}
+		return nil
+	})
+	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }", workers: 4}
+	first := c.start(got, r)
+	until(t, "the others", func() bool { return got.distinct() == n-n/every })
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	_, metadata := c.committed(c.group, c.topic, 0)
+	if len(metadata) < n/every {
+		t.Errorf("the metadata is %q", metadata)
+	}
+	got.set(nil)
+	c.start(got, r)
+	until(t, "the rest", func() bool { return got.distinct() == n })
+	checkAll(t, got, texts)
+	if n := got.repeats(); n != 0 {
+		t.Errorf("%d records have arrived twice", n)
+	}
+}
+
+func (c *cluster) createTopic(name string, partitions int32) {
+	c.t.Helper()
+	if _, err := c.admin.CreateTopic(c.t.Context(), partitions, 1, nil, name); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// brokerCrash kills the broker under copies from topic to topic. Nothing is lost, and the
+// transactional copy has each record once.
+func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server, transactional bool) {
+	c.createTopic("copy", 2)
+	c.createTopic("exact", 2)
+	exact := *c
+	exact.group = c.group + "-exact"
+	plain := strings.Replace(c.copyInTransactions("copy", ""), ", transactional: true", "", 1)
+	var nodes []*node
+	configs := []string{plain}
+	if transactional {
+		configs = append(configs, exact.copyInTransactions("exact", ""))
+	}
+	for _, config := range configs {
+		n, err := c.run(config, newArrivals(), route{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes = append(nodes, n)
+	}
+	var texts []string
+	for round := range 2 {
+		texts = append(texts, c.produce(c.topic, fmt.Sprint("r", round), 2, 2000)...)
+		for _, n := range nodes {
+			until(t, "some records",
+				func() bool { return n.counter("records_sent") > int64(round*2000) })
+		}
+		server.Kill(t)
+		server.Start(t)
+	}
+	c.copied(2, 4000)
+	if transactional {
+		exact.copied(2, 4000)
+	}
+	for _, n := range nodes {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}
+	got := newArrivals()
+	for _, r := range c.consume("copy") {
+		got.add(string(r.Value))
+	}
+	checkAll(t, got, texts)
+	t.Logf("%d of %d records were repeated in 2 crashes without transactions", got.repeats(),
+		len(texts))
+	if transactional {
+		c.exactly("exact", texts)
+	}
+}
+
+func sinkOnReal(t *testing.T, c *cluster) {
+	w := newSink(t, c, func(o *kafka.SinkOptions) {
+		o.Topic, o.Key,
+			o.BatchBytes = expr.Text(c.topic), "message", 2<<20
+	})
+	var lines, want []string
+	for i := range 200 {
+		line := fmt.Sprintf("record %d", i)
+		if i == 37 {
+			line += strings.Repeat("x", 3<<19) // beyond the broker's message.max.bytes
+		} else {
+			want = append(want, line)
+		}
+		lines = append(lines, line)
+	}
+	refused := drive(t, w, streamtest.Lines(lines...))
+	if len(refused) != 1 || !strings.HasPrefix(refused[0], "record 37x") {
+		t.Errorf("refused %d records", len(refused))
+	}
+	got := valuesOf(c.consume(c.topic))
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d records have arrived, want %d once each", len(got), len(want))
+	}
+}

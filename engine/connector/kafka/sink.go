@@ -1,0 +1,265 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Sink returns the sink's line in the list of components.
+func Sink() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
+		Name:    "kafka",
+		Options: func() any { return DefaultSinkOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return NewSink(*o.(*SinkOptions), h) },
+	}
+}
+
+// TopicSink writes to topics by an idempotent producer. It implements stream.Sink.
+type TopicSink struct {
+	o      SinkOptions
+	host   stream.Host
+	client *kgo.Client
+	tools  sync.Pool // of *tool
+}
+
+// sinkCounters are shown from the start.
+var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused"}
+
+// NewSink returns a sink that has connected to nothing.
+func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.topic == nil && o.key == nil && o.headers == nil { // used without a config
+		if err := o.compile(stream.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
+	s := &TopicSink{o: o, host: h}
+	s.tools.New = func() any { return newTool(&s.o) }
+	for _, name := range sinkCounters {
+		h.Count(name, 0)
+	}
+	return s, nil
+}
+
+// producerLinger is the time that records wait for others of their partition.
+const producerLinger = 2 * time.Millisecond
+
+// maxBuffered bounds the bytes in the producer. Deliveries beyond that wait.
+const maxBuffered = 64 << 20
+
+// Open implements stream.Sink: it checks that the brokers answer and that the topic exists.
+func (s *TopicSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
+	if s.client, err = s.producer(kgo.AllowIdempotentProduceCancellation()); err != nil {
+		return err
+	}
+	if _, err := s.check(ctx); err != nil {
+		s.client.Close()
+		return err
+	}
+	o.Lanes(s.lanes(s))
+	return nil
+}
+
+// lanes returns the one lane of the sink.
+func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
+	return []stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}}
+}
+
+// producer returns a client that produces as the options say. It connects when it is used.
+func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
+	options, err := s.o.Connection.options(s.host.Log())
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(append(options,
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerBatchCompression(compressions[s.o.Compress]),
+		kgo.ProducerBatchMaxBytes(int32(s.o.BatchBytes)), kgo.ProducerLinger(producerLinger),
+		kgo.BrokerMaxWriteBytes(max(2*int32(s.o.BatchBytes), 100<<20)),
+		kgo.MaxBufferedBytes(int(max(maxBuffered, 2*s.o.BatchBytes))), kgo.MaxBufferedRecords(1<<20),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(time.Second),
+	), more...)...)
+}
+
+// check asks the brokers for the topic, and returns the id of their cluster.
+func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
+	defer cancel()
+	var topics []string
+	if s.o.topic == nil {
+		topics = append(topics, string(s.o.Topic))
+	}
+	if s.o.DeadLetterTopic != "" {
+		topics = append(topics, s.o.DeadLetterTopic)
+	}
+	m, err := kadm.NewClient(s.client).Metadata(ctx, topics...)
+	if err != nil {
+		return "", brokerError(err, s.o.Brokers)
+	}
+	for _, name := range topics {
+		if err := m.Topics[name].Err; err != nil {
+			return "", topicError(name, err)
+		}
+	}
+	return m.Cluster, nil
+}
+
+// Close implements stream.Sink.
+func (s *TopicSink) Close() error {
+	if s.client != nil {
+		s.client.Close()
+	}
+	return nil
+}
+
+// Deliver implements stream.Worker. It returns when the brokers have answered for each record, or
+// ctx is done; the producer owns copies of the records and may finish them later.
+func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	b := a.Value
+	kept := b.AppendKept(nil)
+	if len(kept) == 0 {
+		return stream.Report{}, nil
+	}
+	d := &delivery{fates: make([]error, len(kept)), open: len(kept), done: make(chan struct{})}
+	bytes := s.produce(ctx, b, kept, d)
+	select {
+	case <-d.done:
+	case <-ctx.Done():
+		return stream.Report{}, context.Cause(ctx)
+	}
+	err := settle(b, kept, d.fates, s.o.topic != nil)
+	s.countOutcome(err, len(kept), bytes)
+	return stream.Report{}, err
+}
+
+// countOutcome counts the records of a delivery.
+func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
+	if err == nil {
+		s.host.Count("records_sent", int64(records))
+		s.host.Count("bytes_sent", bytes)
+	} else if split, ok := err.(*stream.Split); ok {
+		for _, piece := range split.Refused {
+			s.host.Count("records_refused", int64(piece.Value.Kept()))
+		}
+	}
+}
+
+// delivery waits for the outcomes of a batch's records. It outlives a Deliver that was
+// canceled.
+type delivery struct {
+	mu    sync.Mutex // guards fates and open until done is closed
+	fates []error    // by index in the kept records
+	open  int
+	done  chan struct{}
+}
+
+func (d *delivery) finish(k int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fates[k] = err
+	if d.open--; d.open == 0 {
+		close(d.done)
+	}
+}
+
+// produce hands copies of the records to the producer, and returns the bytes of their values.
+func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d *delivery) (bytes int64) {
+	t := s.tools.Get().(*tool)
+	defer s.tools.Put(t)
+	t.begin(b)
+	for k, i := range kept {
+		r, err := t.record(b, i)
+		if err != nil {
+			d.finish(k, &badRecordError{err})
+			continue
+		}
+		bytes += int64(len(r.Value))
+		s.client.Produce(ctx, r, func(_ *kgo.Record, err error) { d.finish(k, err) })
+	}
+	return bytes
+}
+
+// badRecordError is the reason of a record of which no message can be made.
+type badRecordError struct{ err error }
+
+// Error returns the reason.
+func (e *badRecordError) Error() string { return e.err.Error() }
+
+// Unwrap returns the reason.
+func (e *badRecordError) Unwrap() error { return e.err }
+
+// tool makes messages. It belongs to one goroutine at a time.
+type tool struct {
+	o       *SinkOptions
+	topic   *expr.Evaluator // nil: none
+	key     *expr.Evaluator
+	headers []*expr.Evaluator
+	message uint32 // index of the field message in the batch
+	has     bool   // the batch has such a field
+}
+
+func newTool(o *SinkOptions) *tool {
+	t := &tool{o: o}
+	if o.topic != nil {
+		t.topic = expr.NewEvaluator(o.topic)
+	}
+	if o.key != nil {
+		t.key = expr.NewEvaluator(o.key)
+	}
+	for _, h := range o.headers {
+		t.headers = append(t.headers, expr.NewEvaluator(h.value))
+	}
+	return t
+}
+
+func (t *tool) begin(b *stream.Batch) {
+	t.message, t.has = b.FindName(stream.MessageName)
+	for _, e := range append([]*expr.Evaluator{t.topic, t.key}, t.headers...) {
+		if e != nil {
+			e.Begin(b)
+		}
+	}
+}
+
+// record makes a message that shares no memory with the batch.
+func (t *tool) record(b *stream.Batch, i int) (*kgo.Record, error) {
+	r := &kgo.Record{Topic: string(t.o.Topic)}
+	var err error
+	if t.topic != nil {
+		name, err := t.topic.AppendText(nil, i)
+		if err != nil {
+			return nil, fmt.Errorf("topic: %w", err)
+		}
+		if err := checkTopic(string(name)); err != nil {
+			return nil, fmt.Errorf("topic: %w", err)
+		}
+		r.Topic = string(name)
+	}
+	if t.key != nil {
+		if r.Key, err = t.key.AppendText(nil, i); err != nil {
+			return nil, fmt.Errorf("key: %w", err)
+		}
+	}
+	for k, e := range t.headers {
+		value, err := e.AppendText(nil, i)
+		if err != nil {
+			return nil, fmt.Errorf("headers.%s: %w", t.o.headers[k].name, err)
+		}
+		if value != nil {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: t.o.headers[k].name, Value: value})
+		}
+	}
+	r.Value = t.value(b, i)
+	return r, nil
+}

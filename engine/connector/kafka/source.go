@@ -1,0 +1,174 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Source returns the source's line in the list of components.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "kafka",
+		Options: func() any { return DefaultSourceOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return NewSource(*o.(*SourceOptions), h) },
+	}
+}
+
+// GroupSource reads topics as a member of a consumer group. It implements stream.AssignedSource.
+type GroupSource struct {
+	o    SourceOptions
+	host stream.Host
+
+	mu      sync.Mutex         // guards readers
+	readers map[string]*reader // by route
+}
+
+// sourceCounters are shown from the start.
+var sourceCounters = []string{
+	"rebalances", "sessions_lost", "partitions_stopped", "offsets_lost", "tombstones", "commits", "commit_ranges_cut",
+}
+
+// NewSource returns a source that has connected to nothing.
+func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &GroupSource{o: o, host: h, readers: make(map[string]*reader)}, nil
+}
+
+// HasAssignments implements stream.AssignedSource.
+func (s *GroupSource) HasAssignments() bool { return true }
+
+// Open implements stream.Source. It checks that the brokers answer and that the topics exist, and
+// joins the group.
+func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if o.Assignments == nil {
+		return nil, errors.New("the host of this source must offer OpenOptions.Assignments")
+	}
+	group, err := s.groupOf(o.Route)
+	if err != nil {
+		return nil, err
+	}
+	r := newReader(s, o, group)
+	options, err := s.clientOptions(r, group)
+	if err != nil {
+		return nil, err
+	}
+	if r.client, err = kgo.NewClient(options...); err != nil {
+		return nil, err
+	}
+	r.admin = kadm.NewClient(r.client)
+	close(r.made)
+	if err := s.check(ctx, r.admin); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.start()
+	s.mu.Lock()
+	s.readers[o.Route] = r
+	s.mu.Unlock()
+	return r, nil
+}
+
+// leaderEpoch returns the leader epoch of the record before a position of a route's partition; -1
+// if it is not known.
+func (s *GroupSource) leaderEpoch(route string, key topicPartition, position int64) int32 {
+	s.mu.Lock()
+	r := s.readers[route]
+	s.mu.Unlock()
+	if r == nil {
+		return -1
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.parts[key]
+	if p == nil {
+		return -1
+	}
+	return p.epochAt(position)
+}
+
+// groupOf returns the group of a route. Routes read independently, so that each needs a group.
+func (s *GroupSource) groupOf(route string) (string, error) {
+	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 && !strings.Contains(s.o.Group, routeMark) {
+		return "", fmt.Errorf("the routes of this pipeline would share the partitions of group %q; write group: %s-%s",
+			s.o.Group, s.o.Group, routeMark)
+	}
+	return strings.ReplaceAll(s.o.Group, routeMark, strings.ReplaceAll(route, "/", ".")), nil
+}
+
+// heartbeatsPerSession is the number of heartbeats in a session timeout.
+const heartbeatsPerSession = 4
+
+// rebalanceSlack is the part of the broker's time for a rebalance that is not for a revocation.
+const rebalanceSlack = 15 * time.Second
+
+// fetchesInMemory is the number of answers to fetches, as compressed by the producer, in `memory`.
+// The client library asks for the next answer when the records of the last one were taken. Small
+// answers overlap with deliveries, and hold less memory.
+const fetchesInMemory = 16
+
+func (s *GroupSource) clientOptions(r *reader, group string) ([]kgo.Opt, error) {
+	out, err := s.o.Connection.options(s.host.Log())
+	if err != nil {
+		return nil, err
+	}
+	isolation := kgo.ReadCommitted()
+	if s.o.Isolation == readUncommitted {
+		isolation = kgo.ReadUncommitted()
+	}
+	fetch := int32(s.o.Memory / fetchesInMemory)
+	out = append(out,
+		kgo.ConsumerGroup(group), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.KeepRetryableFetchErrors(), kgo.FetchIsolationLevel(isolation),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.MetadataMaxAge(30*time.Second), kgo.MetadataMinAge(time.Second),
+		kgo.FetchMaxWait(time.Second),
+		kgo.SessionTimeout(s.o.SessionTimeout), kgo.HeartbeatInterval(s.o.SessionTimeout/heartbeatsPerSession),
+		kgo.RebalanceTimeout(s.o.RevokeTimeout+rebalanceSlack),
+		kgo.FetchMaxBytes(fetch), kgo.FetchMaxPartitionBytes(max(fetch/4, 64<<10)), kgo.MaxConcurrentFetches(2),
+		kgo.BrokerMaxReadBytes(max(4*fetch, 100<<20)), kgo.MaxDecompressBatchBytes(int(max(s.o.Memory, 64<<20))),
+		kgo.OnOffsetsFetched(r.offsetsFetched), kgo.AdjustFetchOffsetsFn(r.assign),
+		kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost), kgo.OnPartitionsAssigned(r.joined),
+	)
+	if s.o.Instance != "" {
+		out = append(out, kgo.InstanceID(s.o.Instance))
+	}
+	if s.o.pattern != nil {
+		return append(out, kgo.ConsumeRegex(), kgo.ConsumeTopics(s.o.pattern.String())), nil
+	}
+	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
+}
+
+// check asks the brokers for the topics.
+func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
+	defer cancel()
+	m, err := admin.Metadata(ctx, s.o.Topics...)
+	if err != nil {
+		return brokerError(err, s.o.Brokers)
+	}
+	for _, name := range s.o.Topics {
+		if err := m.Topics[name].Err; err != nil {
+			return topicError(name, err)
+		}
+	}
+	if s.o.pattern == nil {
+		return nil
+	}
+	for name := range m.Topics {
+		if s.o.pattern.MatchString(name) {
+			return nil
+		}
+	}
+	s.host.Log().Warn("no topic matches yet", "topic_pattern", s.o.TopicPattern)
+	return nil
+}

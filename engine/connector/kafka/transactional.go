@@ -1,0 +1,340 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/commitmeta"
+)
+
+// transactionalSink writes records and the offsets of the source's group in one transaction. It
+// implements stream.PartitionLedger: the ledger is the group's offsets and their metadata.
+//
+// Each source partition has its own transactional id, made of group, topic and number. Take
+// initializes it. The brokers then abort an open transaction of the earlier owner and refuse
+// everything that it still sends, also if it was suspended for hours.
+type transactionalSink struct {
+	*TopicSink
+	source  *GroupSource
+	route   string
+	group   string
+	cluster string // of the sink; set by Open
+
+	mu    sync.Mutex               // guards owned
+	owned map[uint32]*transactions // by assignment
+}
+
+var (
+	_ stream.SourceBoundSink = (*TopicSink)(nil)
+	_ stream.PartitionLedger = (*transactionalSink)(nil)
+	_ stream.DeadLetterSink  = (*transactionalSink)(nil)
+	_ stream.Worker          = (*transactionalSink)(nil)
+)
+
+// transactionalCounters are shown from the start, beside those of the sink.
+var transactionalCounters = []string{
+	"transactions", "transactions_aborted", "duplicates", "dead_letters_sent",
+}
+
+// BindSource implements stream.SourceBoundSink.
+func (s *TopicSink) BindSource(source stream.Source, route string) (stream.Sink, error) {
+	if !s.o.Transactional {
+		return nil, nil
+	}
+	from, ok := source.(*GroupSource)
+	if !ok {
+		return nil, wrong("transactional",
+			"needs source kafka: its offsets are part of the transaction; use that source, "+
+				"or leave transactional out")
+	}
+	if !slices.ContainsFunc(s.o.Brokers,
+		func(b string) bool { return slices.Contains(from.o.Brokers, b) }) {
+		return nil, wrong("transactional",
+			"needs source and sink in one cluster, and their brokers have none in common; write "+
+				"the same brokers for both, or leave transactional out")
+	}
+	if from.o.reads(s.o.DeadLetterTopic) {
+		return nil, wrong("dead_letter_topic", "%q is a topic of the source, so that dead letters "+
+			"would be read again; name another topic", s.o.DeadLetterTopic)
+	}
+	group, err := from.groupOf(route)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range transactionalCounters {
+		s.host.Count(name, 0)
+	}
+	return &transactionalSink{TopicSink: s, source: from, route: route, group: group,
+		owned: make(map[uint32]*transactions)}, nil
+}
+
+// Open implements stream.Sink.
+func (s *transactionalSink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
+	if s.client, err = s.producer(oldTransactions()); err != nil {
+		return err
+	}
+	if s.cluster, err = s.check(ctx); err != nil {
+		s.client.Close()
+		return err
+	}
+	o.Lanes(s.lanes(s))
+	return nil
+}
+
+// Close implements stream.Sink.
+func (s *transactionalSink) Close() error {
+	s.mu.Lock()
+	for _, p := range s.owned {
+		p.end(errReleased)
+		p.closeProducer()
+	}
+	clear(s.owned)
+	s.mu.Unlock()
+	return s.TopicSink.Close()
+}
+
+// LedgerName implements stream.TransactionalSink.
+func (s *transactionalSink) LedgerName() string {
+	return fmt.Sprintf("offsets of group %q", s.group)
+}
+
+// Load implements stream.TransactionalSink. The engine does not call it for assigned partitions.
+func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
+	return nil, errors.New("a transactional sink kafka needs a source that is assigned partitions")
+}
+
+// Compact implements stream.TransactionalSink: a commit has no entries that could be folded.
+func (s *transactionalSink) Compact(context.Context, []stream.Mark) error { return nil }
+
+// Prune implements stream.TransactionalSink: brokers delete the offsets of deleted topics.
+func (s *transactionalSink) Prune(context.Context, []string) error { return nil }
+
+// maxTaking bounds the transactional ids that Take initializes at once.
+const maxTaking = 16
+
+// Take implements stream.PartitionLedger.
+func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
+) ([]stream.Taken, error) {
+	made, err := s.fence(ctx, parts)
+	if err == nil {
+		var taken []stream.Taken
+		if taken, err = s.begin(ctx, made, parts); err == nil {
+			return taken, nil
+		}
+	}
+	for _, p := range made {
+		if p != nil {
+			p.closeProducer()
+		}
+	}
+	return nil, err
+}
+
+// fence initializes the transactional ids of partitions, so that no transaction of an earlier owner
+// can commit any more. Partitions that could not be fenced are nil.
+func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
+) ([]*transactions, error) {
+	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
+	slots := make(chan struct{}, maxTaking)
+	var all sync.WaitGroup
+	for i := range parts {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			if made[i], errs[i] = newTransactions(s, &parts[i]); errs[i] != nil {
+				return
+			}
+			if _, _, err := made[i].producer.ProducerID(ctx); err != nil {
+				errs[i] = fmt.Errorf("transactional id %q: %w", made[i].id, transactionError(err))
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return made, err
+		}
+	}
+	return made, nil
+}
+
+// begin reads the offsets of fenced partitions, stores those that the group does not have, and
+// starts their transactions.
+func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
+	parts []stream.Taking) ([]stream.Taken, error) {
+	keys := make([]topicPartition, len(made))
+	for i := range made {
+		keys[i] = made[i].key
+	}
+	stored, err := s.storedOffsets(ctx, topicsOf(keys)...)
+	if err != nil {
+		return nil, err
+	}
+	taken := make([]stream.Taken, len(parts))
+	for i, p := range made {
+		if taken[i].Found = stored.of(p); !taken[i].Found {
+			if parts[i].MustExist {
+				continue
+			}
+			p.progress = progressOf(&parts[i].Start)
+			if err := p.commitOffsets(ctx, p.progress); err != nil {
+				return nil, fmt.Errorf("store the start of partition %q: %w", p.part.Name, err)
+			}
+		}
+		taken[i].Mark = p.progress.mark(p.part)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, p := range made {
+		if !taken[i].Found && parts[i].MustExist {
+			p.closeProducer()
+			continue
+		}
+		if old := s.owned[p.assignment]; old != nil {
+			old.end(errReleased)
+		}
+		s.owned[p.assignment] = p
+		s.host.Go("kafka/ownership", p.watch)
+		s.host.Go("kafka/transactions", p.run)
+	}
+	return taken, nil
+}
+
+// Confirm implements stream.PartitionLedger.
+func (s *transactionalSink) Confirm(assignments []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range assignments {
+		if p := s.owned[n]; p != nil {
+			p.confirm()
+		}
+	}
+}
+
+// Release implements stream.PartitionLedger.
+func (s *transactionalSink) Release(assignments []uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range assignments {
+		if p := s.owned[n]; p != nil {
+			p.end(errReleased)
+			delete(s.owned, n)
+		}
+	}
+}
+
+// Deliver implements stream.Worker. It returns when the transaction of the batch has ended, or ctx
+// is done; the transaction owns copies of the records and may commit later. A batch that was
+// delivered before is not delivered again.
+func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	b := a.Value
+	kept := b.AppendKept(nil)
+	messages, bytes, fates := s.messages(b, kept)
+	if firstError(fates) != nil {
+		err := settleAborted(b, kept, fates, s.o.topic != nil)
+		s.countOutcome(err, 0, 0)
+		return stream.Report{}, err
+	}
+	j, err := s.store(ctx, b, messages)
+	if err == nil && j.failed {
+		err = settleAborted(b, kept, j.fates[:len(kept)], s.o.topic != nil)
+	}
+	s.countOutcome(err, len(kept), bytes)
+	return stream.Report{}, err
+}
+
+// messages makes messages of kept records. Some have an error in fates if that is not possible.
+func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
+	fates []error) {
+	t := s.tools.Get().(*tool)
+	defer s.tools.Put(t)
+	t.begin(b)
+	fates = make([]error, len(kept))
+	for k, i := range kept {
+		r, err := t.record(b, i)
+		if err != nil {
+			fates[k] = &badRecordError{err}
+			continue
+		}
+		out = append(out, r)
+		bytes += int64(len(r.Value))
+	}
+	return out, bytes, fates
+}
+
+// Store implements stream.TransactionalSink.
+func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) error {
+	return s.do(ctx, newJob(spans))
+}
+
+// do runs a job in a transaction. If some of its records were not accepted, the job has failed, and
+// none of them was delivered.
+func (s *transactionalSink) do(ctx context.Context, j *job) error {
+	if len(j.spans) == 0 {
+		return errors.New("kafka: a transaction needs the batch's position in the source")
+	}
+	first := &j.spans[0]
+	s.mu.Lock()
+	p := s.owned[first.Assignment]
+	s.mu.Unlock()
+	if p == nil || p.part.ID != first.Part.ID {
+		return &stream.FencedError{Assignment: first.Assignment, Part: *first.Part,
+			Err: errReleased}
+	}
+	if err := p.enqueue(j); err != nil {
+		return err
+	}
+	select {
+	case <-j.done:
+		return j.err
+	case <-ctx.Done():
+		p.withdraw(j)
+		return context.Cause(ctx)
+	}
+}
+
+// storedOffsets are the offsets of a group with their metadata.
+type storedOffsets map[topicPartition]committed
+
+// of sets the progress of p to the offset that is stored for it, and reports whether there is one.
+func (o storedOffsets) of(p *transactions) (found bool) {
+	c, ok := o[p.key]
+	if !ok || c.offset < 0 {
+		return false
+	}
+	above, _ := commitmeta.Decode(c.metadata, p.part.ID, c.offset)
+	p.progress = progress{watermark: c.offset}.with(above)
+	return true
+}
+
+// transactionTimeout is the time after which brokers abort a transaction. Readers with
+// read_committed wait for open transactions, so that a process that dies holds them up no longer.
+const transactionTimeout = 10 * time.Second
+
+// newTransactions returns the transactions of a partition, with a producer that has not connected.
+func newTransactions(s *transactionalSink, t *stream.Taking) (*transactions, error) {
+	key, err := parsePartition(t.Part.Name)
+	if err != nil {
+		return nil, err
+	}
+	if cluster, _, _ := cutCluster(t.Part.ID); cluster != clusterName(s.cluster) {
+		return nil, fmt.Errorf("transactional needs one cluster, but the source reads from "+
+			"cluster %q and the sink writes to cluster %q", cluster, s.cluster)
+	}
+	p := &transactions{
+		s: s, part: t.Part, key: key, assignment: t.Assignment, id: transactionalID(s.group, key),
+		limit: commitmeta.DefaultLimit, wake: make(chan struct{}, 1),
+	}
+	p.ctx, p.cancel = context.WithCancelCause(context.Background())
+	p.producer, err = s.producer(oldTransactions(), kgo.TransactionalID(p.id),
+		kgo.TransactionTimeout(transactionTimeout),
+		kgo.ConcurrentTransactionsBackoff(5*time.Millisecond))
+	return p, err
+}

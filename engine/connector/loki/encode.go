@@ -1,0 +1,115 @@
+//penstock:pure
+
+package loki
+
+import (
+	"bytes"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}: a
+// stream for each set of labels, in the order of their first records.
+func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
+	b.Split()
+	streams := make(map[string][]int)
+	var order []string
+	var labels []byte
+	for i := range b.Records {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		labels = l.appendLabels(labels[:0], b, i)
+		if _, ok := streams[string(labels)]; !ok {
+			order = append(order, string(labels))
+		}
+		streams[string(labels)] = append(streams[string(labels)], i)
+	}
+	dst = append(dst, `{"streams":[`...)
+	var line []byte
+	for n, key := range order {
+		if n > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(append(append(dst, `{"stream":`...), key...), `,"values":[`...)
+		for k, i := range streams[key] {
+			if k > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(dst, `["`...)
+			dst = strconv.AppendInt(dst, httpsink.TimeOf(b, i, l.Timestamp, now).UnixNano(), 10)
+			dst = append(dst, `",`...)
+			if l.isText(b, i) {
+				dst = ndjson.AppendString(dst, bytes.TrimRight(b.Text(i), "\r\n"))
+			} else {
+				line = ndjson.AppendRecord(line[:0], b, i)
+				dst = ndjson.AppendString(dst, line)
+			}
+			dst = append(l.appendMetadata(dst, b, i), ']')
+		}
+		dst = append(dst, `]}`...)
+	}
+	return append(dst, `]}`...)
+}
+
+// isText reports whether record i is written as its text.
+func (l *Streams) isText(b *stream.Batch, i int) bool {
+	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
+}
+
+// appendLabels appends the labels of record i as a JSON object, in the order of their names, then
+// those of fields. A missing or empty field gives no label, because Loki has no empty labels.
+func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
+	start := len(dst)
+	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
+		dst = appendPair(dst, start, name, []byte(l.Labels[name]))
+	}
+	dst = appendFields(dst, start, b, i, l.LabelFields, maxLabelValue)
+	if len(dst) == start {
+		dst = appendPair(dst, start, "job", []byte("penstock")) // a stream without labels is refused
+	}
+	return append(dst, '}')
+}
+
+// appendMetadata appends the structured metadata of record i, if it has any.
+func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
+	comma := len(dst)
+	dst = append(dst, ',')
+	start := len(dst)
+	if dst = appendFields(dst, start, b, i, l.MetadataFields, math.MaxInt); len(dst) == start {
+		return dst[:comma]
+	}
+	return append(dst, '}')
+}
+
+// appendFields appends the fields of record i that have a value to the object that begins at start,
+// with at most limit bytes of each.
+func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string, limit int) []byte {
+	for _, field := range names {
+		if f, ok := httpsink.FieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {
+			value := b.Value(f)
+			dst = appendPair(dst, start, labelOf(field), value[:min(len(value), limit)])
+		}
+	}
+	return dst
+}
+
+// appendPair appends a member to the JSON object that begins at start.
+func appendPair(dst []byte, start int, name string, value []byte) []byte {
+	separator := byte(',')
+	if len(dst) == start {
+		separator = '{'
+	}
+	dst = append(ndjson.AppendString(append(dst, separator), name), ':')
+	return ndjson.AppendString(dst, value)
+}
+
+// maxLabelValue bounds a label's value in bytes. It is Loki's default.
+const maxLabelValue = 2048

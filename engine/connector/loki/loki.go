@@ -1,0 +1,142 @@
+// Package loki is the sink that pushes batches to Grafana Loki and compatible stores.
+package loki
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options of the sink.
+type Options struct {
+	httpsink.Options
+	Streams
+}
+
+// Streams are the options that are Loki's own. Records with the same labels form a stream.
+type Streams struct {
+	Labels         map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} if a record has none at all"`
+	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels too: few, with few values"`
+	MetadataFields []string          `yaml:"metadata_fields" doc:"fields that become structured metadata of the line"`
+	Timestamp      string            `yaml:"timestamp" doc:"field with the record's time; without it, the time of its first encoding"`
+	Line           string            `yaml:"line" enum:"auto,json,raw" doc:"auto: parsed records as JSON, others as they were read"`
+	Tenant         string            `yaml:"tenant" doc:"tenant of all records, in the header X-Scope-OrgID"`
+}
+
+const (
+	lineAuto, lineRaw = "auto", "raw"
+	headerTenant      = "X-Scope-OrgID"
+)
+
+// DefaultOptions send lines without labels of their own.
+func DefaultOptions() *Options {
+	return &Options{Options: httpsink.DefaultOptions(), Streams: DefaultStreams()}
+}
+
+// DefaultStreams have no labels of their own.
+func DefaultStreams() Streams { return Streams{Line: lineAuto} }
+
+// Component is the sink's line in the list of components.
+func Component() stream.Component { return httpsink.Component("loki", DefaultOptions, New) }
+
+// New returns a sink that has opened no connection.
+func New(o Options, h stream.Host) (*httpsink.Sink, error) {
+	if err := o.Streams.Check(); err != nil {
+		return nil, err
+	}
+	return httpsink.New(o.Options, o.Streams.Codec(), h)
+}
+
+// Validate reports which option is wrong. It reads the file of tls.ca.
+func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
+
+// FromEnvironment implements stream.EnvironmentUser.
+func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Format()) }
+
+var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+
+// maxLabels is how many labels a stream may have; Loki itself takes 15 by default.
+const maxLabels = 15
+
+// Check reports which option is wrong, as a [stream.OptionError].
+func (l *Streams) Check() error {
+	if err := stream.CheckEnums(l); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
+		if !labelForm.MatchString(name) {
+			return httpsink.Wrong("labels."+name,
+				"a label's name is letters, digits and _, and does not begin with a digit")
+		}
+	}
+	if n := len(l.Labels) + len(l.LabelFields); n > maxLabels {
+		return httpsink.Wrong("label_fields",
+			"%d labels are more than the %d that a stream may have", n, maxLabels)
+	}
+	if err := checkFields("label_fields", l.LabelFields, l.Labels); err != nil {
+		return err
+	}
+	if err := checkFields("metadata_fields", l.MetadataFields, nil); err != nil {
+		return err
+	}
+	if err := httpaccess.CheckHeader(headerTenant, l.Tenant); err != nil {
+		return httpsink.Wrong("tenant", "%w", err)
+	}
+	return nil
+}
+
+// checkFields reports whether each field has a name of its own, which is not in labels.
+func checkFields(option string, fields []string, labels map[string]string) error {
+	seen := maps.Clone(labels)
+	if seen == nil {
+		seen = make(map[string]string)
+	}
+	for _, field := range fields {
+		name := labelOf(field)
+		if _, twice := seen[name]; twice || field == "" {
+			return httpsink.Wrong(option, "%q gives the name %q, which is there already", field, name)
+		}
+		seen[name] = field
+	}
+	return nil
+}
+
+// labelOf makes a label's name of a field's.
+func labelOf(field string) string {
+	name := []byte(field)
+	for i, c := range name {
+		if !labelForm.Match([]byte{c}) && (c < '0' || c > '9' || i == 0) {
+			name[i] = '_'
+		}
+	}
+	return string(name)
+}
+
+// Codec returns the format of requests.
+func (l *Streams) Codec() httpsink.Codec { return codec{l} }
+
+type codec struct{ *Streams }
+
+// Format implements httpsink.Codec.
+func (c codec) Format() httpsink.Format {
+	f := httpsink.Format{
+		ContentType: "application/json", Path: "/loki/api/v1/push", Key: httpsink.BatchKey,
+	}
+	if c.Tenant != "" {
+		f.Header = map[string]string{headerTenant: c.Tenant}
+	}
+	return f
+}
+
+// Append implements httpsink.Codec.
+func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
+	return c.append(dst, b, time.Now())
+}
+
+// Outcome implements httpsink.Codec: the status says it all.
+func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }

@@ -1,0 +1,63 @@
+package mysql
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Audit implements stream.AuditedSink. Its user needs the privilege CREATE TEMPORARY TABLES.
+func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
+	if err := s.configure(o); err != nil {
+		return nil, err
+	}
+	a, err := sqlspan.Audited[*connection]{
+		Server: server{s}, Ledger: s.Ledger, Shape: s.Shape, Table: s.name, Key: s.o.Key,
+		Find: func(ctx context.Context, c *connection) (bool, error) {
+			there, err := s.columns(ctx, c)
+			if err != nil {
+				return false, err
+			}
+			return s.Shape.Found(there)
+		},
+		HasLedger: sqlspan.Statement{
+			SQL: `SELECT count(*) FROM information_schema.tables
+				WHERE table_schema = coalesce(nullif(?, ''), DATABASE()) AND table_name = ?`,
+			Args: []any{s.name.Schema, sqlspan.MarksTable},
+		},
+		Shadow: "penstock_audit", Create: "CREATE TEMPORARY TABLE penstock_audit",
+		At:      "repeat(' ', 4000)",
+		Same:    func(column string) string { return "cast(" + column + " AS BINARY)" },
+		Value:   literal,
+		Outcome: outcome,
+	}.Audit(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sink mysql: %w", err)
+	}
+	return a, nil
+}
+
+// literal returns a cell as an argument with the meaning of appendLiteral.
+func literal(c *sqltable.Column, cell []byte) any {
+	switch {
+	case cell == nil:
+		return nil
+	case c.Type == sqltable.Bool:
+		return string(cell) == "true"
+	case c.Type == sqltable.Bytes:
+		if digits, ok := bytes.CutPrefix(cell, byteMark); ok {
+			if raw, err := hex.AppendDecode([]byte{}, digits); err == nil {
+				return raw
+			}
+		}
+		return bytes.Clone(cell)
+	case c.Type == sqltable.Other && isMoment(c.Decl):
+		cell = withoutUTC(cell)
+	}
+	return string(cell)
+}

@@ -1,0 +1,264 @@
+package nats
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Connection is the part of the options that source and sink share.
+type Connection struct {
+	URL            string         `yaml:"url" required:"true" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
+	Name           string         `yaml:"name" doc:"of the connection, in the servers' logs"`
+	Credentials    string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds); read for each connection"`
+	NKey           string         `yaml:"nkey" path:"true" doc:"file with the seed of an NKey"`
+	User           string         `yaml:"user" doc:"name of a user"`
+	Password       string         `yaml:"password" secret:"true" doc:"of the user"`
+	Token          string         `yaml:"token" secret:"true" doc:"in place of a user"`
+	TLS            httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
+	Domain         string         `yaml:"domain" doc:"JetStream domain, behind a leaf node; empty: that of the server"`
+	ConnectTimeout time.Duration  `yaml:"connect_timeout" doc:"for a connection and its handshake, and for each request"`
+}
+
+func defaultConnection() Connection {
+	return Connection{Name: "penstock", ConnectTimeout: 10 * time.Second}
+}
+
+// maxServers bounds the list of URLs.
+const maxServers = 100
+
+// servers returns the URLs.
+func (c *Connection) servers() []string {
+	list := strings.Split(c.URL, ",")
+	for i := range list {
+		list[i] = strings.TrimSpace(list[i])
+	}
+	return list
+}
+
+// validate reads the files of tls, credentials and nkey.
+func (c *Connection) validate() error {
+	list := c.servers()
+	if len(list) > maxServers {
+		return wrong("url", "has %d servers, want at most %d: servers name the others", len(list),
+			maxServers)
+	}
+	for _, text := range list {
+		if err := checkURL(text); err != nil {
+			return &stream.OptionError{Key: "url", Err: err}
+		}
+	}
+	if c.ConnectTimeout < time.Millisecond || c.ConnectTimeout > time.Hour {
+		return wrong("connect_timeout", "is %v, want 1ms to 1h", c.ConnectTimeout)
+	}
+	if strings.ContainsAny(c.Domain, " .*>") {
+		return wrong("domain", "%q holds a space, '.', '*' or '>'", c.Domain)
+	}
+	if err := c.TLS.Check(); err != nil {
+		return err
+	}
+	return c.validateLogin()
+}
+
+func (c *Connection) validateLogin() error {
+	ways := 0
+	for _, set := range []string{c.Credentials, c.NKey, c.User, c.Token} {
+		if set != "" {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return wrong("", "credentials, nkey, user and token exclude each other; give one of them")
+	case c.Password != "" && c.User == "":
+		return wrong("user", "is missing: name the user of password")
+	case c.Credentials != "":
+		if _, err := os.ReadFile(c.Credentials); err != nil {
+			return wrong("credentials", "%w", err)
+		}
+	case c.NKey != "":
+		if _, err := natsgo.NkeyOptionFromSeed(c.NKey); err != nil {
+			return wrong("nkey", "%s has no seed of a user's NKey: %w", c.NKey,
+				withoutSecrets(err))
+		}
+	}
+	return nil
+}
+
+// withoutSecrets keeps the reason of a failure to read a file. Other errors may quote the file.
+func withoutSecrets(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path
+	}
+	return errors.New("the line after the header must begin with SU")
+}
+
+func checkURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return errors.New("an entry is not a URL such as nats://nats-1:4222")
+	}
+	switch {
+	case u.User != nil:
+		return errors.New(
+			"an entry has a user or password; use the options user and password, or token")
+	case u.Scheme != "nats" && u.Scheme != "tls" && u.Scheme != "ws" && u.Scheme != "wss":
+		return fmt.Errorf("the entry of host %s has the scheme %s, want nats, tls, ws or wss",
+			u.Host, u.Scheme)
+	case u.Path != "" && u.Path != "/" || u.RawQuery != "":
+		return fmt.Errorf(
+			"the entry of host %s has a path or query; stream and subject are options", u.Host)
+	}
+	return nil
+}
+
+// client is a connection with its errors of permission.
+type client struct {
+	conn    *natsgo.Conn
+	js      jetstream.JetStream
+	o       *Connection
+	denials *denials
+}
+
+// reconnectWait and its jitter pace connections to servers that are down.
+const (
+	reconnectWait   = 500 * time.Millisecond
+	reconnectJitter = time.Second
+)
+
+// connect connects to one of the servers. After that the connection is repaired for as long as the
+// client is open. buffered is the number of bytes that are kept for a server while there is none.
+func (c *Connection) connect(
+	log *slog.Logger,
+	buffered int,
+	o ...jetstream.JetStreamOpt,
+) (*client, error) {
+	out := &client{o: c, denials: newDenials()}
+	options := []natsgo.Option{
+		natsgo.Name(c.Name), natsgo.Timeout(c.ConnectTimeout), natsgo.MaxReconnects(-1),
+		natsgo.ReconnectWait(reconnectWait),
+		natsgo.ReconnectJitter(reconnectJitter, reconnectJitter),
+		natsgo.ReconnectBufSize(buffered), natsgo.IgnoreAuthErrorAbort(),
+		natsgo.PingInterval(10 * time.Second), natsgo.MaxPingsOutstanding(2),
+		natsgo.NoCallbacksAfterClientClose(),
+		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
+			out.denials.add(err)
+			log.Warn("the NATS server reports an error", "error", err)
+		}),
+		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
+			log.Warn("the connection to NATS is lost; it is made again", "error", err)
+		}),
+		natsgo.ReconnectHandler(func(conn *natsgo.Conn) {
+			log.Info("connected to NATS again", "server", conn.ConnectedUrlRedacted())
+		}),
+	}
+	login, err := c.login()
+	if err != nil {
+		return nil, err
+	}
+	secure, err := c.secure(log)
+	if err != nil {
+		return nil, err
+	}
+	options = append(append(options, login...), secure...)
+	if out.conn, err = natsgo.Connect(strings.Join(c.servers(), ","), options...); err != nil {
+		return nil, c.connectError(err)
+	}
+	o = append(o, jetstream.WithDefaultTimeout(c.ConnectTimeout))
+	if c.Domain != "" {
+		out.js, err = jetstream.NewWithDomain(out.conn, c.Domain, o...)
+	} else {
+		out.js, err = jetstream.New(out.conn, o...)
+	}
+	if err != nil {
+		out.conn.Close()
+		return nil, fmt.Errorf("NATS %s: %w", c.URL, err)
+	}
+	return out, nil
+}
+
+func (c *Connection) login() ([]natsgo.Option, error) {
+	switch {
+	case c.Credentials != "":
+		return []natsgo.Option{natsgo.UserCredentials(c.Credentials)}, nil
+	case c.NKey != "":
+		o, err := natsgo.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			return nil, fmt.Errorf("nkey %s: %w", c.NKey, withoutSecrets(err))
+		}
+		return []natsgo.Option{o}, nil
+	case c.User != "":
+		return []natsgo.Option{natsgo.UserInfo(c.User, c.Password)}, nil
+	case c.Token != "":
+		return []natsgo.Option{natsgo.Token(c.Token)}, nil
+	}
+	return nil, nil
+}
+
+// secure returns the options for TLS; none if the URLs and options do not ask for it.
+func (c *Connection) secure(log *slog.Logger) ([]natsgo.Option, error) {
+	if c.TLS == (httpaccess.TLS{}) {
+		return nil, nil // tls:// and wss:// use the system's authorities
+	}
+	trust, err := httpaccess.NewTrust(&c.TLS, log)
+	if err != nil {
+		return nil, err
+	}
+	base := trust.Current().Clone()
+	base.RootCAs = nil
+	out := []natsgo.Option{natsgo.Secure(base)}
+	if c.TLS.CA != "" {
+		roots := func() (*x509.CertPool, error) { return trust.Current().RootCAs, nil }
+		out = append(out, func(o *natsgo.Options) error { o.RootCAsCB = roots; return nil })
+	}
+	return out, nil
+}
+
+func (c *client) close() { c.conn.Close() }
+
+// connectError names the place and the remedy of a failure to connect.
+func (c *Connection) connectError(err error) error {
+	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
+	host, isHost := errors.AsType[x509.HostnameError](err)
+	_, isRecord := errors.AsType[tls.RecordHeaderError](err)
+	switch {
+	case isUnknown:
+		return fmt.Errorf("NATS %s: its certificate is of an unknown authority: set tls.ca: %w",
+			c.URL, err)
+	case isHost:
+		return fmt.Errorf(
+			"NATS %s: its certificate is for another name than %s: set tls.server_name: %w", c.URL,
+			host.Host, err)
+	case isRecord, errors.Is(err, natsgo.ErrSecureConnWanted):
+		return fmt.Errorf(
+			"NATS %s: TLS is wanted on one side only: use tls:// if the server has it, else nats:// without tls: %w",
+			c.URL, err)
+	case errors.Is(err, natsgo.ErrAuthExpired):
+		return fmt.Errorf("NATS %s: the credentials have expired: replace the file: %w", c.URL,
+			err)
+	case errors.Is(err, natsgo.ErrAuthorization),
+		errors.Is(err, natsgo.ErrAuthRevoked),
+		errors.Is(err, natsgo.ErrNkeysNotSupported):
+		return fmt.Errorf("NATS %s refuses the login: check credentials, nkey, user or token: %w",
+			c.URL, err)
+	case errors.Is(err, natsgo.ErrNoServers), errors.Is(err, natsgo.ErrTimeout):
+		return fmt.Errorf("no server of NATS %s answers: check url and tls: %w", c.URL, err)
+	}
+	return fmt.Errorf("NATS %s: %w", c.URL, err)
+}
+
+func wrong(key, format string, args ...any) error {
+	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,180 @@
+package nats
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// openStream returns a stream and its state. A subject of which the stream has no messages is
+// refused; an empty one stands for all.
+func (c *client) openStream(
+	ctx context.Context,
+	name, subject string,
+) (jetstream.Stream, *jetstream.StreamInfo, error) {
+	s, err := c.js.Stream(ctx, name)
+	if err != nil {
+		return nil, nil, c.requestError(name, err)
+	}
+	info := s.CachedInfo()
+	matches := func(pattern string) bool { return overlap(pattern, subject) }
+	isCopy := info.Config.Mirror != nil || len(info.Config.Sources) > 0
+	if subject != "" && !isCopy && !slices.ContainsFunc(info.Config.Subjects, matches) {
+		return nil, nil, fmt.Errorf(
+			"stream %q takes the subjects %q, and the option subject is %q: correct it", name,
+			info.Config.Subjects, subject)
+	}
+	return s, info, nil
+}
+
+// identity returns the id of a stream, which a stream that is created again does not share.
+func (c *client) identity(info *jetstream.StreamInfo) string {
+	return identityPrefix + digest(
+		fmt.Sprintf("%s\x00%s\x00%d", c.o.Domain, info.Config.Name, info.Created.UnixNano()))
+}
+
+const identityPrefix = "nats-"
+
+func digest(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:12])
+}
+
+// openConsumer returns the durable consumer, which it creates if it is missing.
+func (c *client) openConsumer(
+	ctx context.Context,
+	s jetstream.Stream,
+	o *SourceOptions,
+	durable string,
+	log *slog.Logger,
+) (jetstream.Consumer, error) {
+	consumer, err := s.Consumer(ctx, durable)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+		consumer, err = s.CreateConsumer(ctx, consumerConfig(o, durable))
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			consumer, err = s.Consumer(ctx, durable) // another process was faster
+		} else if err == nil {
+			log.Info("consumer created", "stream", o.Stream, "consumer", durable, "start", o.Start)
+		}
+	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) {
+		return nil, fmt.Errorf(
+			"consumer %q of stream %q pushes its messages, and only a pull consumer can be shared: "+
+				"delete it, or name another durable: %w",
+			durable,
+			o.Stream,
+			err,
+		)
+	}
+	if err != nil {
+		return nil, c.requestError(o.Stream, fmt.Errorf("consumer %q: %w", durable, err))
+	}
+	return consumer, checkConsumer(o, durable, &consumer.CachedInfo().Config, log)
+}
+
+func consumerConfig(o *SourceOptions, durable string) jetstream.ConsumerConfig {
+	out := jetstream.ConsumerConfig{
+		Durable: durable, Description: "penstock", AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: o.AckWait, MaxDeliver: -1, MaxAckPending: o.MaxAckPending, FilterSubject: o.Subject,
+	}
+	if o.Start == startLatest {
+		out.DeliverPolicy = jetstream.DeliverNewPolicy
+	}
+	return out
+}
+
+// checkConsumer refuses a consumer that would lose messages. It warns of settings that differ from
+// the options, which are for new consumers.
+func checkConsumer(
+	o *SourceOptions,
+	durable string,
+	is *jetstream.ConsumerConfig,
+	log *slog.Logger,
+) error {
+	where := fmt.Sprintf("consumer %q of stream %q", durable, o.Stream)
+	var subjects []string
+	if o.Subject != "" {
+		subjects = []string{o.Subject}
+	}
+	has := is.FilterSubjects
+	if is.FilterSubject != "" {
+		has = []string{is.FilterSubject}
+	}
+	switch {
+	case is.AckPolicy != jetstream.AckExplicitPolicy:
+		return fmt.Errorf(
+			"%s has the ack policy %s, with which messages are lost: it must be explicit; "+
+				"delete the consumer, or name another durable",
+			where,
+			strings.ToLower(strings.TrimPrefix(is.AckPolicy.String(), "Ack")),
+		)
+	case is.MaxDeliver > 0:
+		return fmt.Errorf(
+			"%s gives up a message after %d deliveries, which loses it: set max_deliver to -1, "+
+				"with `nats consumer edit`",
+			where,
+			is.MaxDeliver,
+		)
+	case len(is.BackOff) > 0:
+		return fmt.Errorf(
+			"%s has a backoff, which replaces ack_wait: remove it, or name another durable", where)
+	case is.AckWait < minAckWait:
+		return fmt.Errorf("%s has an ack_wait of %v, want %v or more", where, is.AckWait,
+			minAckWait)
+	case !slices.Equal(has, subjects):
+		return fmt.Errorf(
+			"%s reads the subjects %q, and the option subject is %q: make them equal, or name another durable",
+			where, has, o.Subject)
+	}
+	if is.AckWait != o.AckWait || is.MaxAckPending != o.MaxAckPending {
+		log.Info(
+			"the consumer exists; its settings differ from the options, which are for new ones",
+			"consumer", durable, "ack_wait", is.AckWait, "max_ack_pending", is.MaxAckPending)
+	}
+	return nil
+}
+
+// checkShared asks for the consumer and the first sequence of its stream. The error is final if the
+// route has to restart, because the stream or the consumer is not the one that was opened.
+func (r *sharedReader) checkShared(
+	ctx context.Context,
+) (info *jetstream.ConsumerInfo, first uint64, final bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
+	defer cancel()
+	st, err := r.client.js.Stream(ctx, r.s.o.Stream)
+	if err != nil {
+		return nil, 0, isFinal(err), r.goneError(err)
+	}
+	now := st.CachedInfo()
+	if !now.Created.Equal(r.created) {
+		return nil, 0, true, fmt.Errorf(
+			"stream %q was deleted and created again while it was read", r.s.o.Stream)
+	}
+	if info, err = r.consumer.Info(ctx); err != nil {
+		return nil, 0, isFinal(err), r.goneError(err)
+	}
+	return info, now.State.FirstSeq, false, nil
+}
+
+func (r *sharedReader) goneError(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream, err)
+	case errors.Is(err, jetstream.ErrConsumerNotFound):
+		return fmt.Errorf(
+			"consumer %q of stream %q was deleted while it was read; it is created again at start: %w",
+			r.durable, r.s.o.Stream, err)
+	}
+	return r.client.requestError(r.s.o.Stream, err)
+}
+
+// signEvery returns how often the server is told that a message is in work.
+func signEvery(ackWait time.Duration) time.Duration { return ackWait / 4 }

@@ -1,0 +1,320 @@
+//penstock:pure
+
+package nats
+
+import (
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// content is the part of a message that becomes a record.
+type content struct {
+	seq     uint64
+	subject string
+	header  natsgo.Header
+	data    []byte
+	at      time.Time
+}
+
+// message is a message of a shared consumer that this process has and has not acknowledged.
+type message struct {
+	content                // all but seq is empty once it is handed out
+	reply    string        // subject of acknowledgements, of the last delivery
+	extended time.Duration // when the server last delivered it or was told that it is in work
+	settled  bool
+	bytes    int64 // its memory in a queue
+}
+
+// messageOverhead is the memory of a fetched message beside its bytes.
+const messageOverhead = 300
+
+func (m *message) size() int64 {
+	n := messageOverhead + len(m.data) + len(m.subject) + len(m.reply)
+	for name, values := range m.header {
+		n += len(name)
+		for _, v := range values {
+			n += len(v)
+		}
+	}
+	return int64(n)
+}
+
+// run is a partition that the engine has assigned to this session: messages of ascending
+// sequences. Messages of other processes lie between them. A message that the server delivers
+// again may have a lower sequence than the last one of each run. It then begins another run,
+// because positions in a partition only ascend:
+//
+//	delivered   1 2 3 7 8 4 9 5
+//	run 1       1 2 3 7 8   9
+//	run 2                 4   5
+type run struct {
+	part   *stream.Partition
+	number uint32     // of the assignment
+	next   uint64     // the last sequence handed out
+	last   uint64     // the last sequence that was taken
+	queue  []*message // not handed out yet
+	out    []*message // handed out and not acknowledged, or settled behind one that is not; ascending
+}
+
+func (r *run) idle() bool { return len(r.queue) == 0 && len(r.out) == 0 }
+
+// arrival is the reaction to a delivered message.
+type arrival uint8
+
+const (
+	queued   arrival = iota
+	merged           // this process has it already: the delivery replaces the one before
+	repeated         // it was settled, and the acknowledgement did not arrive: acknowledge it again
+	unplaced         // it needs another run
+)
+
+// deliveries are the messages that a session has. It is not safe for concurrent use.
+type deliveries struct {
+	runs  []*run
+	open  map[uint64]*message
+	acked recent
+	bytes int64 // in the queues
+	last  int   // index of the run of the last batch, which is read last
+}
+
+func newDeliveries() *deliveries {
+	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
+}
+
+// take queues a message at the run with the highest sequences below it.
+func (d *deliveries) take(m *message) arrival {
+	if known := d.open[m.seq]; known != nil {
+		known.reply, known.extended = m.reply, m.extended
+		return merged
+	}
+	if d.acked.has(m.seq) {
+		return repeated
+	}
+	var best *run
+	for _, r := range d.runs {
+		if r.last < m.seq && (best == nil || r.last > best.last) {
+			best = r
+		}
+	}
+	if best == nil {
+		return unplaced
+	}
+	best.queue = append(best.queue, m)
+	best.last = m.seq
+	d.open[m.seq] = m
+	m.bytes = m.size()
+	d.bytes += m.bytes
+	return queued
+}
+
+// add adds a run that begins with the message of a sequence.
+func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
+	d.runs = append(d.runs, &run{part: part, number: number, next: seq - 1, last: seq - 1})
+}
+
+// spare returns the id of a run that has nothing to do; "" if each has.
+func (d *deliveries) spare() string {
+	for _, r := range d.runs {
+		if r.idle() {
+			return r.part.ID
+		}
+	}
+	return ""
+}
+
+// remove removes a run.
+func (d *deliveries) remove(id string) {
+	for i, r := range d.runs {
+		if r.part.ID == id {
+			d.runs = append(d.runs[:i], d.runs[i+1:]...)
+			return
+		}
+	}
+}
+
+// fill appends messages of r, or of the first run with messages behind that of the last batch, to b
+// and returns them with the run; nil if there is none.
+func (d *deliveries) fill(b *stream.Batch, r *run) ([]*message, *run) {
+	if r != nil {
+		return d.fillFrom(b, r), r
+	}
+	for i := range d.runs {
+		at := (d.last + 1 + i) % len(d.runs)
+		if r := d.runs[at]; len(r.queue) > 0 {
+			d.last = at
+			return d.fillFrom(b, r), r
+		}
+	}
+	return nil, nil
+}
+
+func (d *deliveries) fillFrom(b *stream.Batch, r *run) []*message {
+	from, taken := r.next, 0
+	for taken < len(r.queue) && !b.Full() {
+		m := r.queue[taken]
+		appendRecord(b, &m.content)
+		d.bytes -= m.bytes
+		r.next = m.seq
+		taken++
+	}
+	used := r.queue[:taken:taken]
+	r.queue = r.queue[taken:]
+	if len(r.queue) == 0 {
+		r.queue = nil
+	}
+	r.out = append(r.out, used...)
+	extendSpan(b, stream.Span{Part: r.part, Assignment: r.number}, int64(from), int64(r.next))
+	return used
+}
+
+// appendRecord appends the data of a message. Its position is its sequence.
+func appendRecord(b *stream.Batch, c *content) {
+	b.Records = append(b.Records, stream.Record{
+		Off: uint32(len(b.Data)), Len: uint32(len(c.data)),
+		Origin: stream.Position{Num: int64(c.seq)},
+	})
+	b.Data = append(append(b.Data, c.data...), '\n')
+	b.Origins++
+	b.Added++
+}
+
+// extendSpan lets the only span of b end at to. A batch without one gets s from from to to, unless
+// that is empty.
+func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
+	switch {
+	case len(b.Spans) > 0:
+		b.Spans[0].To.Num, b.Spans[0].Bytes = to, len(b.Data)
+	case from != to:
+		s.From.Num, s.To.Num, s.Bytes = from, to, len(b.Data)
+		b.Spans = append(b.Spans, s)
+	}
+}
+
+// settle appends to replies those of the messages that m settles and that were not acknowledged
+// before. Ranges above the watermark are left for another time unless above is set.
+func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
+	for _, r := range d.runs {
+		if r.part.ID != m.Part.ID || r.number != m.Assignment {
+			continue
+		}
+		if above {
+			replies = d.settleAbove(r, m.Above, replies)
+		}
+		done := 0
+		for done < len(r.out) && r.out[done].seq <= sequence(m.Watermark) {
+			replies = d.ack(r.out[done], replies)
+			r.out[done] = nil
+			done++
+		}
+		if r.out = r.out[done:]; len(r.out) == 0 {
+			r.out = nil
+		}
+	}
+	return replies
+}
+
+// settleAbove walks through both ascending lists.
+func (d *deliveries) settleAbove(r *run, above []stream.Range, replies []string) []string {
+	i := 0
+	for k := range above {
+		from, to := sequence(above[k].From), sequence(above[k].To)
+		for i < len(r.out) && r.out[i].seq <= from {
+			i++
+		}
+		for ; i < len(r.out) && r.out[i].seq <= to; i++ {
+			replies = d.ack(r.out[i], replies)
+		}
+	}
+	return replies
+}
+
+func (d *deliveries) ack(m *message, replies []string) []string {
+	if m.settled {
+		return replies
+	}
+	m.settled = true
+	delete(d.open, m.seq)
+	d.acked.add(m.seq)
+	return append(replies, m.reply)
+}
+
+func sequence(p stream.Position) uint64 {
+	if p.Num < 0 {
+		return 0
+	}
+	return uint64(p.Num)
+}
+
+// due appends the replies of messages of which the server has heard nothing for the time every, and
+// takes them as told at now.
+func (d *deliveries) due(now, every time.Duration, replies []string) []string {
+	for _, m := range d.open {
+		if now-m.extended >= every {
+			m.extended = now
+			replies = append(replies, m.reply)
+		}
+	}
+	return replies
+}
+
+// release forgets all messages that are not settled and returns their replies.
+func (d *deliveries) release() (replies []string) {
+	for _, m := range d.open {
+		replies = append(replies, m.reply)
+	}
+	d.runs, d.open, d.bytes = nil, make(map[uint64]*message), 0
+	return replies
+}
+
+// empty reports whether everything that was taken is handed out.
+func (d *deliveries) empty() bool { return d.bytes == 0 }
+
+// deletedUnread returns the least number of sequences that a consumer has passed without a delivery
+// between two of its states, because the stream now begins at first. A state counts the deliveries
+// and has the last sequence: of 90 new sequences and 40 deliveries, 50 were not delivered.
+func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
+	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
+		return 0
+	}
+	passed, delivered := now.Stream-before.Stream, now.Consumer-before.Consumer
+	if passed <= delivered {
+		return 0
+	}
+	return min(passed-delivered, first-1-before.Stream)
+}
+
+// keptAcked is the number of acknowledged sequences that are remembered. An acknowledgement that is
+// lost with a connection is repeated when the server delivers the message again, instead of the
+// delivery.
+const keptAcked = 1 << 16
+
+// recent is the set of the numbers that were added last.
+type recent struct {
+	ring []uint64
+	at   int
+	set  map[uint64]int // by number: how often it is in ring
+}
+
+func newRecent(n int) recent {
+	return recent{ring: make([]uint64, 0, n), set: make(map[uint64]int)}
+}
+
+func (r *recent) has(n uint64) bool { return r.set[n] > 0 }
+
+func (r *recent) add(n uint64) {
+	r.set[n]++
+	if len(r.ring) < cap(r.ring) {
+		r.ring = append(r.ring, n)
+		return
+	}
+	old := r.ring[r.at]
+	if r.set[old]--; r.set[old] == 0 {
+		delete(r.set, old)
+	}
+	r.ring[r.at] = n
+	r.at = (r.at + 1) % len(r.ring)
+}

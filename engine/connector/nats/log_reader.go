@@ -1,0 +1,407 @@
+package nats
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// logReader reads a stream by sequence. The engine keeps the position, as it does for a file. The
+// server keeps nothing that must survive: the consumer is an ephemeral one that the library makes
+// again when a connection is lost. It implements stream.Reader, stream.PartitionTracker and
+// stream.RangeReader.
+type logReader struct {
+	s      *StreamSource
+	o      stream.OpenOptions
+	client *client
+	stream jetstream.Stream
+	part   *stream.Partition
+	count  func(string, int64)
+	meta   *metaAdder
+
+	messages jetstream.MessagesContext // nil: to be opened
+	cursor   cursor
+	first    bool     // the position that the option start chose is not told to the engine yet
+	held     *content // the next message, behind a settled range
+	deleted  int64    // sequences up to it are known to be deleted, if they were not read
+	gapSeen  time.Time
+	gone     []string // partitions of streams of this name that were deleted
+}
+
+func (s *StreamSource) openLog(
+	ctx context.Context,
+	c *client,
+	o stream.OpenOptions,
+) (*logReader, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
+	defer cancel()
+	st, info, err := c.openStream(ctx, s.o.Stream, s.o.Subject)
+	if err != nil {
+		return nil, err
+	}
+	if info.Config.Retention != jetstream.LimitsPolicy {
+		return nil, fmt.Errorf(
+			"stream %q has the retention %v, which deletes messages that its consumers have acknowledged: "+
+				"set durable",
+			s.o.Stream,
+			info.Config.Retention,
+		)
+	}
+	r := &logReader{
+		s: s, o: o, client: c, stream: st, part: &stream.Partition{ID: c.identity(info), Name: s.o.Stream},
+		count: s.counter(&o, logCounters), meta: newMetaAdder(&s.o.Meta),
+	}
+	if err := r.begin(info); err != nil {
+		return nil, err
+	}
+	return r, r.consume(ctx)
+}
+
+func (r *logReader) log() *slog.Logger { return r.s.host.Log() }
+
+// consume begins to fetch behind the cursor.
+func (r *logReader) consume(ctx context.Context) error {
+	consumer, err := r.stream.OrderedConsumer(ctx, r.consumerConfig())
+	if err != nil {
+		return r.client.requestError(r.s.o.Stream, err)
+	}
+	// a message that is larger than the limit would never be fetched
+	most := max(int(r.s.o.Memory), int(r.client.conn.MaxPayload())+2*maxSubject)
+	r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(logMessages, most))
+	if err != nil {
+		return r.client.requestError(r.s.o.Stream, err)
+	}
+	return nil
+}
+
+// logMessages bounds the messages fetched ahead.
+const logMessages = 10_000
+
+// begin decides where to read from.
+func (r *logReader) begin(info *jetstream.StreamInfo) error {
+	for m := range r.o.Known {
+		if m.Part.ID != r.part.ID && m.Part.Name == r.part.Name &&
+			strings.HasPrefix(m.Part.ID, identityPrefix) {
+			r.log().Warn("the stream was deleted and created again; it is read from its start", "stream", r.s.o.Stream)
+			r.gone = append(r.gone, m.Part.ID)
+		}
+	}
+	mark, known := r.o.Resume(r.part.ID)
+	r.cursor = cursor{next: mark.Watermark.Num, above: mark.Above}
+	if !known {
+		at := int64(info.State.FirstSeq) - 1
+		if r.s.o.Start == startLatest && len(r.gone) == 0 {
+			at = int64(info.State.LastSeq)
+		}
+		r.cursor.next, r.first = max(at, 0), at > 0
+		return nil
+	}
+	if last := int64(info.State.LastSeq); r.cursor.next > last {
+		return fmt.Errorf(
+			"stream %q ends at %d, but the position is %d: it was restored from an older state; "+
+				"`penstock checkpoint reset` reads it from its start",
+			r.s.o.Stream,
+			last,
+			r.cursor.next,
+		)
+	}
+	return r.checkDeleted(info)
+}
+
+// checkDeleted looks for messages that were deleted before they were read.
+func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
+	begins := int64(info.State.FirstSeq)
+	known := max(r.cursor.next, r.deleted)
+	lost := begins - 1 - known
+	for _, done := range r.cursor.above {
+		lost -= max(0, min(done.To.Num, begins-1)-max(done.From.Num, known))
+	}
+	if lost <= 0 {
+		return nil
+	}
+	err := fmt.Errorf(
+		"stream %q: %d sequences from %d on were deleted, by a purge or the limits of the stream, before they were read",
+		r.s.o.Stream, lost, known+1)
+	if r.s.o.Truncated == truncatedStop {
+		return fmt.Errorf("%w; set truncated: earliest to resume at %d", err, begins)
+	}
+	r.deleted = begins - 1
+	r.count("lost_upstream", lost)
+	r.s.host.Fault(err)
+	return nil
+}
+
+func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
+	out := jetstream.OrderedConsumerConfig{
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(r.cursor.next) + 1, MaxResetAttempts: resetAttempts,
+	}
+	if r.s.o.Subject != "" {
+		out.FilterSubjects = []string{r.s.o.Subject}
+	}
+	return out
+}
+
+// resetAttempts bounds the attempts of the library to make its consumer again. After them the reader
+// looks at the stream.
+const resetAttempts = 3
+
+// Times of a read.
+const (
+	checkEvery = 5 * time.Second        // without a message, between two looks at the stream
+	onceWait   = 100 * time.Millisecond // likewise, in a finite run
+	minLinger  = time.Millisecond
+)
+
+// Read implements stream.Reader.
+func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
+	r.cursor.begin()
+	if r.first {
+		r.first = false
+		extendSpan(b, stream.Span{Part: r.part}, 0, r.cursor.next)
+		return nil
+	}
+	used, err := r.fill(ctx, b)
+	if err != nil && (len(b.Spans) == 0 || ctx.Err() != nil) {
+		return err
+	}
+	r.meta.add(b, used) // an error comes again with the next call
+	return nil
+}
+
+// fill appends messages until b is full, a settled range follows, or no message comes in time.
+func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content, err error) {
+	waiting := ctx
+	for !b.Full() {
+		c, err := r.next(ctx, waiting)
+		if err != nil {
+			return used, err
+		}
+		if int64(c.seq) > r.cursor.next+1 {
+			if err := r.passGap(ctx, c); err != nil {
+				r.held = c
+				return used, err
+			}
+		}
+		step := r.cursor.advance(c.seq, len(b.Spans) > 0)
+		if step == skipMessage {
+			continue
+		}
+		if step == takeMessage {
+			appendRecord(b, c)
+			used = append(used, c)
+		}
+		extendSpan(b, stream.Span{Part: r.part}, r.cursor.from, r.cursor.next)
+		if step == endSpan {
+			r.held = c
+			return used, nil
+		}
+		if waiting == ctx {
+			lingering, cancel := context.WithTimeout(ctx, max(r.o.Linger, minLinger))
+			defer cancel()
+			waiting = lingering
+		}
+	}
+	return used, nil
+}
+
+// next returns the next message. It waits until waiting is done, and returns io.EOF at the end of a
+// finite run.
+func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
+	if c := r.held; c != nil {
+		r.held = nil
+		return c, nil
+	}
+	var state backoff.State
+	for {
+		c, err := r.fetch(ctx, waiting)
+		switch {
+		case err == nil:
+			return c, nil
+		case waiting.Err() != nil:
+			return nil, context.Cause(waiting)
+		case !errors.Is(err, context.DeadlineExceeded):
+			r.log().Debug("reading failed; it is tried again", "stream", r.s.o.Stream, "error", err)
+			r.stop()
+			wait, next, _ := pullBackoff.Next(state, nil)
+			state = next
+			if retry.Sleep(waiting, wait) != nil {
+				return nil, context.Cause(waiting)
+			}
+		}
+		if ended, err := r.look(ctx); err != nil {
+			return nil, err
+		} else if ended {
+			return nil, io.EOF
+		}
+	}
+}
+
+// fetch returns the next message of the consumer, within the time between two looks at the stream.
+func (r *logReader) fetch(ctx, waiting context.Context) (*content, error) {
+	if r.messages == nil {
+		if err := r.consume(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if waiting == ctx {
+		wait := checkEvery
+		if r.o.Once {
+			wait = onceWait
+		}
+		limited, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		waiting = limited
+	}
+	m, err := r.messages.Next(jetstream.NextContext(waiting))
+	if err != nil {
+		return nil, err
+	}
+	meta, err := m.Metadata()
+	if err != nil {
+		return nil, err
+	}
+	return &content{
+		seq:     meta.Sequence.Stream,
+		subject: m.Subject(),
+		header:  m.Headers(),
+		data:    m.Data(),
+		at:      meta.Timestamp,
+	}, nil
+}
+
+// look checks that the stream still is the one that was opened, and reports whether a finite run has
+// read all of it. A server that does not answer is no error: the connection is made again.
+func (r *logReader) look(ctx context.Context) (ended bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
+	defer cancel()
+	info, err := r.stream.Info(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return false, fmt.Errorf("stream %q was deleted while it was read: %w", r.s.o.Stream, err)
+	case err != nil && isFinal(err):
+		return false, r.client.requestError(r.s.o.Stream, err)
+	case err != nil:
+		return false, nil
+	case r.client.identity(info) != r.part.ID:
+		return false, fmt.Errorf("stream %q was deleted and created again while it was read",
+			r.s.o.Stream)
+	case !r.o.Once:
+		return false, nil
+	}
+	_, err = r.message(ctx, uint64(r.cursor.next)+1)
+	return errors.Is(err, jetstream.ErrMsgNotFound), nil
+}
+
+// message returns the first message at or behind a sequence.
+func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
+	m, err := r.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(cmp.Or(r.s.o.Subject, ">")))
+	if err != nil {
+		return nil, err
+	}
+	return &content{
+		seq:     m.Sequence,
+		subject: m.Subject,
+		header:  m.Header,
+		data:    m.Data,
+		at:      m.Time,
+	}, nil
+}
+
+// gapEvery is the least time between two looks at gaps of a reader of some subjects, for which gaps
+// are normal.
+const gapEvery = time.Second
+
+// passGap looks at sequences that are missing before c. Those that were deleted one by one, or have
+// other subjects, are passed. The stream's first sequence tells of the others.
+func (r *logReader) passGap(ctx context.Context, c *content) error {
+	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery {
+		return nil
+	}
+	r.gapSeen = time.Now()
+	info, err := r.stream.Info(ctx)
+	if err != nil {
+		return r.client.requestError(r.s.o.Stream, err)
+	}
+	if info.State.FirstSeq > c.seq {
+		info.State.FirstSeq = c.seq // the rest concerns later gaps
+	}
+	return r.checkDeleted(info)
+}
+
+func (r *logReader) stop() {
+	if r.messages != nil {
+		r.messages.Stop()
+		r.messages = nil
+	}
+}
+
+// Commit implements stream.Reader. The engine has the position.
+func (r *logReader) Commit(context.Context, []stream.Mark) error { return nil }
+
+// Note implements stream.PartitionTracker.
+func (r *logReader) Note(stream.Mark) string { return "" }
+
+// Forget implements stream.PartitionTracker.
+func (r *logReader) Forget() (ids []string) {
+	ids, r.gone = r.gone, nil
+	return ids
+}
+
+// CanReadRanges implements stream.RangeReader.
+func (r *logReader) CanReadRanges(partitionID string) bool { return partitionID == r.part.ID }
+
+// ReadRanges implements stream.RangeReader. It asks for one message after the other.
+func (r *logReader) ReadRanges(
+	ctx context.Context,
+	b *stream.Batch,
+	p stream.Partition,
+	ranges []stream.Range,
+) error {
+	if p.ID != r.part.ID {
+		return stream.ErrRangeMissing
+	}
+	var used []*content
+	for _, one := range ranges {
+		bytes, origins := len(b.Data), b.Origins
+		for seq := uint64(one.From.Num) + 1; seq <= uint64(one.To.Num); {
+			c, err := r.message(ctx, seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) ||
+				err == nil && c.seq > uint64(one.To.Num) {
+				break
+			}
+			if err != nil {
+				return r.client.requestError(r.s.o.Stream, err)
+			}
+			appendRecord(b, c)
+			b.Records[len(b.Records)-1].Span = uint32(len(b.Spans))
+			used = append(used, c)
+			seq = c.seq + 1
+		}
+		if b.Origins == origins {
+			return fmt.Errorf("stream %q: sequences %d to %d: %w", r.s.o.Stream, one.From.Num+1,
+				one.To.Num, stream.ErrRangeGone)
+		}
+		b.Spans = append(b.Spans,
+			stream.Span{Part: r.part, Range: one, Bytes: len(b.Data) - bytes})
+	}
+	newMetaAdder(&r.s.o.Meta).add(b, used)
+	return nil
+}
+
+// Close implements stream.Reader.
+func (r *logReader) Close() error {
+	r.stop()
+	r.client.close()
+	return nil
+}

@@ -1,0 +1,292 @@
+package nats_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/vfs/vfstest"
+)
+
+// TestLogDelivers: a stream is read by sequence. A restart resumes behind the last message.
+func TestLogDelivers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	r := route{state: vfstest.New()}
+	got := newArrivals()
+	var texts []string
+	for round := range 3 {
+		n := c.start(got, r)
+		texts = append(texts, c.publish(fmt.Sprint(round), 2000)...)
+		until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checkAll(t, got, texts)
+	if n := got.repeats(); n > 0 {
+		t.Errorf("%d messages arrived again", n)
+	}
+}
+
+// TestLogHole: a batch that fails is all that a restart delivers again.
+func TestLogHole(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	r := route{
+		state: vfstest.New(), pipeline: "batch: { records: 10, linger: 0s }, flow: { window: fixed, size: 8 }", workers: 4,
+	}
+	got := newArrivals()
+	got.refuses = func(text string) error {
+		if text == "a-0" {
+			return errors.New("not yet")
+		}
+		return nil
+	}
+	texts := c.publish("a", 2000)
+	n := c.start(got, r)
+	until(t, "the others", func() bool { return got.distinct() >= 1990 })
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	got.set(func(a *arrivals) { a.refuses = nil })
+	r.once = true
+	if err := c.start(got, r).wait(); err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, got, texts)
+	if n := got.repeats(); n > 0 {
+		t.Errorf("%d messages arrived again", n)
+	}
+}
+
+// TestLogSQL: every message is in the table once, although the engine is stopped again and again.
+func TestLogSQL(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	path := filepath.Join(t.TempDir(), "out.db")
+	db := connectortest.OpenSQLite(t, path)
+	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
+	connectortest.Execute(t, db, "CREATE TABLE orders (message TEXT)")
+	config := fmt.Sprintf(`
+state: /state
+pipelines:
+  p:
+    source: { nats: { url: %q, stream: ORDERS } }
+    sink: { sqlite: { path: %q, table: orders } }
+    batch: { records: 50, linger: 0s }
+`, c.url(), path)
+	files := vfstest.New()
+	var texts []string
+	for round := range 4 {
+		texts = append(texts, c.publish(fmt.Sprint(round), 1000)...)
+		n, err := c.run(config, newArrivals(), route{state: files, once: round == 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 3 {
+			if err := n.wait(); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+		until(t, "some rows",
+			func() bool { return len(connectortest.Column(t, db, "SELECT message FROM orders")) > round*1000+100 })
+		if err := n.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := connectortest.Column(t, db, "SELECT message FROM orders")
+	slices.Sort(rows)
+	slices.Sort(texts)
+	if !slices.Equal(rows, texts) {
+		t.Errorf("the table has %d rows, want %d, each once", len(rows), len(texts))
+	}
+}
+
+// TestLogSubject: only messages of a subject are read, and a finite run ends behind the last one.
+func TestLogSubject(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	for i := range 30 {
+		subject := []string{"orders.a", "orders.b"}[i%2]
+		if _, err := c.js.Publish(t.Context(), subject, []byte(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := newArrivals()
+	if err := c.start(got, route{source: ", subject: orders.a", once: true}).wait(); err != nil {
+		t.Fatal(err)
+	}
+	if got.distinct() != 15 || got.counts["28"] != 1 {
+		t.Errorf("%d messages arrived: %v", got.distinct(), got.counts)
+	}
+}
+
+// TestLogStart: `start: latest` begins behind the last message, also after a restart.
+func TestLogStart(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	c.publish("old", 10)
+	r := route{source: ", start: latest", state: vfstest.New(), once: true}
+	got := newArrivals()
+	if err := c.start(got, r).wait(); err != nil {
+		t.Fatal(err)
+	}
+	texts := c.publish("new", 10)
+	if err := c.start(got, r).wait(); err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, got, texts)
+}
+
+// TestLogDeleted: messages that were deleted before they were read stop the route, or are counted.
+func TestLogDeleted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	s := c.create(nil)
+	c.publish("a", 10)
+	files := vfstest.New()
+	got := newArrivals()
+	if err := c.start(got, route{state: files, once: true}).wait(); err != nil {
+		t.Fatal(err)
+	}
+	c.publish("lost", 10)
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.publish("b", 10)
+	err := c.start(got, route{state: files, once: true}).wait()
+	const want = `10 sequences from 11 on were deleted, by a purge or the limits of the stream, before they were read; ` +
+		`set truncated: earliest to resume at 21`
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("the run ended with %v, want %s", err, want)
+	}
+	n := c.start(got, route{source: ", truncated: earliest", state: files})
+	until(t, "the rest", func() bool { return got.distinct() == 20 })
+	if lost := n.counter("lost_upstream"); lost != 10 {
+		t.Errorf("%d messages are counted as lost, want 10", lost)
+	}
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := got.repeats(); n > 0 {
+		t.Errorf("%d messages arrived again", n)
+	}
+}
+
+// TestLogCreatedAgain: a stream of the same name that is created again is read from its start.
+func TestLogCreatedAgain(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	texts := c.publish("a", 10)
+	got := newArrivals()
+	r := route{state: vfstest.New(), once: true}
+	if err := c.start(got, r).wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	c.create(nil)
+	texts = append(texts, c.publish("b", 10)...)
+	if err := c.start(got, r).wait(); err != nil {
+		t.Fatal(err)
+	}
+	checkAll(t, got, texts)
+	if n := got.repeats(); n > 0 {
+		t.Errorf("%d messages arrived again", n)
+	}
+}
+
+// TestLogGone: the stream is deleted while it is read, and created again.
+func TestLogGone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	texts := c.publish("a", 10)
+	got := newArrivals()
+	n := c.start(got, route{})
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	if err := c.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "an error", func() bool { return n.engine.Status().Routes[0].Error != "" })
+	if err := n.engine.Status().Routes[0].Error; !strings.Contains(err,
+		`stream "ORDERS" was deleted while it was read`) {
+		t.Errorf("the error is %q", err)
+	}
+	c.create(nil)
+	texts = append(texts, c.publish("b", 10)...)
+	until(t, "the messages of the new stream", func() bool { return got.distinct() == len(texts) })
+}
+
+// TestLogServerRestarts: a restart of the server loses and repeats nothing.
+func TestLogServerRestarts(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	got := newArrivals()
+	n := c.start(got, route{pipeline: "batch: { records: 50, linger: 0s }"})
+	texts := c.publish("a", 3000)
+	c.restartServer()
+	until(t, "JetStream is up",
+		func() bool { _, err := c.js.Publish(t.Context(), "orders.new", []byte("up")); return err == nil })
+	texts = append(append(texts, "up"), c.publish("b", 3000)...)
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	checkAll(t, got, texts)
+	if got.repeats() > 0 || n.engine.Status().Routes[0].Error != "" {
+		t.Errorf("%d messages arrived again; the route's error: %s", got.repeats(),
+			n.engine.Status().Routes[0].Error)
+	}
+}
+
+// TestLogWaits: batches that wait for a retry are read again by their sequences.
+func TestLogWaits(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	s := c.create(nil)
+	texts := c.publish("a", 100)
+	if err := s.DeleteMsg(t.Context(), 50); err != nil {
+		t.Fatal(err)
+	}
+	texts = slices.Delete(texts, 49, 50)
+	got := newArrivals()
+	got.refuses = func(string) error { return errors.New("down") }
+	c.start(
+		got,
+		route{
+			pipeline: "batch: { records: 10, linger: 0s }, retry: { backoff: fixed delay=3s }, flow: { window: fixed, size: 100 }",
+		},
+	)
+	ticks := 0
+	until(t, "the batches wait", func() bool { ticks++; return ticks > 300 })
+	got.set(func(a *arrivals) { a.refuses = nil })
+	until(t, "all messages", func() bool { return got.distinct() == len(texts) })
+	checkAll(t, got, texts)
+}
+
+// TestLogRetention: a stream that deletes acknowledged messages cannot be read by sequence.
+func TestLogRetention(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(func(o *jetstream.StreamConfig) { o.Retention = jetstream.WorkQueuePolicy })
+	err := c.start(newArrivals(), route{once: true}).wait()
+	if err == nil ||
+		!strings.Contains(err.Error(),
+			"deletes messages that its consumers have acknowledged: set durable") {
+		t.Errorf("the run ended with %v", err)
+	}
+}

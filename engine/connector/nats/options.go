@@ -1,0 +1,219 @@
+package nats
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/fieldname"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Where a stream without a position begins.
+const (
+	startEarliest = "earliest"
+	startLatest   = "latest"
+)
+
+// Reaction to messages that were deleted before they were read.
+const (
+	truncatedStop     = "stop"
+	truncatedEarliest = "earliest"
+)
+
+// SourceOptions are those of the source.
+type SourceOptions struct {
+	Connection
+	Stream        string        `yaml:"stream" required:"true" doc:"name of the stream"`
+	Subject       string        `yaml:"subject" doc:"read only messages of this subject, which may have wildcards"`
+	Durable       string        `yaml:"durable" doc:"consumer that processes share; {route} is the name of the route"`
+	Start         string        `yaml:"start" enum:"earliest,latest" doc:"of a new consumer, or without a position"`
+	Truncated     string        `yaml:"truncated" enum:"stop,earliest" doc:"without durable, if unread messages were deleted"`
+	AckWait       time.Duration `yaml:"ack_wait" doc:"of a new consumer: until others get the messages of a dead process"`
+	MaxAckPending int           `yaml:"max_ack_pending" doc:"of a new consumer: messages in work at all processes"`
+	Meta          MetaOptions   `yaml:"meta" doc:"names of fields for subject, sequence, timestamp and headers"`
+	Memory        stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
+}
+
+// MetaOptions are names of fields that records get. An empty name means no field.
+type MetaOptions struct {
+	Subject   string `yaml:"subject" doc:"name of a field for the subject; empty: none"`
+	Sequence  string `yaml:"sequence" doc:"name of a field for the sequence in the stream; empty: none"`
+	Timestamp string `yaml:"timestamp" doc:"name of a field for the time, in RFC 3339 and UTC; empty: none"`
+	Headers   string `yaml:"headers" doc:"name of a field for a JSON object of the headers; empty: none"`
+}
+
+// Limits of the options.
+const (
+	minMemory     = 1 << 20
+	maxMemory     = 1 << 30
+	maxName       = 200
+	minAckWait    = time.Second
+	maxAckWait    = time.Hour
+	maxAckPending = 1_000_000
+)
+
+// DefaultSourceOptions read from the beginning.
+func DefaultSourceOptions() *SourceOptions {
+	return &SourceOptions{
+		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop,
+		AckWait: 6 * time.Second, MaxAckPending: 20_000, Memory: 32 << 20,
+	}
+}
+
+// Validate reports the first option that is wrong. It reads the files of tls, credentials and nkey.
+func (o *SourceOptions) Validate() error {
+	if err := o.Connection.validate(); err != nil {
+		return err
+	}
+	if err := checkName(o.Stream); err != nil {
+		return &stream.OptionError{Key: "stream", Err: err}
+	}
+	if o.Subject != "" {
+		if err := checkSubject(o.Subject, true); err != nil {
+			return &stream.OptionError{Key: "subject", Err: err}
+		}
+	}
+	if o.Durable != "" {
+		if err := checkName(strings.ReplaceAll(o.Durable, routeMark, "")); err != nil &&
+			o.Durable != routeMark {
+			return &stream.OptionError{Key: "durable", Err: err}
+		}
+		if o.Truncated != truncatedStop {
+			return wrong("truncated",
+				"has no effect with durable: the server hands out the messages that exist")
+		}
+	}
+	for _, c := range []struct {
+		key, value string
+		valid      []string
+	}{
+		{"start", o.Start, []string{startEarliest, startLatest}},
+		{"truncated", o.Truncated, []string{truncatedStop, truncatedEarliest}},
+	} {
+		if !slices.Contains(c.valid, c.value) {
+			return wrong(c.key, "is %q, want one of %s", c.value, strings.Join(c.valid, ", "))
+		}
+	}
+	switch {
+	case o.AckWait < minAckWait || o.AckWait > maxAckWait:
+		return wrong("ack_wait", "is %v, want %v to %v", o.AckWait, minAckWait, maxAckWait)
+	case o.MaxAckPending < 1 || o.MaxAckPending > maxAckPending:
+		return wrong("max_ack_pending", "is %d, want 1 to %d", o.MaxAckPending, maxAckPending)
+	case o.Memory < minMemory || o.Memory > maxMemory:
+		return wrong("memory", "is %v, want %v to %v", o.Memory, stream.Size(minMemory),
+			stream.Size(maxMemory))
+	}
+	return o.Meta.validate()
+}
+
+const routeMark = "{route}"
+
+// checkName checks a name of a stream or consumer against the rules of JetStream.
+func checkName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("has %d characters, want at most %d", len(name), maxName)
+	}
+	for _, c := range name {
+		if c <= ' ' || c == 0x7F || strings.ContainsRune(`.*>/\{}`, c) {
+			return fmt.Errorf(
+				"%q holds %q; names have no space, '.', '*', '>', '/', '\\' or brace", name, c)
+		}
+	}
+	return nil
+}
+
+// maxSubject bounds the bytes of a subject.
+const maxSubject = 1024
+
+// checkSubject checks a subject. wildcards allows the tokens * and, at the end, >.
+func checkSubject(subject string, wildcards bool) error {
+	if subject == "" {
+		return errors.New("a subject is empty")
+	}
+	if len(subject) > maxSubject {
+		return fmt.Errorf("a subject has %d bytes, want at most %d", len(subject), maxSubject)
+	}
+	tokens := strings.Split(subject, ".")
+	for i, token := range tokens {
+		switch {
+		case token == "":
+			return fmt.Errorf("%q has an empty token: two dots, or one at an end", subject)
+		case strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c == 0x7F }):
+			return fmt.Errorf("%q holds a space or control character", subject)
+		case token == "*" || token == ">":
+			if !wildcards {
+				return fmt.Errorf("%q has the wildcard %s; a message has one subject", subject,
+					token)
+			}
+			if token == ">" && i < len(tokens)-1 {
+				return fmt.Errorf("%q has > before its end", subject)
+			}
+		}
+	}
+	return nil
+}
+
+// overlap reports whether a subject can match both patterns.
+func overlap(a, b string) bool {
+	left, right := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(left), len(right)) {
+		switch l, r := left[i], right[i]; {
+		case l == ">" || r == ">":
+			return true
+		case l != r && l != "*" && r != "*":
+			return false
+		}
+	}
+	return len(left) == len(right)
+}
+
+// names returns the names of fields, in the order in which records get them.
+func (m *MetaOptions) names() []string {
+	return []string{m.Subject, m.Sequence, m.Timestamp, m.Headers}
+}
+
+var metaTypes = []stream.FieldType{
+	stream.TextType,
+	stream.IntegerType,
+	stream.TextType,
+	stream.JSONType,
+}
+
+func (m *MetaOptions) validate() error {
+	var seen []string
+	for _, text := range m.names() {
+		if text == "" {
+			continue
+		}
+		n, err := fieldname.Parse(text)
+		if err != nil {
+			return &stream.OptionError{Key: "meta", Err: err}
+		}
+		if n.Path != nil {
+			return wrong("meta",
+				"the name %q has a path; write a plain name, and move the field with rename", text)
+		}
+		if text == stream.MessageName || slices.Contains(seen, text) {
+			return wrong("meta", "the field %q has two meanings; give one another name", text)
+		}
+		seen = append(seen, text)
+	}
+	return nil
+}
+
+// Shape implements stream.Shaper: records have their data as message, and the fields of meta.
+func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
+	out := in.Clone()
+	for i, name := range o.Meta.names() {
+		if name != "" {
+			out.Fields = append(out.Fields, stream.SchemaField{Name: name, Type: metaTypes[i]})
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,405 @@
+package nats
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Sizes and times of a pull.
+const (
+	pullMessages  = 1000
+	pullTime      = 5 * time.Second
+	pullHeartbeat = time.Second
+	groupMessages = 256 // that are queued under one lock
+)
+
+// pullBackoff paces pulls after errors.
+var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
+
+// fetch pulls messages until ctx is done, Close begins, or the consumer is gone.
+func (r *sharedReader) fetch(ctx context.Context) {
+	if !r.beginRun(ctx, r.consumer.CachedInfo().AckFloor.Stream+1, nil) {
+		return
+	}
+	var state backoff.State
+	large := false
+	for {
+		room, err := r.awaitRoom(ctx)
+		if err != nil {
+			return
+		}
+		begun := r.now()
+		n, err := r.pull(ctx, room, large)
+		if ctx.Err() != nil {
+			return
+		}
+		// A message that is larger than the room ends a pull at once, without an error.
+		large = err == nil && n == 0 && r.now()-begun < pullTime/2
+		if err == nil {
+			state = backoff.State{}
+			continue
+		}
+		r.log().Debug("a pull failed; it is tried again", "consumer", r.durable, "error", err)
+		if r.client.conn.IsConnected() {
+			if _, _, final, checked := r.checkShared(ctx); final {
+				r.fail(checked)
+				return
+			}
+		}
+		wait, next, _ := pullBackoff.Next(state, nil)
+		state = next
+		if retry.Sleep(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// awaitRoom waits while the queues hold the option memory, and returns how much they may take.
+func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
+	for {
+		r.mu.Lock()
+		room, changed := int64(r.s.o.Memory)-r.d.bytes, r.room
+		r.mu.Unlock()
+		select {
+		case <-r.stopped:
+			return 0, context.Canceled
+		default:
+		}
+		if room >= int64(r.s.o.Memory)/2 {
+			return room, ctx.Err()
+		}
+		select {
+		case <-changed:
+		case <-r.stopped:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// pull takes the messages of one request. large asks for one message of any size.
+func (r *sharedReader) pull(ctx context.Context, room int64, large bool) (n int, err error) {
+	wait := pullTime
+	if most := r.config.MaxRequestExpires; most > 0 {
+		wait = min(wait, most)
+	}
+	pulling, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	options := []jetstream.FetchOpt{jetstream.FetchContext(pulling)}
+	if wait >= 3*pullHeartbeat {
+		options = append(options, jetstream.FetchHeartbeat(pullHeartbeat))
+	}
+	most := pullMessages
+	if limit := r.config.MaxRequestBatch; limit > 0 {
+		most = min(most, limit)
+	}
+	if large {
+		most = 1
+	} else {
+		if limit := r.config.MaxRequestMaxBytes; limit > 0 {
+			room = min(room, int64(limit))
+		}
+		options = append(options, jetstream.FetchMaxBytes(int(room)))
+	}
+	got, err := r.consumer.Fetch(most, options...)
+	if err != nil {
+		return 0, err
+	}
+	group := make([]*message, 0, min(groupMessages, most))
+	for m := range got.Messages() {
+		group = r.appendMessage(group[:0], m)
+		for more := true; more && len(group) < groupMessages; {
+			select {
+			case m, ok := <-got.Messages():
+				if more = ok; ok {
+					group = r.appendMessage(group, m)
+				}
+			default:
+				more = false
+			}
+		}
+		n += len(group)
+		r.arrive(ctx, group)
+	}
+	if err = got.Error(); errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil
+	}
+	return n, err
+}
+
+func (r *sharedReader) appendMessage(group []*message, m jetstream.Msg) []*message {
+	meta, err := m.Metadata()
+	if err != nil {
+		r.s.host.Fault(
+			fmt.Errorf("stream %q: a message without a position is left out: %w", r.s.o.Stream,
+				err),
+		)
+		return group
+	}
+	if meta.NumDelivered > 1 {
+		r.count("redelivered", 1)
+	}
+	return append(group, &message{
+		content: content{
+			seq: meta.Sequence.Stream, subject: m.Subject(), header: m.Headers(), data: m.Data(), at: meta.Timestamp,
+		},
+		reply: m.Reply(), extended: r.now(),
+	})
+}
+
+// arrive queues messages.
+func (r *sharedReader) arrive(ctx context.Context, group []*message) {
+	for len(group) > 0 {
+		m, placed := r.queue(group)
+		if m == nil {
+			return
+		}
+		group = group[placed:]
+		r.place(ctx, m)
+	}
+}
+
+// queue queues messages up to the first one that needs another run. It returns that message and the
+// number of messages up to and including it, or nil.
+func (r *sharedReader) queue(group []*message) (*message, int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.wake()
+	r.caughtUp = false
+	for i, m := range group {
+		switch r.d.take(m) {
+		case merged:
+			r.count("redeliveries_merged", 1)
+		case repeated:
+			r.count("acks_repeated", 1)
+			r.acks = append(r.acks, m.reply)
+			select {
+			case r.nudge <- struct{}{}:
+			default:
+			}
+		case unplaced:
+			return m, i + 1
+		case queued:
+		}
+	}
+	return nil, 0
+}
+
+// maxRuns bounds the partitions of a session.
+const maxRuns = 8
+
+// nakDelay is how long the server keeps a message that this session has no place for.
+const nakDelay = time.Second
+
+// place begins a run with m. If all runs have work, the server gets the message back.
+func (r *sharedReader) place(ctx context.Context, m *message) {
+	r.mu.Lock()
+	full, spare := len(r.d.runs) >= maxRuns, ""
+	if full {
+		spare = r.d.spare()
+	}
+	r.mu.Unlock()
+	if full && spare == "" {
+		r.giveBack(m)
+		return
+	}
+	if full {
+		r.o.Assignments.Revoke(ctx, []string{spare})
+		r.mu.Lock()
+		r.d.remove(spare)
+		delete(r.owned, spare)
+		r.mu.Unlock()
+	}
+	if !r.beginRun(ctx, m.seq, m) {
+		r.giveBack(m)
+	}
+}
+
+// beginRun assigns a partition that begins before seq, and queues m there unless it is nil. It
+// reports whether the partition is assigned.
+func (r *sharedReader) beginRun(ctx context.Context, seq uint64, m *message) bool {
+	r.parts++
+	part := &stream.Partition{
+		ID:   fmt.Sprintf("%s/%s/%s/%d", r.identity, digest(r.durable)[:8], r.session, r.parts),
+		Name: r.s.o.Stream + "/" + r.durable, RecordPrefix: r.identity,
+	}
+	r.mu.Lock()
+	r.owned[part.ID] = true
+	r.mu.Unlock()
+	offer := stream.PartitionOffer{Part: *part, Watermark: stream.Position{Num: int64(seq) - 1}}
+	got, err := r.o.Assignments.Assign(ctx, []stream.PartitionOffer{offer})
+	if err == nil {
+		err = got[0].Err
+	}
+	if err != nil {
+		r.mu.Lock()
+		delete(r.owned, part.ID)
+		r.mu.Unlock()
+		if ctx.Err() == nil {
+			r.fail(fmt.Errorf("consumer %q of stream %q: %w", r.durable, r.s.o.Stream, err))
+		}
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.d.add(part, got[0].Number, seq)
+	if m != nil {
+		r.d.take(m)
+	}
+	r.wake()
+	return true
+}
+
+// giveBack lets the server deliver m again, soon.
+func (r *sharedReader) giveBack(m *message) {
+	r.count("naks", 1)
+	text, err := json.Marshal(struct {
+		Delay time.Duration `json:"delay"`
+	}{nakDelay})
+	if err == nil {
+		r.send(m.reply, nak+" "+string(text))
+	}
+}
+
+// The acknowledgements of the JetStream protocol.
+const (
+	ack        = "+ACK"
+	nak        = "-NAK"
+	inProgress = "+WPI"
+)
+
+// send publishes an acknowledgement. The connection keeps some of them while no server is
+// connected.
+func (r *sharedReader) send(reply, what string) {
+	if err := r.client.conn.Publish(reply, []byte(what)); err != nil {
+		r.count("acks_failed", 1)
+	}
+}
+
+// sendAcks sends the queued acknowledgements.
+func (r *sharedReader) sendAcks() {
+	r.mu.Lock()
+	acks := r.acks
+	r.acks = nil
+	r.mu.Unlock()
+	for _, reply := range acks {
+		r.send(reply, ack)
+	}
+}
+
+// signal sends acknowledgements, and tells the server of messages in work before it gives them to
+// another process.
+func (r *sharedReader) signal(ctx context.Context) {
+	every := signEvery(r.config.AckWait)
+	tick := time.NewTicker(every / 2)
+	defer tick.Stop()
+	var replies []string
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.nudge:
+			r.sendAcks()
+		case <-tick.C:
+			r.mu.Lock()
+			replies = r.d.due(r.now(), every, replies[:0])
+			r.mu.Unlock()
+			for _, reply := range replies {
+				r.send(reply, inProgress)
+			}
+		}
+	}
+}
+
+// Times between two questions about the consumer.
+const (
+	watchEvery     = 10 * time.Second
+	watchEveryOnce = 200 * time.Millisecond // of a finite run, which waits for the end
+)
+
+// watch notices that the stream or the consumer is deleted, that messages are deleted before they
+// are delivered, and that max_ack_pending is reached.
+func (r *sharedReader) watch(ctx context.Context) {
+	every := watchEvery
+	if r.o.Once {
+		every = watchEveryOnce
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var last *jetstream.SequenceInfo
+	var warned uint64
+	for {
+		info, first, final, err := r.checkShared(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case final:
+			r.fail(err)
+			return
+		case err != nil:
+			r.log().Debug("the consumer's state is not known", "error", err)
+		default:
+			if last != nil && r.s.o.Subject == "" {
+				r.lose(deletedUnread(*last, info.Delivered, first), last.Stream+1, first-1)
+			}
+			last = &info.Delivered
+			r.note(info, &warned)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// lose reports n messages that the server deleted before it delivered them.
+func (r *sharedReader) lose(n, from, to uint64) {
+	if n == 0 {
+		return
+	}
+	r.count("lost_upstream", int64(n))
+	r.s.host.Fault(
+		fmt.Errorf(
+			"stream %q: at least %d messages of the sequences %d to %d were deleted, by a purge or the limits of "+
+				"the stream, before consumer %q had read them",
+			r.s.o.Stream,
+			n,
+			from,
+			to,
+			r.durable,
+		),
+	)
+}
+
+// note takes the server's counts.
+func (r *sharedReader) note(info *jetstream.ConsumerInfo, warned *uint64) {
+	if most := r.config.MaxAckPending; most > 0 && info.NumAckPending >= most &&
+		info.NumPending > 0 {
+		r.count("ack_pending_full", 1)
+		if *warned++; *warned == 1 {
+			r.log().Warn("max_ack_pending is reached: the server delivers nothing until messages are acknowledged",
+				"consumer", r.durable, "max_ack_pending", most)
+		}
+	} else {
+		*warned = 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	caughtUp := info.NumPending == 0 && info.NumAckPending <= len(r.d.open)
+	if caughtUp != r.caughtUp {
+		r.caughtUp = caughtUp
+		r.wake()
+	}
+}

@@ -1,0 +1,295 @@
+package nats
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// sharedReader is one session with a durable pull consumer, which other processes may use as well.
+// It implements stream.AssignedReader and stream.SettledReader.
+//
+//	fetch   pulls messages into deliveries, and pauses while they hold enough
+//	signal  sends acknowledgements, and tells the server what is in work
+//	watch   asks for the consumer every few seconds
+//
+// Every message that the server has delivered is in deliveries until it is settled, so that signal
+// keeps the server from delivering it to another process.
+type sharedReader struct {
+	s        *StreamSource
+	o        stream.OpenOptions
+	durable  string
+	client   *client
+	consumer jetstream.Consumer
+	config   jetstream.ConsumerConfig
+	created  time.Time // of the stream
+	identity string    // of the stream
+	session  string
+	count    func(string, int64)
+	meta     *metaAdder
+	begun    time.Time
+	nudge    chan struct{} // holds one: acks has grown
+	goes     sync.WaitGroup
+	stopped  chan struct{} // closed by Close: begin no further pull
+	fetched  chan struct{} // closed when the fetching goroutine has ended
+
+	parts int // number of partitions so far; the fetching goroutine owns it
+
+	mu        sync.Mutex // guards the fields below
+	d         *deliveries
+	owned     map[string]bool // ids of the runs, and of one that is being assigned
+	changed   chan struct{}   // closed and replaced when there is something for Read
+	room      chan struct{}   // closed and replaced when messages were handed out
+	acks      []string        // replies to acknowledge
+	caughtUp  bool            // the server has nothing that this session does not have
+	lastAbove time.Duration   // when ranges above the watermark were acknowledged last
+	closing   bool
+	stops     []context.CancelFunc // of the goroutines
+	err       error                // Read returns it
+}
+
+func (s *StreamSource) openShared(
+	ctx context.Context,
+	c *client,
+	o stream.OpenOptions,
+	durable string,
+) (*sharedReader, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
+	defer cancel()
+	st, info, err := c.openStream(ctx, s.o.Stream, s.o.Subject)
+	if err != nil {
+		return nil, err
+	}
+	consumer, err := c.openConsumer(ctx, st, &s.o, durable, s.host.Log())
+	if err != nil {
+		return nil, err
+	}
+	return &sharedReader{
+		s: s, o: o, durable: durable, client: c, consumer: consumer, config: consumer.CachedInfo().Config,
+		created: info.Created, identity: c.identity(info), session: rand.Text()[:13],
+		count: s.counter(&o, sharedCounters), meta: newMetaAdder(&s.o.Meta), begun: time.Now(),
+		nudge: make(chan struct{}, 1), stopped: make(chan struct{}), fetched: make(chan struct{}),
+		d: newDeliveries(), owned: make(map[string]bool), changed: make(chan struct{}), room: make(chan struct{}),
+	}, nil
+}
+
+// now returns the time since the session began.
+func (r *sharedReader) now() time.Duration { return time.Since(r.begun) }
+
+func (r *sharedReader) log() *slog.Logger { return r.s.host.Log() }
+
+// start runs the goroutines until Close.
+func (r *sharedReader) start() {
+	r.run("nats/fetch", func(ctx context.Context) {
+		defer close(r.fetched)
+		r.fetch(ctx)
+	})
+	r.run("nats/signal", r.signal)
+	r.run("nats/watch", r.watch)
+}
+
+func (r *sharedReader) run(name string, f func(context.Context)) {
+	r.s.host.Go(name, func(ctx context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		r.mu.Lock()
+		if r.closing {
+			r.mu.Unlock()
+			return nil
+		}
+		r.goes.Add(1)
+		r.stops = append(r.stops, cancel)
+		r.mu.Unlock()
+		defer r.goes.Done()
+		f(ctx)
+		return nil
+	})
+}
+
+// fail lets Read return err once everything that was taken is handed out.
+func (r *sharedReader) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+	r.wake()
+}
+
+// wake lets Read look again. The caller holds mu.
+func (r *sharedReader) wake() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Read implements stream.Reader.
+func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
+	used, err := r.read(ctx, b)
+	if err != nil {
+		return err
+	}
+	list := make([]*content, len(used))
+	for i, m := range used {
+		list[i] = &m.content
+	}
+	r.meta.add(b, list)
+	for _, m := range used {
+		// mu does not guard these, which nobody else reads
+		m.subject, m.header, m.data, m.at = "", nil, nil, time.Time{}
+	}
+	return nil
+}
+
+func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*message, err error) {
+	var linger <-chan time.Time
+	var from *run
+	for {
+		r.mu.Lock()
+		some, of := r.d.fill(b, from)
+		changed, err := r.changed, r.err
+		if err == nil && r.o.Once && r.caughtUp && r.d.empty() {
+			err = io.EOF
+		}
+		if len(some) > 0 {
+			close(r.room)
+			r.room = make(chan struct{})
+		}
+		r.mu.Unlock()
+		used = append(used, some...)
+		if from == nil && of != nil && r.o.Linger > 0 {
+			timer := time.NewTimer(r.o.Linger)
+			defer timer.Stop()
+			linger = timer.C
+		}
+		from = of
+		switch {
+		case len(b.Spans) > 0 && (err != nil || b.Full() || linger == nil):
+			return used, nil
+		case len(b.Spans) == 0 && err != nil:
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-linger:
+			return used, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// aboveEvery is the least time between two acknowledgements of ranges above a watermark by Settled,
+// which looks at every message that is handed out.
+const aboveEvery = 50 * time.Millisecond
+
+// Settled implements stream.SettledReader: the sooner the server knows, the less a kill repeats,
+// and the sooner max_ack_pending has room.
+func (r *sharedReader) Settled(marks []stream.Mark) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	above := r.now()-r.lastAbove >= aboveEvery
+	if above {
+		r.lastAbove = r.now()
+	}
+	r.settle(marks, above)
+}
+
+// settle queues acknowledgements. The caller holds mu.
+func (r *sharedReader) settle(marks []stream.Mark, above bool) {
+	for i := range marks {
+		r.acks = r.d.settle(&marks[i], above, r.acks)
+	}
+	if len(r.acks) > 0 {
+		select {
+		case r.nudge <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Commit implements stream.Reader. It returns when the server has received the acknowledgements. It
+// answers them with nothing; one that is lost with the server is repeated when the message is
+// delivered again.
+func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
+	r.mu.Lock()
+	r.settle(marks, true)
+	r.mu.Unlock()
+	r.sendAcks()
+	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
+	defer cancel()
+	if err := r.client.conn.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("consumer %q of stream %q: acknowledge: %w", r.durable, r.s.o.Stream,
+			err)
+	}
+	return nil
+}
+
+// Owns implements stream.AssignedReader. The partitions belong to this session alone; it owns them
+// as long as the consumer exists.
+func (r *sharedReader) Owns(ctx context.Context, partitionID string) (bool, error) {
+	r.mu.Lock()
+	held := r.owned[partitionID]
+	r.mu.Unlock()
+	_, _, final, err := r.checkShared(ctx)
+	if final {
+		return false, nil
+	}
+	return held && err == nil, err
+}
+
+// Times of the end of a session.
+const (
+	lastPull  = 100 * time.Millisecond // for a running pull: messages of it that nobody takes wait for ack_wait
+	lastFlush = 2 * time.Second
+)
+
+// Close implements stream.Reader. Messages that are not settled go back to the server at once.
+func (r *sharedReader) Close() error {
+	r.mu.Lock()
+	already := r.closing
+	r.closing = true
+	r.mu.Unlock()
+	if already {
+		return nil
+	}
+	close(r.stopped)
+	timer := time.NewTimer(lastPull)
+	defer timer.Stop()
+	select {
+	case <-r.fetched:
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	stops := r.stops
+	r.mu.Unlock()
+	for _, stop := range stops {
+		stop()
+	}
+	r.goes.Wait()
+	r.sendAcks()
+	r.mu.Lock()
+	replies := r.d.release()
+	r.mu.Unlock()
+	for _, reply := range replies {
+		r.send(reply, nak)
+	}
+	r.count("naks", int64(len(replies)))
+	ctx, cancel := context.WithTimeout(context.Background(), lastFlush)
+	defer cancel()
+	err := r.client.conn.FlushWithContext(ctx)
+	r.client.close()
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		r.log().Warn("the server was not told of the end of the session; its messages are delivered again after ack_wait",
+			"messages", len(replies), "error", err)
+	}
+	return nil
+}

@@ -1,0 +1,267 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Sink returns the sink's line in the list of components.
+func Sink() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
+		Name:    "nats",
+		Options: func() any { return DefaultSinkOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return NewSink(*o.(*SinkOptions), h) },
+	}
+}
+
+// StreamSink publishes to streams. It implements stream.Sink.
+type StreamSink struct {
+	o      SinkOptions
+	host   stream.Host
+	client *client
+	makers sync.Pool           // of *messageMaker
+	bytes  *semaphore.Weighted // of published messages without an acknowledgement
+}
+
+// sinkCounters are shown from the start.
+var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused", "duplicates"}
+
+// NewSink returns a sink that has connected to nothing.
+func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.subject == nil && o.id == nil && o.headers == nil { // used without a config
+		if err := o.compile(stream.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
+	s := &StreamSink{o: o, host: h, bytes: semaphore.NewWeighted(maxInFlight)}
+	s.makers.New = func() any { return newMessageMaker(&s.o) }
+	for _, name := range sinkCounters {
+		h.Count(name, 0)
+	}
+	return s, nil
+}
+
+// Bounds of published messages without an acknowledgement. A server refuses more than 10,000
+// messages or 128 MiB to one stream.
+const (
+	maxInFlight   = 32 << 20
+	maxUnacked    = 8000
+	stallWait     = 5 * time.Second
+	responseBound = time.Minute // after which the library forgets a message
+)
+
+// Open implements stream.Sink: it checks that the server answers and that a stream takes the subject.
+func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
+	c, err := s.o.Connection.connect(
+		s.host.Log(),
+		-1,
+		jetstream.WithPublishAsyncMaxPending(maxUnacked),
+		jetstream.WithPublishAsyncTimeout(responseBound),
+	)
+	if err != nil {
+		return err
+	}
+	s.client = c
+	if err := s.check(ctx); err != nil {
+		c.close()
+		return err
+	}
+	o.Lanes([]stream.Lane{{Name: s.o.URL + "/" + s.o.target(), Worker: s}})
+	return nil
+}
+
+func (s *StreamSink) check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
+	defer cancel()
+	if s.o.subject != nil {
+		if s.o.Stream == "" {
+			return nil
+		}
+		_, _, err := s.client.openStream(ctx, s.o.Stream, "")
+		return err
+	}
+	subject := string(s.o.Subject)
+	name, err := s.client.js.StreamNameBySubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return fmt.Errorf(
+			"no stream at NATS %s takes the subject %q: create one, or correct the subject: %w",
+			s.o.URL, subject, err)
+	case err != nil:
+		return s.client.requestError(s.o.Stream, err)
+	case s.o.Stream != "" && name != s.o.Stream:
+		return fmt.Errorf(
+			"stream %q takes the subject %q, and the option stream is %q: correct one of them",
+			name, subject, s.o.Stream)
+	}
+	return nil
+}
+
+// Close implements stream.Sink.
+func (s *StreamSink) Close() error {
+	if s.client != nil {
+		s.client.close()
+	}
+	return nil
+}
+
+// Deliver implements stream.Worker. It publishes all records and returns when the server has
+// answered for each, or ctx is done.
+func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	b := a.Value
+	kept := b.AppendKept(nil)
+	if len(kept) == 0 {
+		return stream.Report{}, nil
+	}
+	if !s.client.conn.IsConnected() {
+		return stream.Report{}, s.disconnected()
+	}
+	weight := min(b.RawBytes()+int64(len(kept))*messageOverhead, maxInFlight)
+	if err := s.bytes.Acquire(ctx, weight); err != nil {
+		return stream.Report{}, context.Cause(ctx)
+	}
+	defer s.bytes.Release(weight)
+	d := &delivery{
+		s:     s,
+		fates: make([]error, len(kept)),
+		acks:  make([]jetstream.PubAckFuture, len(kept)),
+	}
+	d.publish(b, kept)
+	if err := d.await(ctx); err != nil {
+		return stream.Report{}, err
+	}
+	s.host.Count("duplicates", d.duplicates)
+	err := settle(b, kept, d.fates)
+	if err == nil {
+		s.host.Count("records_sent", int64(len(kept)))
+		s.host.Count("bytes_sent", d.bytes)
+	} else if split, ok := err.(*stream.Split); ok {
+		for _, piece := range split.Refused {
+			s.host.Count("records_refused", int64(piece.Value.Kept()))
+		}
+	}
+	return stream.Report{}, err
+}
+
+func (s *StreamSink) disconnected() error {
+	if s.client.conn.IsClosed() {
+		return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrConnectionClosed)
+	}
+	err := s.client.conn.LastError()
+	if errors.Is(err, natsgo.ErrAuthorization) || errors.Is(err, natsgo.ErrAuthExpired) ||
+		errors.Is(err, natsgo.ErrAuthRevoked) {
+		return &stream.Misconfigured{Err: s.o.connectError(err)}
+	}
+	return fmt.Errorf("NATS %s: %w", s.o.URL, natsgo.ErrDisconnected)
+}
+
+// delivery is one attempt. It belongs to one goroutine.
+type delivery struct {
+	s          *StreamSink
+	fates      []error // by index in the kept records
+	acks       []jetstream.PubAckFuture
+	bytes      int64
+	duplicates int64
+}
+
+// publish sends the messages without waiting for the server.
+func (d *delivery) publish(b *stream.Batch, kept []int) {
+	t := d.s.makers.Get().(*messageMaker)
+	defer d.s.makers.Put(t)
+	t.begin(b)
+	options := []jetstream.PublishOpt{
+		jetstream.WithStallWait(stallWait),
+		jetstream.WithRetryAttempts(0),
+	}
+	if d.s.o.Stream != "" {
+		options = append(options, jetstream.WithExpectStream(d.s.o.Stream))
+	}
+	for k, i := range kept {
+		m, err := t.make(b, i)
+		if err != nil {
+			d.fates[k] = &badRecordError{err}
+			continue
+		}
+		d.bytes += int64(len(m.Data))
+		d.s.client.denials.forget(m.Subject)
+		if d.acks[k], err = d.s.client.js.PublishMsgAsync(m, options...); err != nil {
+			d.fates[k] = err
+		}
+	}
+}
+
+// await waits for the outcome of each message. A message whose subject is denied gets none.
+func (d *delivery) await(ctx context.Context) error {
+	for k, future := range d.acks {
+		for waiting := future != nil && d.fates[k] == nil; waiting; {
+			changed, denied := d.s.client.denials.of(future.Msg().Subject)
+			if denied != nil {
+				d.fates[k] = denied
+				break
+			}
+			select {
+			case got := <-future.Ok():
+				if waiting = false; got.Duplicate {
+					d.duplicates++
+				}
+			case d.fates[k] = <-future.Err():
+				waiting = false
+			case <-changed:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return d.lookUp(ctx)
+}
+
+// lookUp finds out why nobody has answered for a message: no stream takes its subject, or no server
+// leads the stream at present. Only the former is permanent.
+func (d *delivery) lookUp(ctx context.Context) error {
+	known := make(map[string]error)
+	for k, err := range d.fates {
+		if !errors.Is(err, natsgo.ErrNoResponders) &&
+			!errors.Is(err, jetstream.ErrNoStreamResponse) ||
+			d.acks[k] == nil {
+			continue
+		}
+		subject := d.acks[k].Msg().Subject
+		found, ok := known[subject]
+		if !ok {
+			_, found = d.s.client.js.StreamNameBySubject(ctx, subject)
+			known[subject] = found
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if errors.Is(found, jetstream.ErrStreamNotFound) {
+			d.fates[k] = &unknownSubjectError{subject: subject, byRecord: d.s.o.subject != nil}
+		}
+	}
+	return nil
+}
+
+// unknownSubjectError means that no stream takes a subject.
+type unknownSubjectError struct {
+	subject  string
+	byRecord bool // the subject depends on the record
+}
+
+// Error names the subject and the remedy.
+func (e *unknownSubjectError) Error() string {
+	return fmt.Sprintf("no stream takes the subject %q: create one, or correct the subject",
+		e.subject)
+}

@@ -1,0 +1,227 @@
+package nats_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/connector/nats"
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// sinkOn opens a sink and returns it with its host.
+func sinkOn(
+	t *testing.T,
+	c *cluster,
+	set func(*nats.SinkOptions),
+) (*nats.StreamSink, *streamtest.Host) {
+	t.Helper()
+	o := nats.DefaultSinkOptions()
+	o.URL, o.Subject, o.Format, o.ConnectTimeout = c.url(), "orders.out", "raw", 2*time.Second
+	if set != nil {
+		set(o)
+	}
+	h := streamtest.NewHost(t)
+	s, err := nats.NewSink(*o, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(t.Context(), stream.SinkOptions{Lanes: func([]stream.Lane) {}}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s, h
+}
+
+func deliver(t *testing.T, s *nats.StreamSink, b *stream.Batch) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	_, err := s.Deliver(ctx, stream.Attempt{Value: b})
+	return err
+}
+
+// stored returns the messages of the stream.
+func (c *cluster) stored(s jetstream.Stream) (out []*jetstream.RawStreamMsg) {
+	c.t.Helper()
+	info, err := s.Info(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for seq := info.State.FirstSeq; seq <= info.State.LastSeq; seq++ {
+		m, err := s.GetMsg(c.t.Context(), seq)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// TestSinkRepeats: a batch that is delivered twice is stored once, under the records' ids.
+func TestSinkRepeats(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	st := c.create(nil)
+	s, h := sinkOn(t, c,
+		func(o *nats.SinkOptions) { o.Headers = map[string]expr.Text{"Where": `"here"`} })
+	b := streamtest.Lines("one", "two", "three")
+	for range 2 {
+		if err := deliver(t, s, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := c.stored(st)
+	if len(got) != 3 || string(got[2].Data) != "three" || got[0].Header.Get("Where") != "here" {
+		t.Fatalf("the stream has %d messages: %v", len(got), got)
+	}
+	b.Split()
+	if want := string(b.AppendRecordID(nil, 1)); got[1].Header.Get("Nats-Msg-Id") != want {
+		t.Errorf("the id is %q, want %q", got[1].Header.Get("Nats-Msg-Id"), want)
+	}
+	if n := h.Counted("duplicates"); n != 3 {
+		t.Errorf("%d duplicates are counted, want 3", n)
+	}
+}
+
+// TestSinkSplits: records that the stream refuses for themselves are dead-lettered, and the others
+// are delivered.
+func TestSinkSplits(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, func(o *server.Options) { o.MaxPayload = 4096 })
+	st := c.create(func(o *jetstream.StreamConfig) { o.MaxMsgSize = 1000 })
+	s, _ := sinkOn(t, c, func(o *nats.SinkOptions) { o.Subject = `"orders." + message[0:1]` })
+	b := streamtest.Lines("a", strings.Repeat("b", 2000), "c", strings.Repeat("d", 5000), " e",
+		"f")
+	split, ok := deliver(t, s, b).(*stream.Split)
+	if !ok || len(split.Done) != 1 || len(split.Refused) != 1 || len(split.Rest) != 0 {
+		t.Fatalf("the outcome is %#v", split)
+	}
+	if split.Done[0].Value.Kept() != 3 || split.Refused[0].Value.Kept() != 3 {
+		t.Errorf("%d records are delivered and %d refused", split.Done[0].Value.Kept(),
+			split.Refused[0].Value.Kept())
+	}
+	reasons := fmt.Sprint(split.Refusals[0].(*stream.RefusedError).Reasons)
+	for _, want := range []string{"message size exceeds maximum allowed", "maximum payload exceeded", "holds a space"} {
+		if !strings.Contains(reasons, want) {
+			t.Errorf("the reasons lack %q: %s", want, reasons)
+		}
+	}
+	if n := len(c.stored(st)); n != 3 {
+		t.Errorf("the stream has %d messages, want 3", n)
+	}
+}
+
+// TestSinkOutcomes are failures of whole batches.
+func TestSinkOutcomes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(func(o *jetstream.StreamConfig) { o.MaxMsgs, o.Discard = 2, jetstream.DiscardNew })
+	s, _ := sinkOn(t, c, func(o *nats.SinkOptions) { o.ID = "message" })
+	byRecord, _ := sinkOn(t, c, func(o *nats.SinkOptions) { o.Subject = `"other." + message` })
+
+	split, ok := deliver(t, s, streamtest.Lines("1", "2", "3")).(*stream.Split)
+	if !ok || split.Done[0].Value.Kept() != 2 || split.Rest[0].Value.Kept() != 1 {
+		t.Errorf("a stream that gets full: %v", split)
+	}
+	if err, ok := deliver(t, s, streamtest.Lines("4")).(*stream.Throttled); !ok ||
+		!strings.Contains(err.Error(), "maximum messages exceeded") {
+		t.Errorf("a full stream: %v", err)
+	}
+	split, ok = deliver(t, byRecord, streamtest.Lines("a")).(*stream.Split)
+	if !ok || len(split.Refused) != 1 ||
+		!strings.Contains(split.Err.Error(), `no stream takes the subject "other.a"`) {
+		t.Errorf("a subject of no stream, by expression: %v", split)
+	}
+	if err := c.js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	if err, ok := deliver(t, s, streamtest.Lines("5")).(*stream.Misconfigured); !ok ||
+		!strings.Contains(err.Error(), `no stream takes the subject "orders.out"`) {
+		t.Errorf("a stream that was deleted: %v", err)
+	}
+	c.server.Shutdown()
+	until(t, "the sink notices", func() bool {
+		err := deliver(t, s, streamtest.Lines("6"))
+		_, misconfigured := err.(*stream.Misconfigured)
+		return err != nil && !misconfigured && strings.Contains(err.Error(), "disconnected")
+	})
+}
+
+// TestSinkDenied: the user may not publish to the subject.
+func TestSinkDenied(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, func(o *server.Options) {
+		o.Users = []*server.User{
+			{Username: "admin", Password: "x"},
+			{Username: "app", Password: "y", Permissions: &server.Permissions{
+				Publish: &server.SubjectPermission{Allow: []string{"orders.ok", "$JS.API.>"}},
+			}},
+		}
+	}, natsgo.UserInfo("admin", "x"))
+	c.create(nil)
+	s, _ := sinkOn(t, c,
+		func(o *nats.SinkOptions) { o.User, o.Password, o.Subject = "app", "y", `"orders." + message` })
+	split, ok := deliver(t, s, streamtest.Lines("ok", "no")).(*stream.Split)
+	if !ok || len(split.Done) != 1 || len(split.Rest) != 1 ||
+		!strings.Contains(split.Err.Error(), "ermissions violation") {
+		t.Errorf("the outcome is %v", split)
+	}
+	if err, ok := deliver(t, s, streamtest.Lines("no")).(*stream.Misconfigured); !ok {
+		t.Errorf("the outcome is %v", err)
+	}
+}
+
+// TestSinkOfEngine copies one stream to another, with a server that restarts: nothing is lost or
+// stored twice.
+func TestSinkOfEngine(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, nil)
+	c.create(nil)
+	out, err := c.js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "COPY", Subjects: []string{"copy"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := c.publish("a", 5000)
+	n, err := c.run(fmt.Sprintf(`
+state: /state
+pipelines:
+  p:
+    source: { nats: { url: %q, stream: ORDERS, durable: d, ack_wait: 1s } }
+    sink: { nats: { url: %q, subject: copy, stream: COPY, format: raw } }
+    batch: { records: 100, linger: 0s }
+`, c.url(), c.url()), newArrivals(), route{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() uint64 {
+		info, err := out.Info(t.Context())
+		if err != nil {
+			return 0
+		}
+		return info.State.Msgs
+	}
+	until(t, "some messages", func() bool { return count() > 200 })
+	c.restartServer()
+	until(t, "all messages", func() bool { return count() >= uint64(len(texts)) && c.isDone("d") })
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+	got := newArrivals()
+	for _, m := range c.stored(out) {
+		got.counts[string(m.Data)]++
+	}
+	checkAll(t, got, texts)
+	if n := got.repeats(); n > 0 {
+		t.Errorf("%d messages are stored twice", n)
+	}
+}

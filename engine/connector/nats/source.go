@@ -1,0 +1,114 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Source returns the source's line in the list of components.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "nats",
+		Options: func() any { return DefaultSourceOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return NewSource(*o.(*SourceOptions), h) },
+	}
+}
+
+// StreamSource reads a stream. With a durable consumer it implements stream.AssignedSource.
+type StreamSource struct {
+	o    SourceOptions
+	host stream.Host
+}
+
+// sharedCounters and logCounters are shown from the start.
+var (
+	sharedCounters = []string{
+		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full", "acks_failed", "lost_upstream",
+	}
+	logCounters = []string{"lost_upstream"}
+)
+
+// NewSource returns a source that has connected to nothing.
+func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	return &StreamSource{o: o, host: h}, nil
+}
+
+// HasAssignments implements stream.AssignedSource.
+func (s *StreamSource) HasAssignments() bool { return s.o.Durable != "" }
+
+// Shared implements stream.SharedSource: without a durable consumer positions are sequences.
+func (s *StreamSource) Shared() error { return nil }
+
+// ackBuffer is the number of bytes of acknowledgements that are kept while no server is connected.
+const ackBuffer = 8 << 20
+
+// Open implements stream.Source.
+func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if !s.HasAssignments() {
+		c, err := s.o.Connection.connect(s.host.Log(), ackBuffer)
+		if err != nil {
+			return nil, err
+		}
+		r, err := s.openLog(ctx, c, o)
+		if err != nil {
+			c.close()
+			return nil, err
+		}
+		return r, nil
+	}
+	if o.Assignments == nil {
+		return nil, errors.New("the host of this source must offer OpenOptions.Assignments")
+	}
+	durable, err := s.durableOf(o.Route)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.o.Connection.connect(s.host.Log(), ackBuffer)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.openShared(ctx, c, o, durable)
+	if err != nil {
+		c.close()
+		return nil, err
+	}
+	r.start()
+	return r, nil
+}
+
+// durableOf returns the consumer of a route. Routes read independently, so that each needs one.
+func (s *StreamSource) durableOf(route string) (string, error) {
+	name := s.o.Durable
+	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 &&
+		!strings.Contains(name, routeMark) {
+		return "", fmt.Errorf(
+			"the routes of this pipeline would share the messages of consumer %q; write durable: %s-%s",
+			name, name, routeMark)
+	}
+	name = strings.ReplaceAll(name, routeMark,
+		strings.NewReplacer("/", "-", ".", "-").Replace(route))
+	if err := checkName(name); err != nil {
+		return "", fmt.Errorf("durable: %w", err)
+	}
+	return name, nil
+}
+
+// counter returns the function that counts events of a route, and shows the counters.
+func (s *StreamSource) counter(o *stream.OpenOptions, names []string) func(string, int64) {
+	count := s.host.Count
+	if o.Count != nil {
+		count = o.Count
+	}
+	for _, name := range names {
+		count(name, 0)
+	}
+	return count
+}

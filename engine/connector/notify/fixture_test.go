@@ -1,0 +1,180 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/egress"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// merchants are receivers in memory. A request's path is that of its order.
+type merchants struct {
+	respond func(r *nethttp.Request, n int) (status int, body string, takes time.Duration) // n: attempts of this order before
+
+	mu       sync.Mutex
+	start    time.Time
+	attempts map[string][]time.Duration // by order, since the start
+	requests []*nethttp.Request
+	open     map[string]int // by host
+	most     map[string]int
+}
+
+func (m *merchants) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
+	order := strings.TrimPrefix(r.URL.Path, "/")
+	m.mu.Lock()
+	n := len(m.attempts[order])
+	m.attempts[order] = append(m.attempts[order], time.Since(m.start))
+	m.requests = append(m.requests, r)
+	m.open[r.URL.Host]++
+	m.most[r.URL.Host] = max(m.most[r.URL.Host], m.open[r.URL.Host])
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.open[r.URL.Host]--
+	}()
+	status, body, takes := m.respond(r, n)
+	select {
+	case <-time.After(takes):
+	case <-r.Context().Done():
+		return nil, context.Cause(r.Context())
+	}
+	if status == 0 {
+		return nil, fmt.Errorf("connection refused")
+	}
+	res := &nethttp.Response{
+		StatusCode: status,
+		Header:     nethttp.Header{},
+		Body:       io.NopCloser(bytes.NewReader([]byte(body))),
+	}
+	if after, ok := strings.CutPrefix(body, "retry-after "); ok {
+		res.Header.Set("Retry-After", after)
+	}
+	if at, ok := strings.CutPrefix(body, "location "); ok {
+		res.Header.Set("Location", at)
+	}
+	return res, nil
+}
+
+func (m *merchants) of(order string) []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.attempts[order])
+}
+
+func (m *merchants) total(prefix string) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for order, at := range m.attempts {
+		if strings.HasPrefix(order, prefix) {
+			n += len(at)
+		}
+	}
+	return n
+}
+
+// fixture is a sink over merchants.
+type fixture struct {
+	*Sink
+	t       *testing.T
+	host    *streamtest.Quiet
+	m       *merchants
+	dir     string
+	letters []stream.DeadLetter
+	lane    stream.Lane
+	next    int64
+}
+
+// options send each line "HOST ORDER" to https://HOST.shops.example/ORDER.
+func options() *Options {
+	o := DefaultOptions()
+	o.URL = `"https://" + split(message, " ")[0] + ".shops.example/" + split(message, " ")[1]`
+	o.IdempotencyKey = `split(message, " ")[1]`
+	o.Allow = egress.Policy{Hosts: []string{"*.shops.example"}}
+	o.Accept = `status == 200 and trim(body) == "success"`
+	return o
+}
+
+func newMerchants(respond func(*nethttp.Request, int) (int, string, time.Duration)) *merchants {
+	return &merchants{
+		respond:  respond,
+		start:    time.Now(),
+		attempts: map[string][]time.Duration{},
+		open:     map[string]int{},
+		most:     map[string]int{},
+	}
+}
+
+// newFixture opens a sink over the state directory given. Without merchants it uses the network.
+func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *fixture {
+	t.Helper()
+	f := &fixture{
+		t:    t,
+		host: streamtest.NewQuiet(vfs.OS(), t.Output(), func(string) bool { return true }),
+		m:    m,
+		dir:  dir,
+	}
+	made, err := New(*o, f.host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Sink = made
+	if f.refresh = time.Minute; m != nil { // virtual hours would be many seconds
+		f.transport = m
+	}
+	err = f.Open(t.Context(), stream.SinkOptions{
+		Pipeline: "p", Route: "r", Once: once, Lanes: func(l []stream.Lane) { f.lane = l[0] },
+		StateDir: func() (string, error) { return dir, nil },
+		DeadLetter: func(_ context.Context, letters []stream.DeadLetter) error {
+			f.letters = append(f.letters, letters...)
+			return nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// stop ends the sink as the end of a process does.
+func (f *fixture) stop() {
+	f.t.Helper()
+	f.host.Stop()
+	if err := f.Close(); err != nil {
+		f.t.Error(err)
+	}
+}
+
+// deliver parks lines.
+func (f *fixture) deliver(lines ...string) error {
+	f.t.Helper()
+	b := streamtest.Lines(lines...)
+	b.Spans[0].Part = &stream.Partition{ID: fmt.Sprintf("f-%d", f.next), Name: "orders.log"}
+	f.next++
+	if _, err := f.Encode(nil, b); err != nil {
+		f.t.Fatal(err)
+	}
+	_, err := f.lane.Worker.Deliver(f.t.Context(), stream.Attempt{Value: b})
+	return err
+}
+
+// bubble runs a test in virtual time. The directory outlives it.
+func bubble(t *testing.T, run func(t *testing.T, dir string)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { run(t, dir) })
+}
+
+func refuse(*nethttp.Request, int) (int, string, time.Duration) { return 200, "fail", 0 }

@@ -1,0 +1,91 @@
+package notify
+
+import (
+	"testing"
+	"time"
+)
+
+// TestPlaces: a host is slow once an attempt at it is in flight for over a second, and the attempt
+// counts in the share of slow hosts until it ends.
+func TestPlaces(t *testing.T) {
+	start := time.Unix(0, 0)
+	silent, fast := &lane{}, &lane{}
+	s := places{attempts: 8, share: 2}
+	first := s.begin(silent, start)
+	second := s.begin(silent, start.Add(time.Millisecond))
+	third := s.begin(fast, start.Add(2*time.Millisecond))
+	s.end(third)
+	s.age(start.Add(slowAfter))
+	if silent.slow || s.slow != 0 || len(s.young) != 2 {
+		t.Fatalf("after %v: slow %v, share %+v", slowAfter, silent.slow, s)
+	}
+	s.age(start.Add(slowAfter + time.Millisecond))
+	if !silent.slow || s.slow != 1 || s.isFullFor(silent) {
+		t.Fatalf("after one attempt is old: slow %v, share %+v", silent.slow, s)
+	}
+	s.age(start.Add(2 * slowAfter))
+	if fast.slow || s.slow != 2 || !s.isFullFor(silent) || s.isFullFor(fast) || len(s.young) != 0 {
+		t.Fatalf("after both are old: fast one slow %v, share %+v", fast.slow, s)
+	}
+	s.end(first)
+	s.end(second)
+	fourth := s.begin(silent, start.Add(3*slowAfter))
+	if s.slow != 1 {
+		t.Errorf("an attempt at a host that is known as slow does not count: %+v", s)
+	}
+	s.end(fourth)
+	if s.slow != 0 || len(s.young) != 0 {
+		t.Errorf("nothing is in flight, share %+v", s)
+	}
+}
+
+// TestExtraPlaces: attempts that turn out to be slow beyond the share of slow hosts leave their
+// places to others, up to the extra ones.
+func TestExtraPlaces(t *testing.T) {
+	start := time.Unix(0, 0)
+	for _, c := range []struct{ unknown, free int }{
+		{unknown: 2, free: 6}, // within the share of slow hosts
+		{unknown: 4, free: 6}, // two of them beyond it
+		{unknown: 6, free: 6}, // all extra places taken
+		{unknown: 7, free: 5},
+		{unknown: 8, free: 4},
+	} {
+		p := newPlaces(8)
+		var attempts []*attempt
+		for n := range c.unknown {
+			if p.isFull() {
+				t.Fatalf("full after %d attempts at unknown hosts", n)
+			}
+			attempts = append(attempts, p.begin(&lane{}, start))
+		}
+		now := start.Add(slowAfter + time.Millisecond)
+		if wait := p.untilAged(start); wait != now.Sub(start) {
+			t.Errorf("the oldest attempt turns slow after %v", wait)
+		}
+		p.age(now)
+		free := 0
+		for ; !p.isFull(); free++ {
+			attempts = append(attempts, p.begin(&lane{}, now))
+		}
+		if free != c.free || p.busy() != c.unknown+c.free || p.untilAged(now) == time.Hour {
+			t.Errorf("%d slow attempts leave %d places, want %d", c.unknown, free, c.free)
+		}
+		for _, a := range attempts {
+			p.end(a)
+		}
+		if p.busy() != 0 || p.isFull() || p.untilAged(now) != time.Hour {
+			t.Errorf("nothing is in flight, places %+v", p)
+		}
+	}
+}
+
+// TestSlowLaneStays: an idle slow lane is remembered up to the bound of lanes, a fast one is not.
+func TestSlowLaneStays(t *testing.T) {
+	slow, fast := &lane{slow: true}, &lane{}
+	if slow.isForgettable(maxLanes) || !slow.isForgettable(maxLanes+1) {
+		t.Error("a slow lane must stay while there are at most maxLanes, and may go beyond")
+	}
+	if !fast.isForgettable(1) {
+		t.Error("a fast lane must be forgettable")
+	}
+}

@@ -1,0 +1,121 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestHostLimit: each host gets its requests at the rate of the limit, polls included, and
+// whatever
+// other hosts get. A queue that is longer than the schedule loses no first attempt.
+func TestHostLimit(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := asyncOptions()
+		o.Limit = HostLimit{Rate: 0.5, Burst: 2}
+		m := newMerchants(func(r *nethttp.Request, _ int) (int, string, time.Duration) {
+			if r.Method == nethttp.MethodPost && r.URL.Path == "/m2-0" {
+				return 202, "location /op", 0
+			}
+			return 200, `success`, 0
+		})
+		o.Async.Done = "true"
+		f := newFixture(t, dir, o, m, false)
+		defer f.stop()
+		var lines []string
+		for n := range 100 {
+			lines = append(lines, fmt.Sprintf("m1 m1-%d", n))
+			if n < 5 {
+				lines = append(lines, fmt.Sprintf("m2 m2-%d", n))
+			}
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		for host, n := range map[string]int{"m1": 100, "m2": 6} {
+			at := m.ofHost(host + ".shops.example")
+			want := []time.Duration{0}
+			for i := range n - 1 {
+				want = append(want, time.Duration(i)*2*time.Second)
+			}
+			if !exactly(at, want) {
+				t.Errorf("%s: requests at %v, want %v", host, at, want)
+			}
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 105}) {
+			t.Errorf("counts %+v", got)
+		}
+		if n := f.host.Counted("attempts_skipped"); n != 0 {
+			t.Errorf("%d attempts were passed over", n)
+		}
+	})
+}
+
+// ofHost returns the times of all requests to a host, in order.
+func (m *merchants) ofHost(host string) (at []time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	taken := map[string]int{}
+	for _, r := range m.requests {
+		order := r.URL.Path[1:]
+		if n := taken[order]; r.URL.Host == host {
+			at = append(at, m.attempts[order][n])
+		}
+		taken[order]++
+	}
+	slices.Sort(at)
+	return at
+}
+
+// TestFullStore: records that do not fit wait at the source, until deliveries have ended for as
+// long
+// as their history is kept at least.
+func TestFullStore(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Parked.Bytes = 1 << 20
+		f := newFixture(
+			t,
+			dir,
+			o,
+			newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+				return 200, "success", 0
+			}),
+			false,
+		)
+		defer f.stop()
+		full := 0
+		for n := range 40 {
+			line := fmt.Sprintf("m1 order-%d %0100000d", n, n)
+			err := f.deliver(line)
+			for errors.As(err, new(*stream.Throttled)) && full < 10_000 {
+				full++
+				f.next-- // the same batch again
+				time.Sleep(time.Second)
+				err = f.deliver(line)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 40}) || full == 0 ||
+			f.host.Counted("park_full") != int64(full) {
+			t.Errorf(
+				"counts %+v, refused %d times as full, counted %d",
+				got,
+				full,
+				f.host.Counted("park_full"),
+			)
+		}
+	})
+}

@@ -1,0 +1,429 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/stream"
+)
+
+var planned = []time.Duration{
+	0,
+	15 * time.Second,
+	30 * time.Second,
+	time.Minute,
+	4 * time.Minute,
+	14 * time.Minute,
+	34 * time.Minute,
+	64 * time.Minute,
+	94 * time.Minute,
+	124 * time.Minute,
+	184 * time.Minute,
+	364 * time.Minute,
+	544 * time.Minute,
+	724 * time.Minute,
+	1084 * time.Minute,
+	1444 * time.Minute,
+}
+
+// exactly reports whether attempts were made at the planned times, to the second and never early.
+func exactly(at, want []time.Duration) bool {
+	return slices.EqualFunc(
+		at, want, func(a, b time.Duration) bool { return a >= b && a < b+time.Second },
+	)
+}
+
+// TestSchedule: 16 attempts at the planned times, and then a dead letter with 16 entries. That holds
+// for each kind of refusal, as long as no other delivery shows that the host is down.
+func TestSchedule(t *testing.T) {
+	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
+		"refused":       refuse,
+		"500":           func(*nethttp.Request, int) (int, string, time.Duration) { return 500, "success", 0 },
+		"no connection": func(*nethttp.Request, int) (int, string, time.Duration) { return 0, "", 0 },
+		"slow":          func(*nethttp.Request, int) (int, string, time.Duration) { return 200, "fail", 14 * time.Second },
+		"redirect":      func(*nethttp.Request, int) (int, string, time.Duration) { return 302, "success", 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dir string) {
+				f := newFixture(t, dir, options(), newMerchants(respond), false)
+				defer f.stop()
+				if err := f.deliver("m1 order-1"); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(25 * time.Hour)
+				synctest.Wait()
+				if at := f.m.of("order-1"); !exactly(at, planned) {
+					t.Errorf("attempts at %v, want %v", at, planned)
+				}
+				if len(f.letters) != 1 || len(f.letters[0].History) != 16 ||
+					f.letters[0].Attempts != 16 || string(f.letters[0].Record) != "m1 order-1" {
+					t.Errorf("dead letters %+v", f.letters)
+				}
+				if got, want := f.Parked(), (stream.ParkedCounts{Dead: 1}); got != want {
+					t.Errorf("counts %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+func TestSuccessEndsIt(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(
+			t,
+			dir,
+			options(),
+			newMerchants(func(_ *nethttp.Request, n int) (int, string, time.Duration) {
+				if n == 4 {
+					return 200, " success\n", 0
+				}
+				return []int{200, 204, 404, 202}[n], "no", 0
+			}),
+			false,
+		)
+		defer f.stop()
+		if err := f.deliver("m1 order-1"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		if at := f.m.of("order-1"); !exactly(at, planned[:5]) {
+			t.Errorf("attempts at %v, want %v", at, planned[:5])
+		}
+		d, err := f.Deliveries().Delivery(t.Context(), "order-1")
+		if err != nil || d.State != "done" || d.Last == nil ||
+			d.Last.Status != 200 || len(d.Attempts) != 5 || d.URL != "https://m1.shops.example/order-1" {
+			t.Errorf("the delivery is %+v, %v", d, err)
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 1}) || len(f.letters) > 0 {
+			t.Errorf("counts %+v, letters %v", got, f.letters)
+		}
+	})
+}
+
+func TestStopAndRetryAfter(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Stop = `status == 422 and headers["x-final"] == nil`
+		f := newFixture(
+			t,
+			dir,
+			o,
+			newMerchants(func(r *nethttp.Request, n int) (int, string, time.Duration) {
+				switch r.URL.Path {
+				case "/gone":
+					return 410, "", 0
+				case "/stopped":
+					return 422, "", 0
+				}
+				return 429, "retry-after 600", 0
+			}),
+			false,
+		)
+		defer f.stop()
+		if err := f.deliver("m1 gone", "m2 stopped", "m3 later"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(12 * time.Minute)
+		synctest.Wait()
+		if f.m.total("gone") != 1 || f.m.total("stopped") != 1 || len(f.letters) != 2 {
+			t.Errorf("attempts %v, %d dead letters", f.m.attempts, len(f.letters))
+		}
+		if at := f.m.of("later"); !exactly(at, []time.Duration{0, 10 * time.Minute}) {
+			t.Errorf("with Retry-After: 600 attempts at %v", at)
+		}
+	})
+}
+
+// TestOperator checks retry and cancel, in the process and from another one.
+func TestOperator(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(t, dir, options(), newMerchants(refuse), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m2 order-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		if _, err := f.Deliveries().Retry(t.Context(), "order-1"); err != nil {
+			t.Fatal(err)
+		}
+		other, err := f.o.OpenDeliveries(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := other.Cancel(t.Context(), "order-2"); err != nil || d.State != "cancelled" {
+			t.Errorf("cancelled: %+v, %v", d, err)
+		}
+		if err := other.Close(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		want := append(slices.Clone(planned[:5]), 5*time.Minute, 14*time.Minute)
+		if at := f.m.of("order-1"); !exactly(at, want) {
+			t.Errorf("attempts at %v, want %v", at, want)
+		}
+		if at := f.m.of("order-2"); !exactly(at, planned[:5]) {
+			t.Errorf("a cancelled delivery has attempts at %v", at)
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{Waiting: 1, Cancelled: 1}) {
+			t.Errorf("counts %+v", got)
+		}
+		if _, err := f.Deliveries().
+			Retry(t.Context(), "order-2"); !errors.Is(
+			err,
+			stream.ErrDeliveryEnded,
+		) {
+			t.Errorf("retry of a cancelled delivery: %v", err)
+		}
+		if _, err := f.Deliveries().
+			Cancel(t.Context(), "order-3"); !errors.Is(
+			err,
+			stream.ErrNoDelivery,
+		) {
+			t.Errorf("cancel of a key that is missing: %v", err)
+		}
+	})
+}
+
+// TestDownHost: a host that is down is probed by one delivery, its others pass into the history, the
+// last attempts are sent, and other hosts notice nothing.
+func TestDownHost(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(
+			t,
+			dir,
+			options(),
+			newMerchants(func(r *nethttp.Request, _ int) (int, string, time.Duration) {
+				if strings.HasPrefix(r.URL.Host, "dead") {
+					return 0, "", 30 * time.Second
+				}
+				return 200, "success", 10 * time.Millisecond
+			}),
+			false,
+		)
+		defer f.stop()
+		var lines []string
+		for n := range 100 {
+			lines = append(
+				lines, fmt.Sprintf("dead dead-%d", n), fmt.Sprintf("m%d well-%d", n%10, n),
+			)
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		for n := range 100 {
+			if at := f.m.of(fmt.Sprintf("well-%d", n)); len(at) != 1 || at[0] > time.Second {
+				t.Fatalf("well-%d has attempts at %v beside a dead host", n, at)
+			}
+		}
+		time.Sleep(23 * time.Hour)
+		synctest.Wait()
+		// At first as many as the host may have at once, then probes.
+		if n := f.m.total("dead"); n > 2*16+60 {
+			t.Errorf("%d attempts at a dead host with 100 deliveries in 23 hours", n)
+		}
+		time.Sleep(4 * time.Hour)
+		synctest.Wait()
+		if len(f.letters) != 100 {
+			t.Fatalf("%d dead letters, want 100", len(f.letters))
+		}
+		for _, l := range f.letters {
+			at := f.m.of(l.ID)
+			if len(l.History) != 16 || l.History[15].Event != "refuse" || l.Attempts < 1 {
+				t.Fatalf(
+					"letter %s: %d entries, last %+v, attempts at %v", l.ID, len(l.History),
+					l.History[len(l.History)-1], at,
+				)
+			}
+		}
+	})
+}
+
+// TestHostRecovers: the probe that succeeds ends the outage, and each delivery follows its schedule
+// again.
+func TestHostRecovers(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		m := newMerchants(nil)
+		m.respond = func(*nethttp.Request, int) (int, string, time.Duration) {
+			if time.Since(m.start) < 10*time.Minute {
+				return 503, "", 0
+			}
+			return 200, "success", 0
+		}
+		f := newFixture(t, dir, options(), m, false)
+		defer f.stop()
+		var lines []string
+		for n := range 50 {
+			lines = append(lines, fmt.Sprintf("m1 order-%d", n))
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 50}) {
+			t.Errorf("counts %+v, want 50 delivered within two planned times of the recovery", got)
+		}
+	})
+}
+
+// TestSlowHosts: slow hosts hold at most a quarter of the attempts.
+func TestSlowHosts(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Attempts, o.PerHost = 20, 5
+		f := newFixture(
+			t,
+			dir,
+			o,
+			newMerchants(func(r *nethttp.Request, _ int) (int, string, time.Duration) {
+				if strings.HasPrefix(r.URL.Host, "slow") {
+					return 200, "success", 20 * time.Second
+				}
+				return 200, "success", 10 * time.Millisecond
+			}),
+			false,
+		)
+		defer f.stop()
+		var slow, well []string
+		for n := range 100 {
+			slow = append(slow, fmt.Sprintf("slow%d slow-%d", n%4, n))
+			well = append(well, fmt.Sprintf("m%d well-%d", n%4, n))
+		}
+		if err := f.deliver(slow...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second) // they are known to be slow
+		if err := f.deliver(well...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if n := f.m.total("well"); n != 100 {
+			t.Errorf("%d of 100 deliveries to fast hosts were sent within 2s beside slow hosts", n)
+		}
+	})
+}
+
+// TestRestart: after a stop at any time nothing is lost, nothing is early, and planned times that
+// passed meanwhile are in the history.
+func TestRestart(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		m := newMerchants(refuse)
+		f := newFixture(t, dir, options(), m, false)
+		if err := f.deliver("m1 order-1", "m2 order-2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		f.stop()
+		time.Sleep(10 * time.Second)
+		f = newFixture(t, dir, options(), m, false) // 30 s
+		time.Sleep(40 * time.Second)
+		f.stop()
+		time.Sleep(2 * time.Hour)
+		f = newFixture(
+			t, dir, options(), m, false,
+		) // 2 h 1 min 10 s: the attempts at 4, 14, 34, 64 min have passed
+		defer f.stop()
+		f.next = 0
+		if err := f.deliver(
+			"m1 order-1", "m2 order-2",
+		); err != nil { // read again, since the checkpoint was behind
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour)
+		synctest.Wait()
+		want := append(slices.Clone(planned[:4]), 2*time.Hour+70*time.Second)
+		want = append(want, planned[9:]...)
+		for _, order := range []string{"order-1", "order-2"} {
+			if at := m.of(order); !exactly(at, want) {
+				t.Errorf("%s: attempts at %v, want %v", order, at, want)
+			}
+		}
+		if len(f.letters) != 2 || len(f.letters[0].History) != 16 {
+			t.Errorf("dead letters %+v", f.letters)
+		}
+		if n := f.host.Counted("deliveries_repeated"); n != 2 {
+			t.Errorf("%d deliveries were recognized, want 2", n)
+		}
+	})
+}
+
+// TestOnce: in a finite run Deliver returns after the first attempts.
+func TestOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(
+			t,
+			dir,
+			options(),
+			newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+				return 200, "success", time.Second
+			}),
+			true,
+		)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m2 order-2"); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 2}) {
+			t.Errorf("counts %+v when Deliver has returned", got)
+		}
+	})
+}
+
+// TestRefusedRecords: records of which no request can be made are set apart with their reasons.
+func TestRefusedRecords(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.URL = `split(message, " ")[0]`
+		f := newFixture(t, dir, o, newMerchants(refuse), false)
+		defer f.stop()
+		err := f.deliver("https://a.shops.example/ 1", "https://127.0.0.1/ 2",
+			"http://a.shops.example/ 3", "x 4", "https://a.shops.example/")
+		var split *stream.Split
+		if !errors.As(err, &split) || len(split.Refused) != 1 ||
+			len(split.Refused[0].Value.Records) != 4 || len(split.Rest) != 1 {
+			t.Fatalf("outcome %v", err)
+		}
+		var reasons *stream.RefusedError
+		if !errors.As(err, &reasons) || len(reasons.Reasons) != 4 {
+			t.Errorf("reasons %v", err)
+		}
+		if got := f.Parked(); got != (stream.ParkedCounts{}) {
+			t.Errorf("counts %+v", got)
+		}
+	})
+}
+
+func TestRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Method, o.Headers = `"PU" + "T"`, map[string]expr.Text{
+			"X-Merchant": `split(message, " ")[0]`,
+		}
+		o.Body = `"order=" + split(message, " ")[1]`
+		f := newFixture(t, dir, o, newMerchants(refuse), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		r := f.m.requests[0]
+		if r.Method != "PUT" || r.Header.Get("X-Merchant") != "m1" ||
+			r.Header.Get("Idempotency-Key") != "order-1" ||
+			r.Header.Get("Content-Type") != "text/plain; charset=utf-8" ||
+			r.GetBody != nil {
+			t.Errorf("request %s %v", r.Method, r.Header)
+		}
+	})
+}

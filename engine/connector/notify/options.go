@@ -1,0 +1,257 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/egress"
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/inbox"
+	"github.com/penstock-io/penstock/rate"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options of the sink.
+type Options struct {
+	URL     expr.Text            `yaml:"url" required:"true" doc:"an expression: the URL of the record's request"`
+	Allow   egress.Policy        `yaml:"allow" required:"true" doc:"URLs that records may choose"`
+	Method  expr.Text            `yaml:"method" doc:"GET, POST, PUT, PATCH or DELETE, or an expression"`
+	Headers map[string]expr.Text `yaml:"headers" doc:"an expression for each header"`
+	Body    expr.Text            `yaml:"body" doc:"an expression; default: the record, as JSON if it was parsed"`
+
+	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"an expression: the business key, also for queries; default: the record's id"`
+	Accept         expr.Text `yaml:"accept" doc:"a condition on status, headers and body of a response: it is accepted; default: 2xx"`
+	Stop           expr.Text `yaml:"stop" doc:"a condition on a response: no further attempt; 410 always ends a delivery"`
+
+	Schedule Waits   `yaml:"schedule" doc:"waits between planned times of attempts, or an expression"`
+	Backoff  string  `yaml:"backoff" doc:"a policy as penstock backoff takes it, in place of schedule; it must end"`
+	Jitter   float64 `yaml:"jitter" doc:"delays each attempt by up to this share of the wait before it"`
+
+	Exhausted string `yaml:"exhausted" enum:"dead_letter,keep" doc:"at the end of the schedule: dead_letter, or keep for an operator"`
+
+	Async Async `yaml:"async" doc:"polls the operations of receivers that answer 202"`
+
+	Sign Sign `yaml:"sign" doc:"signatures of requests"`
+
+	Timeout        time.Duration `yaml:"timeout" doc:"for one attempt"`
+	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
+	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"attempts at once; slow and failing hosts get a quarter of them"`
+	PerHost        int           `yaml:"per_host" min:"1" max:"1000" doc:"attempts at once at one host; fewer if it slows down"`
+	Limit          HostLimit     `yaml:"limit" doc:"of requests to each host, polls included"`
+	Idle           int           `yaml:"idle_connections" min:"1" doc:"kept connections of all hosts"`
+	CA             string        `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
+
+	Parked Parked `yaml:"parked" doc:"the store of deliveries"`
+
+	programs programs
+	schedule parked.Schedule
+}
+
+// HostLimit bounds the requests to each host.
+type HostLimit struct {
+	// Rate is in requests a second. Zero, the default, means no limit.
+	Rate stream.PerSecond `yaml:"rate" doc:"requests a second: 10/s, 600/m or 5000/h"`
+	// Burst is how many requests may go at once after a pause. Zero means 1.
+	Burst int `yaml:"burst" min:"0" doc:"requests at once after a pause; default 1"`
+}
+
+// pace returns the limit in the form in which it is applied. A zero interval means no limit.
+func (l HostLimit) pace() rate.GCRA {
+	if l.Rate <= 0 {
+		return rate.GCRA{}
+	}
+	return rate.GCRA{
+		Interval: time.Duration(float64(time.Second) / float64(l.Rate)),
+		Burst:    l.Burst,
+	}
+}
+
+// Parked are the options of the store.
+type Parked struct {
+	Bytes   stream.Size   `yaml:"bytes" doc:"of all deliveries; beyond it the source waits"`
+	History time.Duration `yaml:"history" doc:"how long ended deliveries are kept for queries"`
+}
+
+// The values of Options.Exhausted.
+const (
+	exhaustedDeadLetter = "dead_letter"
+	exhaustedKeep       = "keep"
+)
+
+// leastHistory is long enough for each settled position to be in a synced checkpoint.
+const leastHistory = 10 * time.Minute
+
+// paymentSchedule is the default: 16 attempts in 24 h 4 min.
+var paymentSchedule = []time.Duration{
+	15 * time.Second,
+	15 * time.Second,
+	30 * time.Second,
+	3 * time.Minute,
+	10 * time.Minute,
+	20 * time.Minute,
+	30 * time.Minute,
+	30 * time.Minute,
+	30 * time.Minute,
+	time.Hour,
+	3 * time.Hour,
+	3 * time.Hour,
+	3 * time.Hour,
+	6 * time.Hour,
+	6 * time.Hour,
+}
+
+// DefaultOptions post the record, on a schedule of a day.
+func DefaultOptions() *Options {
+	return &Options{
+		Method:         nethttp.MethodPost,
+		Schedule:       Waits{List: slices.Clone(paymentSchedule)},
+		Timeout:        30 * time.Second,
+		ConnectTimeout: 10 * time.Second,
+		Attempts:       256,
+		PerHost:        16,
+		Idle:           1000,
+		Parked:         Parked{Bytes: parked.DefaultMaxBytes, History: 48 * time.Hour},
+		Sign:           Sign{HMAC: HMAC{Algorithm: string(inbox.SHA256)}},
+		Exhausted:      exhaustedDeadLetter,
+		Async:          Async{Poll: defaultPoll, Max: time.Hour},
+	}
+}
+
+// PreferredBatch implements stream.Preferred: rows of a batch share a commit.
+func (o *Options) PreferredBatch() stream.BatchLimits { return stream.BatchLimits{Records: 500} }
+
+// methods that are literals; another text is an expression.
+var methods = []string{
+	nethttp.MethodGet,
+	nethttp.MethodPost,
+	nethttp.MethodPut,
+	nethttp.MethodPatch,
+	nethttp.MethodDelete,
+}
+
+// reserved headers are the sink's or the connection's own.
+var reserved = []string{
+	"Connection",
+	"Content-Length",
+	"Host",
+	"Idempotency-Key",
+	"Keep-Alive",
+	"Proxy-Authorization",
+	"Proxy-Connection",
+	"Te",
+	"Trailer",
+	"Transfer-Encoding",
+	"Upgrade",
+	headerWebhookID,
+	headerWebhookTimestamp,
+	headerWebhookSignature,
+}
+
+// Validate reports which option is wrong. It reads the files of keys and authorities.
+func (o *Options) Validate() error {
+	wrong := func(key string, err error) error { return &stream.OptionError{Key: key, Err: err} }
+	if err := o.Allow.Validate(); err != nil {
+		return wrong("allow", err)
+	}
+	for name := range o.Headers {
+		if reason := checkHeaderName(name); reason != "" {
+			return wrong("headers."+name, errors.New(reason))
+		}
+	}
+	for _, c := range []struct {
+		key   string
+		value time.Duration
+		least time.Duration
+	}{
+		{"timeout", o.Timeout, time.Millisecond}, {"connect_timeout", o.ConnectTimeout, time.Millisecond},
+		{"parked.history", o.Parked.History, leastHistory},
+	} {
+		if c.value < c.least {
+			return wrong(c.key, fmt.Errorf("is %v; write at least %v", c.value, c.least))
+		}
+	}
+	if o.Limit.Rate > 0 && o.Limit.pace().Interval > time.Hour || o.Limit.Burst < 0 {
+		return wrong("limit", errors.New("is below one request an hour, or its burst is negative"))
+	}
+	if o.Timeout > 5*time.Minute {
+		return wrong("timeout", fmt.Errorf("is %v; write at most 5m", o.Timeout))
+	}
+	for key, n := range map[string]int{"attempts": o.Attempts, "per_host": o.PerHost, "idle_connections": o.Idle} {
+		if n < 1 {
+			return wrong(key, fmt.Errorf("is %d; write at least 1", n))
+		}
+	}
+	if o.Parked.Bytes < 1<<20 {
+		return wrong("parked.bytes", errors.New("is less than 1MiB"))
+	}
+	if err := o.plan(); err != nil {
+		return err
+	}
+	if err := o.programs.compileConditions(o); err != nil {
+		return err
+	}
+	if err := o.Sign.validate(); err != nil {
+		return err
+	}
+	if _, err := authorities(o.CA); err != nil {
+		return wrong("ca", err)
+	}
+	return nil
+}
+
+// plan makes the schedules of attempts and polls.
+func (o *Options) plan() error {
+	if o.Exhausted != exhaustedDeadLetter && o.Exhausted != exhaustedKeep {
+		return &stream.OptionError{
+			Key: "exhausted",
+			Err: errors.New("is not one of dead_letter, keep"),
+		}
+	}
+	polling, err := o.Async.plan()
+	if err != nil {
+		return err
+	}
+	o.schedule = parked.Schedule{
+		Waits:   o.Schedule.List,
+		Jitter:  o.Jitter,
+		Polling: polling,
+		Keep:    o.Exhausted == exhaustedKeep,
+	}
+	key := "schedule"
+	if o.Schedule.Of != "" {
+		o.schedule.Waits = paymentSchedule
+	}
+	if o.Backoff != "" {
+		key = "backoff"
+		if o.schedule.Waits, err = waitsOf(o.Backoff); err != nil {
+			return &stream.OptionError{Key: key, Err: err}
+		}
+	}
+	if err := o.schedule.Validate(); err != nil {
+		return &stream.OptionError{Key: key, Err: err}
+	}
+	return nil
+}
+
+// checkHeaderName returns the reason why a header cannot be set; "" if it can.
+func checkHeaderName(name string) string {
+	const special = "!#$%&'*+-.^_`|~"
+	if name == "" {
+		return "the name is empty"
+	}
+	for _, c := range []byte(name) {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') &&
+			strings.IndexByte(special, c) < 0 {
+			return fmt.Sprintf("the name holds %q, which no header name may", c)
+		}
+	}
+	if slices.ContainsFunc(reserved, func(r string) bool { return strings.EqualFold(r, name) }) {
+		return "the sink sets this header itself; leave it out"
+	}
+	return ""
+}

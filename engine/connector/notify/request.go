@@ -1,0 +1,243 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/egress"
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// maxKey bounds a business key, in bytes.
+const maxKey = 256
+
+// maxBody bounds a request's body, in bytes.
+const maxBody = 1 << 20
+
+// programs are the compiled expressions of the options.
+type programs struct {
+	url, method, body, key, signer *expr.Program // nil: not an expression, or not given
+	schedule                       *expr.Program
+	headers                        []headerProgram
+	accept, stop                   *expr.Program
+	location, done, failed         *expr.Program // of async
+}
+
+type headerProgram struct {
+	name  string
+	value *expr.Program
+}
+
+// Shape implements stream.Shaper: it compiles the expressions over records.
+func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
+	p := &o.programs
+	method := o.Method
+	if slices.Contains(methods, string(method)) {
+		method = ""
+	}
+	for _, e := range []struct {
+		key  string
+		text expr.Text
+		to   **expr.Program
+	}{
+		{"url", o.URL, &p.url}, {"method", method, &p.method}, {"body", o.Body, &p.body},
+		{"idempotency_key", o.IdempotencyKey, &p.key}, {"sign.key", o.Sign.Key, &p.signer},
+		{"schedule", o.Schedule.Of, &p.schedule},
+	} {
+		if *e.to = nil; e.text == "" {
+			continue
+		}
+		var err error
+		if *e.to, err = expr.Value(string(e.text), in); err != nil {
+			return in, expr.Option(e.key, err)
+		}
+	}
+	p.headers = nil
+	for name, text := range o.Headers {
+		value, err := expr.Value(string(text), in)
+		if err != nil {
+			return in, expr.Option("headers."+name, err)
+		}
+		p.headers = append(p.headers, headerProgram{name, value})
+	}
+	slices.SortFunc(
+		p.headers, func(a, b headerProgram) int { return strings.Compare(a.name, b.name) },
+	)
+	return in, nil
+}
+
+// evaluators make rows of a batch's records. They belong to one goroutine.
+type evaluators struct {
+	o                              *Options
+	url, method, body, key, signer *expr.Evaluator
+	schedule                       *expr.Evaluator
+	waits                          waitsCache
+	headers                        []*expr.Evaluator
+	text                           []byte
+}
+
+func newEvaluators(o *Options) *evaluators {
+	make := func(p *expr.Program) *expr.Evaluator {
+		if p == nil {
+			return nil
+		}
+		return expr.NewEvaluator(p)
+	}
+	p := &o.programs
+	e := &evaluators{
+		o:      o,
+		url:    make(p.url),
+		method: make(p.method),
+		body:   make(p.body),
+		key:    make(p.key),
+		signer: make(p.signer),
+	}
+	e.schedule, e.waits = make(p.schedule), waitsCache{}
+	for _, h := range p.headers {
+		e.headers = append(e.headers, make(h.value))
+	}
+	return e
+}
+
+// begin sets the evaluators to a batch.
+func (e *evaluators) begin(b *stream.Batch) {
+	all := []*expr.Evaluator{e.url, e.method, e.body, e.key, e.signer, e.schedule}
+	for _, one := range append(all, e.headers...) {
+		if one != nil {
+			one.Begin(b)
+		}
+	}
+}
+
+// value returns the text of an expression for record i; missing if there is no expression.
+func (e *evaluators) value(
+	name string, one *expr.Evaluator, i int, missing string,
+) (string, error) {
+	if one == nil {
+		return missing, nil
+	}
+	var err error
+	if e.text, err = one.AppendText(e.text[:0], i); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return string(e.text), nil
+}
+
+// row makes the row of record i. An error means that no request can be made of it.
+func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row, err error) {
+	rec := &b.Records[i]
+	part := b.Spans[rec.Span].Part
+	row = parked.Row{
+		Partition: part.ID,
+		File:      part.Name,
+		Position:  rec.Origin,
+		Sub:       rec.Sub,
+		Weight:    1,
+		Start:     now,
+		Body:      b.Text(i),
+	}
+	var errs [6]error
+	raw, waits := "", ""
+	raw, errs[0] = e.value("url", e.url, i, "")
+	row.Method, errs[1] = e.value("method", e.method, i, string(e.o.Method))
+	row.Key, errs[2] = e.value("idempotency_key", e.key, i, string(b.AppendRecordID(nil, i)))
+	row.Signer, errs[3] = e.value("sign.key", e.signer, i, "")
+	row.Header, errs[4] = e.header(i)
+	if waits, errs[5] = e.value("schedule", e.schedule, i, ""); errs[5] == nil {
+		row.Waits, errs[5] = e.waits.get(waits)
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return row, err
+	}
+	switch {
+	case e.body != nil:
+		body, err := e.value("body", e.body, i, "")
+		if err != nil {
+			return row, err
+		}
+		row.Record, row.Body = row.Body, []byte(body)
+	case rec.Parsed:
+		row.Record, row.Body = row.Body, ndjson.AppendRecord(nil, b, i)
+	}
+	switch {
+	case !slices.Contains(methods, row.Method):
+		return row, fmt.Errorf(
+			"method: %.20q is not one of %s", row.Method, strings.Join(methods, ", "),
+		)
+	case row.Key == "" || len(row.Key) > maxKey:
+		return row, fmt.Errorf(
+			"idempotency_key: has %d bytes; it needs 1 to %d", len(row.Key), maxKey,
+		)
+	case !visible(row.Key):
+		return row, errors.New("idempotency_key: holds bytes that no header may")
+	case len(row.Body) > maxBody:
+		return row, fmt.Errorf(
+			"body: has %d bytes, at most %d are possible", len(row.Body), maxBody,
+		)
+	}
+	u, host, err := e.o.Allow.Check(raw)
+	if err != nil {
+		return row, fmt.Errorf("url: %w", err)
+	}
+	row.URL, row.Host = u.String(), host
+	return row, e.o.Sign.check(row.Signer)
+}
+
+// header returns the headers of record i as a JSON object.
+func (e *evaluators) header(i int) (string, error) {
+	if len(e.headers) == 0 {
+		return "", nil
+	}
+	values := make(map[string]string, len(e.headers))
+	for n, one := range e.headers {
+		name := e.o.programs.headers[n].name
+		value, err := e.value("headers."+name, one, i, "")
+		if err != nil {
+			return "", err
+		}
+		for _, c := range []byte(value) {
+			if c < ' ' && c != '\t' || c == 0x7F {
+				return "", fmt.Errorf(
+					"headers.%s: the value holds the control character %#x", name, c,
+				)
+			}
+		}
+		values[name] = value
+	}
+	text, err := json.Marshal(values)
+	return string(text), err
+}
+
+// visible reports whether a header holds text as it is.
+func visible(text string) bool {
+	for _, c := range []byte(text) {
+		if c <= ' ' || c >= 0x7F {
+			return false
+		}
+	}
+	return true
+}
+
+// refusal is a record of which no request can be made.
+type refusal struct{ err error }
+
+// Error returns the reason.
+func (r *refusal) Error() string { return r.err.Error() }
+
+// Unwrap returns the reason.
+func (r *refusal) Unwrap() error { return r.err }
+
+// Group implements stream.Grouped: a URL is the record's own.
+func (r *refusal) Group() (reason, detail string) {
+	if refused, ok := errors.AsType[*egress.RefusedError](r.err); ok {
+		return "url is not allowed: " + refused.Reason, refused.Target
+	}
+	return r.err.Error(), ""
+}

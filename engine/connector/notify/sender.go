@@ -1,0 +1,527 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock-io/penstock/breaker"
+	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/flow/window"
+	"github.com/penstock-io/penstock/limit"
+	"github.com/penstock-io/penstock/rate"
+)
+
+const (
+	visitSize    = 8   // deliveries of one host that are sent before another host's turn
+	skipSize     = 256 // deliveries of a host that is down that are passed over in one commit
+	maxLanes     = 10_000
+	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
+	stopGrace    = 5 * time.Second       // for attempts in flight at the end
+	pressure     = 10                    // percent of the store's bound that are kept free of ended deliveries
+	visitsAtOnce = 64                    // before the ends of attempts are taken in
+	roomPause    = 10 * time.Millisecond // until a lane without room is visited again
+	maxRecording = 64                    // lanes that store planned times that pass
+	lateForSkip  = time.Minute           // an attempt whose successor is due for longer is passed over
+)
+
+var errStopping = errors.New("penstock stops")
+
+// sender sends the parked deliveries that are due. One goroutine runs run and owns the lanes; those
+// of work make the attempts.
+type sender struct {
+	sink    *Sink
+	store   *parked.Store
+	epoch   time.Time // origin of the times of circuits and rate limits
+	pace    rate.GCRA // of requests to each host
+	jobs    chan job
+	ended   chan ended // has room for every attempt
+	skips   chan skips
+	stored  chan *lane // has room for every lane that is recording
+	woken   chan struct{}
+	lanes   map[int64]*lane
+	due     laneHeap
+	visits  uint64
+	places  places
+	held    []*lane // slow ones that wait for the share of slow hosts, in order
+	storing int     // lanes that are recording, at most maxRecording
+	version int64
+	rounds  int // of maintain
+
+	attempts context.Context // of attempts in flight; ends a moment after run's
+	stop     context.CancelCauseFunc
+	workers  atomic.Int64
+	rested   chan struct{} // closed when no worker runs any more
+
+	mu      sync.Mutex // guards the fields below
+	added   map[int64]parked.Host
+	waiting []chan struct{} // closed when nothing is due or in flight
+}
+
+// job is an attempt to make.
+type job struct {
+	*attempt
+	delivery *parked.Delivery
+	permit   limit.Permit
+	ticket   breaker.Ticket
+	counted  bool // the circuit let it through, and awaits its outcome
+	probe    bool
+}
+
+// skips are planned times of one lane that pass without an attempt.
+type skips struct {
+	lane    *lane
+	changes []parked.Change
+}
+
+// ended is an attempt that was made and recorded.
+type ended struct {
+	job
+	progress parked.Progress
+	result   result
+}
+
+func newSender(s *Sink) *sender {
+	free := newPlaces(s.o.Attempts)
+	most := free.attempts + free.extra
+	out := &sender{
+		sink:   s,
+		store:  s.store,
+		epoch:  time.Now(),
+		pace:   s.o.Limit.pace(),
+		jobs:   make(chan job, most),
+		ended:  make(chan ended, most),
+		skips:  make(chan skips, maxRecording),
+		stored: make(chan *lane, maxRecording),
+		woken:  make(chan struct{}, 1),
+		lanes:  make(map[int64]*lane),
+		rested: make(chan struct{}),
+		places: free,
+	}
+	out.attempts, out.stop = context.WithCancelCause(context.Background())
+	out.workers.Store(int64(most))
+	return out
+}
+
+// add tells that hosts got deliveries. It does not wait.
+func (s *sender) add(hosts []parked.Host) {
+	s.mu.Lock()
+	if s.added == nil {
+		s.added = make(map[int64]parked.Host)
+	}
+	for _, h := range hosts {
+		if old, ok := s.added[h.ID]; !ok || h.Due.Before(old.Due) {
+			s.added[h.ID] = h
+		}
+	}
+	s.mu.Unlock()
+	s.wake()
+}
+
+func (s *sender) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// awaitQuiet returns when nothing is due and nothing in flight.
+func (s *sender) awaitQuiet(ctx context.Context) error {
+	quiet := make(chan struct{})
+	s.mu.Lock()
+	s.waiting = append(s.waiting, quiet)
+	s.mu.Unlock()
+	s.wake()
+	select {
+	case <-quiet:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run dispatches until ctx ends. An error means that the store failed.
+func (s *sender) run(ctx context.Context) error {
+	if err := s.reload(ctx); err != nil {
+		return endOf(ctx, err)
+	}
+	tick := time.NewTicker(s.sink.refresh)
+	defer tick.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		now := time.Now()
+		if err := s.dispatch(ctx, now); err != nil {
+			return endOf(ctx, err)
+		}
+		s.tellQuiet(now)
+		timer.Reset(s.pause(now))
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-s.ended:
+			s.end(e)
+		case l := <-s.stored:
+			s.storing--
+			l.absent = present
+			s.due.schedule(l, time.Now())
+		case <-s.woken:
+		case <-timer.C:
+		case <-tick.C:
+			if err := s.maintain(ctx); err != nil {
+				return endOf(ctx, err)
+			}
+		}
+	}
+}
+
+// endOf returns nil for an error that the end of ctx has caused.
+func endOf(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// pause returns how long nothing is due.
+func (s *sender) pause(now time.Time) time.Duration {
+	switch {
+	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
+		return 0
+	case len(s.due) == 0:
+		return time.Hour
+	case s.places.isFull():
+		return s.places.untilAged(now)
+	}
+	return max(0, s.due[0].due.Sub(now))
+}
+
+// reload reads from the store which hosts have deliveries.
+func (s *sender) reload(ctx context.Context) error {
+	hosts, err := s.store.Hosts(ctx)
+	if err != nil {
+		return fmt.Errorf("parked store: %w", err)
+	}
+	for _, h := range hosts {
+		if err := s.meet(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// meet schedules a host's lane for its due time, unless it is scheduled earlier.
+func (s *sender) meet(h parked.Host) error {
+	l := s.lanes[h.ID]
+	if l == nil {
+		var err error
+		if l, err = newLane(h); err != nil {
+			return err
+		}
+		s.lanes[h.ID] = l
+	}
+	if l.absent == present && (l.index < 0 || h.Due.Before(l.due)) {
+		s.due.schedule(l, h.Due)
+	}
+	return nil
+}
+
+// maintain looks for changes of other processes and deletes deliveries that ended long ago.
+func (s *sender) maintain(ctx context.Context) error {
+	version, err := s.store.DataVersion(ctx)
+	if err != nil {
+		return err
+	}
+	if version != s.version {
+		s.version = version
+		if _, err := s.store.Totals(ctx); err != nil {
+			return err
+		}
+		if err := s.reload(ctx); err != nil {
+			return err
+		}
+	}
+	if s.rounds++; s.rounds%pruneEvery != 0 {
+		return nil
+	}
+	before := time.Now().Add(-s.sink.o.Parked.History)
+	if bound := int64(
+		s.sink.o.Parked.Bytes,
+	); s.store.LastTotals().Bytes > bound-bound/100*pressure {
+		before = time.Now().Add(-leastHistory)
+	}
+	n, err := s.store.Prune(ctx, before)
+	if n > 0 {
+		s.rounds-- // there may be more
+	}
+	return err
+}
+
+// dispatch starts the attempts that are due and have room.
+func (s *sender) dispatch(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	added := s.added
+	s.added = nil
+	s.mu.Unlock()
+	for _, h := range added {
+		if err := s.meet(h); err != nil {
+			return err
+		}
+	}
+	s.places.age(now)
+	for range visitsAtOnce {
+		if ctx.Err() != nil {
+			break
+		}
+		l := s.next(now)
+		if l == nil {
+			break
+		}
+		if s.places.isFullFor(l) {
+			l.absent = held
+			s.held = append(s.held, l)
+			continue
+		}
+		if err := s.visit(ctx, l, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// next takes the lane of the next visit; nil if none is due or no host gets a further attempt. A
+// slow lane for which the share of slow hosts has room again comes first.
+func (s *sender) next(now time.Time) *lane {
+	switch {
+	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
+		l := s.held[0]
+		s.release(l)
+		return l
+	case s.places.isFull() || len(s.due) == 0 || s.due[0].due.After(now):
+		return nil
+	}
+	l := s.due[0]
+	s.due.remove(l)
+	return l
+}
+
+// release ends the wait of a held lane.
+func (s *sender) release(l *lane) {
+	l.absent = present
+	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
+}
+
+// visit sends or passes over deliveries of a lane that are due, and schedules its next visit.
+func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
+	s.visits++
+	l.visited = s.visits
+	size := visitSize
+	if l.circuit.State() != breaker.Closed {
+		size = skipSize
+	}
+	found, err := s.store.Due(ctx, l.id, now, size+len(l.inFlight))
+	if err != nil {
+		return fmt.Errorf("parked store: %w", err)
+	}
+	var passed []parked.Change
+	full := false
+	for _, d := range found {
+		if slices.Contains(l.inFlight, d.ID) {
+			continue
+		}
+		if n := d.Overtaken(d.Schedule(s.sink.o.schedule), now, lateForSkip); n > 0 {
+			const reason = "not sent: penstock was not running or late"
+			passed = append(passed, s.skip(d, n, now, reason))
+			continue
+		}
+		started, skip := s.begin(l, d, now)
+		if skip {
+			reason := fmt.Sprintf(
+				"not sent: %s down since %s: %s", l.name, l.since.UTC().Format(time.RFC3339),
+				l.reason,
+			)
+			passed = append(passed, s.skip(d, 1, now, reason))
+		} else if !started {
+			full = true
+			break
+		}
+	}
+	switch {
+	case len(passed) > 0 && s.storing >= maxRecording:
+		s.due.schedule(l, now.Add(roomPause))
+		return nil
+	case len(passed) > 0: // the end of recording schedules it
+		l.absent = recording
+		s.storing++
+		s.skips <- skips{l, passed} // has room for all
+		return nil
+	}
+	return s.revisit(ctx, l, now, full, len(found) == size+len(l.inFlight))
+}
+
+// revisit schedules the next visit of a lane: at the end of an attempt if it is full, now if more
+// may be due, else when its next delivery is due.
+func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
+	switch {
+	case full && l.opens.After(now):
+		s.due.schedule(l, l.opens)
+		return nil
+	case full && len(l.inFlight) > 0:
+		return nil // the end of an attempt schedules it
+	case full:
+		s.due.schedule(l, now.Add(roomPause))
+		return nil
+	case more:
+		s.due.schedule(l, now)
+		return nil
+	}
+	next, ok, err := s.store.Next(ctx, l.id, now)
+	switch {
+	case err != nil:
+		return fmt.Errorf("parked store: %w", err)
+	case ok:
+		s.due.schedule(l, next)
+	}
+	switch {
+	case !l.isIdle(now.Sub(s.epoch)):
+	case !ok && l.isForgettable(len(s.lanes)):
+		delete(s.lanes, l.id)
+	case len(s.lanes) > maxLanes:
+		l.window = nil
+	}
+	return nil
+}
+
+// skip returns the change of a delivery: its next n planned times pass without an attempt. A poll
+// that passes leaves no line in the history: there may be thousands of them.
+func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) parked.Change {
+	c := parked.Change{Delivery: d, To: d.Progress}
+	schedule := d.Schedule(s.sink.o.schedule)
+	for range n {
+		at := c.To.Due
+		next, err := c.To.Next(schedule, parked.Skip, now, firstProbe)
+		if err != nil {
+			break // the last attempt, which is always sent
+		}
+		c.To = next
+		if !d.Polled() {
+			c.Entries = append(
+				c.Entries, parked.Entry{At: at, Event: parked.Skip.String(), Detail: reason},
+			)
+		}
+	}
+	return c
+}
+
+// begin starts an attempt if its host has room. skip means that the host is down and the planned
+// time passes without an attempt.
+func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, skip bool) {
+	if s.places.isFullFor(l) || len(l.inFlight) >= s.sink.o.PerHost {
+		return false, false
+	}
+	if l.window == nil {
+		window, err := limit.New(limit.Options{Window: window.AIMD{}, MaxWaiting: -1})
+		if err != nil {
+			window = limit.Fixed(s.sink.o.PerHost)
+		}
+		l.window = window
+	}
+	permit, ok := l.window.TryAcquire()
+	if !ok {
+		return false, false
+	}
+	paced, wait := s.pace.Take(l.paced, now.Sub(s.epoch), 1)
+	l.opens = time.Time{}
+	if wait > 0 {
+		l.opens = now.Add(wait)
+		permit.Done(limit.Ignored)
+		return false, false
+	}
+	j := job{
+		delivery: d,
+		permit:   permit,
+		probe:    l.circuit.State() != breaker.Closed,
+	}
+	j.ticket, j.counted = l.circuit.Allow(now.Sub(s.epoch))
+	if !j.counted { // down: only the last attempt of a schedule, one at a time, and what an operator asks for
+		always := d.Forced || d.IsLast(d.Schedule(s.sink.o.schedule))
+		if !always || len(l.inFlight) > 0 {
+			permit.Done(limit.Ignored)
+			return false, !always
+		}
+	}
+	l.inFlight, l.paced = append(l.inFlight, d.ID), paced
+	j.attempt = s.places.begin(l, now)
+	s.jobs <- j // has room for all
+	return true, false
+}
+
+// end takes the end of an attempt into its lane.
+func (s *sender) end(e ended) {
+	l, now := e.lane, time.Now()
+	s.places.end(e.attempt)
+	wasDown := l.circuit.State() != breaker.Closed
+	took := e.result.entry.Took
+	switch {
+	case e.result.event == parked.Abort:
+		e.permit.Done(limit.Ignored)
+	case e.result.down && e.result.entry.Status == 0:
+		e.permit.Done(limit.TimedOut)
+	case e.result.entry.Status == 429 || e.result.entry.Status == 503:
+		e.permit.Done(limit.Overloaded)
+	default:
+		e.permit.Done(limit.Success)
+	}
+	outcome := l.end(e.delivery.ID, e.result.down, e.probe, e.result.entry.Detail, now)
+	if e.counted {
+		l.circuit.Done(now.Sub(s.epoch), e.ticket, outcome, 0)
+	}
+	l.slow = e.result.down || took > slowAfter
+	if isDown := l.circuit.State() != breaker.Closed; isDown != wasDown {
+		if isDown {
+			s.sink.host.Count("hosts_went_down", 1)
+		}
+		s.sink.host.Log().
+			Warn("host is down or up again", "host", l.name, "down", isDown, "reason", l.reason)
+	}
+	if l.absent == held && !l.slow {
+		s.release(l)
+	}
+	if l.absent == present && (l.index < 0 || !l.due.Before(now)) { // it may have been full
+		s.due.schedule(l, later(now, l.opens))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// tellQuiet tells the waiting goroutines that nothing is due and nothing in flight.
+func (s *sender) tellQuiet(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isBusy := s.places.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0
+	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
+		return
+	}
+	for _, quiet := range s.waiting {
+		close(quiet)
+	}
+	s.waiting = nil
+}
+
+// recheck makes run read the store again, after a change by an operator.
+func (s *sender) recheck() {
+	hosts, err := s.store.Hosts(context.Background())
+	if err != nil {
+		return // the next maintenance finds the change
+	}
+	s.add(hosts)
+}

@@ -1,0 +1,178 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/inbox"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Headers of Standard Webhooks.
+const (
+	headerWebhookID        = "Webhook-Id"
+	headerWebhookTimestamp = "Webhook-Timestamp"
+	headerWebhookSignature = "Webhook-Signature"
+)
+
+// Sign are the options of signatures. Each attempt is signed when it is made; neither keys nor
+// signatures are parked.
+type Sign struct {
+	Webhooks Webhooks  `yaml:"standard_webhooks" doc:"headers webhook-id, webhook-timestamp and webhook-signature"`
+	HMAC     HMAC      `yaml:"hmac" doc:"a header with an HMAC of the body"`
+	KeysFile string    `yaml:"keys_file" path:"true" doc:"JSON: lists of secrets by name, in place of secrets; reread when it changes"`
+	Key      expr.Text `yaml:"key" doc:"an expression: the name in keys_file, such as the merchant's"`
+
+	keys *keyFile
+}
+
+// Webhooks are the options of Standard Webhooks.
+type Webhooks struct {
+	On      bool     `yaml:"on" doc:"sign with keys_file; implied by secrets"`
+	Secrets []string `yaml:"secrets" secret:"true" doc:"whsec_ and base64; each signs, so that keys can be rotated"`
+}
+
+// HMAC are the options of a signature in a header of one's own.
+type HMAC struct {
+	Header    string `yaml:"header" doc:"name of the header; its value is the HMAC in hexadecimal digits"`
+	Prefix    string `yaml:"prefix" doc:"before the digits, such as sha256="`
+	Secret    string `yaml:"secret" secret:"true" doc:"the key, as it is"`
+	Algorithm string `yaml:"algorithm" enum:"sha1,sha256,sha512" doc:"hash function"`
+}
+
+func (s *Sign) webhooks() bool { return s.Webhooks.On || len(s.Webhooks.Secrets) > 0 }
+
+func (s *Sign) validate() error {
+	wrong := func(key string, text string) error {
+		return &stream.OptionError{Key: "sign." + key, Err: errors.New(text)}
+	}
+	if len(s.Webhooks.Secrets) > 0 {
+		if _, err := inbox.NewStandardWebhooks(0, s.Webhooks.Secrets...); err != nil {
+			return wrong("standard_webhooks.secrets", err.Error())
+		}
+	}
+	if s.HMAC.Header != "" {
+		if reason := checkHeaderName(s.HMAC.Header); reason != "" {
+			return wrong("hmac.header", reason)
+		}
+		algorithms := []string{string(inbox.SHA1), string(inbox.SHA256), string(inbox.SHA512)}
+		if !slices.Contains(algorithms, s.HMAC.Algorithm) {
+			return wrong("hmac.algorithm", "is not one of sha1, sha256, sha512")
+		}
+	}
+	switch {
+	case (s.KeysFile == "") != (s.Key == ""):
+		return wrong("keys_file", "keys_file and key need each other")
+	case s.KeysFile == "" && s.Webhooks.On && len(s.Webhooks.Secrets) == 0:
+		return wrong("standard_webhooks.secrets", "is empty; write secrets, or keys_file and key")
+	case s.KeysFile == "" && s.HMAC.Header != "" && s.HMAC.Secret == "":
+		return wrong("hmac.secret", "is empty; write it, or keys_file and key")
+	case s.KeysFile != "" && !s.webhooks() && s.HMAC.Header == "":
+		return wrong("keys_file", "nothing is signed; write standard_webhooks: {on: true}, or hmac")
+	}
+	if s.KeysFile != "" {
+		s.keys = &keyFile{path: s.KeysFile}
+		if _, err := s.keys.read(); err != nil {
+			return wrong("keys_file", err.Error())
+		}
+	}
+	return nil
+}
+
+// check returns an error if a record names no key.
+func (s *Sign) check(name string) error {
+	if s.keys == nil {
+		return nil
+	}
+	keys, err := s.keys.read()
+	if err != nil {
+		return nil // each attempt reads it again
+	}
+	if len(keys[name]) == 0 {
+		return fmt.Errorf("sign.key: keys_file has no key %.50q", name)
+	}
+	return nil
+}
+
+// sign adds the signatures of an attempt at now. An error means that it must not be sent.
+func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now time.Time) error {
+	secrets, plain := s.Webhooks.Secrets, []string{s.HMAC.Secret}
+	if s.keys != nil {
+		keys, err := s.keys.read()
+		if err != nil {
+			return fmt.Errorf("sign.keys_file: %w", err)
+		}
+		if secrets = keys[signer]; len(secrets) == 0 {
+			return fmt.Errorf("sign.keys_file has no key %.50q", signer)
+		}
+		plain = secrets
+	}
+	if s.webhooks() {
+		webhooks, err := inbox.NewStandardWebhooks(0, secrets...)
+		if err != nil {
+			return fmt.Errorf("sign: %w", err)
+		}
+		webhooks.Sign(header, id, body, now)
+	}
+	if s.HMAC.Header == "" {
+		return nil
+	}
+	simple := inbox.HMAC{
+		Header: s.HMAC.Header, Prefix: s.HMAC.Prefix,
+		Algorithm: inbox.Algorithm(s.HMAC.Algorithm), Secrets: plain,
+	}
+	if err := simple.Sign(header, body); err != nil {
+		return fmt.Errorf("sign: %w", err)
+	}
+	return nil
+}
+
+// maxKeyFile bounds the file of keys, in bytes.
+const maxKeyFile = 64 << 20
+
+// keyFile is a file of secrets by name. It is safe for concurrent use.
+type keyFile struct {
+	path string
+
+	mu   sync.Mutex // guards what follows
+	seen os.FileInfo
+	keys map[string][]string
+}
+
+// read returns the secrets, and reads the file again if it has changed. If that fails, the old ones
+// stay.
+func (k *keyFile) read() (map[string][]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	info, err := os.Stat(k.path)
+	if err == nil && k.seen != nil && os.SameFile(info, k.seen) &&
+		info.ModTime().Equal(k.seen.ModTime()) &&
+		info.Size() == k.seen.Size() {
+		return k.keys, nil
+	}
+	var text []byte
+	if err == nil && info.Size() > maxKeyFile {
+		err = fmt.Errorf("%s is larger than %d bytes", k.path, maxKeyFile)
+	}
+	if err == nil {
+		text, err = os.ReadFile(k.path)
+	}
+	var keys map[string][]string
+	if err == nil && json.Unmarshal(text, &keys) != nil { // its error may show a secret
+		err = fmt.Errorf("%s is no JSON object of lists of texts", k.path)
+	}
+	if err != nil && k.keys == nil {
+		return nil, err
+	}
+	if err == nil {
+		k.keys, k.seen = keys, info
+	}
+	return k.keys, nil
+}

@@ -1,0 +1,292 @@
+// Package notify holds the sink `http` with `url:`, which sends each record to a URL of its own, on
+// a schedule of its own, until the receiver accepts it: notifications, webhooks.
+//
+// Every record is parked before its first attempt (kit/parked). The route's batch is delivered when
+// its rows are durable; then a dispatcher sends those that are due, fairly between hosts. A host
+// that is slow or down costs its own deliveries only. URLs and addresses are checked by kit/egress.
+//
+// The sink owns its store, its connections and the goroutines of the dispatcher and of attempts.
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	nethttp "net/http"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Component is the sink's line in the list of components. The option url selects it among the sinks
+// named http.
+func Component() stream.Component {
+	return stream.Component{
+		Role:    stream.SinkRole,
+		Name:    "http",
+		When:    "url",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// batches that may be parked at once; they share commits.
+const batches = 16
+
+// Sink parks records and delivers them. It implements stream.ParkingSink and stream.Encoder.
+type Sink struct {
+	o         Options
+	host      stream.Host
+	transport nethttp.RoundTripper
+	store     *parked.Store
+	send      *sender
+	bury      func(context.Context, []stream.DeadLetter) error
+	once      bool
+	refresh   time.Duration // between two looks for changes by another process
+	makers    sync.Pool     // *evaluators
+}
+
+// counters of the sink, shown from the start.
+var counters = []string{
+	"attempts",
+	"attempts_accepted",
+	"attempts_refused",
+	"attempts_unanswered",
+	"attempts_skipped",
+	"attempts_aborted",
+	"deliveries_parked",
+	"deliveries_repeated",
+	"deliveries_done",
+	"deliveries_dead",
+	"deliveries_exhausted",
+	"hosts_went_down",
+	"operations_started",
+	"park_full",
+	"polls",
+}
+
+// New returns a sink that has opened nothing.
+func New(o Options, h stream.Host) (*Sink, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.programs.url == nil { // not from a config: records may have any fields
+		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
+	s := &Sink{o: o, host: h, refresh: time.Second}
+	s.makers.New = func() any { return newEvaluators(&s.o) }
+	for _, name := range counters {
+		h.Count(name, 0)
+	}
+	return s, nil
+}
+
+// Open implements stream.Sink.
+func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
+	if o.StateDir == nil {
+		return errors.New("the sink needs a state directory for its parked deliveries")
+	}
+	dir, err := o.StateDir()
+	if err != nil {
+		return err
+	}
+	if s.transport == nil {
+		if s.transport, err = newTransport(&s.o); err != nil {
+			return err
+		}
+	}
+	path := filepath.Join(dir, parked.FileName)
+	if s.store, err = parked.Open(
+		ctx, parked.Options{Path: path, MaxBytes: int64(s.o.Parked.Bytes)},
+	); err != nil {
+		return err
+	}
+	s.bury, s.once = o.DeadLetter, o.Once
+	s.send = newSender(s)
+	s.host.Go("notify/dispatch", s.send.run)
+	s.host.Go("notify/break-off", s.send.breakOff)
+	s.host.Go("notify/record", s.send.record)
+	for range s.send.workers.Load() {
+		s.host.Go("notify/attempts", s.send.work)
+	}
+	o.Lanes([]stream.Lane{{Name: "parked", Worker: s, Limits: stream.Limits{InFlight: batches}}})
+	return nil
+}
+
+// Close implements stream.Sink.
+func (s *Sink) Close() error {
+	if idle, ok := s.transport.(interface{ CloseIdleConnections() }); ok {
+		idle.CloseIdleConnections()
+	}
+	if s.store == nil {
+		return nil
+	}
+	err := s.store.Close()
+	s.store = nil
+	return err
+}
+
+// Encodes implements stream.Encoder.
+func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
+
+// Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one
+// owner.
+func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
+	b.Split()
+	return nil, nil
+}
+
+// Deliver implements stream.Worker: it parks the records. Those of which no request can be made are
+// refused. In a finite run it returns after the first attempts.
+func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	b := a.Value
+	kept := b.AppendKept(nil)
+	if len(kept) == 0 {
+		return stream.Report{}, nil
+	}
+	makers := s.makers.Get().(*evaluators)
+	defer s.makers.Put(makers)
+	makers.begin(b)
+	rows, refused := make([]parked.Row, 0, len(kept)), map[int]error{}
+	now := time.Now()
+	for n, i := range kept {
+		row, err := makers.row(b, i, now)
+		if err != nil {
+			refused[i] = &refusal{err}
+			continue
+		}
+		if n > 0 && sameOrigin(b, kept[n-1], i) {
+			row.Weight = 0
+		}
+		rows = append(rows, row)
+	}
+	if len(refused) > 0 {
+		return stream.Report{}, split(b, kept, refused)
+	}
+	added, err := s.store.Add(context.WithoutCancel(ctx), rows)
+	if errors.Is(err, parked.ErrFull) {
+		s.host.Count("park_full", 1)
+		return stream.Report{}, &stream.Throttled{After: time.Second, Err: err}
+	}
+	if err != nil {
+		return stream.Report{}, err
+	}
+	s.host.Count("deliveries_parked", int64(len(rows)-added.Repeated))
+	s.host.Count("deliveries_repeated", int64(added.Repeated))
+	s.send.add(added.Hosts)
+	if s.once {
+		return stream.Report{}, s.send.awaitQuiet(ctx)
+	}
+	return stream.Report{}, nil
+}
+
+func sameOrigin(b *stream.Batch, i, j int) bool {
+	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
+}
+
+// split sets refused records apart. The others are parked when they come again. All records of one
+// origin share its fate.
+func split(b *stream.Batch, kept []int, refused map[int]error) error {
+	out := &stream.Split{}
+	reasons := map[string]error{}
+	var bad, rest []int
+	for at := 0; at < len(kept); {
+		end, isBad := at, false
+		for ; end < len(kept) && sameOrigin(b, kept[at], kept[end]); end++ {
+			if err := refused[kept[end]]; err != nil {
+				isBad = true
+				reasons[string(b.AppendRecordID(nil, kept[end]))] = err
+			}
+		}
+		if isBad {
+			bad = append(bad, kept[at:end]...)
+		} else {
+			rest = append(rest, kept[at:end]...)
+		}
+		at = end
+	}
+	out.Refused = append(out.Refused, stream.Piece(b.Pick(bad)))
+	if len(rest) > 0 {
+		out.Rest = append(out.Rest, stream.Piece(b.Pick(rest)))
+	}
+	out.Err = &stream.RefusedError{Reasons: reasons}
+	return out
+}
+
+// Parked implements stream.ParkingSink.
+func (s *Sink) Parked() stream.ParkedCounts {
+	return countsOf(s.send.store.LastTotals())
+}
+
+// deadLetter makes the dead letter of a delivery, with its history.
+func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.Entry) error {
+	if s.bury == nil {
+		return nil
+	}
+	history, err := s.store.History(ctx, d.ID)
+	if err != nil {
+		return err
+	}
+	history = append(history, last)
+	attempts := 0
+	for _, e := range history {
+		switch e.Event {
+		case parked.Refuse.String(), parked.Stop.String(), parked.Start.String():
+			attempts++
+		}
+	}
+	if d.Polled() && last.Event == parked.Stop.String() {
+		attempts-- // that was a poll
+	}
+	reason := s.reasonOf(d, last)
+	return s.bury(ctx, []stream.DeadLetter{
+		{
+			ID:        d.RecordID(),
+			Partition: d.Partition,
+			File:      d.File,
+			Position:  d.Position,
+			Record:    d.RecordText(),
+			Reason:    reason,
+			Detail:    last.Detail,
+			Attempts:  attempts,
+			Worker:    d.Host,
+			History:   attemptsOf(history),
+		},
+	})
+}
+
+// reasonOf is the reason of a dead letter, the same for all records of a kind.
+func (s *Sink) reasonOf(d *parked.Delivery, last parked.Entry) string {
+	stopped := last.Event == parked.Stop.String()
+	switch {
+	case d.Polled() && stopped:
+		return "the receiver's operation has failed"
+	case d.Polled():
+		return "the receiver's operation has not ended in time"
+	case stopped && s.o.Async.isOn() && last.Status == statusAccepted:
+		return "the receiver's operation cannot be polled"
+	case stopped:
+		return "the receiver wants no further attempt"
+	}
+	return fmt.Sprintf("not accepted in %d planned attempts", d.Schedule(s.o.schedule).Attempts())
+}
+
+func attemptsOf(history []parked.Entry) []stream.DeliveryAttempt {
+	out := make([]stream.DeliveryAttempt, len(history))
+	for i, e := range history {
+		out[i] = stream.DeliveryAttempt{
+			At:     e.At.UTC(),
+			Event:  e.Event,
+			Millis: e.Took.Milliseconds(),
+			Status: e.Status,
+			Detail: e.Detail,
+			Body:   e.Body,
+		}
+	}
+	return out
+}

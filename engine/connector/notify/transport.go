@@ -1,0 +1,220 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/egress"
+	"github.com/penstock-io/penstock/engine/kit/parked"
+	"github.com/penstock-io/penstock/rate"
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	maxResponse = 64 << 10 // bytes of a response's body that are read
+	maxExcerpt  = 500      // bytes of it that the history keeps
+	maxDetail   = 500      // bytes of an error that the history keeps
+)
+
+// newTransport returns a transport that checks each address that it dials.
+func newTransport(o *Options) (*nethttp.Transport, error) {
+	roots, err := authorities(o.CA)
+	if err != nil {
+		return nil, fmt.Errorf("ca: %w", err)
+	}
+	d := &egress.Dialer{Policy: &o.Allow, Timeout: o.ConnectTimeout}
+	return egress.NewTransport(d, egress.TransportOptions{
+		TLS:             &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots},
+		IdleConnections: o.Idle,
+		HeaderBytes:     maxResponse,
+	}), nil
+}
+
+// authorities reads a PEM file; nil means those of the system.
+func authorities(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate in PEM", path)
+	}
+	return pool, nil
+}
+
+// result is the end of one attempt or poll.
+type result struct {
+	event      parked.Event
+	entry      parked.Entry
+	operation  parked.Operation // of the event Start
+	retryAfter time.Duration
+	down       bool // evidence that the host is down
+}
+
+// attempt makes one request: that of the record, or a poll of the operation that the receiver has
+// started for it. The policy checks the URL again, since the configuration may have changed since
+// it was parked. Redirects are not followed.
+func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
+	begun := time.Now()
+	out.entry.At = begun
+	defer func() {
+		out.entry.Took = time.Since(begun)
+		out.entry.Event = out.event.String()
+		if len(out.entry.Detail) > maxDetail {
+			out.entry.Detail = out.entry.Detail[:maxDetail] + "..."
+		}
+		out.entry.Detail = strings.ToValidUTF8(out.entry.Detail, "?")
+	}()
+	failed, made := parked.Refuse, s.request
+	if d.Polled() {
+		failed, made = parked.Pending, s.pollRequest
+	}
+	fail := func(err error) result {
+		out.event, out.entry.Detail = failed, stream.MaskURLs(err.Error())
+		return out
+	}
+	req, err := made(ctx, d)
+	if err != nil {
+		return fail(err)
+	}
+	r, err := s.exchange(ctx, req)
+	if errors.Is(err, errStopping) {
+		out.event, out.entry.Detail = parked.Abort, errStopping.Error()
+		return out
+	}
+	if err != nil {
+		out.down = true
+		return fail(err)
+	}
+	s.judge(d, r, &out)
+	out.entry.Status, out.down = r.status, isDown(r.status) && out.event == failed
+	out.entry.Body = strings.ToValidUTF8(string(r.body[:min(len(r.body), maxExcerpt)]), "?")
+	if advice, ok := rate.ParseHeaders(
+		map[string][]string{"Retry-After": r.header["Retry-After"]}, time.Now(),
+	); ok {
+		out.retryAfter = advice.RetryAfter
+	}
+	return out
+}
+
+// exchange makes a request and reads its response up to a bound. The error is errStopping if
+// penstock has stopped meanwhile.
+func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, error) {
+	res, err := s.transport.RoundTrip(req)
+	if err != nil {
+		if errors.Is(context.Cause(ctx), errStopping) {
+			return nil, errStopping
+		}
+		return nil, cause(ctx, err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse+1))
+	if err != nil {
+		return nil, fmt.Errorf("response %d: %w", res.StatusCode, cause(ctx, err))
+	}
+	return &response{
+		res.StatusCode,
+		res.Header,
+		body[:min(len(body), maxResponse)],
+		len(body) > maxResponse,
+	}, nil
+}
+
+// judge sets the event of a response. An operation that cannot be polled ends its delivery, since a
+// second request might repeat it.
+func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
+	switch {
+	case d.Polled():
+		verdict, text := s.o.programs.judgePoll(r)
+		out.event, out.entry.Detail = eventOf(verdict), text
+	case s.o.Async.isOn() && r.status == statusAccepted:
+		operation, err := s.operation(d, r)
+		if err != nil {
+			out.event = parked.Stop
+			out.entry.Detail = "202 Accepted, and the operation cannot be polled: " + err.Error()
+			return
+		}
+		out.event, out.operation = parked.Start, operation
+		out.entry.Detail = "202 Accepted; the operation is polled at " + stream.MaskURLs(
+			operation.Location,
+		)
+	default:
+		out.event, out.entry.Detail = s.o.programs.judge(r)
+	}
+}
+
+// cause returns the error without the URL that net/http puts before it.
+func cause(ctx context.Context, err error) error {
+	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
+		return refused
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("no response in time")
+	}
+	return err
+}
+
+// request makes the request of an attempt, with fresh signatures.
+func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Request, error) {
+	u, _, err := s.o.Allow.Check(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	req, err := nethttp.NewRequestWithContext(ctx, d.Method, u.String(), bytes.NewReader(d.Body))
+	if err != nil {
+		return nil, errors.New("the URL is malformed")
+	}
+	req.GetBody = nil // with it net/http repeats requests by itself
+	if len(d.Body) == 0 {
+		req.Body = nethttp.NoBody
+	}
+	req.Header.Set("User-Agent", "penstock")
+	req.Header.Set("Content-Type", contentType(d.Body))
+	if err := setHeaders(req.Header, d.Header); err != nil {
+		return nil, err
+	}
+	req.Header.Set("Idempotency-Key", d.Key)
+	return req, s.o.Sign.sign(req.Header, d.Key, d.Signer, d.Body, time.Now())
+}
+
+// setHeaders sets the headers of a parked request.
+func setHeaders(header nethttp.Header, stored string) error {
+	if stored == "" {
+		return nil
+	}
+	var values map[string]string
+	if err := json.Unmarshal([]byte(stored), &values); err != nil {
+		return errors.New("the parked headers are malformed")
+	}
+	for name, value := range values {
+		header.Set(name, value)
+	}
+	return nil
+}
+
+// contentType returns the default type of a body.
+func contentType(body []byte) string {
+	trimmed := bytes.TrimLeft(body, " \t\r\n")
+	if len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[') {
+		return "application/json"
+	}
+	return "text/plain; charset=utf-8"
+}

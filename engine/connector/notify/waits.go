@@ -1,0 +1,128 @@
+package notify
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/parked"
+)
+
+// Waits are the option schedule: a list of waits, or an expression over the record.
+type Waits struct {
+	List []time.Duration `yaml:",list"`
+	Of   expr.Text       // the record's own schedule; the default one where it is empty
+}
+
+// Expression marks the text for the config reader; see [expr.Text].
+func (*Waits) Expression() {}
+
+// UnmarshalText reads an expression.
+func (w *Waits) UnmarshalText(text []byte) error {
+	w.Of, w.List = expr.Text(text), nil
+	return nil
+}
+
+// MarshalText returns the expression, or the list.
+func (w Waits) MarshalText() ([]byte, error) {
+	if w.Of != "" {
+		return []byte(w.Of), nil
+	}
+	return fmt.Append(nil, w.List), nil
+}
+
+// waitsOf returns the waits of a policy.
+func waitsOf(spec string) (waits []time.Duration, err error) {
+	policy, err := backoff.Parse(spec)
+	if err != nil {
+		return nil, err
+	}
+	for n, wait := range backoff.Delays(policy, nil) {
+		if n >= parked.MaxAttempts {
+			return nil, fmt.Errorf("has no end within %d attempts; add a limit", parked.MaxAttempts)
+		}
+		waits = append(waits, wait)
+	}
+	return waits, nil
+}
+
+// parseWaits reads a record's schedule: waits separated by spaces or commas, a JSON array of them,
+// or a policy. Numbers are seconds. Nil, for an empty text, means the schedule of the route.
+func parseWaits(text string) (waits []time.Duration, err error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return nil, nil
+	case text[0] == '[':
+		waits, err = jsonWaits(text)
+	case strings.IndexByte("0123456789.", text[0]) >= 0:
+		waits, err = listedWaits(text)
+	default:
+		waits, err = waitsOf(text)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range waits {
+		waits[i] = waits[i].Truncate(time.Millisecond) // as they are stored
+	}
+	return waits, parked.Schedule{Waits: waits}.Validate()
+}
+
+func listedWaits(text string) (waits []time.Duration, err error) {
+	isSeparator := func(r rune) bool { return r == ' ' || r == ',' }
+	for word := range strings.FieldsFuncSeq(text, isSeparator) {
+		if strings.Trim(word, "0123456789.") == "" {
+			word += "s"
+		}
+		wait, err := time.ParseDuration(word)
+		if err != nil {
+			return nil, fmt.Errorf("%.20q is not a duration such as 15s", word)
+		}
+		waits = append(waits, wait)
+	}
+	return waits, nil
+}
+
+// jsonWaits reads a JSON array. It is empty for a single attempt.
+func jsonWaits(text string) ([]time.Duration, error) {
+	var items []any
+	if err := json.Unmarshal([]byte(text), &items); err != nil {
+		return nil, errors.New("is not a JSON array")
+	}
+	words := make([]string, len(items))
+	for i, item := range items {
+		words[i] = fmt.Sprint(item)
+	}
+	waits, err := listedWaits(strings.Join(words, " "))
+	if len(waits) != len(items) && err == nil {
+		err = errors.New("holds an item that is not a wait")
+	}
+	return append([]time.Duration{}, waits...), err
+}
+
+// maxCachedWaits bounds the schedules that are kept in memory, by each goroutine that parks.
+const maxCachedWaits = 256
+
+// waitsCache has the schedules of the last records, since many records share a few.
+type waitsCache map[string][]time.Duration
+
+func (c waitsCache) get(text string) ([]time.Duration, error) {
+	if waits, ok := c[text]; ok {
+		return waits, nil
+	}
+	waits, err := parseWaits(text)
+	if err != nil {
+		return nil, fmt.Errorf("schedule: %w", err)
+	}
+	if len(c) >= maxCachedWaits {
+		clear(c)
+	}
+	c[text] = slices.Clip(waits)
+	return waits, nil
+}

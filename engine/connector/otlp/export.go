@@ -1,0 +1,218 @@
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/otlplog"
+)
+
+// service describes LogsService. Export is unary for clients. Here it is a stream, so that the
+// handler runs before the message is read.
+func (s *Server) service() *grpc.ServiceDesc {
+	return &grpc.ServiceDesc{
+		ServiceName: "opentelemetry.proto.collector.logs.v1.LogsService",
+		Metadata:    "opentelemetry/proto/collector/logs/v1/logs_service.proto",
+		Streams: []grpc.StreamDesc{{
+			StreamName: "Export", ClientStreams: true,
+			Handler: func(_ any, call grpc.ServerStream) error { return s.export(call) },
+		}},
+	}
+}
+
+// rawCodec passes messages as they are on the wire: Export parses them with limits of its own.
+type rawCodec struct{}
+
+// Marshal implements encoding.CodecV2.
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2.
+func (rawCodec) Name() string { return proto.Name }
+
+type endKey struct{}
+
+// withEnd lets the handler of a call end its reads; see end.
+func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return context.WithValue(ctx, endKey{}, cancel), nil
+}
+
+// end returns the function that ends the reads of a call.
+func end(call grpc.ServerStream) context.CancelCauseFunc {
+	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
+}
+
+var (
+	errDeadline = errors.New("the deadline has passed")
+	errFull     = errors.New("the source is full")
+	errSlow     = errors.New("the message came too slowly")
+)
+
+// export answers one request.
+func (s *Server) export(call grpc.ServerStream) error {
+	s.host.Count("requests", 1)
+	if !s.authorized(call.Context()) {
+		s.host.Count("requests_unauthorized", 1)
+		return status.Error(codes.Unauthenticated,
+			"the token is missing or wrong; send the header authorization: Bearer TOKEN")
+	}
+	ctx, cancel := context.WithTimeoutCause(call.Context(), s.o.Deadline, errDeadline)
+	defer cancel()
+	room, err := s.reserve(ctx)
+	if err != nil {
+		return s.busy(codes.ResourceExhausted, err)
+	}
+	defer room.Release()
+	message, err := s.receive(call)
+	if err != nil {
+		s.host.Count("requests_refused", 1)
+		return err
+	}
+	records, refused, err := s.parse(message)
+	if err != nil {
+		s.host.Count("requests_refused", 1)
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if err := s.deliver(ctx, records, room); err != nil {
+		return s.busy(codes.Unavailable, err)
+	}
+	answer := refused.answer()
+	return call.SendMsg(&answer)
+}
+
+// authorized reports whether the client has a token, where the source asks for one.
+func (s *Server) authorized(ctx context.Context) bool {
+	if s.ring.Empty() {
+		return true
+	}
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 {
+		return false
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "bearer") && !strings.EqualFold(scheme, "apikey") {
+		return false
+	}
+	_, ok := s.ring.Holder(strings.TrimSpace(token))
+	return ok
+}
+
+// reserve waits for room for the largest message, for at most half of the deadline.
+func (s *Server) reserve(ctx context.Context) (*intake.Reservation, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
+	defer cancel()
+	return s.Reserve(ctx, int64(s.o.MaxMessage))
+}
+
+// receive reads the message of a call. A client that is too slow is cut off, with the status
+// Canceled, which gRPC has sent when RecvMsg returns.
+func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
+	done := s.reads.begin(end(call))
+	err = call.RecvMsg(&message)
+	done()
+	if err != nil {
+		cause := context.Cause(call.Context())
+		s.host.Log().Debug("request not read", "error", errors.Join(err, cause))
+	}
+	s.host.Count("bytes_received", int64(len(message)))
+	return message, err
+}
+
+// refusals are the records of a request that were not taken.
+type refusals struct {
+	count int64
+	first error // why, of the first one
+}
+
+// parse returns the records of a message. Records over the limit are refused one by one.
+func (s *Server) parse(message []byte) (records intake.Records, refused refusals, err error) {
+	number := 0
+	err = otlplog.Protobuf(message, func(record []byte) error {
+		number++
+		if len(record) <= int(s.o.MaxRecord) {
+			records.Add(record)
+			return nil
+		}
+		if refused.count++; refused.first == nil {
+			refused.first = fmt.Errorf("log record %d has %d bytes, at most %v (max_record)",
+				number, len(record), s.o.MaxRecord)
+		}
+		return nil
+	})
+	s.host.Count("records_refused", refused.count)
+	return records, refused, err
+}
+
+// answer returns an ExportLogsServiceResponse.
+func (r refusals) answer() []byte {
+	if r.count == 0 {
+		return nil
+	}
+	var partial []byte
+	partial = protowire.AppendTag(partial, 1, protowire.VarintType) // rejected_log_records
+	partial = protowire.AppendVarint(partial, uint64(r.count))
+	partial = protowire.AppendTag(partial, 2, protowire.BytesType) // error_message
+	partial = protowire.AppendString(partial, r.first.Error())
+	out := protowire.AppendTag(nil, 1, protowire.BytesType) // partial_success
+	return protowire.AppendBytes(out, partial)
+}
+
+// deliver hands records to the routes and waits until all have settled them.
+func (s *Server) deliver(
+	ctx context.Context, records intake.Records, room *intake.Reservation,
+) error {
+	size := records.Size()
+	sub, err := room.Submit(records, true)
+	if err != nil {
+		return fmt.Errorf("nothing was taken: %w", err)
+	}
+	err = sub.Wait(ctx)
+	switch {
+	case err == nil:
+		s.pace.Settled(size, time.Now())
+		return nil
+	case sub.Withdraw():
+		s.host.Count("requests_withdrawn", 1)
+		return fmt.Errorf("nothing was taken: %w", err)
+	}
+	s.host.Count("requests_unknown", 1)
+	return fmt.Errorf("the outcome is unknown, records may be delivered twice: %w", err)
+}
+
+// busy returns a status with which clients send the request again, after a wait.
+func (s *Server) busy(code codes.Code, err error) error {
+	s.host.Count("requests_busy", 1)
+	if errors.Is(err, intake.ErrDraining) {
+		code = codes.Unavailable
+	}
+	after := s.pace.RetryAfter(s.Held(), time.Now())
+	st, detailed := status.New(code, err.Error()).WithDetails(
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+	if detailed != nil {
+		return status.Error(code, err.Error())
+	}
+	return st.Err()
+}

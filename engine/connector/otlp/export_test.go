@@ -1,0 +1,4 @@
+package otlp
+
+// RawCodecForTest sends bytes as messages.
+type RawCodecForTest = rawCodec

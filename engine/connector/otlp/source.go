@@ -1,0 +1,172 @@
+// Package otlp holds the source otlp, to which OpenTelemetry clients and collectors send logs over
+// gRPC. The same records over HTTP are a format of the source http_server.
+//
+// A request is answered when every route has settled its records. Before a message is read, room
+// for the largest one is reserved, so that a full source bounds the memory of all connections. A
+// request that finds no room, or is not settled by its deadline, gets a status that clients retry,
+// with RetryInfo.
+//
+// The source owns its listener and the gRPC server on it; the intake owns the records.
+package otlp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	_ "google.golang.org/grpc/encoding/gzip" // clients compress with it
+	"google.golang.org/grpc/keepalive"
+
+	"github.com/penstock-io/penstock/engine/kit/buffer"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Source is the component otlp.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "otlp",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Server is the source.
+type Server struct {
+	*intake.Intake
+	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	o      Options
+	host   stream.Host
+	ring   *listen.Keyring
+	pace   intake.Pace
+	reads  *readLimit
+	bound  chan net.Addr // has room for one
+}
+
+// New returns a source that has not opened its port yet.
+func New(o Options, h stream.Host) (*Server, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
+		Name: "otlp " + o.Listen, MaxBytes: int64(o.Memory), Objects: true, Refuse: true,
+	}, h)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		Intake: waiting, routes: routes, o: o, host: h, ring: listen.NewKeyring(o.Token, o.Tokens),
+		reads: newReadLimit(o.ReadTime), bound: make(chan net.Addr, 1),
+	}
+	for _, name := range []string{
+		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy",
+		"requests_withdrawn", "requests_unknown", "records_refused",
+	} {
+		h.Count(name, 0)
+	}
+	h.Go("otlp/listen", s.serve)
+	h.Go("otlp/slow", s.reads.run)
+	return s, nil
+}
+
+// Open implements stream.Source.
+func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	if o.Once {
+		return nil, listen.ErrOnce
+	}
+	return s.routes.Open(ctx, o)
+}
+
+// Bound returns the channel that gets the address once the port is open.
+func (s *Server) Bound() <-chan net.Addr { return s.bound }
+
+const (
+	// maxStreams bounds the concurrent requests of one connection.
+	maxStreams = 100
+	// maxHeader bounds the header of a request in bytes.
+	maxHeader = 32 << 10
+	// handshakeTime bounds the time from accepting a connection to its first HTTP/2 frame.
+	handshakeTime = 10 * time.Second
+	// ioBuffer is the size of the buffers of one connection, of which there are two.
+	ioBuffer = 8 << 10
+	// minPing is the least time between two keepalive pings of a client.
+	minPing = 10 * time.Second
+	// closeGrace is how long requests may take to be answered when the source stops.
+	closeGrace = time.Second
+)
+
+// serve answers requests until ctx is done.
+func (s *Server) serve(ctx context.Context) error {
+	inner, err := net.Listen("tcp", s.o.Listen)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	conns := newConnections(listen.Limit(inner, s.o.Connections))
+	defer func() { _ = conns.Close() }() // the server has closed it, except after an error
+	options := append(s.serverOptions(), grpc.StatsHandler(conns))
+	if s.o.TLS.On() {
+		config, err := s.o.TLS.Config(s.host.Log(), "h2")
+		if err != nil {
+			return err
+		}
+		options = append(options, grpc.Creds(credentials.NewTLS(config)))
+	}
+	server := grpc.NewServer(options...)
+	server.RegisterService(s.service(), nil)
+	s.bound <- inner.Addr()
+	s.host.Log().Info("listening", "address", inner.Addr().String(), "tls", s.o.TLS.On())
+	group := supervise.NewNamedGroup(context.WithoutCancel(ctx), "otlp")
+	served := make(chan struct{})
+	group.Go("stop", func(context.Context) error {
+		select {
+		case <-ctx.Done():
+		case <-served:
+		}
+		stop(group, server)
+		return nil
+	})
+	err = server.Serve(conns)
+	close(served)
+	if errors.Is(err, grpc.ErrServerStopped) {
+		err = nil
+	}
+	return errors.Join(err, group.Wait())
+}
+
+// stop ends a server after its requests, or at once after closeGrace. Clients see that requests
+// which are left got no answer.
+func stop(group *supervise.Group, server *grpc.Server) {
+	ended := make(chan struct{})
+	group.Go("requests", func(context.Context) error {
+		server.GracefulStop()
+		close(ended)
+		return nil
+	})
+	timer := time.NewTimer(closeGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		server.Stop()
+	}
+}
+
+func (s *Server) serverOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(rawCodec{}), grpc.InTapHandle(withEnd),
+		grpc.MaxRecvMsgSize(int(s.o.MaxMessage)), grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshakeTime),
+		grpc.ReadBufferSize(ioBuffer), grpc.WriteBufferSize(ioBuffer),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.o.IdleTime}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: minPing, PermitWithoutStream: true,
+		}),
+	}
+}

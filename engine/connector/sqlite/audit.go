@@ -1,0 +1,58 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/engine/kit/sqlspan"
+	"github.com/penstock-io/penstock/engine/kit/sqltable"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Audit implements stream.AuditedSink. It writes only to a temporary table. SQLite itself may move
+// the rest of a write-ahead log into the file when the last connection closes.
+func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, error) {
+	full, err := filepath.Abs(s.o.Path)
+	if err == nil {
+		_, err = os.Stat(full)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sink sqlite: %w", err)
+	}
+	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
+	s.ledger.Open(o, s.o.Ledger, s.dialectOf)
+	s.lane = newLane(s)
+	dsn := fmt.Sprintf("file:%s?mode=rw&_pragma=busy_timeout(%d)", at, busyWait)
+	a, err := sqlspan.Audited[*connection]{
+		Server: &server{dsn: dsn}, Ledger: s.ledger, Shape: s.shape, Table: s.name, Key: s.o.Key,
+		Find: func(_ context.Context, c *connection) (bool, error) {
+			err := s.find(c)
+			return s.lane.exists, err
+		},
+		HasLedger: sqlspan.Statement{SQL: "SELECT count(*) FROM sqlite_master WHERE name = ?",
+			Args: []any{sqlspan.MarksTable}},
+		Shadow: "temp.penstock_audit", Create: "CREATE TEMP TABLE penstock_audit", At: "''",
+		Same:    func(column string) string { return column + " COLLATE BINARY" },
+		Value:   argument,
+		Outcome: auditOutcome,
+	}.Audit(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sink sqlite %q: %w", s.o.Path, err)
+	}
+	return a, nil
+}
+
+// argument is value for a statement of package sqlspan.
+func argument(c *sqltable.Column, cell []byte) any { return driver.Value(value(c.Type, cell)) }
+
+// auditOutcome is outcome, and a refused row is rejected.
+func auditOutcome(err error) error {
+	if refusesRow(err) {
+		return &stream.Rejected{Err: err}
+	}
+	return outcome(err)
+}
