@@ -10,7 +10,7 @@
 //
 // [Load] and [Parse] read a [Config] and refuse a wrong one before anything starts. They take the
 // components that the config may name: those of engine/connector/all, a few of them, or a program's
-// own (package stream says how to write one). The engine imports no connector, so a program
+// own (package stream describes how to write one). The engine imports no connector, so a program
 // contains only those it lists.
 //
 // The engine installs no signal handler, changes no global state and logs only to [Options.Log].
@@ -20,6 +20,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
@@ -80,6 +81,14 @@ type Options struct {
 	// Load loads the configuration again for Reload. Nil refuses every reload.
 	Load func() (Config, error)
 
+	// Dashboard serves the pages of the admin address, such as web.Handler(). It needs no token, so
+	// it must contain no data. Nil means a plain list of addresses.
+	Dashboard http.Handler
+
+	// LogLevel is the level of Log, which can then be changed at the admin address. Nil means that
+	// it cannot be changed.
+	LogLevel *slog.LevelVar
+
 	// Manifest records what is read and settled of each partition, with hashes. Nil means none. A book
 	// belongs to one engine.
 	Manifest *manifest.Book
@@ -97,6 +106,7 @@ func New(c Config, o Options) (*Engine, error) {
 	}
 	e, err := pipeline.New(&c, pipeline.Options{
 		Once: o.Once, Stall: o.Stall, Log: o.Log, FS: o.FS, Manifest: o.Manifest, Load: loader(o.Load),
+		Dashboard: o.Dashboard, LogLevel: o.LogLevel,
 	})
 	if err != nil {
 		return nil, err
@@ -145,6 +155,12 @@ func (e *Engine) Apply(ctx context.Context, c Config) error {
 // admin address calls Reload. Concurrent calls run one after another.
 func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
+// Ping returns nil when the event loop of each running route has handled its events, and an error
+// that names the others when ctx is done. Loops answer in well under a second, whatever sources and
+// workers do: an error after several seconds means that a component or the engine hangs. Use it for
+// watchdogs; Status tells whether data is delivered.
+func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }
+
 func loader(load func() (Config, error)) func() (*config.Config, error) {
 	if load == nil {
 		return nil
@@ -156,6 +172,6 @@ func loader(load func() (Config, error)) func() (*config.Config, error) {
 }
 
 // Status returns a picture of the engine, before, during and after a run. The counts of a route are
-// consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight and Waiting. It takes no
-// longer with more data; call it a few times a second at most.
+// consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight, Waiting and Parked. It
+// takes no longer with more data; call it a few times a second at most.
 func (e *Engine) Status() Status { return e.e.Status() }

@@ -30,7 +30,8 @@ pipelines:
         sink: {file: {path: /out, rotate: {bytes: 1MiB}}}
       regex:
         processors: [{parse: {format: regex, pattern: '^(?P<n>\d+) (?P<text>.*)$', types: {n: integer}}}]
-        sink: {http: {endpoints: ["http://h"], body: raw, headers: {A: b}}}
+        sink:
+          http: {endpoints: ["http://h", {dns: w, port: 80}, {srv: s.w}], body: raw, headers: {A: b}}
       dissect:
         processors: [{parse: {format: dissect, pattern: "%{a} %{b}"}}, {exec: {command: [cat]}}]
         sink: {sqlite: {path: /db, table: t, columns: {a: c, b: d}}}
@@ -43,6 +44,9 @@ pipelines:
   table:
     source: {table: {sqlite: /db, table: t, order_by: [id]}}
     sink: drop
+  command:
+    source: {exec: {command: [df], every: 1m, timeout: 30s}}
+    sink: drop
   pipe:
     source: stdin
     sink: stdout
@@ -52,9 +56,61 @@ pipelines:
   streams:
     source: {socket: {listen: "127.0.0.1:10"}}
     sink: drop
+  telemetry:
+    source: {otlp: {listen: "127.0.0.1:11"}}
+    sink: drop
   pushed:
     source: {http_server: {listen: "127.0.0.1:9"}}
     sink: drop
+  polled:
+    source:
+      http_poll: {url: "http://u:p@h/", records: body.items, next: last?.id, cursor: c, id: id}
+    sink:
+      http:
+        url: '"https://shop.example/" + message'
+        allow: {hosts: [shop.example]}
+        schedule: 'plan == "gold" ? "1s 2s" : ""'
+        exhausted: keep
+        limit: {rate: 10/s, burst: 3}
+        async: {location: headers.location, done: status == 200}
+  search:
+    source: {spool_dir: {path: ./search}}
+    processors: [{parse: {format: json}}]
+    sink:
+      elasticsearch:
+        endpoints: ["https://h:9200"]
+        data_stream: '"logs-" + app'
+        timestamp: at
+        routing: app
+        api_key: "a:b"
+  lines:
+    source: {spool_dir: {path: ./lines}}
+    sink: {loki: {endpoints: ["http://h:3100"], labels: {job: x}, tenant: t}}
+  rows:
+    source: {spool_dir: {path: ./rows}}
+    sink: {clickhouse: {endpoints: ["http://h:8123"], table: t, settings: {max_threads: 1}}}
+  topics:
+    source: {kafka: {brokers: ["h:9092"], topics: [a, b], group: g}}
+    sink: {kafka: {brokers: ["h:9092"], topic: t, key: message}}
+  letters:
+    source:
+      kafka: {brokers: ["h:9092"], topics: [a], group: letters}
+    sink:
+      kafka:
+        brokers: ["h:9092"]
+        topic: t
+        transactional: true
+        dead_letter_topic: dead
+  standby:
+    source:
+      http_server: {listen: "127.0.0.1:12", ack: buffered, buffer: {bytes: 1GiB}}
+    sink:
+      failover:
+        - http: {endpoints: ["http://h"], body: raw}
+        - loki: {endpoints: ["http://h:3100"], labels: {job: x}}
+  subjects:
+    source: {nats: {url: "nats://h", stream: S, durable: d}}
+    sink: {nats: {url: "nats://h", subject: '"s." + message', headers: {A: message}}}
 `
 
 // TestUnchangedConfigIsEqual: whatever a component derives from its options, reading a config again
@@ -93,7 +149,7 @@ func TestUnchangedConfigIsEqual(t *testing.T) {
 					t.Errorf("%s: route %s/%s differs from itself", path, p.Name, r.Name)
 				}
 				for _, u := range append(r.Processors, r.Sink) {
-					used[string(u.Component.Role)+" "+u.Component.Name] = true
+					used[string(u.Component.Role)+" "+u.Component.Name+u.Component.When] = true
 				}
 			}
 		}

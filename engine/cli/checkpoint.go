@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// markResult is one partition of one route in `checkpoint show --json`.
+// markResult is one mark in `checkpoint show --json`.
 type markResult struct {
 	Route     string        `json:"route"`
 	Boot      string        `json:"boot,omitempty"` // see layer
@@ -42,7 +42,7 @@ type rangeResult struct {
 	To   position `json:"to"`
 }
 
-// placeResult is where an ordered lane stands.
+// placeResult is the place of an ordered lane.
 type placeResult struct {
 	Route string `json:"route"`
 	Boot  string `json:"boot,omitempty"`
@@ -50,7 +50,7 @@ type placeResult struct {
 	Place string `json:"place"`
 }
 
-// shownResult is the last line.
+// shownResult is the last line of the output.
 type shownResult struct {
 	OK         bool     `json:"ok"`
 	File       string   `json:"file"`
@@ -93,7 +93,7 @@ With --json it prints one object a partition or place, then one with "ok".`,
 	return cmd
 }
 
-// stateOf is the state directory that an argument names: itself, or that of a config.
+// stateOf returns the state directory for an argument: the argument itself, or that of a config.
 func (p *program) stateOf(path string) (string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return path, nil
@@ -214,9 +214,9 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 	return b.String()
 }
 
-// layer splits the name under which a route is kept. What a sink has taken and not yet synced is
-// kept apart, together with the boot of the operating system until whose end it holds;
-// docs/adr/0004-two-layers-of-checkpoint.md.
+// layer splits the key of a route in the checkpoint. Marks whose data the sink has received and not
+// yet synced are stored separately, with the boot of the operating system during which they are
+// valid; see docs/adr/0004-two-layers-of-checkpoint.md.
 func layer(kept string) (route, boot string) {
 	route, boot, _ = strings.Cut(kept, checkpoint.BootMark)
 	return route, boot
@@ -246,7 +246,7 @@ func positionText(p stream.Position) string {
 	return fmt.Sprintf("%s %q", thousands(p.Num), p.Key)
 }
 
-// printable keeps what a source or receiver named from steering a terminal.
+// printable escapes text of a source or receiver that could control a terminal.
 func printable(s string) string {
 	for _, r := range s {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {

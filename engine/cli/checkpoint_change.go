@@ -48,7 +48,7 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 	return nil
 }
 
-// change is what reset and set do to the marks that they are pointed at.
+// change is the change of marks by reset and set.
 type change struct {
 	route string
 	parts []string // ids or names; none: all of the route
@@ -61,7 +61,7 @@ func (p *program) checkpointReset() *cobra.Command {
 	var c change
 	cmd := &cobra.Command{
 		Use:   "reset CONFIG|STATE PIPELINE/ROUTE [--partition ID|NAME]...",
-		Short: "Forget how far a route has come, so that it begins anew",
+		Short: "Forget how far a route has come, so that it starts from the beginning",
 		Long: `Reset drops the marks of a route, or of the partitions given by id or name: their
 data is delivered again. Without --partition the places of its workers go, too. No
 run may be under way. A copy of the checkpoint is kept beside it. What a SQL sink
@@ -81,7 +81,7 @@ lost, reset accepts that everything is delivered again.`,
 	return cmd
 }
 
-// resetArgs wants a config or state directory, and the route here or as --route.
+// resetArgs requires a config or state directory, and the route as an argument or as --route.
 func resetArgs(cmd *cobra.Command, args []string) error {
 	if len(args) != 2 {
 		return needs("a config or a state directory")(cmd, args)
@@ -208,8 +208,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	return err
 }
 
-// dropWaiting forgets the batches of the changed partitions that wait for a retry, and returns how
-// many records they had.
+// dropWaiting deletes the batches of the changed partitions that wait for a retry, and returns the
+// number of their records.
 func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (records int64, err error) {
 	name, route, _ := strings.Cut(c.route, "/")
 	dir, err := state.OpenDir(pipeline.WaitingDir(name, route))
@@ -264,7 +264,7 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 	return forgetPlaces(store, key)
 }
 
-// forgetPlaces drops where the outputs of a route stood.
+// forgetPlaces deletes the places of the route's outputs.
 func forgetPlaces(store *checkpoint.Store, key string) error {
 	places := store.Places(key)
 	for lane := range places {

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// saved makes a state directory with a checkpoint in it.
+// saved creates a state directory with a checkpoint.
 func saved(t *testing.T, state string) {
 	t.Helper()
 	dir, err := osfs.New().MakeDir(state, 0o700)
@@ -83,8 +83,8 @@ func TestCheckpointShowDamage(t *testing.T) {
 	}
 }
 
-// Marks are changed by hand: reset and set, by id or name, in both layers, with a copy kept; and
-// what cannot be meant is refused.
+// TestCheckpointChange checks manual changes of marks: reset and set, by id or name, in both
+// layers, with a backup; ambiguous arguments are refused.
 func TestCheckpointChange(t *testing.T) {
 	inFolder(t)
 	saved(t, "state")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -19,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// started approximates the start of the process: the `seconds` of a run count from here.
+// started approximates the start of the process, from which the `seconds` of a run are counted.
 var started = time.Now()
 
 // Main runs the command line in os.Args with the given components and exits the process. It is
@@ -44,13 +45,17 @@ func (p Program) Main() {
 	if os.Getenv("GOGC") == "" {
 		beginPace()
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		followCgroup(os.DirFS("/"), debug.SetMemoryLimit)
+	}
 	os.Exit(p.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // Run runs one command line, without the program's name, and returns the exit code: 0 if the work
 // is done, 1 if it could not be finished, 2 if the command line or the config is wrong. An error is
-// printed on stderr. While the run command is running, the process's SIGINT, SIGTERM and SIGHUP
-// drain it. A stderr that blocks or breaks does not stop a run: lines are dropped.
+// printed on stderr. While the run command is running, the process's SIGINT and SIGTERM drain it,
+// and SIGHUP reloads its config. It reports to systemd where NOTIFY_SOCKET is set. A stderr that
+// blocks or breaks does not stop a run: lines are dropped.
 func (p Program) Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.program().execute(ctx, args, stdin, stdout, stderr)
 }
@@ -79,6 +84,7 @@ func (p Program) program() *program {
 			}
 			return c, func() { signal.Stop(c) }
 		},
+		manager:  serviceManagerOf,
 		stopping: 5 * time.Second,
 	}
 }

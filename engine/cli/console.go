@@ -17,10 +17,11 @@ import (
 
 // console is stderr of a command that runs an engine: logs, progress and notices.
 type console struct {
-	w    io.Writer
-	view *screen // draws the progress; nil if nothing is drawn
-	log  *slog.Logger
-	json bool // every line is JSON
+	w     io.Writer
+	view  *screen // draws the progress; nil if nothing is drawn
+	log   *slog.Logger
+	level *slog.LevelVar // of log
+	json  bool           // every line is JSON
 
 	interrupted bool // a signal has come
 }
@@ -35,13 +36,13 @@ func newConsole(stderr io.Writer, format, level string, draws bool) (*console, e
 		}
 	}
 	var err error
-	if c.log, err = logger(c.w, format, level); err != nil {
+	if c.log, c.level, err = logger(c.w, format, level); err != nil {
 		return nil, err
 	}
 	if out, ok := stderr.(*output); ok {
 		out.reportBy(func(n int) []byte {
 			var line bytes.Buffer
-			if log, err := logger(&line, format, "info"); err == nil {
+			if log, _, err := logger(&line, format, "info"); err == nil {
 				log.Warn("log lines dropped: stderr was blocked", "lines", n)
 			}
 			return line.Bytes()

@@ -17,7 +17,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/config"
-	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
@@ -251,24 +250,9 @@ func replayed(state string) (map[string]bool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", state, err)
 	}
-	snap, _, err := checkpoint.Read(dir)
-	err = cmp.Or(err, dir.Close())
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
+	out, err = pipeline.SettledLetters(dir, pipeline.Boot())
+	if err = cmp.Or(err, dir.Close()); err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", state, err)
-	}
-	for _, r := range snap.Routes {
-		route, boot := layer(r.Route)
-		if boot != "" && boot != pipeline.Boot() {
-			continue
-		}
-		for _, m := range r.Marks {
-			if deadletter.IsPartition(m.Part.ID) && m.Watermark.Num > 0 {
-				out[route+" "+m.Part.ID] = true
-			}
-		}
 	}
 	return out, nil
 }

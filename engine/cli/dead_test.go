@@ -2,7 +2,7 @@ package cli
 
 import "testing"
 
-// TestEscaped: nothing that a terminal obeys comes through, and nothing readable is changed.
+// TestEscaped checks that terminal control characters are escaped and readable text is unchanged.
 func TestEscaped(t *testing.T) {
 	for in, want := range map[string]string{
 		`plain "quoted" äß 漢`:            `plain "quoted" äß 漢`,

@@ -41,7 +41,8 @@ type demoResult struct {
 	Repeated int     `json:"repeated"` // records that a receiver took though one had
 	Again    int     `json:"again"`    // requests that came again, were known by their Idempotency-Key, and were not taken
 	routeResult
-	Bound   int64          `json:"repeat_bound_bytes"` // what a kill of penstock itself would have repeated at most
+	// maximum that a kill of penstock itself would have repeated
+	Bound   int64          `json:"repeat_bound_bytes"`
 	Workers []workerResult `json:"workers"`
 }
 
@@ -72,7 +73,7 @@ It needs no network and no config, and leaves nothing behind.`,
 	return cmd
 }
 
-// play is a demo that runs.
+// play is a running demo.
 type play struct {
 	tally      *demo.Tally
 	fast, slow *demo.Receiver
@@ -81,7 +82,7 @@ type play struct {
 	out        io.Writer
 	began      time.Time
 	said       time.Time
-	act        string // what was done last
+	act        string // the last action
 }
 
 func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
@@ -184,7 +185,7 @@ func (d *play) run(ctx context.Context) error {
 	}
 }
 
-// show draws a picture on a terminal, and prints a line a second elsewhere.
+// show draws a picture on a terminal, or prints a line per second elsewhere.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/flow/dispatch"
+	"github.com/penstock-io/penstock/flow/window"
 )
 
 func page(t *testing.T, name string) string {
@@ -24,7 +26,7 @@ func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{
 		runResult{}, routeResult{}, validResult{}, problemResult{}, markResult{}, position{}, rangeResult{}, placeResult{},
-		shownResult{}, versionResult{}, explainedWorker{}, explainedStep{}, explainedRoute{},
+		shownResult{}, versionResult{}, differenceResult{}, auditResult{}, explainedWorker{}, explainedStep{}, explainedRoute{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -75,7 +77,14 @@ func TestDocsNameEveryKey(t *testing.T) {
 			if !strings.HasPrefix(row, want) {
 				t.Errorf("docs/configuration.md: %s defaults to%s, and the row says%.30s", key, want, row)
 			}
-			for value := range strings.SplitSeq(v.Type().Field(i).Tag.Get("enum"), ",") {
+			values := strings.Split(v.Type().Field(i).Tag.Get("enum"), ",")
+			switch key {
+			case "flow.window":
+				values = window.Names()
+			case "flow.dispatch":
+				values = dispatch.Names()
+			}
+			for _, value := range values {
 				line, _, _ := strings.Cut(row, "\n")
 				if value != "" && !strings.Contains(line, "`"+value+"`") {
 					t.Errorf("docs/configuration.md: the row of %s does not name %s", key, value)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ import (
 // The exit codes, as docs/cli.md promises them.
 const (
 	exitOK         = 0
-	exitUnfinished = 1 // the work could not be finished; the state says how far it came
+	exitUnfinished = 1 // the work could not be finished; the state has the progress so far
 	exitUsage      = 2 // a wrong command line or config; nothing was started
 )
 
@@ -33,6 +34,7 @@ type program struct {
 	started    time.Time
 	assemble   func(c engine.Config, o engine.Options) (runner, error)
 	notify     func() (signals <-chan os.Signal, stop func())
+	manager    func(log *slog.Logger) *serviceManager
 	stopping   time.Duration // for which a second signal waits for the engine
 }
 
@@ -41,6 +43,7 @@ type runner interface {
 	Run(ctx context.Context) error
 	Drain()
 	Reload(ctx context.Context) error
+	Ping(ctx context.Context) error
 	Status() engine.Status
 }
 
@@ -122,7 +125,10 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.checkpointCommand(), p.demoCommand(), p.explainCommand(), p.testCommand(), p.tryCommand())
+		p.parkedCommand(),
+		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
+		p.explainCommand(), p.testCommand(), p.tryCommand(),
+		tapCommand(p), topCommand(p), workerCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {
@@ -184,7 +190,7 @@ func unknownCommand(cmd *cobra.Command, word string) error {
 	return usagef("there is no command %q; there is: %s", named(cmd)+word, strings.Join(names, ", "))
 }
 
-// flagError says which flag was meant, or which value was wrong.
+// flagError returns an error that names the nearest flag, or the wrong value.
 func flagError(cmd *cobra.Command, err error) error {
 	help := fmt.Sprintf("see %s --help", cmd.CommandPath())
 	if wrong, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
@@ -204,7 +210,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usagef("%shas no flag --%s; %s", named(cmd), word, help)
 }
 
-// kindOf says what a flag wants.
+// kindOf describes the value of a flag.
 func kindOf(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "duration":

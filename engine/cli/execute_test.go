@@ -20,7 +20,7 @@ func TestCommandLines(t *testing.T) {
 		"frobnicate",
 		"run",
 		"run a b",
-		"audit --help",
+		"adit --help",
 		"checkpoint sho --help",
 		"run --onec penstock.yaml",
 		"run --frobnicate penstock.yaml",

@@ -19,7 +19,6 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/pipeline"
 	"github.com/penstock-io/penstock/engine/internal/trace"
-	"github.com/penstock-io/penstock/engine/status"
 )
 
 type explainFlags struct {
@@ -82,14 +81,14 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 	return p.explainProcess(cmd, what, f)
 }
 
-// looksLikeTrace says whether what is a file that holds a trace, not a config and not an address.
+// looksLikeTrace reports whether the argument is a trace file, and not a config or an address.
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
 		const text = "explain: there is no file %s; `flow: {trace: FILE}` in a config writes one, `penstock sim flow --trace` too"
 		return false, usagef(text, what)
 	}
-	if err != nil { // an address, or a config of which its own reader says what is wrong
+	if err != nil { // an address, or a config: its own reader reports errors
 		return false, nil
 	}
 	defer file.Close()
@@ -208,7 +207,7 @@ func theOne(part string, names []string, where string) (string, error) {
 	return "", usagef("explain: there is no worker %q in %s; there is: %s%s", part, where, listed(names), meant)
 }
 
-// listed names things, and says how many more there are.
+// listed joins names, and counts those that do not fit.
 func listed(names []string) string {
 	const most = 20
 	shown := make([]string, 0, most)
@@ -234,7 +233,7 @@ func (p *program) explainProcess(cmd *cobra.Command, what string, f *explainFlag
 		return err
 	}
 	at := time.Duration(status.Seconds * float64(time.Second))
-	routes := routesOf(status)
+	routes := explain.FromStatus(status)
 	if f.worker != "" {
 		var names []string
 		for _, r := range routes {
@@ -281,27 +280,3 @@ func (f *explainFlags) explainRoute(out io.Writer, r *explain.Route, at time.Dur
 	}
 	return nil
 }
-
-// routesOf turns what a process says of itself into what explain knows.
-func routesOf(s *status.Status) []*explain.Route {
-	var out []*explain.Route
-	for i := range s.Routes {
-		from := &s.Routes[i]
-		r := &explain.Route{
-			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes, Waiting: from.Waiting, LastFault: from.LastFault,
-			Window: explain.Named(from.Window),
-		}
-		for _, w := range from.Workers {
-			r.Workers = append(r.Workers, explain.Worker{
-				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window, InFlight: w.InFlight,
-				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
-				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
-				Misconfigured: w.Misconfigured,
-			})
-		}
-		out = append(out, r)
-	}
-	return out
-}
-
-func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }

@@ -8,9 +8,9 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// explainParts says which parts of a route were started again, and why: what `status --tree` shows,
-// in words. With worker, only those of that name. A worker and the child process behind it have the
-// same name.
+// explainParts describes the parts of a route that were restarted, with the reason, as shown by
+// `status --tree`. With worker, only the parts of that name are described: a worker and its child
+// process have the same name.
 func explainParts(out io.Writer, s *status.Status, route, worker string) error {
 	pipeline, name, _ := strings.Cut(route, "/")
 	node := s.Tree.Find(pipeline, name)

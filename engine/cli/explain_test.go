@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// told are stories with every gate.
+// told returns stories with every gate.
 func told() []*explain.Story {
 	worker := explain.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6, RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
@@ -125,7 +125,7 @@ func simulated(t *testing.T) string {
 	return path
 }
 
-// TestExplainTrace asks of a trace that the simulator wrote, as a person would.
+// TestExplainTrace explains a trace written by the simulator.
 func TestExplainTrace(t *testing.T) {
 	record := simulated(t)
 	p := newProgram(newFake(), nil)
@@ -200,7 +200,7 @@ func TestExplainRefusals(t *testing.T) {
 	}
 }
 
-// TestExplainProcess asks a process, as it is now.
+// TestExplainProcess explains a running process.
 func TestExplainProcess(t *testing.T) {
 	status := func() status.Status {
 		s := status.Status{Version: 1, Seconds: 12.4, Routes: []status.Route{{

@@ -21,7 +21,7 @@ type explainedWorker struct {
 	At            float64            `json:"at_seconds"` // since the start
 	Worker        string             `json:"worker"`
 	State         string             `json:"state"`
-	Because       string             `json:"because"` // what the state means
+	Because       string             `json:"because"` // the meaning of the state
 	Reason        string             `json:"reason"`  // the figures
 	Window        float64            `json:"window"`
 	Algorithm     string             `json:"window_algorithm,omitempty"` // where it is known
@@ -52,14 +52,14 @@ type explainedStep struct {
 	Probes int     `json:"probes,omitempty"` // how often it was tried or measured since, and nothing had changed
 }
 
-// explainedRoute is the line behind those of a route's workers.
+// explainedRoute is the line after those of a route's workers.
 type explainedRoute struct {
 	OK      bool    `json:"ok"`
 	Route   string  `json:"route"`
 	At      float64 `json:"at_seconds"`
 	Workers int     `json:"workers"`
 	Waiting int64   `json:"waiting"` // read and at no worker: batches of a trace, records of a process
-	HeldBy  string  `json:"held_by"` // what holds the route back, in words
+	HeldBy  string  `json:"held_by"` // the gate that limits the route, in words
 }
 
 func workerJSON(r *explain.Route, w *explain.Worker, at time.Duration) explainedWorker {
@@ -141,7 +141,7 @@ func routeName(r *explain.Route) string {
 	return "route " + r.Name
 }
 
-// moment says when a story is.
+// moment returns the time of a story.
 func moment(s *explain.Story) string {
 	text := after(s.At) + " after its start"
 	if !s.About.Started.IsZero() {
@@ -202,8 +202,8 @@ func explainOneText(out io.Writer, s *explain.Story) error {
 	return err
 }
 
-// sharesText gives the gates by how long each bound, the longest first, without those of less than
-// a percent.
+// sharesText returns the gates by the time for which each was binding, longest first, without those
+// below one percent.
 func sharesText(shares map[string]time.Duration) string {
 	var gates []string
 	var all time.Duration
@@ -226,7 +226,7 @@ func sharesText(shares map[string]time.Duration) string {
 	return strings.Join(out, ", ")
 }
 
-// after writes a moment: seconds since the start.
+// after returns a time as seconds since the start.
 func after(d time.Duration) string {
 	return strconv.FormatFloat(d.Round(time.Millisecond).Seconds(), 'f', -1, 64) + " s"
 }
@@ -240,7 +240,7 @@ func times(n int) string {
 
 var longDuration = regexp.MustCompile(`\b[0-9]+\.[0-9]{3,}(ms|µs|s)\b`)
 
-// reasonText is a machine's reason with its durations cut to what a person reads.
+// reasonText shortens the durations in a machine's reason.
 func reasonText(reason string) string {
 	return printable(longDuration.ReplaceAllStringFunc(reason, func(text string) string {
 		d, err := time.ParseDuration(text)

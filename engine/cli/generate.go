@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	chunkBytes = 256 << 10             // what is written at once
+	chunkBytes = 256 << 10             // size of one write
 	paceEvery  = 20 * time.Millisecond // how often a paced run catches up
 	maxRate    = 10_000_000            // lines a second
 )
@@ -92,8 +92,7 @@ func (f generateFlags) run(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// paced writes the lines that are due by the clock every paceEvery, so that a slow writer does not
-// make the rate drift.
+// paced writes the due lines every paceEvery, so that a slow writer does not change the rate.
 func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSecond int64) error {
 	begun := time.Now()
 	tick := time.NewTicker(paceEvery)
@@ -118,7 +117,7 @@ func paced(ctx context.Context, w io.Writer, g *generate.Generator, lines, perSe
 	return nil
 }
 
-// parseRate reads "1000/s" or "1000"; "" is 0, which means no pace.
+// parseRate parses "1000/s" or "1000"; "" returns 0, which means unlimited.
 func parseRate(s string) (int64, error) {
 	if s == "" {
 		return 0, nil

@@ -32,7 +32,7 @@ func TestGenerateSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// lineClock notes when each line was written.
+// lineClock records the time of each line.
 type lineClock struct {
 	begun time.Time
 	at    []time.Duration
@@ -46,7 +46,7 @@ func (c *lineClock) Write(b []byte) (int, error) {
 	return len(b), c.fail
 }
 
-// TestPace: line n is written when it is due, at most one tick late, whatever was late before.
+// TestPace checks that line n is written at most one tick late, regardless of earlier delays.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, perSecond := range []int64{3, 100, 5000} {

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// TestMessages runs the broken configs and inputs of testdata/messages.txt with the real
-// components, in a folder with an empty spool and a few things in the wrong place; each gets
-// exactly the message that is written there. What is wrong with configs alone is in package config.
-// A case is its title, a line of ----, the config, a line of ----, and what was said.
+// TestMessages runs the broken configs and inputs in testdata/messages.txt with the real
+// components, in a directory with an empty spool and some misplaced files, and checks the exact
+// messages. Mistakes within a config are tested in package config. A case consists of its title, a
+// line of ----, the config, a line of ----, and the output.
 func TestMessages(t *testing.T) {
 	script := testdata(t, "messages.txt")
 	text, err := os.ReadFile(script)
@@ -42,10 +42,10 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// logTime is what a log line of the default handler begins with.
+// logTime matches the beginning of a log line of the default handler.
 var logTime = regexp.MustCompile(`(?m)^time=\S+ `)
 
-// said is the exit code and what stands on stdout and stderr, log lines of level INFO left out.
+// said returns the exit code and the output on stdout and stderr, without log lines of level INFO.
 func said(t *testing.T, config string) string {
 	t.Helper()
 	t.Chdir(wrongFolder(t))
@@ -66,8 +66,8 @@ func said(t *testing.T, config string) string {
 
 var processID = regexp.MustCompile(`process \d+`)
 
-// wrongFolder has an empty spool, a file that is no folder, a folder that is no file, and a state
-// directory that is in use.
+// wrongFolder creates an empty spool, a file in place of a directory, a directory in place of a
+// file, and a state directory that is in use.
 func wrongFolder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -12,13 +12,13 @@ import (
 
 const (
 	maxQueued    = 1 << 20         // bytes that wait for a blocked stderr; more are dropped
-	flushTimeout = 2 * time.Second // for what is queued when the command ends
+	flushTimeout = 2 * time.Second // time limit for the queue at the end of a command
 )
 
-// output queues what is written to a stream that may block, such as the pipe of a log reader that
-// hangs or a terminal after Ctrl-S, so that a write never waits. What does not fit into the queue
-// is dropped, whole writes at a time; the next write that fits is preceded by a line with the
-// number of dropped writes. It is safe for concurrent use.
+// output queues writes to a stream that may block, such as the pipe of a hanging log reader or a
+// terminal after Ctrl-S, so that a write never waits. Writes that do not fit in the queue are
+// dropped as a whole; the next write that fits is preceded by a line with the number of dropped
+// writes. It is safe for concurrent use.
 type output struct {
 	w     io.Writer
 	group *supervise.Group
@@ -106,7 +106,7 @@ func (o *output) write(context.Context) error {
 	}
 }
 
-// blocked reports whether anything waits to be written.
+// blocked reports whether queued data remains.
 func (o *output) blocked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stuckWriter blocks each write while it is closed off, as a full pipe does.
+// stuckWriter blocks each write while it is closed off, like a full pipe.
 type stuckWriter struct {
 	gate sync.Mutex // held by the test while the writer is stuck
 	text bytes.Buffer
@@ -59,8 +59,8 @@ func TestOutputNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestBlockedStderr drains a run whose stderr is stuck from the start, and its exit code is that of
-// a drained run.
+// TestBlockedStderr drains a run with a stderr that is blocked from the start; its exit code is
+// that of a drained run.
 func TestBlockedStderr(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -90,7 +90,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestBrokenStderr runs with a stderr whose reader has gone.
+// TestBrokenStderr runs with a stderr pipe without a reader.
 func TestBrokenStderr(t *testing.T) {
 	inFolder(t)
 	e := newFake()
@@ -103,8 +103,8 @@ func TestBrokenStderr(t *testing.T) {
 	}
 }
 
-// TestOnlyJSON: with --log-format json every line is JSON, also those of a wrong config or command
-// line.
+// TestOnlyJSON checks that with --log-format json every line is JSON, including the errors of a
+// wrong config or command line.
 func TestOnlyJSON(t *testing.T) {
 	inFolder(t)
 	for _, args := range [][]string{

@@ -6,21 +6,20 @@ import (
 	"runtime/metrics"
 )
 
-// leastGarbage is how many bytes of garbage may pile up before it is collected, at least.
+// leastGarbage is the minimum number of bytes of garbage between two collections.
 const leastGarbage = 6 << 20
 
-// mostPercent is what makes the runtime collect a heap of leastGarbage for the first time: with 100
-// it does so at 4 MiB, whatever is live.
+// mostPercent makes the runtime collect a heap of leastGarbage the first time: with 100 it collects
+// at 4 MiB, regardless of the live heap.
 const mostPercent = 100 * leastGarbage / (4 << 20)
 
-// pace sets after each collection how much garbage the next one waits for. What a collection costs
-// is decided by what it has to look through for pointers, which is little here. What there is most
-// of is batches, tens of MiB without any pointer. The usual rule, a share of all that is held,
-// would let as much garbage pile up for them as they take: it would make the process half as large
-// again, and save nothing.
+// pace sets the target of the next garbage collection after each one. The cost of a collection
+// depends on the memory that is scanned for pointers, which is small here: most memory is batches,
+// tens of MiB without pointers. The default rule, a share of the whole heap, would allow as much
+// garbage as the batches take. The process would be half as large again, with nothing gained.
 type pace struct{ samples []metrics.Sample }
 
-// beginPace starts it. The runtime calls it again after each collection, on the goroutine of
+// beginPace starts pace. The runtime calls it again after each collection, on the goroutine of
 // finalizers.
 func beginPace() {
 	p := &pace{samples: []metrics.Sample{
@@ -29,8 +28,8 @@ func beginPace() {
 	p.again()
 }
 
-// again sets the pace, and comes again when the next collection has found that nobody holds the
-// sentinel.
+// again sets the target, and is called again when the next collection has found the sentinel
+// unreachable.
 func (p *pace) again() {
 	metrics.Read(p.samples)
 	var bytes [4]uint64
@@ -43,10 +42,10 @@ func (p *pace) again() {
 	runtime.AddCleanup(new(*byte), (*pace).again, p)
 }
 
-// percent is what debug.SetGCPercent takes, so that as much garbage may pile up as a collection has
-// to look through, but leastGarbage at least. live is what the last collection has left of the
-// heap, scanned what of it holds pointers, roots the stacks and variables, each in bytes.
+// percent returns the argument of debug.SetGCPercent that allows half as much garbage as a
+// collection has to scan, but at least leastGarbage. live is the size of the heap after the last collection,
+// scanned its part with pointers, roots the stacks and variables, each in bytes.
 func percent(live, scanned, roots uint64) int {
-	garbage := max(scanned, leastGarbage)
+	garbage := max(scanned/2, leastGarbage)
 	return int(min(100*garbage/max(live+roots, 1), mostPercent))
 }

@@ -128,7 +128,7 @@ func (c coverage) unchanged(cfg *config.Config) []string {
 	return out
 }
 
-// runTest runs one test with processors of its own.
+// runTest runs one test with its own processors.
 func runTest(ctx context.Context, c *config.Config, t *config.Test, used coverage) testResult {
 	began := time.Now()
 	out := testResult{Name: t.Name}

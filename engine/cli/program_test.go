@@ -3,11 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type fakeEngine struct {
 	hangs   bool // Drain does not end it
 	running chan struct{}
 	reloads chan struct{}
+	silent  atomic.Bool // Ping is not answered
 }
 
 func newFake() *fakeEngine {
@@ -58,6 +60,14 @@ func (e *fakeEngine) Reload(context.Context) error {
 	return nil
 }
 
+func (e *fakeEngine) Ping(ctx context.Context) error {
+	if e.silent.Load() {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
 func (e *fakeEngine) Status() engine.Status { return e.end }
 
 type pathOptions struct {
@@ -65,17 +75,26 @@ type pathOptions struct {
 	Password string `yaml:"password" secret:"true"`
 }
 
-func notMade(any, stream.Host) (any, error) { return nil, errors.New("not made to run") }
+// idleSource and idleSink are components that are made and never run.
+type (
+	idleSource struct{ stream.Source }
+	idleSink   struct{ stream.Sink }
+)
+
+func makeSource(any, stream.Host) (any, error) { return idleSource{}, nil }
+
+func makeSink(any, stream.Host) (any, error) { return idleSink{}, nil }
 
 // newProgram is the program with a fake engine, components and signals.
 func newProgram(e *fakeEngine, signals chan os.Signal) *program {
 	p := &program{
 		started: time.Now(),
 		components: []stream.Component{
-			{Role: stream.SourceRole, Name: "folder", New: notMade, Options: func() any { return &pathOptions{} }},
-			{Role: stream.SinkRole, Name: "drop", New: notMade, Options: func() any { return &struct{}{} }},
+			{Role: stream.SourceRole, Name: "folder", New: makeSource, Options: func() any { return &pathOptions{} }},
+			{Role: stream.SinkRole, Name: "drop", New: makeSink, Options: func() any { return &struct{}{} }},
 		},
 		notify:   func() (<-chan os.Signal, func()) { return signals, func() {} },
+		manager:  func(*slog.Logger) *serviceManager { return nil },
 		stopping: time.Second,
 	}
 	p.assemble = func(_ engine.Config, o engine.Options) (runner, error) {

@@ -65,6 +65,7 @@ func sumOf(routes []status.Route) (all status.Route) {
 		all.Dropped += r.Dropped
 		all.InFlight += r.InFlight
 		all.Waiting += r.Waiting
+		all.Parked += r.Parked
 		all.Redelivered += r.Redelivered
 		if all.LeftBytes >= 0 && r.LeftBytes >= 0 {
 			all.LeftBytes += r.LeftBytes

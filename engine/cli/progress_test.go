@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProgressView: share, speed and time left are those of the figures; a source that does not
-// tell what is left has no bar.
+// TestProgressView checks the share, speed and remaining time; a source without an estimate of the
+// remaining data has no bar.
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{
@@ -47,8 +47,8 @@ func TestProgressView(t *testing.T) {
 	}
 }
 
-// TestDemoPicture: it fits a terminal of 80 columns, of which the last stays free, whatever it
-// shows.
+// TestDemoPicture checks that the picture always fits a terminal of 80 columns with the last column
+// free.
 func TestDemoPicture(t *testing.T) {
 	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(), act: "the fast receiver was revived"}
 	worker := status.Worker{
@@ -66,8 +66,8 @@ func TestDemoPicture(t *testing.T) {
 	}
 }
 
-// TestScreen: what is written stands above what is drawn, lines are cut to the width, and
-// everything drawn is erased before it is drawn anew.
+// TestScreen checks that written text is above the drawn lines, that lines are cut to the width,
+// and that drawn lines are erased before they are redrawn.
 func TestScreen(t *testing.T) {
 	var out strings.Builder
 	s := &screen{w: &out, width: func() int { return 10 }}

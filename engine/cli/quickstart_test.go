@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// realProgram is the program as main makes it, but for signals.
+// realProgram returns the program as main creates it, without signals.
 func realProgram() *program {
 	p := newProgram(newFake(), make(chan os.Signal))
 	p.components = all.Components()
@@ -23,7 +23,7 @@ func realProgram() *program {
 
 const quickstart = "../../examples/quickstart"
 
-// TestQuickstartData: the spool that the repository ships is what its README says that it is.
+// TestQuickstartData checks that the spool in the repository matches its README.
 func TestQuickstartData(t *testing.T) {
 	total := 0
 	for i, lines := range []int{500, 350, 200} {
@@ -43,8 +43,8 @@ func TestQuickstartData(t *testing.T) {
 	}
 }
 
-// TestQuickstart runs a copy of it as the README does: everything once, then nothing, then only a
-// new file.
+// TestQuickstart runs a copy of it as described in its README: first everything, then nothing, then
+// only a new file.
 func TestQuickstart(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"penstock.yaml", "spool"} {

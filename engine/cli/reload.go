@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
@@ -18,7 +19,7 @@ const (
 	// watchInterval is the time between two looks at a watched config.
 	watchInterval = time.Second
 
-	// maxWatched bounds the bytes that are read of a watched config, to compare it.
+	// maxWatched bounds the bytes that are read of each watched file, to compare it.
 	maxWatched = 16 << 20
 )
 
@@ -38,7 +39,7 @@ routes drain, each within its ` + "`drain:`" + `, and new ones start from their 
 
 An invalid config changes nothing: the earlier one keeps running, and reload says
 why and ends with exit code 1 (2 if the config is found invalid before the process
-is asked). The state directory and ` + "`admin:`" + ` cannot be changed by a reload.
+is asked). A reload cannot change the state directory, ` + "`admin:` and `telemetry:`" + `.
 
 The process is asked at the config's ` + "`admin:`" + `, or at an address, host:port; there the
 token is taken from ` + tokenVariable + `.`,
@@ -81,8 +82,8 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 	return err
 }
 
-// watchedConfig reports when the file of a running config has changed. A change is reported when
-// two looks in a row have seen the same new content, so that a half-written file is not loaded. It
+// watchedConfig detects changes of the files of a running config. A change is reported after two
+// consecutive checks have found the same new content, so that an incomplete file is not loaded. It
 // is not safe for concurrent use.
 type watchedConfig struct {
 	path    string
@@ -97,7 +98,7 @@ func watchConfig(path string) *watchedConfig {
 	return w
 }
 
-// changed takes a look.
+// changed checks the files once.
 func (w *watchedConfig) changed() bool {
 	now := w.sum()
 	stable := now == w.seen
@@ -109,23 +110,38 @@ func (w *watchedConfig) changed() bool {
 	return true
 }
 
-// sum returns the hash of the file's content, or zero if it cannot be read: it may be about to be
-// replaced.
+// sum returns the hash of the content of all files of the config, or zero if one of them cannot be
+// read, for example while it is being replaced.
 func (w *watchedConfig) sum() (sum [sha256.Size]byte) {
-	f, err := os.Open(w.path)
+	files, err := config.Files(w.path)
 	if err != nil {
 		return sum
 	}
-	defer f.Close()
 	h := sha256.New()
-	if _, err := io.Copy(h, io.LimitReader(f, maxWatched)); err != nil {
-		return sum
+	for _, path := range files {
+		if err := hashFile(h, path); err != nil {
+			return sum
+		}
 	}
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// watch reloads the config at path whenever its content changes, until ctx is done.
-func watch(ctx context.Context, path string, e runner) error {
+// hashFile adds the name and the content of a file.
+func hashFile(h io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n, err := io.Copy(h, io.LimitReader(f, maxWatched))
+	if err == nil {
+		_, err = fmt.Fprintf(h, "\n%d bytes of %q\n", n, path)
+	}
+	return err
+}
+
+// watch calls changed whenever the content of the config at path changes, or the list of its files, until ctx is done.
+func watch(ctx context.Context, path string, changed func()) error {
 	w := watchConfig(path)
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -135,8 +151,40 @@ func watch(ctx context.Context, path string, e runner) error {
 			return nil
 		case <-tick.C:
 			if w.changed() {
-				_ = e.Reload(ctx) // logged and kept in the status by the engine
+				changed()
 			}
+		}
+	}
+}
+
+// reloader reloads the config of an engine, one reload at a time. Requests that come during a
+// reload are answered by one further reload.
+type reloader struct {
+	e        runner
+	manager  *serviceManager
+	requests chan struct{} // holds one
+}
+
+func newReloader(e runner, m *serviceManager) *reloader {
+	return &reloader{e: e, manager: m, requests: make(chan struct{}, 1)}
+}
+
+// request asks for a reload and does not wait.
+func (r *reloader) request() {
+	select {
+	case r.requests <- struct{}{}:
+	default:
+	}
+}
+
+// Run carries out the requests until ctx is done.
+func (r *reloader) Run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.requests:
+			r.manager.reload(ctx, r.e) // logged and kept in the status by the engine
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestWatchReloads(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		e := newFake()
 		ended := make(chan error, 1)
-		go func() { ended <- watch(ctx, path, e) }()
+		go func() { ended <- watch(ctx, path, func() { _ = e.Reload(ctx) }) }()
 		synctest.Wait()
 		if err := os.WriteFile(path, []byte("two"), 0o600); err != nil {
 			t.Fatal(err)

@@ -35,6 +35,7 @@ type routeResult struct {
 	Dropped     int64  `json:"dropped"`
 	InFlight    int64  `json:"in_flight"`
 	Waiting     int64  `json:"waiting"`
+	Parked      int64  `json:"parked,omitempty"`
 	Attempts    int64  `json:"attempts"`
 	Redelivered int64  `json:"redelivered"`
 
@@ -50,6 +51,7 @@ func result(s engine.Status, wall time.Duration, err error) runResult {
 		out.Pipelines = append(out.Pipelines, routeResult{
 			Pipeline: r.Pipeline, Route: r.Name, ReadRecords: r.ReadRecords, ReadBytes: r.ReadBytes,
 			Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped, InFlight: r.InFlight, Waiting: r.Waiting,
+			Parked:   r.Parked,
 			Attempts: r.Attempts, Redelivered: r.Redelivered, SourceCounters: r.SourceCounters,
 		})
 	}
@@ -100,7 +102,20 @@ func summary(s engine.Status, err error) string {
 			fmt.Fprintf(&b, "%s/%s, met by %s: %s\n", r.Pipeline, r.Name, r.Source, met)
 		}
 	}
+	b.WriteString(parkedText(s.Routes))
 	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n", bytesText(repeat), bytesText(bound))
+	return b.String()
+}
+
+// parkedText has a line for each route with parked records.
+func parkedText(routes []status.Route) string {
+	var b strings.Builder
+	for _, r := range routes {
+		if r.Parked > 0 {
+			are := plural(r.Parked, " record is", " records are")
+			fmt.Fprintf(&b, "%s/%s: %s%s parked\n", r.Pipeline, r.Name, thousands(r.Parked), are)
+		}
+	}
 	return b.String()
 }
 
@@ -139,6 +154,9 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 		rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
 		line += fmt.Sprintf(", redelivered %s%s", thousands(r.Redelivered), plural(r.Redelivered, " batch", " batches"))
+	}
+	if r.Parked > 0 {
+		line += ", parked " + thousands(r.Parked)
 	}
 	states := map[string]int{}
 	for _, w := range r.Workers {

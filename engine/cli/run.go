@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/manifest"
+	"github.com/penstock-io/penstock/engine/web"
 	"github.com/penstock-io/penstock/stream"
-	"github.com/penstock-io/penstock/supervise"
 )
 
-// progressEvery is how often a run says how far it is.
+// progressEvery is the interval at which a run reports its progress.
 const progressEvery = 5 * time.Second
 
 // errStoppedAtOnce is the cause of a run that two signals ended.
@@ -30,6 +30,7 @@ type runFlags struct {
 	logFormat, logLevel string
 	admin, manifest     string
 	config              string // the text of a config
+	source              string // of the pipelines, as YAML; "": the config names it
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -41,11 +42,12 @@ func (p *program) runCommand() *cobra.Command {
 delivers until it is told to stop. With --once it ends when everything that is
 there now has been delivered.
 
-SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it: it reads nothing more, finishes what is in
+SIGINT (Ctrl-C) or SIGTERM stops it: it reads nothing more, finishes what is in
 flight (each route within its ` + "`drain:`" + `, 30s by default) and leaves a checkpoint. A
-second signal stops it at once. With --watch it reloads its config when the file
-changes, as ` + "`penstock reload`" + ` does. Whatever ends it, kill -9 and a power cut
-included, the next start goes on from the checkpoint.
+second signal stops it at once. SIGHUP reloads the config, as ` + "`penstock reload`" + `
+does; with --watch, so does a change of its file. With --once or -c there is nothing
+to reload, and SIGHUP stops it. Whatever ends it, kill -9 and a power cut included,
+the next start goes on from the checkpoint.
 
 Progress and logs go to stderr, the summary to stdout. With --json the summary
 is one line of JSON instead; docs/cli.md explains its fields. A config with the
@@ -103,7 +105,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	if err != nil {
 		return err
 	}
-	o := engine.Options{Once: f.once, Stall: f.stall, Log: con.log}
+	o := engine.Options{Once: f.once, Stall: f.stall, Log: con.log, LogLevel: con.level, Dashboard: web.Handler()}
 	admin := config.Admin{Address: f.admin}
 	if err := admin.Check(); err != nil {
 		return usagef("run: --admin: %v", err)
@@ -133,7 +135,10 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	begun := time.Now()
 	var end engine.Status
 	if err == nil {
-		err = p.drive(cmd.Context(), e, driven{path: c.Path, once: f.once, watch: f.watch}, con)
+		err = p.drive(cmd.Context(), e, driven{
+			path: c.Path, once: f.once, watch: f.watch, reloads: len(args) > 0 && !f.once,
+			manager: p.manager(con.log),
+		}, con)
 		end = e.Status()
 	}
 	if file != nil {
@@ -163,7 +168,11 @@ func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 	if len(args) == 0 {
 		return engine.Parse([]byte(f.config), p.components...)
 	}
-	return engine.Load(args[0], p.components...)
+	c, err := config.Load(args[0], config.LoadOptions{Components: p.components, Source: f.source})
+	if err != nil {
+		return engine.Config{}, err
+	}
+	return *c, nil
 }
 
 // writesStdout reports whether a sink of the config writes to standard output.
@@ -203,77 +212,6 @@ func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.
 	return m
 }
 
-// driven configures drive.
-type driven struct {
-	path  string // of the config
-	once  bool
-	watch bool // reload the config when it changes
-}
-
-// drive runs e until it ends. The first signal drains it, the second stops it at once, and drive
-// does not wait longer than p.stopping for an engine that hangs. A further SIGHUP is no second
-// signal: a terminal that closes may send several.
-func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
-	signals, stop := p.notify()
-	defer stop()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	group := supervise.NewGroup(context.WithoutCancel(ctx))
-	ended := make(chan error, 1)
-	group.Go("engine", func(context.Context) error {
-		err := errors.New("the engine ended without a result") // what remains if Run panics
-		defer func() { ended <- err }()
-		err = e.Run(ctx)
-		return nil
-	})
-	if d.watch {
-		group.Go("watch", func(ctx context.Context) error { return watch(ctx, d.path, e) })
-	}
-	every := progressEvery
-	if con.view != nil {
-		every = drawEvery
-		defer con.view.draw(nil)
-	}
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	var seen progressView
-	late := time.NewTimer(0) // runs from the second signal
-	late.Stop()
-	defer late.Stop()
-	count := 0
-	for {
-		select {
-		case err := <-ended:
-			group.Stop(nil)
-			if panicked := group.Wait(); panicked != nil {
-				return panicked
-			}
-			return finalError(ctx, err, d.once && count > 0, e)
-		case <-late.C:
-			return errStoppedAtOnce
-		case s := <-signals:
-			if count > 0 && isHangup(s) {
-				continue
-			}
-			con.interrupted = true
-			if count++; count == 1 {
-				line := fmt.Sprintf("penstock: %v: finishing what is in flight; once more stops at once", s)
-				con.notice(line, "draining", "signal", s.String())
-				e.Drain()
-			} else {
-				cancel(errStoppedAtOnce)
-				late.Reset(p.stopping)
-			}
-		case <-tick.C:
-			if con.view != nil {
-				con.view.draw(seen.lines(e.Status()))
-			} else {
-				con.progress(e.Status())
-			}
-		}
-	}
-}
-
 // finalError is what the end of a run means: interrupted finite work is not done, unless it was
 // just finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
@@ -291,22 +229,23 @@ func finalError(ctx context.Context, err error, interrupted bool, e runner) erro
 	return nil
 }
 
-func logger(w io.Writer, format, level string) (*slog.Logger, error) {
-	var l slog.Level
+// logger returns a logger and its level, which may be changed.
+func logger(w io.Writer, format, level string) (*slog.Logger, *slog.LevelVar, error) {
+	l := new(slog.LevelVar)
 	switch level {
 	case "debug", "info", "warn", "error":
 		if err := l.UnmarshalText([]byte(level)); err != nil {
-			return nil, usagef("run: --log-level: %v", err)
+			return nil, nil, usagef("run: --log-level: %v", err)
 		}
 	default:
-		return nil, usagef("run: --log-level is %q; it is debug, info, warn or error", level)
+		return nil, nil, usagef("run: --log-level is %q; it is debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: l}
 	switch format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, o)), nil
+		return slog.New(slog.NewTextHandler(w, o)), l, nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, o)), nil
+		return slog.New(slog.NewJSONHandler(w, o)), l, nil
 	}
-	return nil, usagef("run: --log-format is %q; it is text or json", format)
+	return nil, nil, usagef("run: --log-format is %q; it is text or json", format)
 }

@@ -156,6 +156,54 @@ func TestSignals(t *testing.T) {
 	}
 }
 
+// TestHangup sends SIGHUP: it reloads the config of a file, drains a run that has none to reload, and
+// has no effect on a drain.
+func TestHangup(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		args    []string
+		signals []os.Signal
+		reloads int
+		stderr  string
+	}{
+		{"reloads a file", []string{"penstock.yaml"},
+			[]os.Signal{syscall.SIGHUP, syscall.SIGHUP, os.Interrupt}, 2, "reloading the config"},
+		{"drains a text", []string{"-c", "pipelines: {p: {source: {folder: {path: x}}, sink: drop}}"},
+			[]os.Signal{syscall.SIGHUP}, 0, "finishing what is in flight"},
+		{"drains a finite run", []string{"--once", "penstock.yaml"},
+			[]os.Signal{syscall.SIGHUP}, 0, "finishing what is in flight"},
+		{"is no second signal", []string{"penstock.yaml"},
+			[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGHUP}, 0, "finishing what is in flight"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			inFolder(t)
+			synctest.Test(t, func(t *testing.T) {
+				e := newFake()
+				e.hangs, e.end = true, someRoutes()
+				signals := make(chan os.Signal, 2)
+				p := newProgram(e, signals)
+				done := make(chan outcome)
+				go func() {
+					var out, stderr bytes.Buffer
+					code := p.execute(context.Background(), append([]string{"run"}, tt.args...), nil, &out, &stderr)
+					done <- outcome{code, out.String(), stderr.String()}
+				}()
+				<-e.running
+				for _, s := range tt.signals {
+					signals <- s
+					synctest.Wait()
+				}
+				e.drain.Do(func() { close(e.drained) })
+				got := <-done
+				if len(e.reloads) != tt.reloads || !strings.Contains(got.stderr, tt.stderr) ||
+					strings.Contains(got.stderr, "stopped at once") {
+					t.Errorf("%d reloads, code %d, stderr %q", len(e.reloads), got.code, got.stderr)
+				}
+			})
+		})
+	}
+}
+
 // TestProgressLines: one every five seconds, on stderr.
 func TestProgressLines(t *testing.T) {
 	inFolder(t)
@@ -194,7 +242,7 @@ func TestPanicOfTheEngineIsAnError(t *testing.T) {
 
 func TestLogger(t *testing.T) {
 	var b bytes.Buffer
-	log, err := logger(&b, "json", "warn")
+	log, _, err := logger(&b, "json", "warn")
 	if err != nil {
 		t.Fatal(err)
 	}

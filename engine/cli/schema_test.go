@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// schema is what `penstock schema` prints, compiled: it is a schema by the specification's own.
+// schema returns the compiled output of `penstock schema`, after checking it with the meta-schema.
 func schema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	got := realProgram().try(t, "schema")
@@ -35,7 +36,7 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// value is a YAML text as an editor sees it.
+// value returns a YAML text as an editor parses it.
 func value(t *testing.T, text string) any {
 	t.Helper()
 	var v any
@@ -53,7 +54,7 @@ func value(t *testing.T, text string) any {
 	return out
 }
 
-// configs are the configs that the repository ships: examples, and those in the pages of docs.
+// configs returns the configs in the repository: the examples and those in the docs.
 func configs(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -79,10 +80,10 @@ func configs(t *testing.T) map[string]string {
 				out[path] = string(text)
 				return nil
 			}
-			for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+			for i, block := range strings.Split(string(text), "```yaml\n")[1:] {
 				block, _, _ = strings.Cut(block, "```")
 				if strings.Contains("\n"+block, "\npipelines:") {
-					out[path] += block
+					out[fmt.Sprintf("%s, block %d", path, i+1)] = block
 				}
 			}
 			return nil
@@ -94,8 +95,9 @@ func configs(t *testing.T) map[string]string {
 	return out
 }
 
-// TestSchemaTakesEveryExample, and the config as validate prints it.
+// TestSchemaTakesEveryExample also checks the config as printed by validate.
 func TestSchemaTakesEveryExample(t *testing.T) {
+	t.Setenv("PENSTOCK_ADMIN_TOKEN", "token") // of the guide for Kubernetes
 	s := schema(t)
 	n := 0
 	for path, text := range configs(t) {

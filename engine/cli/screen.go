@@ -10,17 +10,17 @@ import (
 	"golang.org/x/term"
 )
 
-// screen redraws a few lines at the end of a terminal; what is written to it meanwhile, such as
-// logs, stands above them. It is safe for concurrent use.
+// screen redraws a few lines at the end of a terminal; other output, such as logs, is written above
+// them. It is safe for concurrent use.
 type screen struct {
 	width func() int
 
-	mu    sync.Mutex // guards what follows; held while the terminal is written to
+	mu    sync.Mutex // guards the fields below; held during writes to the terminal
 	w     io.Writer
 	drawn []string
 }
 
-// terminal returns a screen where w is an output to a terminal that can be redrawn; else nil.
+// terminal returns a screen if w is a terminal that can be redrawn, otherwise nil.
 func terminal(w io.Writer) *screen {
 	out, ok := w.(*output)
 	if !ok {
@@ -38,7 +38,7 @@ func terminal(w io.Writer) *screen {
 	}}
 }
 
-// Write implements io.Writer: p stands above the lines that are drawn.
+// Write implements io.Writer: p is written above the drawn lines.
 func (s *screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,8 +50,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// write reports whether text was taken. A blocked terminal refuses it; one that has gone is no
-// reason to stop.
+// write reports whether text was accepted. A blocked terminal refuses it; a closed one is ignored.
 func (s *screen) write(text string) bool {
 	if out, ok := s.w.(*output); ok {
 		return out.offer([]byte(text))
@@ -60,8 +59,8 @@ func (s *screen) write(text string) bool {
 	return true
 }
 
-// draw puts lines in the place of those drawn before. A line that is wider than the terminal is
-// cut, since a wrapped one could not be erased.
+// draw replaces the drawn lines. A line wider than the terminal is cut, because a wrapped line
+// could not be erased.
 func (s *screen) draw(lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +78,7 @@ func (s *screen) draw(lines []string) {
 	}
 }
 
-// keep leaves what is drawn where it stands.
+// keep leaves the drawn lines in place.
 func (s *screen) keep() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

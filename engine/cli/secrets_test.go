@@ -16,6 +16,10 @@ import (
 // marker is in every secret of the tests.
 const marker = "Hunter2Marker"
 
+const aSink = `endpoints: ["http://127.0.0.1:1"], `
+
+const aNotify = `url: message, allow: {hosts: [a.example]}, `
+
 // secretCases are the components with secrets.
 var secretCases = map[string]struct {
 	role    stream.Role
@@ -28,6 +32,11 @@ var secretCases = map[string]struct {
 		"bearer":         `endpoints: ["http://127.0.0.1:1"], bearer: %s`,
 		"basic.password": `endpoints: ["http://127.0.0.1:1"], basic: {user: me, password: %s}`,
 		"proxy":          `endpoints: ["http://127.0.0.1:1"], proxy: %s`,
+
+		"elasticsearch.api_key": aSink + `body: elasticsearch_bulk, elasticsearch: {api_key: %s}`,
+
+		"sign.standard_webhooks.secrets": aNotify + `sign: {standard_webhooks: {secrets: [%s]}}`,
+		"sign.hmac.secret":               aNotify + `sign: {hmac: {header: X, secret: %s}}`,
 	}, []string{
 		`endpoints: ["http://me:MARK@127.0.0.1:1/in?token=MARK"]`,
 		`endpoints: ["http://127.0.0.1:1/in?token=MARK&apikey=MARK", "http://127.0.0.1:1/in?MARK"]`,
@@ -36,12 +45,73 @@ var secretCases = map[string]struct {
 		`endpoints: ["https://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1"`,
 		`endpoints: ["http://127.0.0.1:1"], headers: {X-Api-Key: MARK}, basic: {user: me, password: MARK}`,
 	}},
+	"elasticsearch": {stream.SinkRole, map[string]string{
+		"endpoints":      `endpoints: [%s]`,
+		"headers":        aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":         aSink + `bearer: %s`,
+		"basic.password": aSink + `basic: {user: me, password: %s}`,
+		"api_key":        aSink + `api_key: %s`,
+	}, []string{
+		`endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
+		aSink + `headers: {X: MARK}, api_key: "id:MARK"`,
+	}},
+	"loki": {stream.SinkRole, map[string]string{
+		"endpoints":      `endpoints: [%s]`,
+		"headers":        aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":         aSink + `bearer: %s`,
+		"basic.password": aSink + `basic: {user: me, password: %s}`,
+	}, []string{
+		`endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
+		aSink + `headers: {X: MARK}, bearer: MARK`,
+	}},
+	"clickhouse": {stream.SinkRole, map[string]string{
+		"endpoints":      `table: t, endpoints: [%s]`,
+		"headers":        `table: t, ` + aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":         `table: t, ` + aSink + `bearer: %s`,
+		"basic.password": `table: t, ` + aSink + `basic: {user: me, password: %s}`,
+	}, []string{
+		`table: t, endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
+		`table: t, ` + aSink + `headers: {X: MARK}, bearer: MARK`,
+	}},
 	"http_server": {stream.SourceRole, map[string]string{
 		"token":  `listen: "127.0.0.1:0", token: %s`,
 		"tokens": `listen: "127.0.0.1:0", tokens: {client: %s}`,
 	}, []string{
 		`listen: "127.0.0.1:0", token: MARK`,
 		`listen: "127.0.0.1:0", tokens: {client: MARK}`,
+	}},
+	"otlp": {stream.SourceRole, map[string]string{
+		"token":  `listen: "127.0.0.1:0", token: %s`,
+		"tokens": `listen: "127.0.0.1:0", tokens: {client: %s}`,
+	}, []string{
+		`listen: "127.0.0.1:0", token: MARK`,
+		`listen: "127.0.0.1:0", tokens: {client: MARK}`,
+	}},
+	"kafka": {stream.SourceRole, map[string]string{
+		"sasl.password": kafkaBase + `sasl: {mechanism: scram_sha_256, user: me, password: %s}`,
+		"sasl.token":    kafkaBase + `sasl: {mechanism: oauthbearer, token: %s}`,
+	}, []string{
+		kafkaBase + `sasl: {mechanism: scram_sha_512, user: me, password: MARK}`,
+		kafkaBase + `sasl: {mechanism: oauthbearer, token: MARK}`,
+	}},
+	"nats": {stream.SourceRole, map[string]string{
+		"password": natsBase + `user: me, password: %s`,
+		"token":    natsBase + `token: %s`,
+		"url":      `stream: S, connect_timeout: 100ms, url: %s`,
+	}, []string{
+		natsBase + `user: me, password: MARK`, natsBase + `token: MARK`,
+	}},
+	"http_poll": {stream.SourceRole, map[string]string{
+		"url":            `url: %s`,
+		"headers":        `url: "http://127.0.0.1:1", headers: {X-Api-Key: %s}`,
+		"bearer":         `url: "http://127.0.0.1:1", bearer: %s`,
+		"basic.password": `url: "http://127.0.0.1:1", basic: {user: me, password: %s}`,
+		"proxy":          `url: "http://127.0.0.1:1", proxy: %s`,
+	}, []string{
+		`url: "http://me:MARK@127.0.0.1:1/in?token=MARK", retry: {give_up: 0s}`,
+		`url: "http://127.0.0.1:1/in?MARK", bearer: MARK, retry: {give_up: 0s}`,
+		`url: "http://h.test", retry: {give_up: 0s}, proxy: "http://me:MARK@127.0.0.1:1/?MARK"`,
+		`url: "https://127.0.0.1:1", headers: {X: MARK}, retry: {give_up: 0s}`,
 	}},
 	"postgres": {stream.SinkRole, map[string]string{"url": `table: t, url: %s`}, []string{
 		`table: t, url: "postgres://me:MARK@127.0.0.1:1/db?connect_timeout=1&password=MARK"`,
@@ -58,6 +128,10 @@ var secretCases = map[string]struct {
 		`table: t, mysql: "me:MARK@tcp(127.0.0.1:1)/db?timeout=1s"`,
 	}},
 }
+
+const kafkaBase = `brokers: ["127.0.0.1:1"], group: g, topics: [t], connect_timeout: 100ms, `
+
+const natsBase = `url: "nats://127.0.0.1:1", stream: S, connect_timeout: 100ms, `
 
 // wrongForms are values that no secret option takes, or that are cut short. %s is the marker.
 var wrongForms = []string{

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -26,20 +27,21 @@ import (
 const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
 
 type statusFlags struct {
-	json, tree bool
-	timeout    time.Duration
+	json, tree, cluster bool
+	timeout             time.Duration
 }
 
 func (p *program) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
-		Use:   "status [--json] [--tree] CONFIG|ADDRESS",
+		Use:   "status [--json] [--tree] [--cluster] CONFIG|ADDRESS",
 		Short: "Ask a running penstock how it is",
 		Long: `Status asks the process that runs with a config how far each route is and what
 each worker does: its window, what is in flight, its state, and why. It asks at the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
 ` + tokenVariable + `. With --tree it shows every part of the process by its name: since when it
 is in its state, how often it was started again, and what it died of the last time.
+With --cluster it shows which process runs each pipeline that a cluster shares.
 
 It ends with exit code 1 where nothing answers, or where the process is not ready
 (a route stopped, a worker misconfigured, nothing settled for a minute while data
@@ -53,6 +55,8 @@ waits, a full disk); it then says why.`,
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
 	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and their reasons, as a tree")
+	cmd.Flags().BoolVar(&f.cluster, "cluster", false,
+		"print which process of the cluster runs each pipeline")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
 	return cmd
 }
@@ -74,6 +78,10 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	switch {
 	case f.json:
 		err = writeResult(cmd.OutOrStdout(), s)
+	case f.cluster && s.Cluster == nil:
+		err = errors.New("it belongs to no cluster: its config has no `state.nats`")
+	case f.cluster:
+		_, err = io.WriteString(cmd.OutOrStdout(), clusterText(s))
 	case f.tree:
 		_, err = io.WriteString(cmd.OutOrStdout(), statusTree(s, widthOf(cmd.OutOrStdout())))
 	default:
@@ -133,6 +141,7 @@ func statusText(s *status.Status) string {
 		}
 	}
 	b.WriteString(table.Text(rows, 2))
+	b.WriteString(parkedText(s.Routes))
 	if len(workers) > 1 {
 		b.WriteString("\n" + table.Text(workers, 4))
 	}
@@ -158,6 +167,31 @@ func statusText(s *status.Status) string {
 		}
 	}
 	return b.String()
+}
+
+// clusterText is the table of leases as one process of the cluster knows them.
+func clusterText(s *status.Status) string {
+	rows := [][]string{{"pipeline", "runs at", "epoch", "taken over here", "last answer"}}
+	for _, l := range s.Cluster.Leases {
+		node := printable(l.Node)
+		switch {
+		case l.Owned:
+			node += " (this process)"
+		case node == "":
+			node = "nobody"
+		}
+		answer := "never"
+		if l.Silent >= 0 {
+			answer = runTime(l.Silent) + " ago"
+		}
+		rows = append(rows, []string{
+			l.Pipeline, node, strconv.FormatUint(l.Epoch, 10),
+			thousands(int64(l.Takeovers)), answer,
+		})
+	}
+	c := s.Cluster
+	here := fmt.Sprintf("node %s, bucket %s\n\n", printable(c.Node), printable(c.Bucket))
+	return statusHead(s) + here + table.Text(rows, 2)
 }
 
 // sourceCounters are the rows of what sources have counted, where it is not 0.

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// statusTree is what a process keeps running, a line for each part. Lines are cut to width
-// characters; 0: they are not.
+// statusTree returns the tree of a process's parts, one line for each. Lines are cut to width
+// characters; 0 means no limit.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
 		return statusHead(s) + "this process is of a version that does not tell what it keeps running\n"
@@ -50,7 +50,7 @@ func treeRows(rows *[][]string, c *status.Child, first, rest string) {
 	}
 }
 
-// widthOf is how many characters a line of w has; 0 where it is no terminal.
+// widthOf returns the width of the terminal w in characters, or 0 if it is no terminal.
 func widthOf(w io.Writer) int {
 	if s := terminal(w); s != nil {
 		return s.width()

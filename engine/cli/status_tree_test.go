@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestStatusTree: every part stands on a line of its own, its columns beneath each other, and on a
-// terminal no line is wider.
+// TestStatusTree checks that every part has its own line, that columns are aligned, and that no
+// line exceeds the width of a terminal.
 func TestStatusTree(t *testing.T) {
 	began := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	s := &status.Status{Version: 1, PID: 7, Program: "devel", Seconds: 61, Ready: true, Tree: &status.Child{
@@ -44,7 +44,7 @@ penstock    running   1m1s         -
 	}
 }
 
-// TestExplainParts: explain says of a route's parts what the tree shows, for one worker only of
+// TestExplainParts checks that explain describes the parts in the tree, and with a worker only
 // those of its name.
 func TestExplainParts(t *testing.T) {
 	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90, Reason: "sink x: gone", Children: []status.Child{

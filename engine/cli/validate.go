@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,10 +19,11 @@ type validResult struct {
 	State       string          `json:"state,omitempty"`
 	Routes      int             `json:"routes,omitempty"`
 	Environment []string        `json:"environment,omitempty"` // settings that come from the environment, by route
+	Notices     []problemResult `json:"notices,omitempty"`     // former names of keys that the config uses
 	Problems    []problemResult `json:"problems,omitempty"`
 }
 
-// problemResult is one thing that is wrong with a config.
+// problemResult is one mistake in a config.
 type problemResult struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`   // 0: the file as a whole
@@ -55,6 +57,9 @@ With --json it prints one object a route, then one with "ok".`,
 
 func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	f, err := engine.Load(path, p.components...)
+	if err == nil { // components that do not fit each other
+		_, err = engine.New(f, engine.Options{Log: slog.New(slog.DiscardHandler)})
+	}
 	out := cmd.OutOrStdout()
 	switch {
 	case err != nil && asJSON:
@@ -68,11 +73,17 @@ func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 				return err
 			}
 		}
-		return writeResult(out, validResult{OK: true, Config: path, State: f.State, Routes: len(plans), Environment: fromEnvironment(&f)})
+		return writeResult(out, validResult{
+			OK: true, Config: path, State: f.State, Routes: len(plans),
+			Environment: fromEnvironment(&f), Notices: results(f.Notices),
+		})
 	}
 	var comments strings.Builder
 	for _, line := range fromEnvironment(&f) {
 		fmt.Fprintf(&comments, "# %s\n", printable(line))
+	}
+	for _, n := range f.Notices {
+		fmt.Fprintf(&comments, "# %s: %s\n", printable(n.Place.String()), printable(n.Message))
 	}
 	_, err = fmt.Fprintf(out, "# %s is valid; this is how it is understood.\n%s%s", path, comments.String(), f.Plan())
 	if err != nil {
@@ -81,7 +92,7 @@ func (p *program) validate(cmd *cobra.Command, path string, asJSON bool) error {
 	return nil
 }
 
-// fromEnvironment returns the settings that come from the environment, each with its route.
+// fromEnvironment returns the settings taken from the environment, each with its route.
 func fromEnvironment(f *config.Config) (all []string) {
 	for _, p := range f.Pipelines {
 		for i := range p.Routes {
@@ -100,6 +111,13 @@ func problems(err error) []problemResult {
 			list = config.Errors{one}
 		}
 	}
+	if list == nil { // components that do not fit each other have no place in the file
+		return []problemResult{{Message: err.Error()}}
+	}
+	return results(list)
+}
+
+func results(list config.Errors) []problemResult {
 	var out []problemResult
 	for _, e := range list {
 		out = append(out, problemResult{e.Place.File, e.Place.Line, e.Place.Column, e.Message, e.Hint})

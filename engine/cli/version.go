@@ -47,7 +47,7 @@ func printVersion(w io.Writer, asJSON bool) error {
 	return err
 }
 
-// versionOf reads what the Go toolchain recorded in the binary; info may be nil.
+// versionOf returns the information recorded in the binary by the Go toolchain; info may be nil.
 func versionOf(info *debug.BuildInfo) versionResult {
 	v := versionResult{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info == nil {

@@ -26,7 +26,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersionFlag: penstock --version prints what penstock version does.
+// TestVersionFlag checks that penstock --version prints the same as penstock version.
 func TestVersionFlag(t *testing.T) {
 	flag := newProgram(newFake(), nil).try(t, "--version")
 	command := newProgram(newFake(), nil).try(t, "version")

@@ -1,6 +1,5 @@
-// Package manifest records what a finite run has read of each partition, with a hash of the bytes,
-// and how it was settled. It is evidence of a delivery: docs/formats/manifest.md describes the
-// file.
+// Package manifest records the reads of a finite run by partition, with a hash of the bytes, and
+// their settlement. It is evidence of a delivery: docs/formats/manifest.md describes the file.
 //
 // A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it
 // is read and when it settles. After the run the program collects the partitions of each route in a
@@ -19,7 +18,7 @@ import (
 
 // Book collects the accounts of one run. The zero value is empty. It is safe for concurrent use.
 type Book struct {
-	mu     sync.Mutex // guards routes and what is in them
+	mu     sync.Mutex // guards routes and their contents
 	routes []*Route
 }
 
@@ -117,8 +116,8 @@ func origins(b *stream.Batch) []int {
 	return out
 }
 
-// Settled records a batch, or a piece of one, that was delivered or, if buried, whose kept records
-// were dead-lettered. The engine calls it.
+// Settled records a delivered batch, or a piece of one. If buried is set, its kept records were
+// dead-lettered. The engine calls it.
 func (r *Route) Settled(b *stream.Batch, buried bool) {
 	r.book.mu.Lock()
 	defer r.book.mu.Unlock()

@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package status is the picture of a running engine: what engine.Status returns, the admin address
-// serves as /api/v1/status, and `penstock status --json` prints.
+// Package status describes the state of a running engine: engine.Status returns it, the admin
+// address serves it as /api/v1/status, and `penstock status --json` prints it.
 //
 // The types hold data only. Names of JSON fields are stable; fields may be added.
 package status
@@ -24,7 +24,41 @@ type Status struct {
 	Routes  []Route  `json:"routes"`           // in the order of the config
 	Sources []Source `json:"sources"`          // one for each pipeline
 	Reload  *Reload  `json:"reload,omitempty"` // the last one; absent before the first
+	Replay  *Replay  `json:"replay,omitempty"` // the last replay of dead letters at the admin address
 	Tree    *Child   `json:"tree,omitempty"`   // everything that is kept running
+
+	Cluster *Cluster `json:"cluster,omitempty"` // absent without state.nats
+}
+
+// Cluster is the knowledge of this process about its cluster.
+type Cluster struct {
+	Node   string  `json:"node"` // this process
+	Bucket string  `json:"bucket"`
+	Leases []Lease `json:"leases"` // one for each pipeline that the cluster shares, by name
+}
+
+// Lease tells which process runs a pipeline.
+type Lease struct {
+	Pipeline  string  `json:"pipeline"`
+	Node      string  `json:"node"`           // the owner; empty if there is none or it is unknown
+	Epoch     uint64  `json:"epoch"`          // of the owner; each takeover has a higher one
+	Owned     bool    `json:"owned"`          // by this process
+	Takeovers uint64  `json:"takeovers"`      // by this process since its start
+	Silent    float64 `json:"silent_seconds"` // since the bucket answered; -1 if it never has
+}
+
+// Replay is a replay or discard of dead letters in the running process. Its counts are records.
+type Replay struct {
+	Pipeline  string    `json:"pipeline"`
+	Route     string    `json:"route"`
+	At        time.Time `json:"at"`        // its start
+	Running   bool      `json:"running"`   // the route itself is paused meanwhile
+	Discard   bool      `json:"discard"`   // the letters are settled without a delivery
+	Letters   int64     `json:"letters"`   // read so far; those settled before are left out
+	Delivered int64     `json:"delivered"` // like the following, of Letters
+	Dead      int64     `json:"dead"`      // refused again: new letters
+	Dropped   int64     `json:"dropped"`   // by a processor, or discarded
+	Error     string    `json:"error,omitempty"`
 }
 
 // Reload is the result of the last reload of the configuration.
@@ -55,8 +89,8 @@ type Held struct {
 	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest
 }
 
-// Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine or a child
-// process; or a worker of a route, whose State is that of flow control.
+// Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine, a child
+// process, or a worker of a route. The State of a worker is that of flow control.
 type Child struct {
 	Name     string    `json:"name"`
 	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker: Worker.State
@@ -83,21 +117,22 @@ func (c *Child) Find(path ...string) *Child {
 	return c
 }
 
-// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight and
-// Waiting.
+// Route is one route. ReadRecords is always the sum of Delivered, Dead, Dropped, InFlight, Waiting
+// and Parked.
 type Route struct {
 	Pipeline   string   `json:"pipeline"`
 	Name       string   `json:"route"`
 	Source     string   `json:"source"`
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
-	Health     string   `json:"health"`               // running, draining, finished, stopped, restarting
-	Error      string   `json:"error,omitempty"`      // why it stopped, or failed last
-	Starts     int      `json:"starts"`               // more than one: it failed and was restarted
-	Again      float64  `json:"restart_seconds"`      // seconds until it starts, while Health is restarting
-	Opening    float64  `json:"opening_seconds"`      // since the start while sink and source are not open yet; else 0
-	Window     string   `json:"window"`               // algorithm of the workers' windows; empty until the sink is open
-	LastFault  string   `json:"last_fault,omitempty"` // latest failure of a worker
+	// Health is running, draining, finished, stopped, restarting, or standby.
+	Health    string  `json:"health"`
+	Error     string  `json:"error,omitempty"`      // why it stopped, or failed last
+	Starts    int     `json:"starts"`               // more than one: it failed and was restarted
+	Again     float64 `json:"restart_seconds"`      // seconds until it starts, while Health is restarting
+	Opening   float64 `json:"opening_seconds"`      // since the start while sink and source are not open yet; else 0
+	Window    string  `json:"window"`               // algorithm of the workers' windows; empty until the sink is open
+	LastFault string  `json:"last_fault,omitempty"` // latest failure of a worker
 
 	// Source records, but for the fields in bytes and in batches.
 	ReadRecords      int64 `json:"read_records"`
@@ -108,12 +143,13 @@ type Route struct {
 	Dropped          int64 `json:"dropped"`
 	InFlight         int64 `json:"in_flight"`
 	Waiting          int64 `json:"waiting"`
+	Parked           int64 `json:"parked"`             // in the store of the sink
 	Attempts         int64 `json:"attempts"`           // deliveries of batches that were started
 	Redelivered      int64 `json:"redelivered"`        // those that were not a batch's first
 	Duplicates       int64 `json:"duplicates"`         // responses that delivered a batch a second time
 	ReplayBytes      int64 `json:"replay_bytes"`       // source bytes that a kill at this moment would repeat, at most
 	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // and at any moment
-	LeftBytes        int64 `json:"-"`                  // source bytes not yet read; -1 if the source does not know
+	LeftBytes        int64 `json:"source_lag_bytes"`   // source bytes not yet read; -1 if the source does not know
 
 	RedeliveryTokens  float64 `json:"redelivery_tokens"`  // redeliveries that the retry budget allows now; -1 if it is unlimited
 	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches waiting for the retry budget
@@ -167,10 +203,27 @@ func (s *Status) Judge() {
 	if s.Free >= 0 && s.Free < LeastFree {
 		s.Why = append(s.Why, fmt.Sprintf("disk: %d bytes are free where the state lies", s.Free))
 	}
+	if s.Cluster != nil {
+		s.Why = append(s.Why, s.Cluster.problems()...)
+	}
 	for i := range s.Routes {
 		s.Why = append(s.Why, problems(&s.Routes[i])...)
 	}
 	s.Ready = len(s.Why) == 0
+}
+
+// SilentAfter bounds the time without an answer of the bucket in which the process is ready.
+const SilentAfter = 6 * time.Second
+
+func (c *Cluster) problems() (out []string) {
+	for _, l := range c.Leases {
+		silent := time.Duration(l.Silent * float64(time.Second))
+		if silent >= SilentAfter || l.Silent < 0 {
+			return append(out, fmt.Sprintf("cluster: the bucket %q does not answer; "+
+				"shared pipelines do not run here", c.Bucket))
+		}
+	}
+	return out
 }
 
 func problems(r *Route) (out []string) {
@@ -182,7 +235,7 @@ func problems(r *Route) (out []string) {
 		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name, seconds(r.Again), r.Error)}
 	case "draining":
 		return []string{name + ": draining"}
-	case "finished":
+	case "finished", "standby":
 		return nil
 	}
 	if opening := time.Duration(r.Opening * float64(time.Second)); opening >= StallAfter {

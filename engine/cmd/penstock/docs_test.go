@@ -36,7 +36,7 @@ func TestDocsNameEveryFlag(t *testing.T) {
 	visit(program().Command())
 }
 
-// typed are the places where a page says what to type: in quotes, or in lines of their own.
+// typed matches commands on a page: in quotes, or on lines of their own.
 var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run \\./engine/cmd/)?penstock (.+)$|" +
 	"go run \\./engine/cmd/penstock ([^`\n]+)")
 
@@ -72,7 +72,7 @@ func TestDocsCommandsExist(t *testing.T) {
 	}
 }
 
-// wrongCommand says what of a command line does not exist.
+// wrongCommand names the first part of a command line that does not exist.
 func wrongCommand(line string) string {
 	words := strings.Fields(strings.NewReplacer("[", " ", "]", " ").Replace(line))
 	root := program().Command()

@@ -24,11 +24,11 @@ type tuple struct {
 type spout struct {
 	w      *world
 	page   []row // read ahead
-	read   mark  // up to where, and what is to be passed over
+	read   mark  // the position read so far, and the rows to skip
 	gaps   int   // passed over so far
 	tuples flow.Producer[[]row]
 
-	mu   sync.Mutex // guards what follows: Next and settled run on different goroutines
+	mu   sync.Mutex // guards the fields below: Next and settled run on different goroutines
 	book *ledger.Ledger
 	done int
 }
@@ -67,11 +67,12 @@ func (s *spout) Next(ctx context.Context) (out flow.Item[*tuple], err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	span := ledger.Range{From: s.book.Next(), To: it.Value[len(it.Value)-1].place()}
-	return flow.Item[*tuple]{Value: &tuple{span, it.Value, time.Now()}, Cost: it.Cost}, s.book.Open(span)
+	return flow.Item[*tuple]{Value: &tuple{span, it.Value, time.Now()}, Cost: it.Cost},
+		s.book.Open(span)
 }
 
-// settled moves the mark, and writes it after every tenth tuple: a crash repeats what was in
-// flight, and nine tuples at most.
+// settled moves the mark, and writes it after every tenth tuple: a crash repeats the tuples in
+// flight, and at most nine more.
 func (s *spout) settled(it flow.Item[*tuple], _ flow.Settlement) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

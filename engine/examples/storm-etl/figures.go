@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/plot"
 )
 
-// outcome is what came of one algorithm's day.
+// outcome is the result of one algorithm's day.
 type outcome struct {
 	crash, resumed time.Time
 	start          time.Time
@@ -45,7 +45,7 @@ func readEvents(dir string) (all []event, err error) {
 // counter counts the rows that a run has stored, as its record grows.
 type counter struct {
 	path string
-	at   int64 // what was read of it
+	at   int64 // offset read so far
 	rows int
 }
 
@@ -72,7 +72,7 @@ func (c *counter) count() int {
 	}
 }
 
-// measure reads what was stored and when. Every row has to be there.
+// measure reads the stored rows and their times. Every row must be there.
 func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	o.start = start
 	if o.events, err = readEvents(dir); err != nil {
@@ -93,7 +93,8 @@ func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	}
 	defer db.Close()
 	var total, distinct int
-	if err := db.QueryRow("SELECT count(*), count(DISTINCT id) FROM stored").Scan(&total, &distinct); err != nil {
+	if err := db.QueryRow("SELECT count(*), count(DISTINCT id) FROM stored").Scan(&total,
+		&distinct); err != nil {
 		return err
 	}
 	if distinct != rows {
@@ -115,12 +116,14 @@ func draw(s settings, all []outcome) error {
 		series = append(series, plot.Series{Name: name, Color: i, X: x, Y: y})
 	}
 	goodput := plot.Panel{
-		Title: "rows stored a second; the crash is shaded", X: plot.Axis{Label: "seconds"}, Y: plot.Axis{Label: "rows/s"},
+		Title: "rows stored a second; the crash is shaded", X: plot.Axis{Label: "seconds"},
+		Y:      plot.Axis{Label: "rows/s"},
 		Series: append([]plot.Series{all[0].shaded(top)}, series...),
 	}
 	windows, most := all[0].windows()
 	panel := plot.Panel{
-		Title: "windows, by how fast the bolts are", X: plot.Axis{Label: "seconds"}, Y: plot.Axis{Label: "tuples in flight, at most"},
+		Title: "windows, by how fast the bolts are", X: plot.Axis{Label: "seconds"},
+		Y:      plot.Axis{Label: "tuples in flight, at most"},
 		Series: append([]plot.Series{all[0].shaded(most)}, windows...),
 	}
 	f, err := os.Create(s.plot)
@@ -128,7 +131,8 @@ func draw(s settings, all []outcome) error {
 		return err
 	}
 	err = plot.Figure{
-		Title: "A day's logs through twelve unequal bolts", Columns: 1, Panels: []plot.Panel{goodput, panel},
+		Title: "A day's logs through twelve unequal bolts", Columns: 1,
+		Panels:   []plot.Panel{goodput, panel},
 		Subtitle: fmt.Sprintf("%d rows, killed when half was stored, and resumed", s.rows),
 	}.WriteSVG(f)
 	if closed := f.Close(); err == nil {
@@ -146,7 +150,8 @@ func (o *outcome) shaded(top float64) plot.Series {
 			break
 		}
 	}
-	return plot.Series{Name: "crash", Shape: plot.Band, Color: 6, X: []float64{from, to}, Y: []float64{top, top}, Low: []float64{0, 0}}
+	return plot.Series{Name: "crash", Shape: plot.Band, Color: 6, X: []float64{from, to},
+		Y: []float64{top, top}, Low: []float64{0, 0}}
 }
 
 // perSecond gives the rows stored a second, in steps of a fortieth of the time shown.
@@ -185,7 +190,8 @@ func (o *outcome) windows() (series []plot.Series, most float64) {
 					sum, count = sum+e.Windows[i], count+1
 				}
 			}
-			if at > o.crash.Sub(o.start).Seconds() && last < o.crash.Sub(o.start).Seconds() { // nothing joins the two lives
+			// nothing joins the two lives
+			if at > o.crash.Sub(o.start).Seconds() && last < o.crash.Sub(o.start).Seconds() {
 				s.X, s.Y = append(s.X, at), append(s.Y, math.NaN())
 			}
 			last = at

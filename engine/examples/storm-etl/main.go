@@ -1,11 +1,11 @@
-// Storm-etl is the story of the flow control that was built over Storm, as one program: a table of
-// a day's log records is parsed, enriched and stored by twelve unequal bolts; at noon the lights go
-// out.
+// Storm-etl shows, in one program, the flow control that was built on Storm. A table of a day's log
+// records is parsed, enriched and stored by twelve unequal bolts, and at noon the power fails.
 //
-// Without an argument it runs the day twice, each time as a process of its own that is killed when
-// half of the rows are stored and started again: once with windows, acks and a checkpoint in the
-// records' own time (etl.go), once as it was before, by hash, without acks, and from the start of
-// the day after the crash. It prints what came of it and draws run.svg.
+// Without an argument it runs the day twice, each time as a separate process that is killed when
+// half of the rows are stored, and then restarted. The first run uses windows, acks and a
+// checkpoint in the records' own time (etl.go). The second uses the earlier algorithm: by hash,
+// without acks, and from the start of the day after the crash. It prints the results and draws
+// run.svg.
 package main
 
 import (
@@ -41,7 +41,8 @@ func run(args []string) error {
 	f.Float64Var(&s.speed, "speed", 1, "how many times as fast as scenario s01 the bolts are")
 	f.StringVar(&s.dir, "dir", "", "folder of the databases; default: a temporary one")
 	f.StringVar(&s.plot, "plot", "run.svg", "where the plot is drawn")
-	f.StringVar(&s.serve, "serve", "", "serve the bolts over HTTP at this address, for penstock.yaml, and nothing else")
+	f.StringVar(&s.serve, "serve", "", "serve the bolts over HTTP at this address, "+
+		"for penstock.yaml, and nothing else")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -50,7 +51,8 @@ func run(args []string) error {
 		if err != nil {
 			return err
 		}
-		algorithm := map[string]func(context.Context, *world) error{"new": runNew, "old": runOld}[f.Arg(0)]
+		algorithm := map[string]func(context.Context, *world) error{"new": runNew,
+			"old": runOld}[f.Arg(0)]
 		return algorithm(context.Background(), w)
 	}
 	if s.serve != "" {
@@ -83,13 +85,17 @@ func compare(s settings) error {
 	for _, r := range rates {
 		capacity += r * s.speed * float64(s.tuple)
 	}
-	fmt.Printf("%d rows in tuples of %d; the bolts together can take %.0f rows/s; killed when half was stored\n\n",
+	fmt.Printf("%d rows in tuples of %d; the bolts together can take %.0f rows/s; "+
+		"killed when half was stored\n\n",
 		s.rows, s.tuple, capacity)
-	fmt.Printf("%-44s %10s %10s %10s %12s %12s\n", "", "seconds", "rows/s", "of limit", "p99 (ms)", "sent again")
-	for i, title := range []string{"windows, acks, resumed from the mark", "hash, no acks, from the start of the day"} {
+	fmt.Printf("%-44s %10s %10s %10s %12s %12s\n", "", "seconds", "rows/s", "of limit", "p99 (ms)",
+		"sent again")
+	for i, title := range []string{"windows, acks, resumed from the mark",
+		"hash, no acks, from the start of the day"} {
 		o := all[i]
 		rate := o.goodput(s.rows)
-		fmt.Printf("%-44s %10.1f %10.0f %10.2f %12.0f %12d\n", title, o.seconds, rate, rate/capacity, o.p99, o.again)
+		fmt.Printf("%-44s %10.1f %10.0f %10.2f %12.0f %12d\n", title, o.seconds, rate,
+			rate/capacity, o.p99, o.again)
 	}
 	if s.plot == "" {
 		return nil
@@ -97,7 +103,7 @@ func compare(s settings) error {
 	return draw(s, all)
 }
 
-// twice runs the day with a crash at noon, and says what came of it.
+// twice runs the day with a crash at noon, and returns the results.
 func (s settings) twice(name string) (o outcome, err error) {
 	dir := filepath.Join(s.dir, name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -117,7 +123,8 @@ func (s settings) twice(name string) (o outcome, err error) {
 // child runs an algorithm as a process, and kills it when so many rows are stored; 0: it runs to
 // its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
-	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple), "-speed", fmt.Sprint(s.speed),
+	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),
+		"-speed", fmt.Sprint(s.speed),
 		"-dir", s.dir, name, dir)
 	cmd.Stderr = os.Stderr
 	if err := cmd.Start(); err != nil {

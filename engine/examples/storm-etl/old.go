@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// runOld is what it replaced: tuples are dispatched by a hash, nobody acknowledges anything, and so
-// nothing is known after a crash but that the day has to begin again.
+// runOld is the earlier algorithm: tuples are dispatched by a hash and never acknowledged. After a
+// crash the progress is unknown, so the day starts over.
 func runOld(ctx context.Context, w *world) error {
 	var all sync.WaitGroup
 	queues := make([]chan *tuple, len(w.bolts))

@@ -69,7 +69,8 @@ type answered struct {
 	err  error
 }
 
-// take returns what became of the batch; first: nothing yet, the caller has it now.
+// take returns the answer to the batch. first reports that there is none yet, and that the caller
+// must process the batch.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,7 +82,7 @@ func (k *keys) take(key string) (a *answered, first bool) {
 	return a, true
 }
 
-// end tells those who wait; a batch that was not stored may come again.
+// end wakes the waiting goroutines. A batch that was not stored may come again.
 func (k *keys) end(key string, a *answered) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -20,11 +20,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestStory runs the day scaled down: every row is stored, and the crash repeats next to nothing with a mark, and the morning
-// without one.
+// TestStory runs the day scaled down. Every row is stored. With a mark the crash repeats very few
+// rows, and without one the whole morning.
 func TestStory(t *testing.T) {
 	t.Setenv("STORM_ETL", "child")
-	s := settings{rows: 40_000, tuple: 40, speed: 4, dir: t.TempDir(), plot: filepath.Join(t.TempDir(), "run.svg")}
+	s := settings{rows: 40_000, tuple: 40, speed: 4, dir: t.TempDir(),
+		plot: filepath.Join(t.TempDir(), "run.svg")}
 	if err := makeLogs(filepath.Join(s.dir, "logs.db"), s.rows); err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,8 @@ func TestStory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("new: %.1f s, %d rows again; old: %.1f s, %d rows again", fresh.seconds, fresh.again, old.seconds, old.again)
+	t.Logf("new: %.1f s, %d rows again; old: %.1f s, %d rows again", fresh.seconds, fresh.again,
+		old.seconds, old.again)
 	if fresh.again > s.rows/4 || old.again < s.rows/3 || fresh.seconds > old.seconds {
 		t.Error("the new algorithm is not the better one")
 	}
@@ -84,11 +86,13 @@ func TestEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 	var total, distinct, classes int
-	query := "SELECT count(*), count(DISTINCT id), count(DISTINCT class) FROM stored WHERE host <> '' AND status > 0"
+	query := "SELECT count(*), count(DISTINCT id), count(DISTINCT class) FROM stored WHERE host " +
+		"<> '' AND status > 0"
 	if err := w.stored.QueryRow(query).Scan(&total, &distinct, &classes); err != nil {
 		t.Fatal(err)
 	}
 	if total != rows || distinct != rows || classes != 3 {
-		t.Errorf("%d rows of %d classes are stored, %d different ones; want each of %d once, of 3 classes", total, classes, distinct, rows)
+		t.Errorf("%d rows of %d classes are stored, %d different ones; want each of %d once, "+
+			"of 3 classes", total, classes, distinct, rows)
 	}
 }

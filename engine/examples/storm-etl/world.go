@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// rates are what the bolts can do, in tuples per second: those of scenario s01, 655 in all.
+// rates are the bolts' capacities, in tuples per second: those of scenario s01, 655 in all.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
 // row is one log record of the table.
@@ -44,7 +44,8 @@ type source struct{ db *sql.DB }
 
 func openDB(path string) (*sql.DB, error) {
 	at := (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
-	db, err := sql.Open("sqlite", "file:"+at+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
+	db, err := sql.Open("sqlite", "file:"+at+
+		"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(NORMAL)")
 	if err == nil {
 		db.SetMaxOpenConns(1)
 	}
@@ -61,7 +62,8 @@ func makeLogs(path string, rows int) error {
 	}
 	defer db.Close()
 	for _, query := range []string{
-		"CREATE TABLE logs (rt integer NOT NULL, id integer NOT NULL, line text NOT NULL, PRIMARY KEY (rt, id)) WITHOUT ROWID",
+		"CREATE TABLE logs (rt integer NOT NULL, id integer NOT NULL, line text NOT NULL, " +
+			"PRIMARY KEY (rt, id)) WITHOUT ROWID",
 		fmt.Sprintf(`WITH RECURSIVE n (id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < %[1]d) INSERT INTO logs
 			SELECT (id - id %% 7) * %[2]d / %[1]d, id,
 			'10.0.' || (id %% 250) || '.7 - - [05/Jan/2026:06:00:00 +0000] "GET /item/' || id || ' HTTP/1.1" '
@@ -88,7 +90,8 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 	if from == (ledger.Position{}) {
 		fromTime = -1
 	}
-	const query = "SELECT rt, id, line FROM logs WHERE (rt, id) > (?, ?) AND (rt, id) <= (?, ?) ORDER BY rt, id LIMIT ?"
+	const query = "SELECT rt, id, line FROM logs WHERE (rt, id) > (?, ?) AND (rt, id) <= (?, ?) " +
+		"ORDER BY rt, id LIMIT ?"
 	rows, err := s.db.QueryContext(ctx, query, fromTime, fromID, toTime, toID, size)
 	if err != nil {
 		return nil, err
@@ -105,8 +108,8 @@ func (s *source) page(ctx context.Context, from, limit ledger.Position, size int
 	return out, rows.Err()
 }
 
-// bolt parses and enriches rows, and stores them. It serves one tuple at a time, in a time that is
-// drawn anew for each.
+// bolt parses and enriches rows, and stores them. It serves one tuple at a time; the time is drawn
+// for each.
 type bolt struct {
 	name string
 	w    *world
@@ -138,15 +141,15 @@ func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	return b.w.store(parsed, t)
 }
 
-// world is what both algorithms run in: the day's logs, twelve unequal bolts, and the database that
-// they store into.
+// world is the environment of both algorithms: the day's logs, twelve unequal bolts, and the
+// database that they store into.
 type world struct {
 	dir         string
 	rows, tuple int
 	logs        *source
 	bolts       []*bolt
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	stored *sql.DB
 	log    *os.File
 }
@@ -163,10 +166,12 @@ func openWorld(dir, logs string, rows, tuple int, speed float64) (*world, error)
 	if w.stored, err = openDB(filepath.Join(dir, "stored.db")); err != nil {
 		return nil, err
 	}
-	if _, err := w.stored.Exec("CREATE TABLE IF NOT EXISTS stored (id integer, host text, status integer, class text)"); err != nil {
+	if _, err := w.stored.Exec("CREATE TABLE IF NOT EXISTS stored (id integer, host text, status " +
+		"integer, class text)"); err != nil {
 		return nil, err
 	}
-	if w.log, err = os.OpenFile(filepath.Join(dir, "events.ndjson"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+	if w.log, err = os.OpenFile(filepath.Join(dir, "events.ndjson"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		return nil, err
 	}
 	for i, r := range rates {
@@ -178,7 +183,7 @@ func openWorld(dir, logs string, rows, tuple int, speed float64) (*world, error)
 	return w, nil
 }
 
-// mark says which rows are stored: those up to Watermark, and those in the stretches Above it.
+// mark is the set of stored rows: those up to Watermark, and those in the ranges Above it.
 type mark struct {
 	Watermark ledger.Position
 	Above     []ledger.Range
@@ -242,7 +247,8 @@ func (w *world) store(parsed []any, t *tuple) error {
 		return err
 	}
 	now := time.Now()
-	return w.note(event{At: now.UnixNano(), Rows: len(t.rows), Took: float64(now.Sub(t.packed)) / float64(time.Millisecond)})
+	return w.note(event{At: now.UnixNano(), Rows: len(t.rows),
+		Took: float64(now.Sub(t.packed)) / float64(time.Millisecond)})
 }
 
 func (w *world) note(e event) error {

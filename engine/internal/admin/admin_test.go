@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -21,6 +22,7 @@ func picture() status.Status {
 		Version: 1, PID: 7, Program: "v0.1.0", Free: 1 << 30, Seconds: 3.5,
 		Routes: []status.Route{{
 			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
+			LeftBytes:   12345,
 			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
 			SourceCounters: map[string]int64{"files_vanished": 3},
 			Workers: []status.Worker{{
@@ -39,7 +41,7 @@ func handler(t *testing.T, o Options) http.Handler {
 		o.Status = picture
 	}
 	o.Log = slog.New(slog.DiscardHandler)
-	return (&Server{o: o}).Handler()
+	return newServer(o).Handler()
 }
 
 func get(h http.Handler, url string, change func(*http.Request)) (int, string) {
@@ -64,7 +66,7 @@ func TestMetricsLint(t *testing.T) {
 	for _, p := range problems {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
-	if _, err := registry(picture).Gather(); err != nil {
+	if _, err := Registry(picture).Gather(); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,7 +86,8 @@ func TestMetricsValues(t *testing.T) {
 		`penstock_source_events_total{event="files_vanished",pipeline="access",route="main",source="spool_dir"} 3`,
 		`penstock_source_events_total{event="files_finished",pipeline="access",route="",source="spool_dir"} 5`,
 		`penstock_route_health{health="running",pipeline="access",route="main"} 1`,
-		`penstock_ready 1`, `penstock_build_info{version="v0.1.0"} 1`, "go_goroutines ",
+		`penstock_ready 1`, `penstock_build_info{goversion="` + runtime.Version() + `",version="v0.1.0"} 1`,
+		`penstock_source_lag_bytes{pipeline="access",route="main"} 12345`, "go_goroutines ",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no line %s", want)
@@ -92,7 +95,7 @@ func TestMetricsValues(t *testing.T) {
 	}
 }
 
-// TestAccess: who may see what.
+// TestAccess checks the access to each page with and without a token.
 func TestAccess(t *testing.T) {
 	with := func(token string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
@@ -129,7 +132,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// TestReady: what makes a process not ready, and who is told why.
+// TestReady checks the conditions of readiness, and access to the reasons.
 func TestReady(t *testing.T) {
 	for _, c := range []struct {
 		name, want string

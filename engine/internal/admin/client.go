@@ -1,6 +1,8 @@
 package admin
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,9 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/penstock-io/penstock/engine/internal/live"
 	"github.com/penstock-io/penstock/engine/status"
 )
 
@@ -45,26 +50,7 @@ func Reload(ctx context.Context, address, token string) (*status.Reload, error) 
 
 // call sends a request and decodes the response, which is JSON with status 200 or 422, into v.
 func call(ctx context.Context, method, address, path, token string, v any) (code int, err error) {
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return 0, fmt.Errorf("admin: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+net.JoinHostPort(host, port)+path, nil)
-	if err != nil {
-		return 0, err
-	}
-	if token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	defer client.CloseIdleConnections()
-	res, err := client.Do(req)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return 0, fmt.Errorf("nothing listens at %s: no penstock runs with this config, or its admin: is off", address)
-	}
+	res, err := request(ctx, method, address, path, token)
 	if err != nil {
 		return 0, err
 	}
@@ -74,10 +60,98 @@ func call(ctx context.Context, method, address, path, token string, v any) (code
 		return 0, fmt.Errorf("%s: %w", address, err)
 	}
 	if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusUnprocessableEntity {
-		return 0, fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
+		return 0, refused(address, res, text)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		return 0, fmt.Errorf("%s answers, but not as penstock does", address)
 	}
 	return res.StatusCode, nil
+}
+
+// client keeps no connection for a later request.
+var client = http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+func request(ctx context.Context, method, address, path, token string) (*http.Response, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := client.Do(req)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		const nobody = "nothing listens at %s: no penstock runs with this config, or its admin: is off"
+		return nil, fmt.Errorf(nobody, address)
+	}
+	return res, err
+}
+
+func refused(address string, res *http.Response, text []byte) error {
+	return fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
+}
+
+// Frames calls take with a frame of the process that listens at address, each second, until take
+// returns an error, ctx is done or the process ends.
+func Frames(ctx context.Context, address, token string, take func(*live.Frame) error) error {
+	return lines(ctx, address, apiEvents, token, func(line []byte) error {
+		text, ok := bytes.CutPrefix(line, []byte("data: "))
+		if !ok {
+			return nil
+		}
+		f := new(live.Frame)
+		if err := json.Unmarshal(text, f); err != nil {
+			return fmt.Errorf("%s answers, but not as penstock does", address)
+		}
+		return take(f)
+	})
+}
+
+// Tap calls take with samples of the process that listens at address, an object in JSON each, until
+// take returns an error, ctx is done or the process ends.
+func Tap(
+	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,
+) error {
+	query := url.Values{"route": {route}, "stage": {stage}, "rate": {strconv.Itoa(rate)}}
+	return lines(ctx, address, apiTap+"?"+query.Encode(), token, take)
+}
+
+// maxLine bounds a line of a stream: a frame of some thousand workers.
+const maxLine = 16 << 20
+
+// lines calls take with each line of a response that is not empty.
+func lines(ctx context.Context, address, path, token string, take func([]byte) error) error {
+	res, err := request(ctx, http.MethodGet, address, path, token)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(res.Body, 1024)) // the status counts
+		return refused(address, res, text)
+	}
+	scanner := bufio.NewScanner(res.Body)
+	scanner.Buffer(nil, maxLine)
+	for scanner.Scan() {
+		if len(scanner.Bytes()) == 0 {
+			continue
+		}
+		if err := take(scanner.Bytes()); err != nil {
+			return err
+		}
+	}
+	if err := scanner.Err(); err != nil {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	return nil
 }

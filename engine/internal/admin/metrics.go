@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,6 +62,8 @@ var routeMetrics = []metric[status.Route]{
 	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *status.Route) float64 { return float64(r.InFlight) }),
 	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
+	gauged(perRoute, "parked_records", "Source records in the store of the sink.",
+		func(r *status.Route) float64 { return float64(r.Parked) }),
 	counted(perRoute, "route_starts_total", "Starts of the route; more than one: it has failed and was started again.",
 		func(r *status.Route) float64 { return float64(r.Starts) }),
 	counted(perRoute, "attempts_total", "Deliveries of batches that were begun.",
@@ -91,6 +94,20 @@ var routeMetrics = []metric[status.Route]{
 		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
 }
 
+var perPipeline = []string{"pipeline"}
+
+var leaseMetrics = []metric[status.Lease]{
+	gauged(perPipeline, "lease_owned", "1 if this process runs the shared pipeline.",
+		func(l *status.Lease) float64 { return oneIf(l.Owned) }),
+	gauged(perPipeline, "lease_epoch", "Epoch of the owner; each takeover has a higher one.",
+		func(l *status.Lease) float64 { return float64(l.Epoch) }),
+	counted(perPipeline, "lease_takeovers_total", "Times that this process has become the owner.",
+		func(l *status.Lease) float64 { return float64(l.Takeovers) }),
+	gauged(perPipeline, "lease_silent_seconds",
+		"Time since the bucket of the cluster answered; -1 if it never has.",
+		func(l *status.Lease) float64 { return l.Silent }),
+}
+
 var workerMetrics = []metric[status.Worker]{
 	gauged(perWorker, "worker_window", "How much may be in flight, in the unit of the window.",
 		func(w *status.Worker) float64 { return w.Window }),
@@ -116,9 +133,9 @@ var workerMetrics = []metric[status.Worker]{
 }
 
 var (
-	healths = []string{"running", "draining", "finished", "stopped", "restarting"}
+	healths = []string{"running", "draining", "finished", "stopped", "restarting", "standby"}
 	states  = []string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
-	gates   = append(control.Gates(), "memory")
+	gates   = append(control.Gates(), "memory", "park")
 
 	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
 	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)
@@ -129,8 +146,10 @@ var (
 	sourceEvents = prometheus.NewDesc("penstock_source_events_total",
 		"What the source counts of itself, for one route; without a route, for all of the pipeline's.",
 		append(perRoute, "source", "event"), nil)
+	lag = prometheus.NewDesc("penstock_source_lag_bytes",
+		"Source bytes that are not read yet; absent for sources that cannot tell.", perRoute, nil)
 	ready    = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
-	info     = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version"}, nil)
+	info     = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version", "goversion"}, nil)
 	reloads  = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the configuration, by result.", []string{"result"}, nil)
 	reloadOK = prometheus.NewDesc("penstock_config_last_reload_successful",
 		"1 if the last reload of the configuration was successful or there was none.", nil, nil)
@@ -155,8 +174,11 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range workerMetrics {
 		to <- m.desc
 	}
+	for _, m := range leaseMetrics {
+		to <- m.desc
+	}
 	for _, d := range []*prometheus.Desc{
-		routeHealth, workerState, workerGate, component, sourceEvents, ready, info, free, reloads, reloadOK,
+		routeHealth, workerState, workerGate, component, sourceEvents, lag, ready, info, free, reloads, reloadOK,
 	} {
 		to <- d
 	}
@@ -169,7 +191,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	gauge(ready, oneIf(s.Ready))
-	gauge(info, 1, s.Program)
+	gauge(info, 1, s.Program, runtime.Version())
 	if s.Free >= 0 {
 		gauge(free, float64(s.Free))
 	}
@@ -196,10 +218,21 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 			to <- prometheus.MustNewConstMetric(m.desc, m.kind, v, src.Pipeline, src.Name)
 		}
 	}
+	if s.Cluster != nil {
+		for i := range s.Cluster.Leases {
+			for _, m := range leaseMetrics {
+				l := &s.Cluster.Leases[i]
+				to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(l), l.Pipeline)
+			}
+		}
+	}
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		for _, m := range routeMetrics {
 			to <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(r), r.Pipeline, r.Name)
+		}
+		if r.LeftBytes >= 0 {
+			gauge(lag, float64(r.LeftBytes), r.Pipeline, r.Name)
 		}
 		for _, h := range healths {
 			gauge(routeHealth, oneIf(h == r.Health), r.Pipeline, r.Name, h)
@@ -221,9 +254,10 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// registry holds the process's and Go's own metrics beside ours.
-func registry(status func() status.Status) *prometheus.Registry {
+// Registry returns the metrics of a status, and those of the process and of Go.
+func Registry(status func() status.Status, more ...prometheus.Collector) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(more...)
 	return reg
 }

@@ -1,11 +1,13 @@
 // Package admin shows a running process to people and programs over HTTP: metrics, health, status,
 // and profiles where asked for.
 //
-// A [Server] belongs to the engine, which provides its status. The only change that a request can
-// make is a reload of the configuration. The server listens on loopback unless a token is set. It
-// refuses requests for other hosts, so that a page in a browser cannot read it through DNS
-// rebinding, and changes that another site's page asks for. It never shows a record, an option's
-// value or a secret.
+// A [Server] belongs to the engine, which provides everything it shows. It listens on loopback
+// unless a token is set. It refuses requests for other hosts, so that a page in a browser cannot
+// read it through DNS rebinding, and changes that another site's page asks for.
+//
+// Any user of the machine can connect to loopback. Records, log lines and values of options are
+// therefore shown only if a token is set, and so are changes allowed, except for a reload
+// and for parked deliveries, whose bodies are not shown. Secrets are never shown.
 package admin
 
 import (
@@ -21,9 +23,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/live"
+	"github.com/penstock-io/penstock/engine/internal/tap"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -35,8 +40,22 @@ type Options struct {
 	Hosts   []string                    // names besides loopback's that a Host header may have; with a token and none, any
 	Pprof   bool                        // serve /debug/pprof
 	Status  func() status.Status        // safe for concurrent use; judged
+	Live    func() status.Status        // Status without its tree, for the dashboard; nil: Status
 	Reload  func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log     *slog.Logger
+
+	Dashboard http.Handler   // the pages for browsers; they contain no data and need no token; nil: a list of addresses
+	LogTail   *live.Log      // nil: not shown
+	LogLevel  *slog.LevelVar // nil: it cannot be changed
+	Config    func() []byte  // the configuration as YAML, without secrets
+	Letters   func(context.Context, LetterQuery) (LetterPage, error)
+	Replay    ReplayFunc
+	Metrics   []prometheus.Collector // in addition to those of the status
+	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
+
+	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
+	// none.
+	Deliveries func() []DeliveryRoute
 }
 
 const (
@@ -51,6 +70,9 @@ const (
 // Server is the pages and their listener.
 type Server struct {
 	o        Options
+	hub      *live.Hub
+	sessions sessions
+	stopping chan struct{} // closed when Run ends
 	listener net.Listener
 	http     *http.Server
 }
@@ -64,12 +86,21 @@ func Listen(o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("admin: %w; give `admin:` another port, or off", err)
 	}
-	s := &Server{o: o, listener: l}
+	s := newServer(o)
+	s.listener = l
 	s.http = &http.Server{
 		Handler: s.Handler(), ReadHeaderTimeout: readHeader, ReadTimeout: readHeader, WriteTimeout: answer, IdleTimeout: idle,
 		MaxHeaderBytes: headBytes, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
+}
+
+func newServer(o Options) *Server {
+	pictures := o.Live
+	if pictures == nil {
+		pictures = o.Status
+	}
+	return &Server{o: o, hub: live.NewHub(pictures), sessions: newSessions(), stopping: make(chan struct{})}
 }
 
 // Addr is where it listens.
@@ -80,6 +111,7 @@ func (s *Server) Run(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	group.Go("admin/stop", func(ctx context.Context) error {
 		<-ctx.Done()
+		close(s.stopping)
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
 		if s.http.Shutdown(end) != nil {
@@ -87,6 +119,7 @@ func (s *Server) Run(ctx context.Context) error {
 		}
 		return nil
 	})
+	group.Go("admin/live", s.hub.Run)
 	err := s.http.Serve(s.listener)
 	group.Stop(nil)
 	if errors.Is(err, http.ErrServerClosed) {
@@ -109,10 +142,12 @@ func (s *Server) Close() error {
 // Handler is the pages behind their checks.
 func (s *Server) Handler() http.Handler {
 	pages := http.NewServeMux()
-	pages.Handle("GET /metrics", promhttp.HandlerFor(registry(s.o.Status), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	pages.Handle("GET /metrics", promhttp.HandlerFor(Registry(s.o.Status, s.o.Metrics...), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
 	pages.HandleFunc("GET "+apiStatus, s.status)
 	pages.HandleFunc("POST "+apiReload, s.reload)
-	pages.HandleFunc("GET /{$}", s.index)
+	s.handleLive(pages)
+	s.handleRecords(pages)
+	s.deliveryPages(pages)
 	if s.o.Pprof {
 		pages.HandleFunc("GET /debug/pprof/", pprof.Index)
 		pages.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
@@ -123,6 +158,15 @@ func (s *Server) Handler() http.Handler {
 	open := http.NewServeMux()
 	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok\n") })
 	open.HandleFunc("GET /readyz", s.ready)
+	open.HandleFunc("GET "+apiSession, s.session)
+	open.HandleFunc("POST "+apiSession, s.signIn)
+	open.HandleFunc("DELETE "+apiSession, s.signOut)
+	if s.o.Dashboard != nil {
+		open.Handle("GET /{$}", s.o.Dashboard)
+		open.Handle("GET /web/", s.o.Dashboard)
+	} else {
+		pages.HandleFunc("GET /{$}", s.index)
+	}
 	open.Handle("/", s.private(pages))
 	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
 }
@@ -132,7 +176,7 @@ func say(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text)) // who asked has gone
+	_, _ = w.Write([]byte(text)) // an error means that the client has gone
 }
 
 // rightHost refuses requests that were meant for somebody else.
@@ -155,7 +199,10 @@ func (s *Server) rightHost(next http.Handler) http.Handler {
 
 func (s *Server) authorized(r *http.Request) bool {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	return s.o.Token == "" || ok && subtle.ConstantTimeCompare([]byte(given), []byte(s.o.Token)) == 1
+	if s.o.Token == "" || s.sessions.valid(r) {
+		return true
+	}
+	return ok && subtle.ConstantTimeCompare([]byte(given), []byte(s.o.Token)) == 1
 }
 
 func (s *Server) private(next http.Handler) http.Handler {
@@ -169,7 +216,7 @@ func (s *Server) private(next http.Handler) http.Handler {
 	})
 }
 
-// ready says 200 or 503; why not, only to who may know.
+// ready responds with 200 or 503, and with the reasons if the client may see them.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {
@@ -188,6 +235,7 @@ func (s *Server) status(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	text := "penstock\n\n/metrics\n/healthz\n/readyz\n" + apiStatus + "\n" + apiReload + " (POST)\n"
+	text += apiDeliveries + "\n"
 	if s.o.Pprof {
 		text += "/debug/pprof/\n"
 	}

@@ -1,6 +1,6 @@
-// Package archtest is the house's rules as tests: which package may import which, what a pure file
-// may not do, where a goroutine may start, how long a file, a line and a function may be.
+// Package archtest contains the project's rules as tests: allowed imports, purity, goroutines, and
+// the size of files, lines, functions and types.
 //
-// It holds nothing but tests, reads the source of both modules as text, and belongs to whoever
-// changes a rule: change the table here and the words in CONTRIBUTING.md together.
+// It contains only tests, and reads the source of both modules as text. Change a rule here and in
+// CONTRIBUTING.md together.
 package archtest

@@ -6,6 +6,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -18,7 +19,8 @@ func pages(t *testing.T) map[string]string {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && p != top && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "out") {
+		skipped := slices.Contains([]string{"testdata", "node_modules", "out"}, d.Name())
+		if d.IsDir() && p != top && (strings.HasPrefix(d.Name(), ".") || skipped) {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || path.Ext(p) != ".md" {
@@ -87,8 +89,8 @@ func hasHeading(text, anchor string) bool {
 	return false
 }
 
-// TestCommandsExist: what a page says to type names make targets, packages and tests that exist.
-// What follows the word penstock is checked beside the program, in engine/cli.
+// TestCommandsExist: the make targets, packages and tests in commands on a page exist. The
+// arguments of penstock commands are checked in engine/cli.
 func TestCommandsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {
@@ -132,7 +134,7 @@ func checkTarget(t *testing.T, page, makefile string, words []string) {
 	}
 }
 
-// checkPackages takes what follows go: test or run, packages, flags.
+// checkPackages checks the arguments of go test or go run: packages and flags.
 func checkPackages(t *testing.T, page string, words []string) {
 	t.Helper()
 	var dirs []string

@@ -17,9 +17,9 @@ type layer struct {
 // folders below it.
 func (l layer) alone() bool { return l.dir == "." || l.dir == "engine" }
 
-// layers says which packages of the project each may import: its own row, longest prefix first.
-// "std" rows import none. The engine's packages may import whatever their row names and everything
-// that those may.
+// layers lists the project packages that each package may import: its own row, longest prefix
+// first. "std" rows import none. The engine's packages may import the packages in their row, and
+// everything that those may.
 var layers = []layer{
 	{"backoff/compat", []string{"backoff"}},
 	{"backoff", nil},
@@ -40,6 +40,7 @@ var layers = []layer{
 	{"httpclient", []string{
 		"retry", "breaker", "breaker/breakerhttp", "rate", "rate/ratehttp", "limit", "limit/limithttp", "backoff", "flow/window",
 	}},
+	{"inbox", []string{}},
 	{"wire", []string{}},
 	{"fileid", []string{"wire"}},
 	{"vfs", []string{}},
@@ -55,15 +56,30 @@ var layers = []layer{
 	{"engine/connector/connectortest", append([]string{
 		"stream", "stream/streamtest", "engine/kit", "vfs/vfstest", "engine/internal/osfs",
 	}, libraries...)},
+	{"engine/connector/connectortest/partitions", append([]string{ // it runs whole engines
+		"stream", "stream/streamtest", "engine", "engine/connector/connectortest", "vfs/vfstest",
+	}, libraries...)},
 	{"engine/connector/all", []string{"stream", "engine/connector", "engine/processor"}},
-	{"engine/connector", append([]string{"stream", "engine/kit"}, libraries...)},
+	// its bodies of stores are the former names of these sinks
+	{"engine/connector/http", append([]string{
+		"stream", "engine/kit", "engine/connector/elasticsearch", "engine/connector/loki",
+		"engine/connector/clickhouse",
+	}, libraries...)},
+	{"engine/connector", append([]string{
+		"stream", "stream/commitmeta", "engine/kit",
+	}, libraries...)},
+	{"engine/connector/notify", append([]string{"stream", "engine/kit", "inbox"}, libraries...)},
 	{"engine/processor", append([]string{"stream", "engine/kit"}, libraries...)},
-	{"engine/config", []string{"stream", "backoff", "backoff/compat"}},
+	{"engine/config", []string{
+		"stream", "backoff", "backoff/compat", "flow/window", "flow/dispatch",
+	}},
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
+	{"engine/web", []string{}},
 	// No connector, processor, cli or web: an embedder's program contains only the components that it
 	// lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
+	{"engine/inbox", []string{"inbox"}},
 	{"engine/internal/prose", nil},
 	{"engine/internal", append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
 	{"engine/internal/pipeline", append(append([]string{"stream", "engine/kit", "engine/internal"}, engineData...), libraries...)},
@@ -73,7 +89,9 @@ var layers = []layer{
 	{"engine/internal/endtoend", append([]string{
 		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab", "engine/connector",
 	}, libraries...)},
-	{"engine/cli", append(append([]string{"stream", "engine", "engine/kit", "engine/internal"}, engineData...), libraries...)},
+	{"engine/cli", append(append([]string{
+		"stream", "engine", "engine/kit", "engine/web", "engine/internal",
+	}, engineData...), libraries...)},
 	{"engine/internal/lab", append(append([]string{
 		"stream", "engine/internal", "engine/internal/lab", "internal/kernel",
 	}, engineData...), libraries...)},
@@ -81,6 +99,9 @@ var layers = []layer{
 		"stream", "engine/cli", "engine/internal", "engine/internal/lab",
 	}, engineData...), libraries...)},
 	{"engine/cmd", []string{"engine/cli", "engine/connector/all", "engine/internal/lab/command"}},
+	{"engine/internal/manpages", []string{
+		"engine/cli", "engine/connector/all", "engine/internal/lab/command",
+	}},
 }
 
 // engineData are the data types of package engine's API. They are packages of their own because the
@@ -96,8 +117,9 @@ var libraries = []string{
 var testSupport = []string{
 	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "stream/streamtest", "retry",
 	"backoff", "engine", "engine/connector/connectortest", "engine/connector/all",
-	"engine/connector/memory", "engine/internal/lab/flowsim", "engine/internal/lab/peers",
-	"engine/internal/lab/scenario",
+	"engine/connector/connectortest/partitions", "engine/connector/memory",
+	"engine/internal/lab/flowsim", "engine/internal/lab/peers",
+	"engine/internal/lab/scenario", "inbox", "engine/inbox/sqlstore",
 }
 
 // named are packages that a row allows only by their own name or one beneath it, not by that of a

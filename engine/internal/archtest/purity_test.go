@@ -24,7 +24,7 @@ var impureNames = map[string][]string{
 	},
 }
 
-// mustBePure are folders all of whose files, tests excepted, are pure.
+// mustBePure lists directories in which all files except tests must be pure.
 var mustBePure = []string{
 	"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "wire", "internal/kernel",
 }

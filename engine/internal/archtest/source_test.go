@@ -78,7 +78,7 @@ func all(t *testing.T) []*file {
 	return files
 }
 
-// under says whether the file lies in one of the folders or beneath it.
+// under reports whether the file lies in or beneath one of the directories.
 func (f *file) under(dirs ...string) bool {
 	return slices.ContainsFunc(dirs, func(d string) bool { return f.dir == d || strings.HasPrefix(f.dir, d+"/") })
 }
@@ -94,7 +94,8 @@ func (f *file) imports() []string {
 	return out
 }
 
-// selector says which package-level name (import path and name) an expression names, if any.
+// selector returns the package-level name (import path and name) to which an expression refers, if
+// any.
 func (f *file) selector(n ast.Node) (pkg, name string, ok bool) {
 	sel, isSel := n.(*ast.SelectorExpr)
 	if !isSel {

@@ -10,16 +10,17 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise is what a store has promised so far, as indexes into what it held after each step.
+// promise is the guarantees that a store has given so far, as indexes into its contents after each
+// step.
 type promise struct {
 	held   []string
-	synced int // durable at least
-	saved  int // written at least
-	begun  int // said at most
+	synced int // last step known to be durable
+	saved  int // last step known to be written
+	begun  int // last step begun
 }
 
-// run takes steps on a fresh or existing store and keeps the promise up to date. It ends at the
-// first error.
+// run performs steps on a new or existing store and updates the promise. It ends at the first
+// error.
 func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {
@@ -53,7 +54,7 @@ func (p *promise) run(m *vfstest.Mem, list []step, every int) error {
 	return s.Close()
 }
 
-// kept checks that what a crash left is one of what the promise allows.
+// kept checks that the contents after a crash are allowed by the promise.
 func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least int) {
 	t.Helper()
 	s, r, err := Open(stateDir(t, left), Options{})
@@ -65,7 +66,8 @@ func (p *promise) kept(t *testing.T, what fmt.Stringer, left *vfstest.Mem, least
 		t.Fatalf("%v: called damaged: %v", what, r)
 	}
 	if i := slices.Index(p.held[least:p.begun+1], got); i < 0 {
-		t.Fatalf("%v: it holds\n%s\nwhich is none of what it held from step %d to %d", what, got, least, p.begun)
+		t.Fatalf("%v: it holds\n%s\nwhich is not one of the states from step %d to %d", what, got,
+			least, p.begun)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -78,7 +80,8 @@ func TestCrashAfterEveryCall(t *testing.T) {
 		list := steps(rand.New(rand.NewPCG(seed, s)), 30)
 		m := vfstest.New()
 		p := &promise{held: []string{""}}
-		for c := range vfstest.CrashesFrom(t, seed+s, m, func(m *vfstest.Mem) { must(t, p.run(m, list, 4)) }) {
+		for c := range vfstest.CrashesFrom(t, seed+s, m,
+			func(m *vfstest.Mem) { must(t, p.run(m, list, 4)) }) {
 			crashes++
 			least := p.synced
 			if c.Data == vfstest.DataAll {
@@ -92,12 +95,13 @@ func TestCrashAfterEveryCall(t *testing.T) {
 	}
 }
 
-// TestCrashWhileRecovering crashes again while what a crash left is opened.
+// TestCrashWhileRecovering crashes again while the log left by a crash is opened.
 func TestCrashWhileRecovering(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 50)), 14)
 	p := &promise{held: []string{""}}
 	n := 0
-	for c := range vfstest.CrashesFrom(t, seed, vfstest.New(), func(m *vfstest.Mem) { must(t, p.run(m, list, 5)) }) {
+	for c := range vfstest.CrashesFrom(t, seed, vfstest.New(),
+		func(m *vfstest.Mem) { must(t, p.run(m, list, 5)) }) {
 		if n++; n%3 != 0 {
 			continue
 		}
@@ -114,8 +118,8 @@ func TestCrashWhileRecovering(t *testing.T) {
 	}
 }
 
-// TestFaultAtEveryCall makes the nth call of any kind fail, once or from then on, until no call is
-// left: whatever the store then says, what it had promised is there after a crash and after none.
+// TestFaultAtEveryCall makes the nth call of any kind fail, once or permanently, for all n.
+// Whatever the store then returns, its promised contents exist with and without a crash.
 func TestFaultAtEveryCall(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 60)), 12)
 	for _, lasting := range []bool{false, true} {
@@ -129,9 +133,12 @@ func TestFaultAtEveryCall(t *testing.T) {
 				if struck == 0 {
 					break
 				}
-				what := name(fmt.Sprintf("fault %v (lasting %v) at call %d, which ended in %v", err, lasting, n, failed))
-				for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn} {
-					for _, names := range []vfstest.Names{vfstest.NamesNone, vfstest.NamesSome, vfstest.NamesAll} {
+				what := name(fmt.Sprintf("fault %v (lasting %v) at call %d, which ended in %v", err,
+					lasting, n, failed))
+				for _, data := range []vfstest.Data{vfstest.DataNone, vfstest.DataPrefix,
+					vfstest.DataTorn} {
+					for _, names := range []vfstest.Names{vfstest.NamesNone, vfstest.NamesSome,
+						vfstest.NamesAll} {
 						p.kept(t, what, m.Crash(data, names, uint64(n)), p.synced)
 					}
 				}

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// refused checks that an error names the file and a remedy, and that the file is as it was.
+// refused checks that an error names the file and a remedy, and that the file is unchanged.
 func refused(t *testing.T, what string, m *vfstest.Mem, log []byte, err error) {
 	t.Helper()
 	if !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), "move") {
@@ -29,10 +29,10 @@ func refused(t *testing.T, what string, m *vfstest.Mem, log []byte, err error) {
 func TestTornTailAtEveryByte(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 2)), 8))
 	for cut := range len(w.log) + 1 {
-		for _, tail := range []int{0, 100, 5000} { // zeros that a file system adds behind
+		for _, tail := range []int{0, 100, 5000} { // zeros that a file system appends
 			log := append(slices.Clone(w.log[:cut]), make([]byte, tail)...)
 			m, dir := memory(t, log)
-			whole := len(w.sizes) - 1 // zeros may be what was cut
+			whole := len(w.sizes) - 1 // the removed bytes may have been zeros
 			for whole >= 0 && !bytes.HasPrefix(log, w.log[:w.sizes[whole]]) {
 				whole--
 			}
@@ -48,9 +48,11 @@ func TestTornTailAtEveryByte(t *testing.T) {
 				t.Fatalf("cut at %d: %v", cut, err)
 			}
 			if got := contents(s).String(); got != w.held[whole] {
-				t.Fatalf("cut at %d: it holds\n%s\nwant what it held after step %d\n%s", cut, got, whole, w.held[whole])
+				t.Fatalf("cut at %d: it holds\n%s\nwant what it held after step %d\n%s", cut, got,
+					whole, w.held[whole])
 			}
-			if want := int64(cut+tail) - w.sizes[whole]; r.Cut != want || r.Damage != "" || len(r.Aside) != 0 {
+			if want := int64(cut+tail) - w.sizes[whole]; r.Cut != want || r.Damage != "" ||
+				len(r.Aside) != 0 {
 				t.Fatalf("cut at %d: report %+v, want %d bytes cut and no damage", cut, r, want)
 			}
 			must(t, s.Close())
@@ -88,22 +90,27 @@ func TestBitFlipAtEveryByte(t *testing.T) {
 				whole++
 			}
 			if got != w.held[whole] || readErr != nil || read.model().String() != got {
-				t.Fatalf("flip of byte %d: it holds\n%s\nwant what it held after step %d\n%s", i, got, whole, w.held[whole])
+				t.Fatalf("flip of byte %d: it holds\n%s\nwant what it held after step %d\n%s", i,
+					got, whole, w.held[whole])
 			}
 			switch {
 			case r.Damage != "":
 				set++
 				copied, err := m.ReadFile("/state/" + Name + ".damaged-1")
-				if err != nil || !bytes.Equal(copied, log) || !slices.Equal(r.Aside, []string{Name + ".damaged-1"}) {
-					t.Fatalf("flip of byte %d: the damaged file is not set aside: %v, %+v", i, err, r)
+				if err != nil || !bytes.Equal(copied, log) ||
+					!slices.Equal(r.Aside, []string{Name + ".damaged-1"}) {
+					t.Fatalf("flip of byte %d: the damaged file is not set aside: %v, %+v",
+						i, err, r)
 				}
-				if !strings.Contains(r.String(), "DAMAGED") || r.Lost != int64(len(log))-w.sizes[whole] || readReport.Damage != r.Damage {
+				if !strings.Contains(r.String(), "DAMAGED") ||
+					r.Lost != int64(len(log))-w.sizes[whole] || readReport.Damage != r.Damage {
 					t.Fatalf("flip of byte %d: report %v", i, r)
 				}
 			case r.Cut != 0:
 				cuts++
 				if whole != len(w.held)-2 {
-					t.Fatalf("flip of byte %d: cut off silently, and it is not in the last entry", i)
+					t.Fatalf("flip of byte %d: cut off silently, and it is not in the last entry",
+						i)
 				}
 			default:
 				t.Fatalf("flip of byte %d: not reported: %v", i, r)
@@ -116,7 +123,7 @@ func TestBitFlipAtEveryByte(t *testing.T) {
 	}
 }
 
-// TestDamagedAgain damages the file again and again: each copy is kept, and there is an end to it.
+// TestDamagedAgain damages the file repeatedly: each copy is kept, up to a limit.
 func TestDamagedAgain(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 4)), 8))
 	log := slices.Clone(w.log)
@@ -131,7 +138,8 @@ func TestDamagedAgain(t *testing.T) {
 		must(t, s.Close())
 	}
 	must(t, m.WriteFile("/state/"+Name, log))
-	if _, _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), "remove some") {
+	if _, _, err := Open(dir, Options{}); err == nil ||
+		!strings.Contains(err.Error(), "remove some") {
 		t.Errorf("Open with %d copies = %v; want a remedy", asideMost, err)
 	}
 	if got, _ := m.ReadFile("/state/" + Name); !bytes.Equal(got, log) {
@@ -139,7 +147,7 @@ func TestDamagedAgain(t *testing.T) {
 	}
 }
 
-// TestAHoleBehindGoodBytes zeroes a block in the middle of the log, as a disk may.
+// TestAHoleBehindGoodBytes zeroes a block in the middle of the log.
 func TestAHoleBehindGoodBytes(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 5)), 400))
 	log := slices.Clone(w.log)
@@ -155,13 +163,14 @@ func TestAHoleBehindGoodBytes(t *testing.T) {
 	}
 }
 
-// TestBytesOfAnotherPlace puts an entry that is whole where another stood: the checksum knows its
-// place and generation.
+// TestBytesOfAnotherPlace moves a valid entry to another position: the checksum covers its position
+// and generation.
 func TestBytesOfAnotherPlace(t *testing.T) {
 	list := steps(rand.New(rand.NewPCG(seed, 6)), 1)
 	list = append(list, list[0], list[0], list[0])
 	w := writeSteps(t, list)
-	moved := slices.Concat(w.log[:w.sizes[1]], w.log[w.sizes[2]:]) // one of the same entries is missing
+	// one of several equal entries is missing
+	moved := slices.Concat(w.log[:w.sizes[1]], w.log[w.sizes[2]:])
 	_, dir := memory(t, moved)
 	s, r := mustOpen(t, dir, Options{})
 	if got := contents(s).String(); got != w.held[1] || r.Cut != w.sizes[4]-w.sizes[2] {
@@ -175,14 +184,15 @@ func FuzzOpen(f *testing.F) {
 	f.Add(w.log[:len(w.log)-3], false)
 	f.Add(w.log[:headerSize], false)
 	f.Add([]byte{}, false)
-	e := entry{key: "r", marks: []markOp{{mark: randomMark(rand.New(rand.NewPCG(1, 1)))}}, places: []placeOp{{name: "l", place: "p"}}}
+	e := entry{key: "r", marks: []markOp{{mark: randomMark(rand.New(rand.NewPCG(1, 1)))}},
+		places: []placeOp{{name: "l", place: "p"}}}
 	f.Add(appendEntry(nil, &e), true)
 	f.Add(appendForget(nil, &forget{route: 1, parts: []int{1}}), true)
 	f.Add(appendEnd(nil, 1, 1), true)
 	base := w.log[:w.sizes[5]]
 	f.Fuzz(func(t *testing.T, data []byte, sealed bool) {
 		log := data
-		if sealed { // one entry with a right checksum that says anything
+		if sealed { // an entry with arbitrary contents and a valid checksum
 			if len(data) == 0 {
 				return
 			}
@@ -222,7 +232,8 @@ func TestRefusesWhatIsNoFile(t *testing.T) {
 	m := vfstest.New()
 	dir := stateDir(t, m)
 	must(t, m.Symlink("elsewhere", "/state/"+Name))
-	if _, _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), vfs.ErrNotRegular.Error()) {
+	if _, _, err := Open(dir, Options{}); err == nil ||
+		!strings.Contains(err.Error(), vfs.ErrNotRegular.Error()) {
 		t.Errorf("Open of a symlink = %v, want ErrNotRegular", err)
 	}
 }

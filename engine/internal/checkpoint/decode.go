@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry says that a frame whose checksum is right does not say anything: written by a bug, or
-// forged.
+// errEntry means that a frame with a valid checksum has invalid contents, due to a bug or a
+// forgery.
 var errEntry = errors.New("an entry with a right checksum makes no sense")
 
-// cursor reads a payload. Once bad it stays bad and yields zeros, so that a decoder checks once, at
-// its end.
+// cursor reads a payload. After an error it returns zeros, so that a decoder checks for errors
+// once, at its end.
 type cursor struct{ wire.Reader }
 
 func cursorOver(payload []byte) *cursor {
@@ -23,8 +23,8 @@ func cursorOver(payload []byte) *cursor {
 	return c
 }
 
-// count reads how many things follow that take at least size bytes each; more than can be there is
-// bad.
+// count reads the number of items that follow, each of at least size bytes. A number that exceeds
+// the remaining bytes is an error.
 func (c *cursor) count(size int) int {
 	n := c.Uvarint()
 	if n > uint64(len(c.Rest)/size) {
@@ -34,7 +34,7 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// number reads a reference to one of known things, or 0 for a new one.
+// number reads a reference to one of known items, or 0 for a new one.
 func (c *cursor) number(known int) int {
 	n := c.Uvarint()
 	if n > uint64(known) {
@@ -62,7 +62,7 @@ func (c *cursor) position(prev stream.Position, keys bool) stream.Position {
 	return p
 }
 
-// decodeEntry reads the payload of an entry into e, whose slices it uses again. Numbers are checked
+// decodeEntry decodes the payload of an entry into e, reusing its slices. Numbers are checked
 // against st.
 func (st *state) decodeEntry(payload []byte, e *entry) error {
 	c := cursorOver(payload)

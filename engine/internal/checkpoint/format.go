@@ -11,12 +11,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The bytes are drawn in docs/formats/checkpoint.md. Numbers of fixed width are little-endian.
+// docs/formats/checkpoint.md describes the format. Fixed-width numbers are little-endian.
 const (
-	magic      = "PSTKCKPT"
-	version    = 3  // what this program writes; 2 had no flag for waiting, 1 no notes either
-	headerSize = 24 // magic, version u16, reserved u16, generation u64, CRC-32C u32; the same in every version to come
-	frameHead  = 8  // length u32, CRC-32C u32
+	magic   = "PSTKCKPT"
+	version = 3 // the version written; 2 had no flag for waiting, 1 also no notes
+	// magic, version u16, reserved u16, generation u64, CRC-32C u32; must be the same in all future
+	// versions
+	headerSize = 24
+	frameHead  = 8 // length u32, CRC-32C u32
 	maxEntry   = 64 << 20
 )
 
@@ -33,15 +35,15 @@ const (
 	flagName     // a name follows
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
-	flagNote     // a note follows, behind the ranges
-	flagWaiting  // some of it waits, see docs/formats/waiting.md
+	flagNote     // a note follows the ranges
+	flagWaiting  // some of it is waiting, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// entry is what one Append says, with routes, partitions and lanes as the numbers that the file
-// gave them; 0 defines a new one, which takes the next number.
+// entry is the contents of one Append, with routes, partitions and lanes as the numbers assigned by
+// the file. 0 defines a new item, which gets the next number.
 type entry struct {
 	route  int
 	key    string // of a new route
@@ -51,8 +53,8 @@ type entry struct {
 
 type markOp struct {
 	part  int
-	named bool        // mark.Part.Name is to be kept; always so for a new partition
-	mark  stream.Mark // Part.ID counts only when part is 0
+	named bool        // mark.Part.Name must be stored; always true for a new partition
+	mark  stream.Mark // Part.ID is used only if part is 0
 }
 
 type placeOp struct {
@@ -66,7 +68,7 @@ type forget struct {
 	parts []int
 }
 
-// appendHeader appends the first bytes of a file.
+// appendHeader appends the header of a file.
 func appendHeader(dst []byte, version uint16, generation uint64) []byte {
 	start := len(dst)
 	dst = append(dst, magic...)
@@ -85,15 +87,16 @@ func parseHeader(b []byte) (version uint16, generation uint64, err error) {
 	if len(b) < headerSize || string(b[:len(magic)]) != magic {
 		return 0, 0, errNotCheckpoint
 	}
-	if crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]) {
+	if crc32.Checksum(b[:headerSize-4], castagnoli) !=
+		binary.LittleEndian.Uint32(b[headerSize-4:]) {
 		return 0, 0, errHeader
 	}
 	return binary.LittleEndian.Uint16(b[8:]), binary.LittleEndian.Uint64(b[12:]), nil
 }
 
-// summer computes the checksums of frames. They cover the file's generation and the frame's place
-// in it, so that bytes of another generation, or bytes that moved, are not taken for an entry.
-type summer struct{ where [20]byte } // a field, because what crc32 is given escapes to the heap
+// summer computes the checksums of frames. They cover the file's generation and the frame's offset,
+// so that bytes of another generation, or moved bytes, are not taken for an entry.
+type summer struct{ where [20]byte } // a field, because the argument of crc32 escapes to the heap
 
 func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	binary.LittleEndian.PutUint64(s.where[0:], generation)
@@ -102,18 +105,19 @@ func (s *summer) sum(generation uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(s.where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame that is b: frameHead bytes, then the payload.
+// seal fills in the head of the frame b: frameHead bytes, then the payload.
 func (s *summer) seal(b []byte, generation uint64, offset int64) error {
 	n := len(b) - frameHead
 	if n > maxEntry {
-		return fmt.Errorf("an entry of %d bytes is more than the limit of %d: save fewer marks at once", n, maxEntry)
+		return fmt.Errorf("an entry of %d bytes is more than the limit of %d: "+
+			"save fewer marks at once", n, maxEntry)
 	}
 	binary.LittleEndian.PutUint32(b, uint32(n))
 	binary.LittleEndian.PutUint32(b[4:], s.sum(generation, offset, b[frameHead:]))
 	return nil
 }
 
-// appendString appends s as what it shares with prev and the rest.
+// appendString appends s as the length of its common prefix with prev, and the rest.
 func appendString(dst []byte, prev, s string) []byte {
 	n := 0
 	for n < len(prev) && n < len(s) && prev[n] == s[n] {
@@ -154,7 +158,7 @@ func appendEntry(dst []byte, e *entry) []byte {
 	return dst
 }
 
-// appendMark appends one mark; id and name are those written last before it.
+// appendMark appends one mark; id and name are those of the previous mark.
 func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	m := &op.mark
 	keys, flags := hasKeys(m), byte(0)
@@ -199,8 +203,8 @@ func appendMark(dst []byte, op *markOp, id, name string) []byte {
 	return dst
 }
 
-// appendPosition appends p by its distance from the position before it. The difference wraps, so
-// every number fits.
+// appendPosition appends p as the difference to the previous position. The difference wraps around,
+// so every number can be represented.
 func appendPosition(dst []byte, prev, p stream.Position, keys bool) ([]byte, stream.Position) {
 	dst = binary.AppendVarint(dst, p.Num-prev.Num)
 	if keys {
@@ -231,8 +235,8 @@ func appendForget(dst []byte, f *forget) []byte {
 	return dst
 }
 
-// appendEnd appends what closes a snapshot: how much it held, so that one that lost frames is found
-// out.
+// appendEnd appends the end of a snapshot with its number of items, so that missing frames are
+// detected.
 func appendEnd(dst []byte, marks, places int) []byte {
 	dst = append(dst, kindEnd)
 	dst = binary.AppendUvarint(dst, uint64(marks))

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// golden is the file that docs/formats/checkpoint.md takes apart, golden1 what format 1 made of it.
-// They must be read for ever.
+// golden is the file described in docs/formats/checkpoint.md, golden1 the same contents in format
+// 1. They must remain readable.
 const golden = `
 50 53 54 4b 43 4b 50 54  02 00 00 00 01 00 00 00
 00 00 00 00 1c 62 02 9c  03 00 00 00 db 69 3e 36
@@ -43,14 +43,17 @@ func goldenSteps(note string) []step {
 	at := func(n int64) stream.Position { return stream.Position{Num: n} }
 	mark := stream.Mark{Part: stream.Partition{ID: "fe00-11-5a", Name: "a.log"}, Watermark: at(300)}
 	later := mark
-	later.Watermark, later.Above, later.Note = at(812), []stream.Range{{From: at(900), To: at(1000)}}, note
+	later.Watermark, later.Above, later.Note = at(812),
+		[]stream.Range{{From: at(900), To: at(1000)}}, note
 	keyed := stream.Mark{
 		Part: stream.Partition{ID: "orders", Name: "orders"}, Finished: true,
 		Watermark: stream.Position{Num: 2, Key: "k-17"},
-		Above:     []stream.Range{{From: stream.Position{Num: 2, Key: "k-19"}, To: stream.Position{Num: 3, Key: "k-2"}}},
+		Above: []stream.Range{{From: stream.Position{Num: 2, Key: "k-19"},
+			To: stream.Position{Num: 3, Key: "k-2"}}},
 	}
 	return []step{
-		{route: "access/main", marks: []stream.Mark{mark}, places: map[string]string{"file": "out.log 300"}},
+		{route: "access/main", marks: []stream.Mark{mark},
+			places: map[string]string{"file": "out.log 300"}},
 		{route: "access/main", marks: []stream.Mark{later, keyed}},
 		{route: "access/main", forget: []string{"orders"}},
 	}
@@ -70,7 +73,8 @@ func TestGolden(t *testing.T) {
 		_, dir := memory(t, want)
 		s, r := mustOpen(t, dir, Options{})
 		if got := contents(s).String(); got != w.held[3] || r.Cut != 0 || r.Damage != "" {
-			t.Errorf("the golden file of format %d holds %s (%v), want %s", tt.format, got, r, w.held[3])
+			t.Errorf("the golden file of format %d holds %s (%v), want %s", tt.format, got, r,
+				w.held[3])
 		}
 		must(t, s.Close())
 	}

@@ -11,32 +11,32 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// readBuffer is how many bytes are read at once.
+// readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork bounds the checksums that the search for entries behind a bad one may compute, in bytes.
-// Beyond it the file is called damaged, which is the careful answer.
+// scanWork bounds the bytes checksummed by the search for entries behind a bad one. Beyond it the
+// file is treated as damaged, which is the safe choice.
 const scanWork = 64 << 20
 
-// errVersion says that a newer program wrote the file.
+// errVersion means that a newer program wrote the file.
 var errVersion = errors.New("written by a newer penstock")
 
-// loaded is what a file said.
+// loaded is the contents of a file.
 type loaded struct {
 	st         *state
 	version    uint16
 	generation uint64
 	size       int64 // of the file
-	snapshot   int64 // where the snapshot ends; 0: it does not
-	good       int64 // where the last good frame ends
-	bad        error // why the frame at good is not; nil: the file ends there
-	nonsense   bool  // its checksum is right all the same
+	snapshot   int64 // end of the snapshot; 0 if incomplete
+	good       int64 // end of the last good frame
+	bad        error // why the frame at good is bad; nil at the end of the file
+	nonsense   bool  // the bad frame has a valid checksum
 	sums       summer
-	torn       bool // nothing behind the bad frame is an entry: it is the last one, unfinished
+	torn       bool // no entry follows the bad frame, which is an unfinished last entry
 }
 
-// load reads a file to its end or to the first frame that is not good. The error is one of reading,
-// of the header or of the version; damage behind the header is in the result.
+// load reads a file to its end or to the first bad frame. It returns an error for a failed read, a
+// bad header or an unknown version; damage behind the header is in the result.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -45,7 +45,8 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	l := &loaded{st: newState(), size: info.Size}
 	r := bufio.NewReaderSize(io.NewSectionReader(f, 0, l.size), int(min(l.size, readBuffer)))
 	var head [headerSize]byte
-	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := io.ReadFull(r, head[:]); errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, errNotCheckpoint
 	} else if err != nil {
 		return nil, err
@@ -54,7 +55,8 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 		return nil, err
 	}
 	if l.version > newest {
-		return nil, fmt.Errorf("%w: its format is %d, this program reads up to %d", errVersion, l.version, newest)
+		return nil, fmt.Errorf("%w: its format is %d, this program reads up to %d", errVersion,
+			l.version, newest)
 	}
 	l.good = headerSize
 	if err := l.frames(r); err != nil {
@@ -66,7 +68,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	return l, err
 }
 
-// frames applies one frame after the other.
+// frames applies the frames one after the other.
 func (l *loaded) frames(r *bufio.Reader) error {
 	var head [frameHead]byte
 	var payload []byte
@@ -105,7 +107,7 @@ func (l *loaded) frames(r *bufio.Reader) error {
 	return nil
 }
 
-// apply takes over a payload whose checksum is right; an error leaves the state as it was.
+// apply applies a payload with a valid checksum; after an error the state is unchanged.
 func (l *loaded) apply(payload []byte, e *entry) error {
 	switch payload[0] {
 	case kindEntry:
@@ -125,7 +127,8 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 			return err
 		}
 		if m, p := l.st.size(); l.snapshot != 0 || m != marks || p != places {
-			return fmt.Errorf("the snapshot should hold %d marks and %d places, and holds %d and %d", marks, places, m, p)
+			return fmt.Errorf("the snapshot should hold %d marks and %d places, "+
+				"and holds %d and %d", marks, places, m, p)
 		}
 	default:
 		return fmt.Errorf("its kind is %d, which this format does not have", payload[0])
@@ -133,8 +136,8 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last says whether no good frame lies behind the bad one. The bad one's length cannot be trusted,
-// so every place is tried.
+// last reports whether no good frame follows the bad one. The length of the bad one is unreliable,
+// so every offset is tried.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {
@@ -150,7 +153,8 @@ func (l *loaded) last(f vfs.File) (bool, error) {
 			return false, nil
 		}
 		payload := rest[at+frameHead:][:n]
-		if l.sums.sum(l.generation, l.good+int64(at), payload) == binary.LittleEndian.Uint32(rest[at+4:]) {
+		if l.sums.sum(l.generation, l.good+int64(at), payload) ==
+			binary.LittleEndian.Uint32(rest[at+4:]) {
 			return false, nil
 		}
 	}

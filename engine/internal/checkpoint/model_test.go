@@ -16,14 +16,15 @@ import (
 
 const seed = 20261121
 
-// model is what a checkpoint should hold, kept as plainly as can be.
+// model is a naive representation of the expected contents.
 type model struct {
 	marks  map[string]map[string]stream.Mark
 	places map[string]map[string]string
 }
 
 func newModel() *model {
-	return &model{marks: make(map[string]map[string]stream.Mark), places: make(map[string]map[string]string)}
+	return &model{marks: make(map[string]map[string]stream.Mark),
+		places: make(map[string]map[string]string)}
 }
 
 func (m *model) append(route string, marks []stream.Mark, places map[string]string) {
@@ -43,7 +44,7 @@ func (m *model) forget(route string, ids []string) {
 	}
 }
 
-// String lists all, sorted.
+// String lists all contents, sorted.
 func (m *model) String() string {
 	var lines []string
 	for route, marks := range m.marks {
@@ -59,7 +60,7 @@ func (m *model) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// contents is a store as a model.
+// contents returns the contents of a store as a model.
 func contents(s *Store) *model {
 	m := newModel()
 	for _, route := range s.Routes() {
@@ -99,8 +100,7 @@ func (st *step) onModel(m *model) {
 	m.append(st.route, st.marks, st.places)
 }
 
-// steps makes n steps: few partitions, so that they change often, and numbers that are hard to
-// keep.
+// steps returns n steps over few partitions, so that these change often, with extreme numbers.
 func steps(rng *rand.Rand, n int) []step {
 	list := make([]step, n)
 	for i := range list {
@@ -114,7 +114,8 @@ func steps(rng *rand.Rand, n int) []step {
 			st.marks = append(st.marks, randomMark(rng))
 		}
 		if rng.IntN(3) == 0 {
-			st.places = map[string]string{pick(rng, "file", "b"): pick(rng, "", "out.log 8192", "out.log 9000")}
+			st.places = map[string]string{pick(rng, "file", "b"): pick(rng, "", "out.log 8192",
+				"out.log 9000")}
 		}
 	}
 	return list
@@ -125,9 +126,11 @@ func pick(rng *rand.Rand, from ...string) string { return from[rng.IntN(len(from
 func partID(rng *rand.Rand) string { return fmt.Sprintf("fe00-%x-19ab2-%x", rng.IntN(8), 77) }
 
 func randomMark(rng *rand.Rand) stream.Mark {
-	m := stream.Mark{Part: stream.Partition{ID: partID(rng), Name: pick(rng, "a.log", "b.log", "", "größe.log", "a\nb")}}
+	m := stream.Mark{Part: stream.Partition{ID: partID(rng),
+		Name: pick(rng, "a.log", "b.log", "", "größe.log", "a\nb")}}
 	num := func() int64 {
-		return []int64{0, 1, -1, rng.Int64N(1 << 40), -rng.Int64N(1 << 40), math.MaxInt64, math.MinInt64}[rng.IntN(7)]
+		return []int64{0, 1, -1, rng.Int64N(1 << 40), -rng.Int64N(1 << 40), math.MaxInt64,
+			math.MinInt64}[rng.IntN(7)]
 	}
 	key := func() string { return "" }
 	if rng.IntN(3) == 0 {
@@ -165,7 +168,7 @@ func stateDir(t testing.TB, m vfs.FS) vfs.Dir {
 	return d
 }
 
-// memory is a file system with a state directory that holds a checkpoint of these bytes.
+// memory returns a file system with a state directory that contains the given log.
 func memory(t testing.TB, log []byte) (*vfstest.Mem, vfs.Dir) {
 	t.Helper()
 	m := vfstest.New()
@@ -173,8 +176,8 @@ func memory(t testing.TB, log []byte) (*vfstest.Mem, vfs.Dir) {
 	return m, stateDir(t, m)
 }
 
-// written is a log of some steps, with what it held and how long it was after each; index 0 is the
-// empty one.
+// written is a log after some steps, with its contents and its size after each; index 0 is the
+// empty log.
 type written struct {
 	log   []byte
 	held  []string
@@ -186,7 +189,7 @@ func writeSteps(t testing.TB, list []step) written {
 	return writeAs(t, list, version)
 }
 
-// writeAs writes as a program of a format did.
+// writeAs writes a log in the given format.
 func writeAs(t testing.TB, list []step, format uint16) written {
 	t.Helper()
 	m := vfstest.New()

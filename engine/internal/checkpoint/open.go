@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Open opens the checkpoint in dir, or makes one where there is none, and says in the Report what
-// it found. An unfinished last entry is left out. Where an entry before others is damaged, the file
-// is copied to Name.damaged-N, and the store resumes from what stands before the damage: what that
-// had not yet settled is delivered again. A file whose header or snapshot is damaged, or that a
-// newer program wrote, is refused and left as it is. The caller holds the lock of the directory.
+// Open opens the checkpoint in dir, or creates one if there is none, and describes it in the
+// Report. An unfinished last entry is ignored. If an entry before others is damaged, the file is
+// copied to Name.damaged-N, and the store resumes from the entries before the damage; data settled
+// later is delivered again. A file with a damaged header or snapshot, or one written by a newer
+// program, is refused and left unchanged. The caller must hold the lock of the directory.
 func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	s := &Store{dir: dir, options: o}
 	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
@@ -40,7 +40,7 @@ func Open(dir vfs.Dir, o Options) (*Store, *Report, error) {
 	return s, report, nil
 }
 
-// create makes the first log.
+// create creates the first log.
 func (s *Store) create() (*Store, *Report, error) {
 	s.st = newState()
 	err := s.replace()
@@ -53,11 +53,11 @@ func (s *Store) create() (*Store, *Report, error) {
 	return s, &Report{File: s.path(), Fresh: true}, nil
 }
 
-// renew brings the log of l into order: a new one when it holds more than a snapshot, copies of
-// what would be lost.
+// renew replaces the log of l if it contains more than a snapshot, and copies data that would be
+// lost.
 func (s *Store) renew(l *loaded, report *Report) error {
 	if l.bad == nil && l.version == s.version() && l.good == l.snapshot {
-		s.synced = 0 // of an earlier process: it may have been killed before it synced
+		s.synced = 0 // written by an earlier process, which may have been killed before it synced
 		return nil
 	}
 	names := func(int) string { return "" }
@@ -70,7 +70,8 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	if names(1) != "" {
 		name, err := setAside(s.dir, s.f, names)
 		if err != nil {
-			return fmt.Errorf("keep a copy of checkpoint %s before it is renewed: %w", s.path(), err)
+			return fmt.Errorf("keep a copy of checkpoint %s before it is renewed: %w",
+				s.path(), err)
 		}
 		report.Aside = append(report.Aside, name)
 	}
@@ -79,9 +80,9 @@ func (s *Store) renew(l *loaded, report *Report) error {
 		return s.failed
 	}
 	if names(1) != "" {
-		return fmt.Errorf("checkpoint %s must be written anew before it goes on: %w", s.path(), err)
+		return fmt.Errorf("checkpoint %s must be rewritten before it can grow: %w", s.path(), err)
 	}
-	s.warn(err) // the old log goes on, without its unfinished end
+	s.warn(err) // continue with the old log, without its unfinished end
 	if err := s.f.Truncate(l.good); err != nil {
 		return fmt.Errorf("cut the unfinished entry off checkpoint %s: %w", s.path(), err)
 	}
@@ -89,7 +90,7 @@ func (s *Store) renew(l *loaded, report *Report) error {
 	return nil
 }
 
-// usable says why a file may not be resumed from although its header is good.
+// usable returns an error if a file with a good header cannot be resumed from.
 func (l *loaded) usable() error {
 	if l.snapshot == 0 {
 		return fmt.Errorf("its snapshot is damaged at byte %d: %w", l.good, l.why())
@@ -104,30 +105,31 @@ func (l *loaded) why() error {
 	return l.bad
 }
 
-// refusal is the error for a file that cannot be used, with what to do about it.
+// refusal returns the error for an unusable file, with the remedy.
 func refusal(path string, err error) error {
 	if errors.Is(err, errVersion) {
-		return fmt.Errorf("checkpoint %s: %w: run that one, or move the file away to deliver everything again", path, err)
+		return fmt.Errorf("checkpoint %s: %w: run that one, or move the file away to deliver "+
+			"everything again", path, err)
 	}
 	return fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
 		"put a copy of it back, or move it away to deliver everything again", path, err)
 }
 
-// Snapshot is what a checkpoint holds.
+// Snapshot is the contents of a checkpoint.
 type Snapshot struct {
 	Version uint16
 	Routes  []RouteSnapshot
 }
 
-// RouteSnapshot is what a checkpoint holds of one route.
+// RouteSnapshot is the contents of a checkpoint for one route.
 type RouteSnapshot struct {
 	Route  string
 	Marks  []stream.Mark
 	Places map[string]string // lane name -> place
 }
 
-// Read reads the checkpoint in dir without lock and without changing anything, also while a Store
-// has it open. An error says that there is none (fs.ErrNotExist) or that Open would refuse it.
+// Read reads the checkpoint in dir without a lock and without changing it, even while a Store has
+// it open. It returns fs.ErrNotExist if there is none, or the error that Open would return.
 func Read(dir vfs.Dir) (*Snapshot, *Report, error) {
 	path := filepath.Join(dir.Path(), Name)
 	f, err := dir.Open(Name)

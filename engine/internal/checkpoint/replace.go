@@ -10,20 +10,21 @@ import (
 )
 
 const (
-	newName  = Name + ".new" // the next log, while it is written
+	newName  = Name + ".new" // the next log while it is written
 	fileMode = 0o600
 
-	// snapshotFrame is the size from which a frame of a snapshot is ended, in bytes.
+	// snapshotFrame is the size in bytes at which a frame of a snapshot is ended.
 	snapshotFrame = 64 << 10
 
-	// asideMost bounds the copies of damaged files in one directory.
+	// asideMost bounds the number of copies of damaged files in a directory.
 	asideMost = 99
 )
 
 // replace writes the state as a new log beside the old one, syncs it, renames it over the old one
-// and syncs the directory, so that at every moment one of the two is there whole. After an error
-// the old log goes on and nothing is lost. Once renamed, the new log is the log, and no error is
-// returned: a directory that cannot be synced poisons the store. It needs syncing and writing.
+// and syncs the directory, so that one complete log exists at any time. After an error the old log
+// remains in use and nothing is lost. After the rename the new log is in use and no error is
+// returned: if the directory cannot be synced, the store is poisoned. The caller must hold syncing
+// and writing.
 func (s *Store) replace() error {
 	next, size, err := s.writeNew()
 	if err == nil {
@@ -59,7 +60,7 @@ func (s *Store) warn(err error) {
 }
 
 // writeNew writes header and snapshot of the next generation and syncs them. The file is returned
-// open also with an error.
+// open, also with an error.
 func (s *Store) writeNew() (vfs.File, int64, error) {
 	f, err := s.dir.OpenFile(newName, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, fileMode)
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Store) version() uint16 {
 	return version
 }
 
-// snapshotWriter writes frames to a file, several at once. After an error it does nothing more.
+// snapshotWriter writes frames to a file, several at once. After an error it does nothing.
 type snapshotWriter struct {
 	f          vfs.File
 	generation uint64
@@ -96,8 +97,8 @@ type snapshotWriter struct {
 	err        error
 }
 
-// route writes what a route holds, in frames of about snapshotFrame. number is what the first one
-// will give it.
+// route writes the contents of a route in frames of about snapshotFrame bytes. number is the number
+// that the route will get.
 func (w *snapshotWriter) route(r *route, number int) {
 	e := entry{key: r.key}
 	size := int64(0)
@@ -142,8 +143,8 @@ func (w *snapshotWriter) flush() {
 	w.buf = w.buf[:0]
 }
 
-// Backup copies the log as it is to a file beside it, durably, and returns that one's name: for who
-// changes marks by hand.
+// Backup makes a durable copy of the log beside it and returns the name of the copy. It is meant
+// for manual changes of marks.
 func (s *Store) Backup() (string, error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -159,8 +160,8 @@ func (s *Store) Backup() (string, error) {
 	return name, nil
 }
 
-// setAside copies a file under the first name that is free, durably. The file itself stays where it
-// is, so that there is no moment without one.
+// setAside makes a durable copy of a file under the first unused name. The file itself stays in
+// place, so that it exists at all times.
 func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, error) {
 	for n := 1; n <= asideMost; n++ {
 		name := names(n)
@@ -186,5 +187,6 @@ func setAside(dir vfs.Dir, from vfs.File, names func(n int) string) (string, err
 		}
 		return name, nil
 	}
-	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", asideMost, names(asideMost))
+	return "", fmt.Errorf("there are %d copies already, up to %s: remove some", asideMost,
+		names(asideMost))
 }

@@ -5,31 +5,35 @@ import (
 	"strings"
 )
 
-// Report says what was found when a checkpoint was opened or read. The zero Report found none.
+// Report describes a checkpoint that was opened or read. The zero Report means that none was found.
 type Report struct {
-	File   string   // path
-	Fresh  bool     // there was no file: everything is delivered from the beginning
-	Routes int      // with marks or places; the two layers of one count once
-	Marks  int      // of all routes
-	Bytes  int64    // length of the file as it was found
-	Cut    int64    // bytes of an unfinished last entry, which a kill or a power loss left; no fault
-	Damage string   // what is damaged, and where; "": nothing
-	Lost   int64    // bytes from the damage on, which were not used
-	Aside  []string // files of the directory that hold copies of what was found: damaged ones, those of an older format
+	File   string // path
+	Fresh  bool   // the file did not exist: everything is delivered from the beginning
+	Routes int    // with marks or places; the two layers of a route count once
+	Marks  int    // of all routes
+	Bytes  int64  // original length of the file
+	// bytes of an unfinished last entry, left by a kill or a power loss; not an error
+	Cut    int64
+	Damage string // the damage and its offset, or ""
+	Lost   int64  // bytes from the damage on, which were not used
+	// copies of damaged files and of files in an older format, in the same directory
+	Aside []string
 }
 
-// String gives the report in words: one sentence where all is well.
+// String returns the report as text: one sentence if there is no damage.
 func (r *Report) String() string {
 	if r.Fresh {
 		return fmt.Sprintf("no checkpoint yet, made %s: delivering from the beginning", r.File)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "checkpoint %s: %s of %s in %d bytes", r.File, count(r.Marks, "mark"), count(r.Routes, "route"), r.Bytes)
+	fmt.Fprintf(&b, "checkpoint %s: %s of %s in %d bytes", r.File, count(r.Marks, "mark"),
+		count(r.Routes, "route"), r.Bytes)
 	if r.Cut > 0 {
 		fmt.Fprintf(&b, "; %d bytes of an unfinished last entry were left out", r.Cut)
 	}
 	if r.Damage != "" {
-		const text = "; DAMAGED: %s; the %d bytes from there on were not used, what they had settled is delivered again"
+		const text = "; DAMAGED: %s; the %d bytes from there on were not used, " +
+			"what they had settled is delivered again"
 		fmt.Fprintf(&b, text, r.Damage, r.Lost)
 	}
 	if len(r.Aside) > 0 {
@@ -38,7 +42,7 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// count is so many things in words.
+// count returns a number with its noun.
 func count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing

@@ -12,8 +12,8 @@ import (
 
 const manyMarks = 100_000
 
-// manyFiles are marks as spool_dir makes them: ids of device, inode, birth and head, names of
-// paths.
+// manyFiles returns marks like those of spool_dir: ids of device, inode, birth time and head, and
+// names that are paths.
 func manyFiles(n int) []stream.Mark {
 	rng := rand.New(rand.NewPCG(seed, 70))
 	marks := make([]stream.Mark, n)
@@ -25,14 +25,15 @@ func manyFiles(n int) []stream.Mark {
 				Name: fmt.Sprintf("hosts/web-%02d/access-2026-11-21-%06d.log", i%20, i),
 			},
 			Watermark: stream.Position{Num: rng.Int64N(1 << 30)},
-			Note:      fmt.Sprintf("%010x%010x%010x%010x", rng.Uint64N(1<<40), rng.Uint64N(1<<40), rng.Uint64N(1<<40), rng.Uint64N(1<<40)),
+			Note: fmt.Sprintf("%010x%010x%010x%010x", rng.Uint64N(1<<40), rng.Uint64N(1<<40),
+				rng.Uint64N(1<<40), rng.Uint64N(1<<40)),
 		}
 	}
 	return marks
 }
 
-// TestSizeUnderChurn updates 100,000 partitions again and again: an update costs under 64 bytes,
-// and the log stays bounded.
+// TestSizeUnderChurn updates 100,000 partitions repeatedly: an update costs less than 64 bytes, and
+// the log stays bounded.
 func TestSizeUnderChurn(t *testing.T) {
 	dir, err := osfs.New().OpenDir(t.TempDir())
 	must(t, err)
@@ -44,7 +45,8 @@ func TestSizeUnderChurn(t *testing.T) {
 	must(t, store.Sync())
 	rng := rand.New(rand.NewPCG(seed, 71))
 	updates, grown, largest, renewed := int64(0), int64(0), int64(0), 0
-	for rounds := 0; rounds < 3000 && renewed < 50; rounds++ { // a while longer once the log was renewed
+	// continue for some time after the log was replaced
+	for rounds := 0; rounds < 3000 && renewed < 50; rounds++ {
 		at := rng.IntN(manyMarks - 1000)
 		some := marks[at : at+1+rng.IntN(1000)]
 		for i := range some {
@@ -53,7 +55,9 @@ func TestSizeUnderChurn(t *testing.T) {
 			m.Above = m.Above[:0]
 			for k := range int64(rng.IntN(4)) {
 				from := m.Watermark.Num + (2*k+1)<<18
-				m.Above = append(m.Above, stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: from + 1<<18}})
+				m.Above = append(m.Above,
+					stream.Range{From: stream.Position{Num: from},
+						To: stream.Position{Num: from + 1<<18}})
 			}
 		}
 		_, before := store.Size()
@@ -72,7 +76,8 @@ func TestSizeUnderChurn(t *testing.T) {
 	}
 	live, size := store.Size()
 	per := float64(grown) / float64(updates)
-	t.Logf("%d updates of %.1f bytes; log %d bytes, at most %d, alive at most %d", updates, per, size, largest, live)
+	t.Logf("%d updates of %.1f bytes; log %d bytes, at most %d, alive at most %d", updates, per,
+		size, largest, live)
 	if per >= 64 {
 		t.Errorf("an update takes %.1f bytes, want less than 64", per)
 	}
@@ -88,7 +93,8 @@ func TestSizeUnderChurn(t *testing.T) {
 		t.Errorf("reopened: %v, want %d marks", report, manyMarks)
 	}
 	for i := 0; i < manyMarks; i += 997 {
-		if got, ok := again.Mark("access/main", marks[i].Part.ID); !ok || fmt.Sprint(got) != fmt.Sprint(marks[i]) {
+		if got, ok := again.Mark("access/main", marks[i].Part.ID); !ok ||
+			fmt.Sprint(got) != fmt.Sprint(marks[i]) {
 			t.Fatalf("Mark = %v, want %v", got, marks[i])
 		}
 	}

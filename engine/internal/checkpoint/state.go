@@ -6,12 +6,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is what the entries so far say. The same entries give the same numbers.
+// state is the result of the entries so far. Equal entries give equal numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
-	marks  int   // alive
-	live   int64 // bytes that a snapshot would take, at most
+	marks  int   // not deleted
+	live   int64 // upper bound of the size of a snapshot in bytes
 }
 
 type route struct {
@@ -26,18 +26,18 @@ type route struct {
 type part struct {
 	number int
 	mark   stream.Mark
-	cost   int64  // bytes in a snapshot, at most
-	gone   bool   // forgotten
-	stamp  uint64 // of the Append that mentioned it last; the writer's own
+	cost   int64  // upper bound of its bytes in a snapshot
+	gone   bool   // deleted
+	stamp  uint64 // of the last Append that contained it; owned by the writer
 }
 
 type lane struct {
 	number int
 	name   string
-	place  string // "": none
+	place  string // "" if deleted
 }
 
-// Bytes that a snapshot takes for a thing beside its strings, at most: numbers, flags, lengths.
+// Upper bounds of the bytes in a snapshot in addition to strings: numbers, flags, lengths.
 const (
 	partCost     = 29
 	rangeCost    = 20
@@ -53,18 +53,20 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	if r := st.byKey[key]; r != nil { // defined twice in a forged file: the number is taken, the route is the same
+	// defined twice in a forged file: it gets another number and stays the same route
+	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r
 	}
-	r := &route{key: key, number: len(st.routes) + 1, byID: make(map[string]*part), byName: make(map[string]*lane)}
+	r := &route{key: key, number: len(st.routes) + 1, byID: make(map[string]*part),
+		byName: make(map[string]*lane)}
 	st.routes = append(st.routes, r)
 	st.byKey[key] = r
 	st.live += routeCost + int64(len(key))
 	return r
 }
 
-// apply makes e so. It copies what it keeps of e's slices.
+// apply applies e. It copies the slices of e that it keeps.
 func (st *state) apply(e *entry) {
 	r := st.route(e.route, e.key)
 	for i := range e.marks {
@@ -98,8 +100,8 @@ func (r *route) lane(op *placeOp) *lane {
 	return l
 }
 
-// set makes one mark so. A partition that is defined again (twice in one Append) takes a number
-// more, and is the same.
+// set sets one mark. A partition that is defined again (twice in one Append) gets another number
+// and stays the same partition.
 func (st *state) set(r *route, op *markOp) {
 	var p *part
 	if op.part > 0 {
@@ -151,8 +153,7 @@ func (st *state) forget(f *forget) {
 	}
 }
 
-// renumber gives everything the numbers that a snapshot of the state defines, and lets go of what
-// is in none.
+// renumber assigns the numbers that a snapshot of the state defines, and frees deleted items.
 func (st *state) renumber() {
 	st.routes = st.alive()
 	clear(st.byKey)
@@ -175,7 +176,7 @@ func (st *state) renumber() {
 	}
 }
 
-// alive returns the routes that hold anything, each once, in order.
+// alive returns the routes that have contents, each once, in order.
 func (st *state) alive() []*route {
 	var list []*route
 	for i, r := range st.routes {
@@ -186,7 +187,7 @@ func (st *state) alive() []*route {
 	return list
 }
 
-// live returns the partitions that were not forgotten, each once, in order.
+// live returns the partitions that were not deleted, each once, in order.
 func (r *route) live() []*part {
 	list := make([]*part, 0, len(r.byID))
 	for i, p := range r.parts {
@@ -208,7 +209,7 @@ func (r *route) placed() []*lane {
 	return list
 }
 
-// size counts what a snapshot holds.
+// size returns the number of items in a snapshot.
 func (st *state) size() (marks, places int) {
 	for _, r := range st.alive() {
 		places += len(r.placed())

@@ -1,14 +1,14 @@
-// Package checkpoint keeps what each route has settled, so that a restart resumes there: watermark
-// and ranges of each partition, and the place of each ordered lane.
+// Package checkpoint stores the settled progress of each route, from which a restart resumes:
+// watermark and ranges of each partition, and the place of each ordered lane.
 //
 // It is an append-only, checksummed log in the state directory, owned by the one [Store] that has
-// it open. An Append is one entry, which a crash leaves whole or not at all; the entries that
-// survive are a prefix, in order. A snapshot is written at the start and when the log has grown to
-// a multiple of what is alive. docs/formats/checkpoint.md draws the bytes.
+// it open. An Append is one entry, of which a crash leaves all or nothing; the entries that survive
+// are a prefix, in order. A snapshot is written at the start, and when the log has grown to a
+// multiple of its live contents. docs/formats/checkpoint.md describes the format.
 //
-// It decides nothing about what is settled (that is flow/ledger) or when it is saved (the
-// pipeline), reads no clock, starts no goroutine, and never replaces a file that it cannot read by
-// an empty one. Who opens a Store holds the lock of the state directory.
+// The package does not decide what is settled (flow/ledger does) or when to save (the pipeline
+// does). It reads no clock, starts no goroutine, and never replaces an unreadable file by an empty
+// one. The owner of a Store must hold the lock of the state directory.
 package checkpoint
 
 import (
@@ -27,57 +27,59 @@ import (
 // Name is the file in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark stands, with the id of a boot of the operating system behind it, at the end of a route's
-// key whose marks are worth something only until the next boot: they were saved before the sink had
-// synced. See docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark stands before the id of a boot of the operating system at the end of a route's key. The
+// marks under such a key are valid only until the next boot, because they were saved before the sink
+// had synced. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is returned by a Store after Close.
 var ErrClosed = errors.New("checkpoint: closed")
 
-// Options tune a Store; the zero value is right for use.
+// Options tune a Store. Zero values select the defaults.
 type Options struct {
-	// Factor is how many times the size of what is alive the log may be before a new one is written; 0
-	// means
-	// 2. What is not alive is at most 16 MiB in any case.
+	// Factor is the size of the log, as a multiple of its live contents, at which it is replaced.
+	// Zero means 2. In any case at most 16 MiB of the log are not live.
 	Factor int
-	// Slack is how many bytes that are not alive the log may have in any case; 0 means 1 MiB.
+	// Slack is the number of bytes that are not live that the log may always have; 0 means 1 MiB.
 	Slack int64
-	// Warn is told what went wrong without harm: a new log that could not be written while the old one
-	// goes on. nil: nobody is. It is called while the log is locked: it must not call the Store.
+	// Warn, if not nil, is called for harmless errors, for example if a new log could not be
+	// written and the old one stays in use. The log is locked during the call, so it must not call
+	// the Store.
 	Warn func(error)
 
-	version uint16 // what a later program would write; tests of migration
+	version uint16 // the version of a later program, in tests of migration
 }
 
-// Store is an open checkpoint. Its methods are safe for concurrent use; Append does not wait for a
-// Sync that is under way, unless the log is being replaced.
+// Store is an open checkpoint. Its methods are safe for concurrent use. Append does not wait for a
+// concurrent Sync, unless the log is being replaced.
 type Store struct {
 	dir     vfs.Dir
 	options Options
 
-	syncing sync.Mutex // held over a sync or a replacement of the log; taken before writing
-	writing sync.Mutex // held over a write, and over its whole replacement: the order of the log is the order of the state
-	// What follows is changed with writing held.
+	syncing sync.Mutex // held during a sync or a replacement of the log; acquired before writing
+	// held during a write and during a whole replacement: the log and the state have the same order
+	writing sync.Mutex
+	// The fields below are changed with writing held.
 	f          vfs.File
 	generation uint64
 	size       int64  // of the log
-	synced     int64  // of that, durable
-	retry      int64  // no new log is tried below this length, after one could not be written
-	failed     error  // what poisoned the store
+	synced     int64  // durable part of size
+	retry      int64  // no new log is tried below this length, after an attempt failed
+	failed     error  // why the store is poisoned
 	stamp      uint64 // number of this Append
 	buf        []byte
 	sums       summer
 	entry      entry
 
-	mu sync.RWMutex // guards st against readers; changed with writing held too, so that a writer may read without mu
+	// guards st against readers; changes also require writing, so that a writer may read without mu
+	mu sync.RWMutex
 	st *state
 }
 
-// Append saves marks and places of a route as one entry: when it returns nil, a kill of the process
-// loses none of it, and only a power loss may, until Sync. A lane's place of "" forgets the lane.
-// After an error nothing was saved, and Append may be called again, unless the store is poisoned.
-// marks are not kept.
+// Append saves marks and places of a route as one entry. When it returns nil, a kill of the process
+// loses nothing; a power loss may lose the entry until Sync. A place of "" deletes the lane. After
+// an error nothing was saved, and Append may be called again unless the store is poisoned. marks is
+// not retained.
 func (s *Store) Append(route string, marks []stream.Mark, places map[string]string) error {
 	if len(marks) == 0 && len(places) == 0 {
 		return nil
@@ -99,13 +101,13 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	if err != nil {
 		return fmt.Errorf("save %d marks of %q in %s: %w", len(marks), route, s.path(), err)
 	}
-	if due { // nobody syncs
+	if due { // nobody else calls Sync
 		return s.Sync()
 	}
 	return nil
 }
 
-// describe puts an Append into s.entry, with the numbers of what the log knows.
+// describe stores an Append in s.entry, with the numbers of known items.
 func (s *Store) describe(key string, marks []stream.Mark, places map[string]string) {
 	s.stamp++
 	e := &s.entry
@@ -139,8 +141,7 @@ func (s *Store) describe(key string, marks []stream.Mark, places map[string]stri
 	}
 }
 
-// Forget drops partitions of a route, which will not be asked for again. Those that it does not
-// know are left out.
+// Forget deletes partitions of a route that are not needed any more. Unknown ones are ignored.
 func (s *Store) Forget(route string, partitionIDs []string) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -174,8 +175,8 @@ func (s *Store) Forget(route string, partitionIDs []string) error {
 	return nil
 }
 
-// write appends one frame to the log by one write. What a failed write left is cut off again; if
-// even that fails, what the file holds is unknown, and the store is poisoned.
+// write appends one frame to the log with one write. The rest of a failed write is truncated. If
+// even that fails, the contents of the file are unknown, and the store is poisoned.
 func (s *Store) write(frame []byte) error {
 	if err := s.sums.seal(frame, s.generation, s.size); err != nil {
 		return err
@@ -191,10 +192,10 @@ func (s *Store) write(frame []byte) error {
 	return err
 }
 
-// bufferKept is how many bytes of memory are kept from one Append to the next.
+// bufferKept bounds the memory kept between two Appends, in bytes.
 const bufferKept = 1 << 20
 
-// trim lets go of the caller's slices, and of memory that one large Append took.
+// trim releases the caller's slices, and the memory of a large Append.
 func (s *Store) trim() {
 	clear(s.entry.marks)
 	if cap(s.buf) > bufferKept {
@@ -205,8 +206,8 @@ func (s *Store) trim() {
 	}
 }
 
-// Sync makes durable what was appended before. An error poisons the store, because nobody knows
-// then what the disk has: every later call returns it, and the next Open will tell.
+// Sync makes earlier Appends durable. An error poisons the store, because the contents of the disk
+// are then unknown: every later call returns it, and the next Open checks the file.
 func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -222,7 +223,7 @@ func (s *Store) Sync() error {
 			s.writing.Unlock()
 			return err
 		}
-		s.warn(err) // the old log goes on
+		s.warn(err) // continue with the old log
 	}
 	f, size := s.f, s.size
 	synced := s.synced
@@ -241,7 +242,7 @@ func (s *Store) Sync() error {
 	return nil
 }
 
-// usable needs writing.
+// usable must be called with writing held.
 func (s *Store) usable() error {
 	if s.failed != nil {
 		return s.failed
@@ -259,11 +260,11 @@ func (s *Store) slack() int64 {
 	return 1 << 20
 }
 
-// garbageMost is how many bytes that are not alive a log may have, unless Slack is more: nearly a
-// million marks.
+// garbageMost bounds the bytes that are not live in a log, unless Slack is larger. It corresponds
+// to almost a million marks.
 const garbageMost = 16 << 20
 
-// bound is the length beyond which the log is replaced. It needs writing.
+// bound returns the length beyond which the log is replaced. It must be called with writing held.
 func (s *Store) bound() int64 {
 	factor := int64(s.options.Factor)
 	if factor <= 0 {
@@ -274,15 +275,14 @@ func (s *Store) bound() int64 {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), Name) }
 
-// Size returns how many bytes a snapshot of what is alive would take at most, and how many the log
-// has.
+// Size returns the maximum size of a snapshot of the live contents, and the size of the log.
 func (s *Store) Size() (live, file int64) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.st.live, s.size
 }
 
-// Close frees the file. It does not Sync. It may be called again.
+// Close closes the file. It does not Sync. It may be called again.
 func (s *Store) Close() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
@@ -296,16 +296,16 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Failed is what poisoned the store, or ErrClosed: nothing can be saved in it any more. nil: it is
-// in order.
+// Failed returns the error that poisoned the store, or ErrClosed, after which nothing can be saved.
+// It returns nil if the store is usable.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.usable()
 }
 
-// Marks yields the marks of a route as they are when each is reached, in the order in which the
-// partitions were first seen. It holds no lock while it yields.
+// Marks yields the current marks of a route, in the order in which the partitions were first
+// stored. It holds no lock while it yields.
 func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	return func(yield func(stream.Mark) bool) {
 		s.mu.RLock()
@@ -325,7 +325,7 @@ func (s *Store) Marks(route string) iter.Seq[stream.Mark] {
 	}
 }
 
-// Mark returns the mark of one partition of a route, and false when it has none.
+// Mark returns the mark of a partition of a route; ok is false if it has none.
 func (s *Store) Mark(route, partitionID string) (stream.Mark, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -353,7 +353,7 @@ func (s *Store) Places(route string) map[string]string {
 	return s.st.places(route)
 }
 
-// Routes returns the routes that have marks or places, in the order in which they were first seen.
+// Routes returns the routes with marks or places, in the order in which they were first stored.
 func (s *Store) Routes() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

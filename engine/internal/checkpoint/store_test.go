@@ -18,13 +18,14 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRoundTrip takes the same steps on stores that are opened anew, replaced and left alone, and
-// on the model.
+// TestRoundTrip performs the same steps on the model and on stores that are reopened, replaced or
+// left alone.
 func TestRoundTrip(t *testing.T) {
 	for s := range uint64(8) {
 		rng := rand.New(rand.NewPCG(seed, s))
 		dir := stateDir(t, vfstest.New())
-		o := Options{Factor: 1 + rng.IntN(3), Slack: int64(1 + rng.IntN(4000)), Warn: func(err error) { t.Error(err) }}
+		o := Options{Factor: 1 + rng.IntN(3), Slack: int64(1 + rng.IntN(4000)),
+			Warn: func(err error) { t.Error(err) }}
 		store, report := mustOpen(t, dir, o)
 		if !report.Fresh {
 			t.Errorf("first Open: %v; want Fresh", report)
@@ -39,7 +40,8 @@ func TestRoundTrip(t *testing.T) {
 			case 1:
 				must(t, store.Close())
 				store, report = mustOpen(t, dir, o)
-				if report.Fresh || report.Cut != 0 || report.Damage != "" || len(report.Aside) != 0 {
+				if report.Fresh || report.Cut != 0 || report.Damage != "" ||
+					len(report.Aside) != 0 {
 					t.Fatalf("seed %d step %d: clean reopening reports %+v", s, i, report)
 				}
 			}
@@ -65,12 +67,12 @@ func TestMarkAndMarks(t *testing.T) {
 		Above: []stream.Range{{From: stream.Position{Num: 7}, To: stream.Position{Num: 9}}},
 	}
 	must(t, store.Append("r", []stream.Mark{m}, nil))
-	m.Above[0].To.Num = 99 // the store must not keep the caller's slice
+	m.Above[0].To.Num = 99 // the store must not retain the caller's slice
 	got, ok := store.Mark("r", "p")
 	if !ok || got.Above[0].To.Num != 9 {
 		t.Errorf("Mark = %+v, %v; want To 9", got, ok)
 	}
-	got.Above[0].To.Num = 77 // nor hand out its own
+	got.Above[0].To.Num = 77 // nor return its own
 	if again, _ := store.Mark("r", "p"); again.Above[0].To.Num != 9 {
 		t.Errorf("Mark = %+v; want To 9", again)
 	}
@@ -80,7 +82,7 @@ func TestMarkAndMarks(t *testing.T) {
 	if _, ok := store.Mark("s", "p"); ok {
 		t.Error("Mark of a route that was never saved: true")
 	}
-	for range store.Marks("r") { // the loop may use the store
+	for range store.Marks("r") { // the loop body may use the store
 		must(t, store.Append("r", []stream.Mark{{Part: stream.Partition{ID: "q"}}}, nil))
 		must(t, store.Forget("r", []string{"p"}))
 	}
@@ -96,16 +98,18 @@ func TestMarkAndMarks(t *testing.T) {
 	}
 }
 
-// TestTwiceInOneAppend says something of a partition twice at once: the last word counts, before
-// and after it is known.
+// TestTwiceInOneAppend sets a partition twice in one Append: the last value counts, for new and
+// known partitions.
 func TestTwiceInOneAppend(t *testing.T) {
 	dir := stateDir(t, vfstest.New())
 	store, _ := mustOpen(t, dir, Options{})
 	mark := func(name string, at int64) stream.Mark {
-		return stream.Mark{Part: stream.Partition{ID: "p", Name: name}, Watermark: stream.Position{Num: at}}
+		return stream.Mark{Part: stream.Partition{ID: "p", Name: name},
+			Watermark: stream.Position{Num: at}}
 	}
 	for _, marks := range [][]stream.Mark{
-		{mark("a", 1), mark("b", 2)}, {mark("c", 3), mark("b", 4)}, {mark("b", 5), mark("c", 6), mark("b", 7)},
+		{mark("a", 1), mark("b", 2)}, {mark("c", 3), mark("b", 4)},
+		{mark("b", 5), mark("c", 6), mark("b", 7)},
 	} {
 		must(t, store.Append("r", marks, nil))
 		want := marks[len(marks)-1]
@@ -113,7 +117,8 @@ func TestTwiceInOneAppend(t *testing.T) {
 			t.Errorf("Mark = %v, want %v", got, want)
 		}
 		read, report, err := Read(dir)
-		if err != nil || len(read.Routes[0].Marks) != 1 || fmt.Sprint(read.Routes[0].Marks[0]) != fmt.Sprint(want) || report.Marks != 1 {
+		if err != nil || len(read.Routes[0].Marks) != 1 ||
+			fmt.Sprint(read.Routes[0].Marks[0]) != fmt.Sprint(want) || report.Marks != 1 {
 			t.Errorf("Read = %+v, %+v, %v; want %v", read, report, err, want)
 		}
 	}
@@ -133,7 +138,8 @@ func TestReadNothing(t *testing.T) {
 func TestAppendIsOneWriteWithoutAllocation(t *testing.T) {
 	m := vfstest.New()
 	store, _ := mustOpen(t, stateDir(t, m), Options{})
-	marks := []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"}, Above: make([]stream.Range, 3)}}
+	marks := []stream.Mark{{Part: stream.Partition{ID: "p", Name: "n"},
+		Above: make([]stream.Range, 3)}}
 	must(t, store.Append("r", marks, nil))
 	before := len(m.Calls())
 	marks[0].Watermark.Num++
@@ -174,7 +180,8 @@ func TestClosed(t *testing.T) {
 	must(t, store.Close())
 	must(t, store.Close())
 	mark := []stream.Mark{{Part: stream.Partition{ID: "p"}}}
-	for _, err := range []error{store.Append("r", mark, nil), store.Forget("r", []string{"p"}), store.Sync()} {
+	for _, err := range []error{store.Append("r", mark, nil), store.Forget("r", []string{"p"}),
+		store.Sync()} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v, want ErrClosed", err)
 		}
@@ -193,14 +200,16 @@ func TestFailedSyncPoisons(t *testing.T) {
 	must(t, store.Append("r", mark(2), nil))
 	m.Fail(vfstest.Fault{Op: vfstest.OpSync, Err: syscall.EIO})
 	for _, err := range []error{
-		store.Sync(), store.Sync(), store.Append("r", mark(3), nil), store.Forget("r", []string{"p"}), store.Sync(),
+		store.Sync(), store.Sync(), store.Append("r", mark(3), nil),
+		store.Forget("r", []string{"p"}), store.Sync(),
 	} {
 		if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "/state/"+Name) {
 			t.Errorf("after a failed sync: %v, want EIO and the file", err)
 		}
 	}
 	must(t, store.Close())
-	again, _ := mustOpen(t, stateDir(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, seed)), Options{})
+	again, _ := mustOpen(t, stateDir(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, seed)),
+		Options{})
 	if got, _ := again.Mark("r", "p"); got.Watermark.Num != 1 {
 		t.Errorf("after a power loss: %v, want what was synced, 1", got)
 	}
@@ -222,14 +231,16 @@ func TestFailedWriteIsCutOff(t *testing.T) {
 		mark[0].Watermark.Num++
 		must(t, store.Append("r", mark, nil))
 		read, report, err := Read(dir)
-		if err != nil || report.Cut != 0 || report.Marks != 1 || read.Routes[0].Marks[0].Watermark != mark[0].Watermark {
+		if err != nil || report.Cut != 0 || report.Marks != 1 ||
+			read.Routes[0].Marks[0].Watermark != mark[0].Watermark {
 			t.Errorf("Read = %+v, %v, %v; want %v", read, report, err, mark)
 		}
 	}
 	m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 5})
 	m.Fail(vfstest.Fault{Op: vfstest.OpTruncate, Err: syscall.EIO})
 	first := store.Append("r", mark, nil)
-	if !errors.Is(first, syscall.ENOSPC) || !errors.Is(first, syscall.EIO) && !errors.Is(store.Sync(), syscall.EIO) {
+	if !errors.Is(first, syscall.ENOSPC) || !errors.Is(first, syscall.EIO) &&
+		!errors.Is(store.Sync(), syscall.EIO) {
 		t.Errorf("Append that could not be cut off = %v; want both errors", first)
 	}
 	if err := store.Append("r", mark, nil); !errors.Is(err, syscall.EIO) {
@@ -242,9 +253,11 @@ func TestFailedWriteIsCutOff(t *testing.T) {
 	}
 }
 
-// TestReplaceThatCannotBe keeps the disk full when a new log is due: the old one goes on.
+// TestReplaceThatCannotBe keeps the disk full when the log is due for replacement: the old one
+// stays in use.
 func TestReplaceThatCannotBe(t *testing.T) {
-	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpWrite, vfstest.OpSync, vfstest.OpRename} {
+	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpWrite, vfstest.OpSync,
+		vfstest.OpRename} {
 		m := vfstest.New()
 		dir := stateDir(t, m)
 		warned := 0
@@ -262,7 +275,8 @@ func TestReplaceThatCannotBe(t *testing.T) {
 		}
 		_, size := store.Size()
 		if warned == 0 || warned > 20 || size < 500 {
-			t.Errorf("%s: warned %d times, log of %d bytes; want some, not each time, and the old log going on", op, warned, size)
+			t.Errorf("%s: warned %d times, log of %d bytes; want some, not each time, "+
+				"and the old log going on", op, warned, size)
 		}
 		m.Heal()
 		for i := range 100 {
@@ -285,7 +299,8 @@ func TestMigration(t *testing.T) {
 	w := writeSteps(t, steps(rand.New(rand.NewPCG(seed, 1)), 20))
 	m, dir := memory(t, w.log)
 	later, report := mustOpen(t, dir, Options{version: version + 1})
-	if want := fmt.Sprintf("%s.v%d-1", Name, version); len(report.Aside) != 1 || report.Aside[0] != want {
+	if want := fmt.Sprintf("%s.v%d-1", Name, version); len(report.Aside) != 1 ||
+		report.Aside[0] != want {
 		t.Fatalf("migration keeps %v, want %s", report.Aside, want)
 	}
 	if got, err := m.ReadFile("/state/" + report.Aside[0]); !bytes.Equal(got, w.log) || err != nil {
@@ -301,7 +316,8 @@ func TestMigration(t *testing.T) {
 	_, _, readErr := Read(dir)
 	for _, err := range []error{openErr, readErr} {
 		want := fmt.Sprint("format is ", version+1)
-		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("a newer log: %v; want the file, the format and errVersion", err)
 		}
 	}
@@ -324,10 +340,12 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range rounds {
 				part := stream.Partition{ID: fmt.Sprint(i % 7), Name: "n"}
 				mark := stream.Mark{Part: part, Watermark: stream.Position{Num: int64(i)}}
-				if err := store.Append(route, []stream.Mark{mark}, map[string]string{"l": fmt.Sprint(i)}); err != nil {
+				if err := store.Append(route, []stream.Mark{mark},
+					map[string]string{"l": fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
-				if got, ok := store.Mark(route, mark.Part.ID); !ok || got.Watermark != mark.Watermark {
+				if got, ok := store.Mark(route, mark.Part.ID); !ok ||
+					got.Watermark != mark.Watermark {
 					t.Errorf("Mark = %v, want %v", got, mark)
 				}
 			}

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// Entry is a letter as it stands in a file.
+// Entry is a dead letter as stored in a file.
 type Entry line
 
-// Text is the record's text, byte for byte.
+// Text returns the record's text, byte for byte.
 func (e *Entry) Text() []byte {
 	if e.Record != nil {
 		return []byte(*e.Record)
@@ -23,16 +23,18 @@ func (e *Entry) Text() []byte {
 	return e.RecordBase64
 }
 
-// Filter says which letters are meant. The zero value means all.
+// Filter selects dead letters. The zero value selects all.
 type Filter struct {
-	Reason       string    // part of the reason or detail, in any case; "": any
-	Since, Until time.Time // when it was written: from, and before; zero: no bound
-	IDs          []string  // these alone; none: any
+	Reason string // part of the reason or detail, ignoring case; "" means any
+	// time of writing: from (inclusive) and until (exclusive); zero means no bound
+	Since, Until time.Time
+	IDs          []string // only these; empty means any
 }
 
-// Takes says whether the filter means e.
+// Takes reports whether the filter selects e.
 func (f *Filter) Takes(e *Entry) bool {
-	if f.Reason != "" && !strings.Contains(strings.ToLower(e.Reason+"\n"+e.Detail), strings.ToLower(f.Reason)) {
+	if f.Reason != "" &&
+		!strings.Contains(strings.ToLower(e.Reason+"\n"+e.Detail), strings.ToLower(f.Reason)) {
 		return false
 	}
 	if !f.Since.IsZero() && e.Time.Before(f.Since) || !f.Until.IsZero() && !e.Time.Before(f.Until) {
@@ -49,17 +51,17 @@ func (f *Filter) Takes(e *Entry) bool {
 	return false
 }
 
-// Entries reads letters one after another. What is no letter is passed over and counted.
+// Entries reads dead letters one after another. Other lines are skipped and counted.
 type Entries struct {
 	r       *bufio.Reader
-	Skipped int // lines that are no letters
+	Skipped int // number of lines that are not dead letters
 }
 
-// NewEntries reads from r.
+// NewEntries returns a reader of the dead letters in r.
 func NewEntries(r io.Reader) *Entries { return &Entries{r: bufio.NewReaderSize(r, 256<<10)} }
 
-// Next returns the next letter; io.EOF: there is none. A last line without an end is still being
-// written, and is none.
+// Next returns the next dead letter, or io.EOF. An unterminated last line is still being written
+// and is ignored.
 func (s *Entries) Next() (*Entry, error) {
 	for {
 		text, err := s.r.ReadBytes('\n')
@@ -70,7 +72,8 @@ func (s *Entries) Next() (*Entry, error) {
 			return nil, err
 		}
 		e := new(Entry)
-		if err := json.Unmarshal(bytes.TrimSpace(text), e); err != nil || e.ID == "" || e.Version != Version {
+		if err := json.Unmarshal(bytes.TrimSpace(text), e); err != nil || e.ID == "" ||
+			e.Version != Version {
 			s.Skipped++
 			continue
 		}
@@ -78,28 +81,31 @@ func (s *Entries) Next() (*Entry, error) {
 	}
 }
 
-// partitionPrefix begins the ids of the partitions that letters are when they are replayed.
+// partitionPrefix is the prefix of partition ids of replayed dead letters.
 const partitionPrefix = "letter."
 
-// PartitionOf is the id of the partition that a letter is when it is replayed: each is one of its
-// own, so that the checkpoint says of every single one whether it was delivered.
+// PartitionOf returns the id of the partition of a replayed dead letter. Each letter is a partition
+// of its own, so that the checkpoint records for each one whether it was delivered.
 func PartitionOf(letterID string) string {
 	sum := sha256.Sum256([]byte(letterID))
 	return partitionPrefix + hex.EncodeToString(sum[:16])
 }
 
-// IsPartition says whether a partition's id is a letter's. A route's own source must not see it.
+// IsPartition reports whether a partition id is that of a dead letter. A route's own source must
+// not see it.
 func IsPartition(id string) bool { return strings.HasPrefix(id, partitionPrefix) }
 
-// ParseTime reads a bound of a filter: a time (RFC 3339, or a date), or how long before now.
+// ParseTime parses a bound of a filter: a time (RFC 3339, or a date), or a duration before now.
 func ParseTime(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return now.Add(-d), nil
 	}
-	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02"} {
+	for _, form := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02"} {
 		if at, err := time.ParseInLocation(form, text, time.UTC); err == nil {
 			return at, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21T13:00:00Z nor how long ago, such as 90m", text)
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-21T13:00:00Z nor how "+
+		"long ago, such as 90m", text)
 }

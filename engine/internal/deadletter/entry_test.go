@@ -17,17 +17,19 @@ func written(t testing.TB, letters ...Letter) []byte {
 	var buf bytes.Buffer
 	to := json.NewEncoder(&buf)
 	for i := range letters {
-		if err := letters[i].writeLine(to, Options{Pipeline: "p", Route: "main"}, time.Unix(int64(1000+i), 0)); err != nil {
+		if err := letters[i].writeLine(to, Options{Pipeline: "p", Route: "main"},
+			time.Unix(int64(1000+i), 0)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return buf.Bytes()
 }
 
-// TestEntries: what was written comes back byte for byte; what is no letter, or has no end yet, is
-// passed over.
+// TestEntries checks that letters are read back byte for byte, and that other lines and an
+// unterminated line are skipped.
 func TestEntries(t *testing.T) {
-	text := written(t, Letter{ID: "a@1", Reason: "no", Record: []byte("x\xff\x00y")}, Letter{ID: "a@2", Record: []byte(`"quoted"`)})
+	text := written(t, Letter{ID: "a@1", Reason: "no", Record: []byte("x\xff\x00y")},
+		Letter{ID: "a@2", Record: []byte(`"quoted"`)})
 	text = append([]byte("not JSON\n{\"version\":2,\"id\":\"later\"}\n\n"), text...)
 	text = append(text, `{"version":1,"id":"half`...)
 	all := NewEntries(bytes.NewReader(text))
@@ -82,8 +84,8 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
-// TestSource: each letter is a record of a partition of its own; those that are settled, doubled or
-// not meant are left out.
+// TestSource checks that each letter is a record of its own partition, and that settled, duplicate
+// and filtered letters are skipped.
 func TestSource(t *testing.T) {
 	dir := t.TempDir()
 	d, err := osfs.New().OpenDir(dir)
@@ -95,8 +97,10 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	letters := []Letter{
-		{ID: "a@1", Reason: "no", Record: []byte("one")}, {ID: "a@2", Reason: "never", Record: []byte("two")},
-		{ID: "a@3", Reason: "no", Record: []byte("")}, {ID: "a@4", Reason: "no", Record: []byte("four")},
+		{ID: "a@1", Reason: "no", Record: []byte("one")},
+		{ID: "a@2", Reason: "never", Record: []byte("two")},
+		{ID: "a@3", Reason: "no", Record: []byte("")},
+		{ID: "a@4", Reason: "no", Record: []byte("four")},
 	}
 	if err := s.Append(t.Context(), letters); err != nil {
 		t.Fatal(err)
@@ -106,7 +110,8 @@ func TestSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	source := Source{FS: osfs.New(), Path: path, Filter: Filter{Reason: "no"}}
-	r, err := source.Open(t.Context(), stream.OpenOptions{Resume: func(id string) (stream.Mark, bool) {
+	r, err := source.Open(t.Context(), stream.OpenOptions{Resume: func(id string) (stream.Mark,
+		bool) {
 		return stream.Mark{Watermark: stream.Position{Num: 1}}, id == PartitionOf("a@4")
 	}})
 	if err != nil {
@@ -121,7 +126,8 @@ func TestSource(t *testing.T) {
 		got = append(got, string(b.AppendRecordID(nil, i))+" "+string(b.Text(i)))
 	}
 	want := []string{PartitionOf("a@1") + "@1 one", PartitionOf("a@3") + "@1 "}
-	if strings.Join(got, "|") != strings.Join(want, "|") || b.Origins != 2 || b.RawBytes()-int64(b.Added) != 3 {
+	if strings.Join(got, "|") != strings.Join(want, "|") || b.Origins != 2 ||
+		b.RawBytes()-int64(b.Added) != 3 {
 		t.Errorf("read %q (%d origins, %d bytes), want %q", got, b.Origins, b.RawBytes(), want)
 	}
 	if raw, ok := b.Whole(); !ok || string(raw) != "one\n\n" {
@@ -135,7 +141,7 @@ func TestSource(t *testing.T) {
 	}
 }
 
-// FuzzEntries: any file is read to its end, and what is taken for a letter has an id.
+// FuzzEntries checks that any file is read to its end, and that every letter found has an id.
 func FuzzEntries(f *testing.F) {
 	f.Add(written(f, Letter{ID: "a@1", Record: []byte("x")}))
 	f.Add([]byte("{}\n[]\nnull\n{\"version\":1,\"id\":1}\n"))
@@ -152,7 +158,8 @@ func FuzzEntries(f *testing.F) {
 			n++
 		}
 		if n+all.Skipped != bytes.Count(text, []byte("\n")) {
-			t.Errorf("%d letters and %d other lines of %d", n, all.Skipped, bytes.Count(text, []byte("\n")))
+			t.Errorf("%d letters and %d other lines of %d", n, all.Skipped,
+				bytes.Count(text, []byte("\n")))
 		}
 	})
 }

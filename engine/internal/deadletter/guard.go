@@ -8,35 +8,38 @@ import (
 )
 
 const (
-	guardPatience = 10 * time.Second // after which the start is judged by a tenth of the records that it needs else
-	guardMemory   = 100_000          // records; beyond it, older ones count half, again and again
+	// after this time, a tenth of the usual number of records decides about the start
+	guardPatience = 10 * time.Second
+	// in records; beyond it older records lose half their weight, repeatedly
+	guardMemory = 100_000
 )
 
 // Guard stops a route that turns too much of its input into dead letters, as a wrong token or
-// pattern does: more than Share of at least Records records, or everything that a run began with.
-// The start is judged when Records/10 records are dead and none is delivered, or Records/100 after
-// 10 s; so a few bad records at the start condemn nobody. It is not safe for concurrent use.
+// pattern does. It stops the route if more than Share of at least Records records were
+// dead-lettered, or everything since the start of the run. The start fails when Records/10 records
+// are dead and none is delivered, or Records/100 after 10 s, so that a few bad records at the start
+// do not stop a route. Guard is not safe for concurrent use.
 //
-// The share is that of the run so far; of a long run it is that of the last 100,000 to 200,000
-// records or so, so that a stream that was good for a year is stopped within minutes as well.
+// The share covers the current run. In a long run it covers about the last 100,000 to 200,000
+// records, so that a stream that was good for a long time is stopped within minutes as well.
 type Guard struct {
-	Share   float64 // of dead records that is borne, 0 to 1
-	Records int64   // judged at least
-	Off     bool    // nothing is judged
+	Share   float64 // tolerated share of dead records, 0 to 1
+	Records int64   // minimum number of records to judge
+	Off     bool    // disables the guard
 
-	starting        bool      // the start is judged
-	began           time.Time // when it was
-	delivered, dead int64     // since then
-	seen, lost      int64     // of the share's, faded
+	starting        bool      // the start has not succeeded or failed yet
+	began           time.Time // time of the start
+	delivered, dead int64     // since the start
+	seen, lost      int64     // for the share, with old records weighted less
 	stopped         error
 }
 
-// Start has the guard judge the start of a run. It is not called for one that resumes where another
-// was killed: what a kill has left of a batch may be its refused records alone.
+// Start begins the check of the start of a run. It is not called for a run that resumes after a
+// kill: the rest of a batch after a kill may consist of its refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
-// Observe counts settled records. Dropped ones count for nothing. An error, the same from then on,
-// stops the route; it is a *GuardError.
+// Observe counts settled records; dropped records are not counted. An error, a *GuardError that
+// repeats from then on, stops the route.
 func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	if g.stopped != nil || g.Off {
 		return g.stopped
@@ -56,7 +59,7 @@ func (g *Guard) Observe(now time.Time, delivered, dead int64) error {
 	return g.stopped
 }
 
-// enough returns how many dead records condemn the start.
+// enough returns the number of dead records at which the start fails.
 func (g *Guard) enough(now time.Time) int64 {
 	if now.Sub(g.began) >= guardPatience {
 		return max(1, g.Records/100)
@@ -73,10 +76,13 @@ type GuardError struct {
 
 // Error returns the numbers and the remedy.
 func (e *GuardError) Error() string {
-	const remedy = "look at the reasons in the dead letters: most often a pattern, format, token or address in the config is wrong"
+	const remedy = "look at the reasons in the dead letters: most often a pattern, format, " +
+		"token or address in the config is wrong"
 	if e.Start {
-		return fmt.Sprintf("stopped by the guard: all %d records so far became dead letters; %s", e.Dead, remedy)
+		return fmt.Sprintf("stopped by the guard: all %d records so far became dead letters; %s",
+			e.Dead, remedy)
 	}
-	return fmt.Sprintf("stopped by the guard: %d of the last %d records (%.1f %%) became dead letters, more than %g %%; %s",
+	return fmt.Sprintf("stopped by the guard: %d of the last %d records (%.1f %%) became dead "+
+		"letters, more than %g %%; %s",
 		e.Dead, e.Of, float64(e.Dead)*100/float64(e.Of), e.Share*100, remedy)
 }

@@ -22,7 +22,7 @@ func TestGuard(t *testing.T) {
 		name  string
 		start bool
 		steps []step
-		want  string // of the error of the last step; all before it give none
+		want  string // of the error of the last step; earlier steps give none
 	}{
 		{"nothing dead", true, repeat(1000, step{100, 0}), ""},
 		{"all of the start", true, []step{{0, 5000}}, "all 5000 records so far"},
@@ -30,16 +30,22 @@ func TestGuard(t *testing.T) {
 		{"one bad record", true, []step{{0, 1}, {0, 0}, {0, 0}}, ""},
 		{"some bad records at the start", true, []step{{0, 99}, {901, 0}}, ""},
 		{"some bad records for ten seconds", true, repeat(10, step{0, 1}), "all 10 records"},
-		{"one bad record for ten seconds", true, append(repeat(20, step{}), step{0, 1}, step{}, step{99, 0}), ""},
-		{"all of the start but one", true, []step{{1, 0}, {0, 500}, {0, 498}, {1, 0}}, "998 of the last 1000"},
+		{"one bad record for ten seconds", true,
+			append(repeat(20, step{}), step{0, 1}, step{}, step{99, 0}), ""},
+		{"all of the start but one", true, []step{{1, 0}, {0, 500}, {0, 498}, {1, 0}},
+			"998 of the last 1000"},
 		{"a run that resumes", false, []step{{0, 999}}, ""},
 		{"share of too few", true, []step{{1, 998}}, ""},
-		{"share of enough", true, []step{{1, 998}, {1, 0}}, "998 of the last 1000 records (99.8 %)"},
+		{"share of enough", true, []step{{1, 998}, {1, 0}},
+			"998 of the last 1000 records (99.8 %)"},
 		{"ten per cent is borne", true, repeat(100, step{90, 10}), ""},
-		{"more is not", true, append(repeat(100, step{90, 10}), step{0, 1}), "1001 of the last 10001 records (10.0 %)"},
+		{"more is not", true, append(repeat(100, step{90, 10}), step{0, 1}),
+			"1001 of the last 10001 records (10.0 %)"},
 		{"dropped ones do not count", true, repeat(10, step{0, 0}), ""},
-		{"the wrong turn of a long run", true, append(repeat(10_000, step{1000, 0}), repeat(23, step{0, 1000})...), "records"},
-		{"clumps in a long run", true, repeat(50, append(repeat(100, step{1000, 0}), step{0, 5000})...), ""},
+		{"the wrong turn of a long run", true,
+			append(repeat(10_000, step{1000, 0}), repeat(23, step{0, 1000})...), "records"},
+		{"clumps in a long run", true, repeat(50,
+			append(repeat(100, step{1000, 0}), step{0, 5000})...), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := deadletter.Guard{Share: 0.1, Records: 1000}
@@ -57,7 +63,8 @@ func TestGuard(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if _, ok := errors.AsType[*deadletter.GuardError](err); !ok || c.want == "" || !strings.Contains(err.Error(), c.want) {
+				if _, ok := errors.AsType[*deadletter.GuardError](err); !ok || c.want == "" ||
+					!strings.Contains(err.Error(), c.want) {
 					t.Fatalf("step %d: %v, want %q at the last", n, err, c.want)
 				}
 				if !last && !strings.HasPrefix(c.name, "the wrong turn") {
@@ -72,8 +79,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestGuardOptions: the thresholds are those of the options, and a guard that is off judges
-// nothing.
+// TestGuardOptions checks that the thresholds follow the options, and that a disabled guard never
+// stops a route.
 func TestGuardOptions(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for _, c := range []struct {

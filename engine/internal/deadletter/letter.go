@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Version of the lines' form; docs/formats/dead-letters.md.
+// Version is the version of the line format; see docs/formats/dead-letters.md.
 const Version = 1
 
-// line is a letter as it is written, in this order: the id stands early, so that it is found
-// without the record.
+// line is the JSON form of a letter, in this order: the id comes early, so that it can be read
+// without parsing the record.
 type line struct {
 	Version      int       `json:"version"`
 	ID           string    `json:"id"`
@@ -30,15 +30,17 @@ type line struct {
 	Worker       string    `json:"worker"`
 	Record       *string   `json:"record,omitempty"`
 	RecordBase64 []byte    `json:"record_base64,omitempty"`
+
+	History []stream.DeliveryAttempt `json:"history,omitempty"`
 }
 
-// writeLine writes the letter as one line to a JSON encoder. A record that is not UTF-8 is written
-// in base64, so that every byte of it comes back.
+// writeLine encodes the letter as one line. A record that is not UTF-8 is encoded in base64, so
+// that all its bytes are preserved.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	out := line{
 		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason, Detail: l.Detail,
 		Partition: l.Partition, File: l.File, Position: string(stream.AppendPosition(nil, l.Position)),
-		Attempts: l.Attempts, Worker: l.Worker,
+		Attempts: l.Attempts, Worker: l.Worker, History: l.History,
 	}
 	if utf8.Valid(l.Record) {
 		text := string(l.Record)
@@ -49,9 +51,9 @@ func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	return to.Encode(&out)
 }
 
-// FileName is the name of a route's file in the folder of dead letters: pipeline, a dot, route, a
-// dot and ndjson. Of both names letters, digits, - and _ stand as they are, other bytes as % and
-// two hexadecimal digits, so that no two routes share one.
+// FileName returns the name of a route's file in the directory of dead letters:
+// PIPELINE.ROUTE.ndjson. In both names, letters, digits, - and _ stay; other bytes become % and two
+// hexadecimal digits, so that no two routes have the same file.
 func FileName(pipeline, route string) string {
 	dst := appendName(nil, pipeline)
 	dst = appendName(append(dst, '.'), route)
@@ -61,7 +63,8 @@ func FileName(pipeline, route string) string {
 func appendName(dst []byte, name string) []byte {
 	const hexDigits = "0123456789ABCDEF"
 	for _, c := range []byte(name) {
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' {
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' ||
+			c == '_' {
 			dst = append(dst, c)
 		} else {
 			dst = append(dst, '%', hexDigits[c>>4], hexDigits[c&0xF])

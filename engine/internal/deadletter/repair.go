@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// tailBytes of the file are read at Open for the ids of letters that a kill may let come again:
-	// twice the default replay bound, because a letter is longer than its record.
+	// tailBytes is the part at the end of the file that Open reads for the ids of letters that may
+	// repeat after a kill. It is twice the default replay bound, because a letter is longer than
+	// its record.
 	tailBytes = 64 << 20
-	// maxKnown ids are kept, the newest.
+	// maxKnown bounds the number of ids kept, the newest ones.
 	maxKnown = 1 << 19
 )
 
-// idHash stands for a record's id: 16 bytes of its SHA-256.
+// idHash identifies a record's id by 16 bytes of its SHA-256.
 type idHash [16]byte
 
 func hashOf(id string) idHash {
@@ -30,7 +31,7 @@ func hashOf(id string) idHash {
 	return idHash(sum[:16])
 }
 
-// recentIDs is a set of at most a given number of ids, the newest.
+// recentIDs is a set of ids with a maximum size, which keeps the newest.
 type recentIDs struct {
 	set  map[idHash]struct{}
 	ring []idHash
@@ -61,10 +62,10 @@ func (r *recentIDs) add(id idHash) {
 	r.set[id] = struct{}{}
 }
 
-// repair removes what a kill or a power loss left half written at the end of f, learns the ids of
-// its tail, and leaves the offset at the end, which it returns. A line without an end is cut off:
-// no Append had returned. Whole lines at the end that are no letters are none of ours, or were
-// damaged: they are moved into a file of their own, so that nothing is lost.
+// repair removes incomplete data at the end of f, which a kill or power loss left, reads the ids of
+// the tail, and returns the offset of the end. An unterminated line is removed, because no Append
+// had returned. Complete lines at the end that are not letters belong to another program or were
+// damaged: they are moved to a separate file, so that nothing is lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -101,13 +102,13 @@ func (s *Store) repair(f vfs.File) (size int64, err error) {
 	return size, err
 }
 
-// linePrefix begins every line of this version.
+// linePrefix is the prefix of every line of this version.
 var linePrefix = []byte(`{"version":1,"id":"`)
 
-// asides bounds the search for a free name.
+// asides bounds the search for an unused file name.
 const asides = 1000
 
-// setAside writes text into a new file beside the store's.
+// setAside writes text to a new file beside the store's.
 func (s *Store) setAside(text []byte) error {
 	for n := 1; n <= asides; n++ {
 		name := fmt.Sprintf("%s.aside-%d", s.name, n)
@@ -127,10 +128,11 @@ func (s *Store) setAside(text []byte) error {
 		s.aside = filepath.Join(s.dir.Path(), name)
 		return s.dir.Sync()
 	}
-	return fmt.Errorf("%d files that were set aside stand beside it; look at them and move them away", asides)
+	return fmt.Errorf("%d files that were set aside stand beside it; "+
+		"look at them and move them away", asides)
 }
 
-// endsWhole says whether the last line of text is whole.
+// endsWhole reports whether the last line of text is complete.
 func endsWhole(text []byte) bool {
 	last := len(text) - 1
 	if text[last] != '\n' {
@@ -140,9 +142,10 @@ func endsWhole(text []byte) bool {
 	return ok
 }
 
-// idOf reads the id of a whole line.
+// idOf returns the id of a complete line.
 func idOf(line []byte) (string, bool) {
-	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) { // the fast way
+	// avoid decoding the line
+	if rest, ok := bytes.CutPrefix(line, linePrefix); ok && bytes.HasSuffix(line, []byte("}\n")) {
 		if id, _, ok := bytes.Cut(rest, []byte(`"`)); ok && bytes.IndexByte(id, '\\') < 0 {
 			return string(id), json.Valid(line)
 		}

@@ -13,19 +13,22 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Source reads the letters of a file as records, each a partition of its own, so that they can be
-// delivered again by the route from which they come, with its ledger and its checkpoint. It
-// implements stream.Source. It reads what the file holds when it is opened: letters that the replay
-// makes are not of it.
+// Source reads the letters of a file as records, each a partition of its own. Their route can then
+// deliver them again, with its ledger and its checkpoint. Source implements stream.Source. It reads
+// the letters that exist when it is opened, not those that the replay itself adds.
 type Source struct {
 	FS     vfs.FS
 	Path   string // of the file
 	Filter Filter
+
+	// Discard drops the letters, which settles them without a delivery.
+	Discard bool
 }
 
-// Open implements stream.Source. A file that does not exist holds no letters.
+// Open implements stream.Source. A missing file contains no letters.
 func (s *Source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
-	r := &reader{filter: s.Filter, resume: o.Resume, seen: make(map[idHash]struct{})}
+	r := &reader{filter: s.Filter, discard: s.Discard, resume: o.Resume}
+	r.seen = make(map[idHash]struct{})
 	dir, err := s.FS.OpenDir(filepath.Dir(s.Path))
 	if errors.Is(err, fs.ErrNotExist) {
 		r.entries = NewEntries(eof{})
@@ -57,8 +60,9 @@ func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
 type reader struct {
 	filter  Filter
+	discard bool
 	resume  func(id string) (stream.Mark, bool)
-	seen    map[idHash]struct{} // a letter that stands twice is one
+	seen    map[idHash]struct{} // for letters that occur twice
 	dir     vfs.Dir
 	file    vfs.File
 	entries *Entries
@@ -76,6 +80,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		}
 		if r.wanted(e) {
 			put(b, e)
+			if r.discard {
+				b.Drop(len(b.Records) - 1)
+			}
 		}
 	}
 	return nil
@@ -91,7 +98,7 @@ func (r *reader) wanted(e *Entry) bool {
 	return !known || mark.Watermark.Num < 1
 }
 
-// put appends a letter's record, which is all of its partition.
+// put appends a letter's record, which is its whole partition.
 func put(b *stream.Batch, e *Entry) {
 	text := e.Text()
 	part := &stream.Partition{ID: PartitionOf(e.ID), Name: e.File}
@@ -99,7 +106,8 @@ func put(b *stream.Batch, e *Entry) {
 	b.Records = append(b.Records, stream.Record{
 		Off: uint32(len(b.Data)), Len: uint32(len(text)), Span: uint32(len(b.Spans)), Origin: to,
 	})
-	b.Spans = append(b.Spans, stream.Span{Part: part, Range: stream.Range{To: to}, Bytes: len(text) + 1, Last: true})
+	b.Spans = append(b.Spans, stream.Span{Part: part, Range: stream.Range{To: to},
+		Bytes: len(text) + 1, Last: true})
 	b.Data = append(append(b.Data, text...), '\n')
 	b.Origins++
 	b.Added++

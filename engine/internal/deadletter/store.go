@@ -1,10 +1,10 @@
-// Package deadletter keeps the records that will never be delivered, with the reason, in a file
-// that people and programs can read (docs/formats/dead-letters.md), and stops a route that makes
-// too many of them.
+// Package deadletter stores the records that will never be delivered, with the reason, in a file
+// for people and programs (docs/formats/dead-letters.md), and stops a route that makes too many of
+// them.
 //
-// A [Store] is one route's file, opened by the pipeline before the route runs. What Append has
-// taken is durable when it returns; a letter is written once, a kill between two calls included. It
-// never drops a letter: full is an error. A [Guard] is pure and counts.
+// A [Store] is one route's file, opened by the pipeline before the route runs. Letters are durable
+// when Append returns; a letter is written once, even if the process is killed between two calls. A
+// Store never drops a letter: if it is full, it returns an error. A [Guard] is pure and counts.
 package deadletter
 
 import (
@@ -22,14 +22,14 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// DefaultMaxBytes bounds a route's dead letters where its options do not.
+// DefaultMaxBytes bounds a route's dead letters by default.
 const DefaultMaxBytes = 1 << 30
 
-// ErrFull says that the letters do not fit the bound; the error's text names the file and the
+// ErrFull means that the letters exceed the size limit; the error's text names the file and the
 // option.
 var ErrFull = errors.New("dead letters are full")
 
-// errClosed says that a Store was used after Close.
+// errClosed means that a Store was used after Close.
 var errClosed = errors.New("the store is closed")
 
 // Options of a Store.
@@ -38,17 +38,18 @@ type Options struct {
 	MaxBytes        int64 // of the file; 0 means DefaultMaxBytes
 }
 
-// Letter is one dead record.
+// Letter is one dead-lettered record.
 type Letter struct {
-	ID        string          // of the record; a second letter of the same id is not written
-	Reason    string          // the same for all letters of a kind
-	Detail    string          // what is true of this record alone; "" if nothing is
-	Partition string          // its id
-	File      string          // the partition's name: a file's, for files
-	Position  stream.Position // just behind the record in its partition
-	Attempts  int             // deliveries of its batch, 0 where it was refused before any
-	Worker    string          // that refused it; "" where a processor or the reader did
-	Record    []byte          // its text
+	ID        string                   // of the record; a second letter of an id is not written
+	Reason    string                   // the same for all letters of a kind
+	Detail    string                   // specific to this record; "" if there is nothing
+	Partition string                   // its id
+	File      string                   // the partition's name: a file's, for files
+	Position  stream.Position          // just behind the record in its partition
+	Attempts  int                      // deliveries of its batch, 0 where it was refused before any
+	Worker    string                   // that refused it; "" where a processor or the reader did
+	Record    []byte                   // its text
+	History   []stream.DeliveryAttempt // of a parked delivery; nil for others
 }
 
 // Store appends letters to one file. It is safe for concurrent use.
@@ -56,23 +57,24 @@ type Store struct {
 	dir   vfs.Dir
 	name  string
 	o     Options
-	turn  chan struct{} // holds one token: who has it owns what follows
-	file  vfs.File      // nil: to be opened again
-	size  int64         // of what is durable
+	turn  chan struct{} // buffer of 1: its holder owns the fields below
+	file  vfs.File      // nil if it must be reopened
+	size  int64         // length of the durable part
 	known *recentIDs
 	buf   bytes.Buffer
 	aside string // see SetAside
 	over  bool
 }
 
-// Open opens, and makes where missing (0600), the file of a route beneath dir, which the Store owns
-// and closes from then on, also when Open fails. A line that a kill cut off is removed; it was
-// never acknowledged.
+// Open opens the file of a route beneath dir, and creates it with mode 0600 if it is missing. The
+// Store owns dir and closes it, also if Open fails. An incomplete line left by a kill is removed;
+// it was never acknowledged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	s := &Store{dir: dir, name: FileName(o.Pipeline, o.Route), o: o, turn: make(chan struct{}, 1), known: newRecentIDs(maxKnown)}
+	s := &Store{dir: dir, name: FileName(o.Pipeline, o.Route), o: o, turn: make(chan struct{}, 1),
+		known: newRecentIDs(maxKnown)}
 	if err := s.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("dead letters %q: %w", s.path(), err), dir.Close())
 	}
@@ -81,11 +83,11 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 
 func (s *Store) path() string { return filepath.Join(s.dir.Path(), s.name) }
 
-// Path names the file, for messages.
+// Path returns the path of the file, for messages.
 func (s *Store) Path() string { return s.path() }
 
-// SetAside names the file into which Open moved an end of the store that it could not read, for a
-// warning; "" as a rule.
+// SetAside returns the name of the file to which Open moved an unreadable end of the store, for a
+// warning; usually "".
 func (s *Store) SetAside() string { return s.aside }
 
 func (s *Store) open() error {
@@ -108,8 +110,8 @@ func (s *Store) open() error {
 }
 
 // Append writes the letters that were not written before, in order, and returns when they are
-// durable; all of them, or, with an error, none. ErrFull: they do not fit, and the route has to
-// stop. It waits for other Appends, at most until ctx is done.
+// durable. It writes all of them or, with an error, none. ErrFull means that they do not fit and
+// the route must stop. It waits for concurrent Appends until ctx is done.
 func (s *Store) Append(ctx context.Context, letters []Letter) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -148,8 +150,10 @@ func (s *Store) append(letters []Letter) error {
 		return nil
 	}
 	if s.size+int64(s.buf.Len()) > s.o.MaxBytes {
-		return fmt.Errorf("%w: %d bytes are there and %d more do not fit dead_letters.max, %v; look at the reasons, move the file away "+
-			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(), stream.Size(s.o.MaxBytes))
+		return fmt.Errorf("%w: %d bytes are there and %d more do not fit dead_letters.max, %v; "+
+			"look at the reasons, move the file away "+
+			"or raise the option, and start again", ErrFull, s.size, s.buf.Len(),
+			stream.Size(s.o.MaxBytes))
 	}
 	if err := s.write(); err != nil {
 		return err
@@ -160,8 +164,8 @@ func (s *Store) append(letters []Letter) error {
 	return nil
 }
 
-// write makes buf durable at the end of what is. After an error the handle is not trusted any more:
-// the next write opens the file again and cuts it back.
+// write appends buf and makes it durable. After an error the handle is not used any more: the next
+// write reopens the file and truncates it to its durable length.
 func (s *Store) write() (err error) {
 	if s.file == nil {
 		if err := s.reopen(); err != nil {
@@ -187,7 +191,8 @@ func (s *Store) reopen() error {
 	}
 	info, err := f.Stat()
 	if err == nil && info.Size < s.size {
-		err = fmt.Errorf("it has %d bytes where %d were durable: somebody cut it; move it away and start again", info.Size, s.size)
+		err = fmt.Errorf("it has %d bytes where %d were durable: somebody cut it; "+
+			"move it away and start again", info.Size, s.size)
 	}
 	if err == nil {
 		err = f.Truncate(s.size)
@@ -202,7 +207,7 @@ func (s *Store) reopen() error {
 	return nil
 }
 
-// Close frees the file and the directory. It may be called twice.
+// Close closes the file and the directory. It may be called twice.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()

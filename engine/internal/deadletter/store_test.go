@@ -23,7 +23,8 @@ const path = "/dead/access.main.ndjson"
 
 func letter(n int) deadletter.Letter {
 	return deadletter.Letter{
-		ID: fmt.Sprintf("part@%d", n), Reason: "the suite said so", Partition: "part", File: "a.log",
+		ID: fmt.Sprintf("part@%d", n), Reason: "the suite said so", Partition: "part",
+		File:     "a.log",
 		Position: stream.Position{Num: int64(n)}, Record: fmt.Appendf(nil, "record %d", n),
 	}
 }
@@ -34,7 +35,8 @@ func open(t *testing.T, files vfs.FS, maxBytes int64) *deadletter.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := deadletter.Open(dir, deadletter.Options{Pipeline: "access", Route: "main", MaxBytes: maxBytes})
+	s, err := deadletter.Open(dir, deadletter.Options{Pipeline: "access", Route: "main",
+		MaxBytes: maxBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,10 +44,11 @@ func open(t *testing.T, files vfs.FS, maxBytes int64) *deadletter.Store {
 	return s
 }
 
-// content reads the file, as somebody else does.
+// content returns the contents of the file as another program would read it.
 func content(t *testing.T, files vfs.FS, path string) string {
 	t.Helper()
-	folder, name := path[:strings.LastIndexByte(path, '/')], path[strings.LastIndexByte(path, '/')+1:]
+	folder, name := path[:strings.LastIndexByte(path, '/')],
+		path[strings.LastIndexByte(path, '/')+1:]
 	dir, err := files.OpenDir(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func content(t *testing.T, files vfs.FS, path string) string {
 	return vfstest.Content(t, dir, name)
 }
 
-// idsIn returns the ids of the whole letters of a text, and fails the test where one stands twice.
+// idsIn returns the ids of the complete letters of a text, and fails the test if one is repeated.
 func idsIn(t *testing.T, text string) map[string]bool {
 	t.Helper()
 	ids := make(map[string]bool)
@@ -89,7 +92,8 @@ func TestAppend(t *testing.T) {
 	}
 	before, after, ok := strings.Cut(lines[0], `"time":"`)
 	at, after, _ := strings.Cut(after, `"`)
-	want := `{"version":1,"id":"part@7",| at |,"pipeline":"access","route":"main","reason":"refused: <b>\n\ufffd","partition":"part",` +
+	want := `{"version":1,"id":"part@7",| at ` +
+		`|,"pipeline":"access","route":"main","reason":"refused: <b>\n\ufffd","partition":"part",` +
 		`"file":"a.log","position":"7~a2V5","attempts":3,"worker":"http://a/","record":"record 7"}`
 	if got := before + "| at |" + after; !ok || got != want || !strings.HasSuffix(at, "Z") {
 		t.Errorf("line %s\nwant %s", got, want)
@@ -123,7 +127,8 @@ func TestFull(t *testing.T) {
 		err = s.Append(t.Context(), []deadletter.Letter{letter(n)})
 	}
 	said := fmt.Sprint(err)
-	if !errors.Is(err, deadletter.ErrFull) || !strings.Contains(said, path) || !strings.Contains(said, "dead_letters.max, 1KiB") {
+	if !errors.Is(err, deadletter.ErrFull) || !strings.Contains(said, path) ||
+		!strings.Contains(said, "dead_letters.max, 1KiB") {
 		t.Errorf("Append: %v, want ErrFull with the file and the option", err)
 	}
 	if n < 3 {
@@ -131,8 +136,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestCrashes: after a power loss at any moment every letter whose Append had returned is there,
-// and what is appended again stands once.
+// TestCrashes checks that after a power loss at any moment every letter exists if its Append had
+// returned. Appending it again does not repeat it.
 func TestCrashes(t *testing.T) {
 	const total = 36
 	acked, crashes := 0, 0
@@ -140,7 +145,8 @@ func TestCrashes(t *testing.T) {
 		for n := 0; n < total; {
 			s := open(t, files, 0)
 			for range 4 {
-				if err := s.Append(t.Context(), []deadletter.Letter{letter(n), letter(n + 1), letter(n + 2)}); err != nil {
+				if err := s.Append(t.Context(),
+					[]deadletter.Letter{letter(n), letter(n + 1), letter(n + 2)}); err != nil {
 					t.Errorf("Append: %v", err)
 				}
 				n += 3
@@ -173,8 +179,8 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestFaults: each call fails once, at each of its calls. An Append that failed has left nothing;
-// tried again, it does.
+// TestFaults fails every call once at each of its occurrences. A failed Append leaves nothing;
+// repeated, it succeeds.
 func TestFaults(t *testing.T) {
 	for _, fault := range []vfstest.Fault{
 		{Op: vfstest.OpWrite, Err: syscall.ENOSPC, Short: 100},
@@ -190,9 +196,12 @@ func TestFaults(t *testing.T) {
 			files.Fail(fault)
 			failed := 0
 			for n := range 8 {
-				for s.Append(t.Context(), []deadletter.Letter{letter(2 * n), letter(2*n + 1)}) != nil {
+				for s.Append(t.Context(), []deadletter.Letter{letter(2 * n), letter(2*n + 1)}) !=
+					nil {
 					if failed++; failed == 1 {
-						files.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "access", Err: syscall.EMFILE}) // and opening it again fails too
+						// and reopening fails too
+						files.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "access",
+							Err: syscall.EMFILE})
 					}
 					if failed > 10 {
 						t.Fatalf("%s %d: Append does not recover", fault.Op, nth)
@@ -200,8 +209,10 @@ func TestFaults(t *testing.T) {
 				}
 			}
 			lost := files.Crash(vfstest.DataNone, vfstest.NamesNone, 1)
-			if text := content(t, lost, path); len(idsIn(t, text)) != 16 || strings.Count(text, "\n") != 16 {
-				t.Fatalf("%s %d: %d letters are durable, want 16:\n%s", fault.Op, nth, len(idsIn(t, text)), text)
+			if text := content(t, lost, path); len(idsIn(t, text)) != 16 ||
+				strings.Count(text, "\n") != 16 {
+				t.Fatalf("%s %d: %d letters are durable, want 16:\n%s", fault.Op, nth,
+					len(idsIn(t, text)), text)
 			}
 			if files.Heal() == 0 && nth > 1 {
 				break
@@ -210,8 +221,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestDamaged: lines that are none of ours are set aside, a torn one is cut off, and letters before
-// them stay.
+// TestDamaged checks that foreign lines are moved aside, that an incomplete one is removed, and
+// that letters before them stay.
 func TestDamaged(t *testing.T) {
 	files := vfstest.New()
 	s := open(t, files, 0)
@@ -252,7 +263,8 @@ func TestDamaged(t *testing.T) {
 			} else if c.aside && content(t, files, aside) != c.tail {
 				t.Errorf("%s holds %q, want %q", aside, content(t, files, aside), c.tail)
 			}
-			if err := s.Append(t.Context(), []deadletter.Letter{letter(2)}); err != nil || content(t, files, path) != whole {
+			if err := s.Append(t.Context(), []deadletter.Letter{letter(2)}); err != nil ||
+				content(t, files, path) != whole {
 				t.Errorf("a letter that was there was written again, or %v", err)
 			}
 			_ = s.Close()
@@ -280,7 +292,7 @@ func TestAppendAtOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = s.Append(ctx, nil) // returns, whichever way
+	_ = s.Append(ctx, nil) // returns in either case
 }
 
 func TestFileName(t *testing.T) {

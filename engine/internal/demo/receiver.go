@@ -1,6 +1,6 @@
-// Package demo holds what `penstock demo` delivers to: HTTP receivers on loopback that are slow,
-// die and come back, and count what they have taken, so that "lost 0" is measured where the data
-// arrives.
+// Package demo contains the receivers of `penstock demo`: HTTP servers on loopback that are slow,
+// die and come back, and count the records that they have taken, so that "lost 0" is measured where
+// the data arrives.
 //
 // A [Receiver] belongs to the demo. It keeps a count of every record and nothing else.
 package demo
@@ -26,7 +26,7 @@ const atOnce = 4
 // Tally is the store behind the receivers: it takes a request once, by its Idempotency-Key, and
 // counts how often it has taken each record. It is safe for concurrent use.
 type Tally struct {
-	mu    sync.Mutex          // guards what follows
+	mu    sync.Mutex          // guards the fields below
 	keys  map[string]struct{} // of the requests that were taken
 	again int                 // requests that came again and were known by their key
 	taken []int32             // by number
@@ -54,7 +54,7 @@ func (t *Tally) take(key, body string) {
 	}
 }
 
-// Count says how many records never came, and how many were taken again.
+// Count returns the number of records that never came, and of repetitions.
 func (t *Tally) Count() (lost, repeated int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *Receiver) Revive(ctx context.Context) error {
 	return nil
 }
 
-// Kill cuts every connection. What was being served is not taken. It may be called twice.
+// Kill cuts every connection. Requests in progress are not taken. It may be called twice.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReceiver: it counts what it has answered, and nothing of what it was killed in; revived, it
-// is where it was.
+// TestReceiver: a receiver counts answered requests, but not interrupted ones. After a
+// restart it has the same counts.
 func TestReceiver(t *testing.T) {
 	tally := NewTally(4)
 	r := NewReceiver(200*time.Millisecond, tally)

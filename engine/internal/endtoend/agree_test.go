@@ -18,9 +18,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// agreement says by how much the times of a scenario are divided: 4 in the full form, of which
-// figures are quoted; more in CI. With 20 the chance of the few thousand service times alone took
-// goodput from 0.97 to 1.02.
+// agreement returns the divisor of a scenario's times: 4 in the full form, from which figures are
+// quoted; more in CI. With 20, the random variation of a few thousand service times alone moves
+// goodput between 0.97 and 1.02.
 func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_AGREE") {
@@ -29,20 +29,22 @@ func agreement(t *testing.T) (divisor time.Duration, full bool) {
 	case "short":
 		return 8, false
 	}
-	t.Skip("skipped: real servers for some 20 s, or two minutes; run `make agree-short` or `make agree`")
+	t.Skip("skipped: real servers for some 20 s, or two minutes; " +
+		"run `make agree-short` or `make agree`")
 	return 0, false
 }
 
 const (
-	agreeWithin = 0.05 // of the optimum: by how much real and simulated goodput may differ
-	agreeBad    = 0.01 // of the attempts may go into the worker that fails
-	agreeSeeds  = 5    // of the simulation, whose median counts
-	// In the short form an event lasts so shortly that what was in flight when it began is a larger
-	// share: there the real share may be above the simulated one by agreeBad.
+	// allowed difference of real and simulated goodput, as a share of the optimum
+	agreeWithin = 0.05
+	agreeBad    = 0.01 // share of the attempts that may go to the failing worker
+	agreeSeeds  = 5    // number of simulations, of which the median counts
+	// In the short form events are so short that the batches in flight at their start are a larger
+	// share. The real share may then exceed the simulated one by agreeBad.
 )
 
-// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole: the real engine before twelve real HTTP
-// servers does what the simulator says it will.
+// TestAgreeSaturated, TestAgreeHang and TestAgreeBlackHole compare the real engine with twelve real
+// HTTP servers with the simulator's predictions.
 func TestAgreeSaturated(t *testing.T) { agree(t, "s01-saturated", "queue", "linear") }
 
 func TestAgreeHang(t *testing.T) { agree(t, "s06-hang", "queue") }
@@ -61,18 +63,22 @@ func agree(t *testing.T, name string, algorithms ...string) {
 			undisturbed(t, func(t *testing.T) string {
 				w := runWorld(t, s, algorithm)
 				goodput, bad := w.goodput(simulated[scenario.Optimum]), w.badShare()
-				t.Logf("%s, %s, times / %d: goodput %.3f, simulated %.3f; attempts into the failing worker %.4f, simulated %.4f",
-					name, algorithm, divisor, goodput, simulated[scenario.Goodput], bad, simulated[scenario.BadShare])
+				t.Logf("%s, %s, times / %d: goodput %.3f, simulated %.3f; "+
+					"attempts into the failing worker %.4f, simulated %.4f",
+					name, algorithm, divisor, goodput, simulated[scenario.Goodput], bad,
+					simulated[scenario.BadShare])
 				most := agreeBad
 				if !full {
 					most += simulated[scenario.BadShare]
 				}
 				if math.Abs(goodput-simulated[scenario.Goodput]) > agreeWithin {
-					return fmt.Sprintf("goodput is %.3f, simulated %.3f: want at most %g between them",
+					return fmt.Sprintf("goodput is %.3f, simulated %.3f: "+
+						"want at most %g between them",
 						goodput, simulated[scenario.Goodput], agreeWithin)
 				}
 				if bad > most {
-					return fmt.Sprintf("%.4f of the attempts went into the failing worker, want at most %g", bad, most)
+					return fmt.Sprintf("%.4f of the attempts went into the failing worker, "+
+						"want at most %g", bad, most)
 				}
 				return ""
 			})
@@ -80,16 +86,18 @@ func agree(t *testing.T, name string, algorithms ...string) {
 	}
 }
 
-// scaled is a scenario of docs/scenarios with its times divided: those of the run and its events.
-// How fast workers and network are stays as it is.
+// scaled returns a scenario of docs/scenarios with the times of the run and of its events divided.
+// The speed of workers and network is unchanged.
 func scaled(t *testing.T, name string, divisor time.Duration) *scenario.Scenario {
 	t.Helper()
 	s, err := scenario.Load(filepath.Join("../../../docs/scenarios", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Service != scenario.Exponential || s.Jitter != 0 || s.Size.Kind != scenario.Unit || len(s.Workers) != 12 {
-		t.Fatalf("%s: the real servers know exponential service, no jitter, batches of cost 1 and twelve workers", name)
+	if s.Service != scenario.Exponential || s.Jitter != 0 || s.Size.Kind != scenario.Unit ||
+		len(s.Workers) != 12 {
+		t.Fatalf("%s: the real servers know exponential service, no jitter, batches of cost 1 "+
+			"and twelve workers", name)
 	}
 	s.Duration /= divisor
 	s.Warmup /= divisor
@@ -117,7 +125,7 @@ func simulate(t *testing.T, s *scenario.Scenario, algorithm string) scenario.Fig
 	return scenario.Median(runs)
 }
 
-// runWorld runs the real engine before real servers for as long as the scenario takes.
+// runWorld runs the real engine with real servers for the duration of the scenario.
 func runWorld(t *testing.T, s *scenario.Scenario, algorithm string) *world {
 	t.Helper()
 	w := newWorld(t, s, 3)

@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// world is a scenario of the simulator as real HTTP servers on loopback. Everything in it happens
-// at absolute times: a server knows when each batch will have been served and by when its answer
-// must be there, and only waits for that. So a late timer delays one answer and not all behind it,
-// as in the simulator, where nothing is late.
+// world is a simulator scenario as real HTTP servers on loopback. All its times are absolute: a
+// server knows the time at which each batch is served and its answer is due, and only waits for it.
+// A late timer therefore delays one answer, not all later ones, as in the simulator, where nothing
+// is late.
 type world struct {
 	t     *testing.T
 	s     *scenario.Scenario
@@ -26,35 +26,43 @@ type world struct {
 
 	mu      sync.Mutex
 	workers []worldWorker
-	done    map[int64]time.Time // by the batch's number: when it was served first
+	done    map[int64]time.Time // time of the first service, by the batch's number
 	tries   []try
 }
 
 type worldWorker struct {
 	rnd  *rand.Rand
-	free time.Time // when what is queued will have been served
+	free time.Time // time at which the queue is empty
 	url  string
 }
 
-// try is a request that reached a server.
+// try is a request received by a server.
 type try struct {
 	at     time.Duration // since the start
 	worker int
 }
 
 func newWorld(t *testing.T, s *scenario.Scenario, seed uint64) *world {
-	w := &world{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time), workers: make([]worldWorker, len(s.Workers))}
+	w := &world{t: t, s: s, ended: make(chan struct{}), done: make(map[int64]time.Time),
+		workers: make([]worldWorker, len(s.Workers))}
 	for i := range w.workers {
-		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {}))
-		server.Config.Handler = http.HandlerFunc(func(a http.ResponseWriter, r *http.Request) { w.serve(a, r, i) })
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter,
+			r *http.Request) {
+		}))
+		server.Config.Handler = http.HandlerFunc(func(a http.ResponseWriter,
+			r *http.Request) {
+			w.serve(a, r, i)
+		})
 		t.Cleanup(server.Close)
-		w.workers[i].url, w.workers[i].rnd = server.URL+"/in", rand.New(rand.NewPCG(seed, uint64(i)))
+		w.workers[i].url, w.workers[i].rnd = server.URL+"/in",
+			rand.New(rand.NewPCG(seed, uint64(i)))
 	}
-	t.Cleanup(func() { close(w.ended) }) // before the servers close: they wait for what hangs
+	// before the servers close, because they wait for hanging requests
+	t.Cleanup(func() { close(w.ended) })
 	return w
 }
 
-// holds is the event of a kind that holds at a worker then; nil: none.
+// holds returns the event of a kind that is active at a worker at the given time, or nil.
 func (w *world) holds(at time.Duration, worker int, kind scenario.EventKind) *scenario.Event {
 	for i := range w.s.Events {
 		e := &w.s.Events[i]
@@ -106,7 +114,7 @@ func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
 	v.free = v.free.Add(time.Duration(v.rnd.ExpFloat64() * mean * float64(time.Second)))
 	served := v.free
 	w.mu.Unlock()
-	if w.holds(served.Sub(w.start), n, scenario.Hang) != nil { // it is lost in the hang
+	if w.holds(served.Sub(w.start), n, scenario.Hang) != nil { // lost in the hang
 		w.hang(r)
 		return
 	}
@@ -121,7 +129,7 @@ func (w *world) serve(a http.ResponseWriter, r *http.Request, n int) {
 	w.until(r, served.Add(w.s.RTT/2))
 }
 
-// until waits for a moment. false: the client or the test does not wait that long.
+// until waits until the given time. It returns false if the client or the test ends before.
 func (w *world) until(r *http.Request, at time.Time) bool {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
@@ -134,7 +142,7 @@ func (w *world) until(r *http.Request, at time.Time) bool {
 	return false
 }
 
-// hang answers nothing for as long as the client waits.
+// hang does not answer until the client gives up.
 func (w *world) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
@@ -142,7 +150,7 @@ func (w *world) hang(r *http.Request) {
 	}
 }
 
-// goodput is what was served between warm-up and end, as a share of the optimum per second.
+// goodput returns the batches per second served between warm-up and end, as a share of the optimum.
 func (w *world) goodput(optimum float64) float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +163,7 @@ func (w *world) goodput(optimum float64) float64 {
 	return float64(n) / (optimum * (w.s.Duration - w.s.Warmup).Seconds())
 }
 
-// badShare is the share of requests that went to a worker while it failed, of all while any did.
+// badShare returns the share of requests sent to a failing worker, of all requests while one fails.
 func (w *world) badShare() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,19 +10,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// arrivalsOptions are the options of a source as an outsider would write it: batches of one record
+// arrivalsOptions are the options of a source written like an external one: batches of one record
 // each, as a Poisson process.
 type arrivalsOptions struct {
 	Count int64   `yaml:"count" doc:"batches in all"`
 	Rate  float64 `yaml:"rate" doc:"batches per second; 0: as fast as they are asked for"`
 	Seed  int64   `yaml:"seed" doc:"of the gaps"`
+	Name  string  `yaml:"name" doc:"of the partition, different for each sender to one receiver"`
 }
 
-// arrivals is that source. A record is "number planned", planned in nanoseconds: when it should
-// have been sent, so that a late sender cannot hide waiting.
+// arrivals is that source. A record is "number planned", where planned is the scheduled send time
+// in nanoseconds, so that a late sender cannot hide waiting time.
 var arrivals = stream.Component{
 	Role: stream.SourceRole, Name: "arrivals",
-	Options: func() any { return &arrivalsOptions{} },
+	Options: func() any { return &arrivalsOptions{Name: "arrivals"} },
 	New: func(options any, _ stream.Host) (any, error) {
 		return &arrivalsSource{*options.(*arrivalsOptions)}, nil
 	},
@@ -33,7 +34,8 @@ type arrivalsSource struct{ o arrivalsOptions }
 // Open implements stream.Source.
 func (s *arrivalsSource) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &arrivalsReader{
-		o: s.o, rnd: rand.New(rand.NewPCG(uint64(s.o.Seed), 5)), part: &stream.Partition{ID: "arrivals", Name: "arrivals"},
+		o: s.o, rnd: rand.New(rand.NewPCG(uint64(s.o.Seed), 5)),
+		part:    &stream.Partition{ID: s.o.Name, Name: s.o.Name},
 		planned: time.Now(),
 	}
 	if m, ok := o.Resume(r.part.ID); ok {
@@ -50,13 +52,14 @@ type arrivalsReader struct {
 	planned time.Time
 }
 
-// Read implements stream.Reader: one record, when its time has come.
+// Read implements stream.Reader: one record at its scheduled time.
 func (r *arrivalsReader) Read(ctx context.Context, b *stream.Batch) error {
 	if r.at == r.o.Count {
 		return io.EOF
 	}
 	if r.o.Rate > 0 {
-		r.planned = r.planned.Add(time.Duration(r.rnd.ExpFloat64() / r.o.Rate * float64(time.Second)))
+		r.planned = r.planned.Add(time.Duration(
+			r.rnd.ExpFloat64() / r.o.Rate * float64(time.Second)))
 	} else {
 		r.planned = time.Now()
 	}

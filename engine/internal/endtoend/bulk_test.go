@@ -16,19 +16,19 @@ import (
 	"testing"
 )
 
-// bulkServer speaks as Elasticsearch does to _bulk, and takes, refuses, throttles and fails the
-// items of one bulk at random; now and then it takes an item and says that it failed.
+// bulkServer implements _bulk like Elasticsearch. It accepts, refuses, throttles and fails the
+// items of a bulk at random; sometimes it reports a failure for an item that it stored.
 type bulkServer struct {
 	*httptest.Server
 	t *testing.T
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	random   *rand.Rand
 	docs     map[string]string // by id
 	refused  map[string]bool   // ids
 	problems []string
 	bulks    int
-	partial  int // bulks of which some items were taken and some were not
+	partial  int // bulks of which some items were stored and some were not
 }
 
 func newBulkServer(t *testing.T, random *rand.Rand) *bulkServer {
@@ -76,7 +76,7 @@ func (s *bulkServer) bulk(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"errors": left > 0, "items": items})
 }
 
-// item takes one document or does not. What was refused once is refused for ever.
+// item stores or refuses one document. A refused document stays refused.
 func (s *bulkServer) item(action, doc []byte) int {
 	var a struct {
 		Create struct {
@@ -105,14 +105,14 @@ func (s *bulkServer) item(action, doc []byte) int {
 		return 503
 	case n < 23:
 		s.docs[id] = d.Message
-		return 500 // a lie
+		return 500 // reported as failed although it was stored
 	}
 	s.docs[id] = d.Message
 	return 201
 }
 
-// TestBulkInPart: of a store that settles its bulks in part, each record ends exactly once in the
-// store or the dead letters, with its own reason.
+// TestBulkInPart checks that, with a store that accepts bulks partially, each record ends exactly
+// once in the store or in the dead letters, with its own reason.
 func TestBulkInPart(t *testing.T) {
 	random := seeded(t)
 	servers := []*bulkServer{newBulkServer(t, random), newBulkServer(t, random)}

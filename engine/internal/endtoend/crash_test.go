@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// kills is how many kills a crash test makes: PENSTOCK_KILLS, else few.
+// kills returns the number of kills in a crash test: PENSTOCK_KILLS, or a few by default.
 func kills(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("PENSTOCK_KILLS")
@@ -30,8 +30,8 @@ func kills(t *testing.T) int {
 
 const killsPerJob = 5
 
-// TestKillFile kills the program while it writes a file, again and again, and holds the file
-// against the input: exactly once.
+// TestKillFile kills the program repeatedly while it writes a file, and checks that the file
+// contains the input exactly once.
 func TestKillFile(t *testing.T) {
 	rnd := seeded(t)
 	for left, job := kills(t)/2, 0; left > 0; job++ {
@@ -70,12 +70,13 @@ pipelines:
 		if err := interleaved(read(t, filepath.Join(dir, "out.log")), want); err != nil {
 			t.Fatalf("job %d: the file is not exactly the input: %v", job, err)
 		}
-		t.Logf("job %d, fsync: %s: killed at %v %% of the work; the file is exactly the input", job, fsync, struck)
+		t.Logf("job %d, fsync: %s: killed at %v %% of the work; the file is exactly the input", job,
+			fsync, struck)
 	}
 }
 
-// TestKillHTTP kills the program while it posts to a server that keeps a ledger of record ids:
-// nothing lost, and each kill repeats at most the bound.
+// TestKillHTTP kills the program while it posts to a server that records all record ids: nothing is
+// lost, and each kill repeats at most the bound.
 func TestKillHTTP(t *testing.T) {
 	rnd := seeded(t)
 	left := kills(t) - kills(t)/2
@@ -103,15 +104,16 @@ pipelines:
 				left--
 			}
 			server.generation()
-			t.Logf("job %d: killed at %d%% after %d%%", job, 100*server.seenBytes()/total, 100*before/total)
+			t.Logf("job %d: killed at %d%% after %d%%", job, 100*server.seenBytes()/total,
+				100*before/total)
 		}
 		once(t, config)
 		server.check(t, input, replay)
 	}
 }
 
-// killAt starts the program, kills it when progress has passed a random share of what is left of
-// the work, and says whether it struck between 5 and 95 % of the whole.
+// killAt starts the program and kills it when a random share of the remaining work is done. It
+// reports whether that was between 5 and 95 % of the whole work.
 func killAt(t *testing.T, config string, rnd *rand.Rand, total int64, progress func() int64) bool {
 	t.Helper()
 	bin, err := program()
@@ -148,7 +150,7 @@ func killAt(t *testing.T, config string, rnd *rand.Rand, total int64, progress f
 	return share >= 5 && share <= 95
 }
 
-// spooled is one file of a job.
+// spooled is one input file.
 type spooled struct {
 	name string
 	text []byte
@@ -161,8 +163,8 @@ func size(files []spooled) (n int64) {
 	return n
 }
 
-// spool fills dir/spool with generated files of about total bytes, and with the real logs where
-// there are some.
+// spool fills dir/spool with generated files of about total bytes, and with the real logs if
+// available.
 func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled) {
 	t.Helper()
 	for i := range 3 {
@@ -184,7 +186,7 @@ func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled
 	return files
 }
 
-// seeded returns a source of chance whose seed the log shows; PENSTOCK_SEED replays it.
+// seeded returns a generator whose seed is logged; PENSTOCK_SEED sets it.
 func seeded(t *testing.T) *rand.Rand {
 	t.Helper()
 	seed := rand.Uint64()

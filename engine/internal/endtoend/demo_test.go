@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestDemo: what a newcomer sees first ends with nothing lost and nothing taken twice, though a
-// receiver died in between.
+// TestDemo checks that the demo ends with nothing lost and nothing delivered twice, although a
+// receiver dies during it.
 func TestDemo(t *testing.T) {
-	t.Parallel() // its play lasts 20 s, in which it does little
+	t.Parallel() // it takes 20 s, in which it is mostly idle
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -30,12 +30,14 @@ func TestDemo(t *testing.T) {
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%s: %v", out, err)
 	}
-	if !got.OK || got.Lost != 0 || got.Repeated != 0 || got.Delivered != got.Records || len(got.Workers) != 2 {
+	if !got.OK || got.Lost != 0 || got.Repeated != 0 || got.Delivered != got.Records ||
+		len(got.Workers) != 2 {
 		t.Errorf("%s: want all records taken once by two workers", out)
 	}
 	for _, w := range got.Workers {
 		if w.Delivered == 0 || w.Name == "fast" && w.Failed == 0 {
-			t.Errorf("%+v: want both to have delivered, and the fast one, which was killed, to have failed too", w)
+			t.Errorf("%+v: want both to have delivered, and the fast one, which was killed, "+
+				"to have failed too", w)
 		}
 	}
 }

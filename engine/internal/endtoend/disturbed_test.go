@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// tries is how often a measurement is made again because others used the machine.
+// tries bounds the repetitions of a measurement on a busy machine.
 const tries = 3
 
-// undisturbed runs a measurement that returns what it missed ("" if nothing). Where it missed while
-// the machine kept even a bare timer waiting, it says nothing about penstock and is made again.
+// undisturbed runs a measurement, which returns the missed target or "". If a target was missed
+// while even a plain timer was late, the machine was too busy, and the measurement is repeated.
 func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 	t.Helper()
 	for try := 1; ; try++ {
@@ -22,10 +22,12 @@ func undisturbed(t *testing.T, measure func(t *testing.T) (missed string)) {
 		case missed == "":
 			return
 		case share < disturbedShare || try == tries:
-			t.Errorf("%s (%.1f %% of a bare timer's ticks were more than %v late)", missed, 100*share, lateTick)
+			t.Errorf("%s (%.1f %% of a bare timer's ticks were more than %v late)", missed,
+				100*share, lateTick)
 			return
 		}
-		t.Logf("%s; but %.1f %% of a bare timer's ticks were more than %v late: measured again", missed, 100*share, lateTick)
+		t.Logf("%s; but %.1f %% of a bare timer's ticks were more than %v late: measured again",
+			missed, 100*share, lateTick)
 	}
 }
 
@@ -34,7 +36,7 @@ const (
 	disturbedShare = 0.01
 )
 
-// lateShare is the share of ticks of a bare timer that came late, until stop.
+// lateShare returns the share of late ticks of a plain timer until stop.
 func lateShare(stop <-chan struct{}) float64 {
 	const every = 2 * time.Millisecond
 	timer := time.NewTimer(every)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// stormShell is a bolt of Storm's multilang protocol as a shell's script: it keeps what it gets,
-// fails each tuple whose number ends in 777 once, emits one for each that it acks, and answers
+// stormShell is a bolt of Storm's multilang protocol as a shell script. It stores its tuples, fails
+// each tuple whose number ends in 777 once, emits one tuple for each that it acks, and answers
 // heartbeats.
 const stormShell = `
 say() { printf '%s\nend\n' "$1"; }
@@ -24,8 +24,8 @@ while hear; do
   say '{"command":"ack","id":"'$id'"}'
 done`
 
-// creditPython is a worker that reads as fast as it can, answers slowly, and writes down the most
-// records that it ever had at once. With an argument above 0 it grants so many records.
+// creditPython is a worker that reads as fast as it can, answers slowly, and stores the maximum
+// number of records it had at once. A positive argument is the credit that it grants.
 const creditPython = `
 import json, queue, sys, threading, time
 allowed = int(sys.argv[1])
@@ -54,8 +54,8 @@ while (batch := batches.get()) is not None:
     print(json.dumps(answer), flush=True)
 `
 
-// TestCreditOfChild: a worker that advertises a small credit never has more than it, also when its
-// children are killed; the same one without a credit has more.
+// TestCreditOfChild checks that a worker that grants a small credit never has more records, even
+// when its children are killed. Without a credit it has more.
 func TestCreditOfChild(t *testing.T) {
 	python(t)
 	needChildren(t)
@@ -90,9 +90,11 @@ pipelines:
 			}
 			most, answered = max(most, number), answered+count
 		}
-		t.Logf("credit %d: at most %d records at once, %d answered, %d kills", allowed, most, answered, killed)
+		t.Logf("credit %d: at most %d records at once, %d answered, %d kills", allowed, most,
+			answered, killed)
 		if answered < records || killed == 0 {
-			t.Errorf("credit %d: %d of %d records were answered, %d kills", allowed, answered, records, killed)
+			t.Errorf("credit %d: %d of %d records were answered, %d kills", allowed, answered,
+				records, killed)
 		}
 		return most
 	}

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// examples is the folder of the project's examples.
+// examples returns the folder of the project's examples.
 func examples(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs("../../../examples")
@@ -25,7 +25,7 @@ func examples(t *testing.T) string {
 	return dir
 }
 
-// python skips the test where there is no python3.
+// python skips the test if there is no python3.
 func python(t *testing.T) {
 	t.Helper()
 	if out, err := exec.Command("python3", "-c", "print(1)").CombinedOutput(); err != nil {
@@ -33,9 +33,10 @@ func python(t *testing.T) {
 	}
 }
 
-// killing runs the program on a config to its end and kills, with kill -9, a child of it each time
-// that progress has moved on by step, at most most times. It returns how many it has killed.
-func killing(t *testing.T, config string, progress func() int64, step int64, most int) (killed int) {
+// killing runs the program on a config to its end. It kills one of its children with SIGKILL each
+// time progress has advanced by step, at most most times, and returns the number of kills.
+func killing(t *testing.T, config string, progress func() int64, step int64,
+	most int) (killed int) {
 	t.Helper()
 	cmd, out, errs, err := started(t, config)
 	if err != nil {
@@ -68,7 +69,7 @@ func killing(t *testing.T, config string, progress func() int64, step int64, mos
 	}
 }
 
-// childrenOf lists the children of a process, whichever of its threads has started them.
+// childrenOf returns the children of all threads of a process.
 func childrenOf(t *testing.T, pid int) (pids []int) {
 	t.Helper()
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
@@ -84,7 +85,7 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 	return pids
 }
 
-// needChildren skips the test where the system does not tell who is whose child.
+// needChildren skips the test if the system does not report the children of a process.
 func needChildren(t *testing.T) {
 	t.Helper()
 	if lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid())); len(lists) == 0 {
@@ -102,9 +103,8 @@ func sizeOf(path string) int64 {
 
 var words = regexp.MustCompile(`[a-z]+`)
 
-// TestBoltCountsWords: a bolt that speaks Storm's protocol counts the words of a real log, and is
-// killed again and again meanwhile. The file that the counts go to, exactly once, has each word as
-// often as the log.
+// TestBoltCountsWords runs a bolt of Storm's protocol that counts the words of a real log, and
+// kills it repeatedly. The output file, written exactly once, has each word as often as the log.
 func TestBoltCountsWords(t *testing.T) {
 	python(t)
 	needChildren(t)
@@ -113,13 +113,15 @@ func TestBoltCountsWords(t *testing.T) {
 	text = text[:1+bytes.LastIndexByte(text[:min(len(text), 2<<20)], '\n')]
 	want := make(map[string]int)
 	for line := range bytes.Lines(text) {
-		for _, w := range words.FindAll(bytes.ToLower(bytes.ToValidUTF8(line, []byte("\uFFFD"))), -1) {
+		for _, w := range words.FindAll(bytes.ToLower(bytes.ToValidUTF8(line, []byte("\uFFFD"))),
+			-1) {
 			want[string(w)]++
 		}
 	}
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "real.log"), string(text))
-	write(t, filepath.Join(dir, "words.py"), string(read(t, filepath.Join(examples(t), "exec-storm", "words.py"))))
+	write(t, filepath.Join(dir, "words.py"),
+		string(read(t, filepath.Join(examples(t), "exec-storm", "words.py"))))
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
 state: ./state
 pipelines:
@@ -156,13 +158,14 @@ pipelines:
 	}
 }
 
-// TestWorkersKilled: children of a sink are killed while they work. Every record is delivered at
-// least once, what was acked before the death is not repeated without need, and none is a dead
+// TestWorkersKilled kills children of a sink while they work. Every record is delivered at least
+// once, records acked before the death are not repeated without need, and none becomes a dead
 // letter.
 func TestWorkersKilled(t *testing.T) {
 	needChildren(t)
 	for _, c := range []struct{ name, worker, options string }{
-		{"ndjson", "while IFS= read -r line; do printf '%s\\n' \"$line\" >>got.txt; echo '{\"delivered\":true}'; done", "protocol: ndjson"},
+		{"ndjson", "while IFS= read -r line; do printf '%s\\n' \"$line\" >>got.txt; " +
+			"echo '{\"delivered\":true}'; done", "protocol: ndjson"},
 		{"lines", "text=$(cat); printf '%s\\n' \"$text\" >>got.txt", "protocol: lines"},
 		{"storm", stormShell, "protocol: storm"},
 	} {
@@ -204,7 +207,8 @@ pipelines:
 			}
 			t.Logf("%d kills, %d of %d records twice", killed, twice, records)
 			if most := killed * 50 * 2; twice > most {
-				t.Errorf("%d records came twice after %d kills; want at most %d", twice, killed, most)
+				t.Errorf("%d records came twice after %d kills; want at most %d", twice,
+					killed, most)
 			}
 			if letters, _ := filepath.Glob(filepath.Join(dir, "state", "dead", "*")); len(letters) > 0 && sizeOf(letters[0]) > 0 {
 				t.Errorf("there are dead letters: %s", read(t, letters[0]))
@@ -213,8 +217,8 @@ pipelines:
 	}
 }
 
-// TestPoisonKillsChildren: records that kill the child are dead letters, all others are delivered,
-// whatever the protocol.
+// TestPoisonKillsChildren checks, with every protocol, that records that kill the child become dead
+// letters and all others are delivered.
 func TestPoisonKillsChildren(t *testing.T) {
 	for _, c := range []struct{ name, worker, config string }{
 		{
@@ -225,8 +229,10 @@ func TestPoisonKillsChildren(t *testing.T) {
 		},
 		{
 			"lines processor",
-			"while IFS= read -r line; do case $line in *poison*) kill -9 $$;; esac; echo \"$line\"; done",
-			"processors: [{ exec: { command: [sh, worker.sh] } }], sink: { file: { path: ./got.txt, format: raw } }",
+			"while IFS= read -r line; do case $line in *poison*) kill -9 $$;; esac; " +
+				"echo \"$line\"; done",
+			"processors: [{ exec: { command: [sh, worker.sh] } }], sink: { file: { path: " +
+				"./got.txt, format: raw } }",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -257,7 +263,8 @@ pipelines:
 				}
 			}
 			letters := string(read(t, filepath.Join(dir, "state", "dead", "poison.main.ndjson")))
-			if strings.Count(letters, "\n") != 2 || strings.Count(letters, "3 ") < 2 || !strings.Contains(letters, "signal: killed") {
+			if strings.Count(letters, "\n") != 2 || strings.Count(letters, "3 ") < 2 ||
+				!strings.Contains(letters, "signal: killed") {
 				t.Errorf("dead letters: %s", letters)
 			}
 		})

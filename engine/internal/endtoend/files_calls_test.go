@@ -15,24 +15,27 @@ import (
 	"testing"
 )
 
-// fileCalls are the system calls that concern one file. Those that list a directory are printed
-// apart: one of them returns hundreds of names.
+// fileCalls are the system calls that concern one file. Calls that list a directory are printed
+// separately, because one of them returns hundreds of names.
 var fileCalls = []string{
-	"open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "fcntl", "epoll_ctl", "read", "readv", "pread64",
-	"preadv", "close", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "readlinkat",
+	"open", "openat", "openat2", "stat", "fstat", "lstat", "newfstatat", "statx", "fcntl",
+	"epoll_ctl", "read", "readv", "pread64",
+	"preadv", "close", "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat",
+	"readlinkat",
 }
 
-// maxFileCalls bounds the system calls for each small file, whatever becomes of it.
+// maxFileCalls bounds the system calls for each small file.
 const maxFileCalls = 8
 
-// TestFileCalls counts the system calls for each of many small files, with strace. It subtracts a
-// run over fewer files: so start and end of the program do not count.
+// TestFileCalls counts the system calls for each of many small files with strace. It subtracts a
+// run over fewer files, so that the start and end of the program do not count.
 func TestFileCalls(t *testing.T) {
 	s := filesScale()
 	if !s.timed {
 		t.Skip("skipped: strace slows the program down; run `make files-short` or `make files`")
 	}
-	if err := exec.Command("strace", "-f", "-c", "-o", filepath.Join(t.TempDir(), "true.txt"), "true").Run(); err != nil {
+	if err := exec.Command("strace", "-f", "-c", "-o", filepath.Join(t.TempDir(), "true.txt"),
+		"true").Run(); err != nil {
 		t.Skipf("skipped: strace cannot count system calls here: %v", err)
 	}
 	few, many := 500, 2_000
@@ -47,8 +50,9 @@ func TestFileCalls(t *testing.T) {
 	} {
 		t.Run(source.name, func(t *testing.T) {
 			about := fmt.Sprintf("%s, %d files of 10 lines", source.name, many)
-			// A listing that comes before all are finished looks at the rest again. When it comes is
-			// a matter of time, which strace stretches: the least of a few runs counts.
+			// A listing before all files are finished checks the remaining ones again. Whether that
+			// happens depends on timing, which strace slows down, so the minimum of several runs
+			// counts.
 			least := math.Inf(1)
 			for try := 0; try < tries && least > maxFileCalls; try++ {
 				least = min(least, callsEach(t, about, source.config, few, many))
@@ -62,7 +66,7 @@ func TestFileCalls(t *testing.T) {
 	}
 }
 
-// callsEach returns the system calls for each file, to a tenth: the rest are calls for directories
+// callsEach returns the system calls per file, rounded to a tenth, to ignore calls for directories
 // and state.
 func callsEach(t *testing.T, about, source string, few, many int) float64 {
 	t.Helper()
@@ -79,8 +83,7 @@ func callsEach(t *testing.T, about, source string, few, many int) float64 {
 	return math.Round(10*all) / 10
 }
 
-// systemCalls runs the program over n files under strace and returns how often it made each system
-// call.
+// systemCalls runs the program over n files under strace and returns the number of calls by name.
 func systemCalls(t *testing.T, source string, n int) map[string]int {
 	t.Helper()
 	bin, err := program()
@@ -91,7 +94,8 @@ func systemCalls(t *testing.T, source string, n int) map[string]int {
 	manyFiles(t, filepath.Join(dir, "in"), n, 10)
 	counts := filepath.Join(dir, "strace.txt")
 	config := filesConfig(t, dir, "calls", source)
-	out, err := exec.Command("strace", "-f", "-c", "-o", counts, bin, "run", "--once", config).CombinedOutput()
+	out, err := exec.Command("strace", "-f", "-c", "-o", counts, bin, "run", "--once",
+		config).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -102,13 +106,14 @@ func systemCalls(t *testing.T, source string, n int) map[string]int {
 	return calls
 }
 
-// parseStrace reads the table that strace -c writes: shares, seconds, usecs/call, calls, perhaps
+// parseStrace parses the table written by strace -c: shares, seconds, usecs/call, calls, optional
 // errors, and names.
 func parseStrace(text []byte) (map[string]int, error) {
 	calls := make(map[string]int)
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		cells := strings.Fields(lines.Text())
-		if len(cells) < 5 || cells[len(cells)-1] == "total" || strings.HasPrefix(cells[0], "-") || cells[0] == "%" {
+		if len(cells) < 5 || cells[len(cells)-1] == "total" || strings.HasPrefix(cells[0], "-") ||
+			cells[0] == "%" {
 			continue
 		}
 		n, err := strconv.Atoi(cells[3])
@@ -118,7 +123,8 @@ func parseStrace(text []byte) (map[string]int, error) {
 		calls[cells[len(cells)-1]] = n
 	}
 	if calls["openat"] == 0 {
-		return nil, errors.New("the table of strace has no openat: " + strings.Join(slices.Sorted(maps.Keys(calls)), " "))
+		return nil, errors.New("the table of strace has no openat: " +
+			strings.Join(slices.Sorted(maps.Keys(calls)), " "))
 	}
 	return calls, nil
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// churnWait is how long a running program is given to forget files that are gone.
+// churnWait bounds the time until a running program has forgotten deleted files.
 const churnWait = 2 * time.Minute
 
-// TestChurnedFiles: what the state holds grows with the files that are there, not with those that
-// have been there.
+// TestChurnedFiles checks that the state grows with the number of existing files, not with all
+// files that have existed.
 func TestChurnedFiles(t *testing.T) {
 	s := filesScale()
 	n := s.files / 2
@@ -26,7 +26,7 @@ func TestChurnedFiles(t *testing.T) {
 	state := filepath.Join(dir, "state-churn")
 	most := 0.0
 	for round := range 4 {
-		if round > 0 { // all of them are gone, as many have come
+		if round > 0 { // all were deleted and as many created
 			if err := os.Rename(in, filepath.Join(dir, fmt.Sprintf("gone%d", round))); err != nil {
 				t.Fatal(err)
 			}
@@ -41,17 +41,19 @@ func TestChurnedFiles(t *testing.T) {
 		deadline := time.Now().Add(churnWait)
 		for marks, _ := marksIn(t, state); marks > n; marks, _ = marksIn(t, state) {
 			if time.Now().After(deadline) {
-				t.Fatalf("after %v there are %d marks, of %d files that are there", churnWait, marks, n)
+				t.Fatalf("after %v there are %d marks, of %d files that are there", churnWait,
+					marks, n)
 			}
 			pause(t.Context(), 100*time.Millisecond)
 		}
 	})
-	once(t, config) // which begins with a log of what is alive
+	once(t, config) // which starts a log of the existing files
 	marks, mib := marksIn(t, state)
 	if marks != n {
 		t.Errorf("%d marks are left of %d files that are there", marks, n)
 	}
-	f := bounded{t: t, about: fmt.Sprintf("spool_dir, %d files of which all were replaced three times", n)}
+	f := bounded{t: t, about: fmt.Sprintf(
+		"spool_dir, %d files of which all were replaced three times", n)}
 	scaled := float64(n) / 50_000
 	f.most("state with what is gone", most, 40*scaled, "MiB")
 	f.most("state when that was forgotten", mib, 10*scaled, "MiB")
@@ -60,7 +62,7 @@ func TestChurnedFiles(t *testing.T) {
 	}
 }
 
-// marksIn is how many marks a checkpoint holds, and its size in MiB.
+// marksIn returns the number of marks in a checkpoint, and its size in MiB.
 func marksIn(t *testing.T, state string) (marks int, mib float64) {
 	t.Helper()
 	dir, err := osfs.New().OpenDir(state)

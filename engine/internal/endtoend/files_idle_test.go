@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestIdleFiles: a process that has nothing to do over many files uses at most a tenth of one
-// processor, and a little, to look at them.
+// TestIdleFiles checks that an idle process over many files uses little more than a tenth of one
+// processor to poll them.
 func TestIdleFiles(t *testing.T) {
 	s := filesScale()
 	if !s.timed {
@@ -24,22 +24,26 @@ func TestIdleFiles(t *testing.T) {
 		least, longer = 10*time.Second, 20*time.Second
 	}
 	for _, source := range []struct{ name, config string }{
-		{"spool_dir", "spool_dir: { path: ./in, finished: keep }"}, {"tail", `tail: { include: ["./in/*.log"] }`},
+		{"spool_dir", "spool_dir: { path: ./in, finished: keep }"},
+		{"tail", `tail: { include: ["./in/*.log"] }`},
 	} {
 		t.Run(source.name, func(t *testing.T) {
 			config := filesConfig(t, dir, source.name, source.config)
 			once(t, config)
 			undisturbed(t, func(t *testing.T) string {
-				f := bounded{t: t, about: fmt.Sprintf("%s, %d files that nobody writes to", source.name, s.files)}
-				short, long := usedIn(t, config, least), usedIn(t, config, least+longer) // the start is in both
-				f.most("processor time while idle", 100*(long-short).Seconds()/longer.Seconds(), 15, "% of one processor")
+				f := bounded{t: t, about: fmt.Sprintf("%s, %d files that nobody writes to",
+					source.name, s.files)}
+				// the start is included in both
+				short, long := usedIn(t, config, least), usedIn(t, config, least+longer)
+				f.most("processor time while idle", 100*(long-short).Seconds()/longer.Seconds(), 15,
+					"% of one processor")
 				return strings.Join(f.missed, "; ")
 			})
 		})
 	}
 }
 
-// usedIn is the processor time that a process uses that is told to end after d.
+// usedIn returns the processor time of a process that is stopped after d.
 func usedIn(t *testing.T, config string, d time.Duration) time.Duration {
 	t.Helper()
 	cmd := exec.Command(programOf(t), "run", config)

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestMountedAgain mounts a file system several times, each time with another device number, as
-// after a reboot. Files that were read do not come again, and rotations in between are followed.
+// TestMountedAgain mounts a file system several times with different device numbers, as after a
+// reboot. Files are not read again, and rotations in between are followed.
 func TestMountedAgain(t *testing.T) {
 	disk := newLoopDisk(t)
 	dir := filepath.Dir(disk.at)
@@ -49,10 +49,12 @@ pipelines:
 		if round > 0 {
 			for _, p := range once(t, config).Pipelines {
 				if p.ReadRecords != 0 {
-					t.Errorf("mount %d: %s: %d records were read again", round, p.Pipeline, p.ReadRecords)
+					t.Errorf("mount %d: %s: %d records were read again", round, p.Pipeline,
+						p.ReadRecords)
 				}
 			}
-			rename(t, filepath.Join(disk.at, "logs", "a.log"), filepath.Join(disk.at, "logs", fmt.Sprintf("a.log.%d", round)))
+			rename(t, filepath.Join(disk.at, "logs", "a.log"),
+				filepath.Join(disk.at, "logs", fmt.Sprintf("a.log.%d", round)))
 		}
 		add("logs", "a.log", 30)
 		add("logs", "b.log", 10)
@@ -97,14 +99,14 @@ func wantRows(t *testing.T, path string, want []string) {
 	}
 }
 
-// loopDisk is a file system in a file, which gets another loop device with each mount.
+// loopDisk is a file system in a file, which gets another loop device for each mount.
 type loopDisk struct {
 	image, at string
-	used      []string // loop devices of this test, the last one mounted
+	used      []string // loop devices of this test; the last one is mounted
 	mounted   bool
 }
 
-// newLoopDisk makes a file system, or skips the test where that is not possible.
+// newLoopDisk creates a file system, or skips the test if that is not possible.
 func newLoopDisk(t *testing.T) *loopDisk {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -138,10 +140,11 @@ func run(name string, args ...string) error {
 	return nil
 }
 
-// tryMount mounts the image by a loop device that this test has not used. Those that it has used
-// stay taken.
+// tryMount mounts the image with a loop device that this test has not used. Used devices stay
+// reserved.
 func (d *loopDisk) tryMount() error {
-	if n := len(d.used); n > 0 { // the device that was used last is not used again; somebody else may have it by now
+	// do not reuse the last device; another process may have it by now
+	if n := len(d.used); n > 0 {
 		_ = run("losetup", "-r", d.used[n-1], d.image)
 	}
 	out, err := exec.Command("losetup", "-f", "--show", d.image).CombinedOutput()
@@ -184,7 +187,7 @@ func (d *loopDisk) device(t *testing.T) uint64 {
 	return uint64(st.Dev)
 }
 
-// close unmounts the file system and gives the loop devices back.
+// close unmounts the file system and frees the loop devices.
 func (d *loopDisk) close(t *testing.T) {
 	if d.mounted {
 		if err := run("umount", d.at); err != nil {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestRenamedFiles: files of 5 kB go through spool_dir, each renamed after it was delivered, at a
-// multiple of find and cat.
+// TestRenamedFiles measures spool_dir with files of 5 kB, each renamed after delivery, relative to
+// find and cat.
 func TestRenamedFiles(t *testing.T) {
 	s := filesScale()
 	dir := t.TempDir()
@@ -36,18 +36,20 @@ func TestRenamedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			ratios = append(ratios, (took-start).Seconds()/cat.Seconds())
-			t.Logf("%s: find and cat %.2f s, all read and renamed %.2f s", f.about, cat.Seconds(), took.Seconds())
+			t.Logf("%s: find and cat %.2f s, all read and renamed %.2f s", f.about, cat.Seconds(),
+				took.Seconds())
 		}
 		if s.full {
 			f.most("all read and renamed", median(ratios), 4, "x find and cat")
 		} else {
-			f.most("all read and renamed, without the program's start", median(ratios), s.bound(6), "x find and cat")
+			f.most("all read and renamed, without the program's start", median(ratios), s.bound(6),
+				"x find and cat")
 		}
 		return strings.Join(f.missed, "; ")
 	})
 }
 
-// renameBack takes the suffix off n finished files. One that is missing was not renamed.
+// renameBack removes the suffix of n finished files. It fails if one was not renamed.
 func renameBack(t *testing.T, dir string, n int) {
 	t.Helper()
 	done, err := filepath.Glob(filepath.Join(dir, "*.done"))
@@ -61,7 +63,7 @@ func renameBack(t *testing.T, dir string, n int) {
 	}
 }
 
-// TestSourcesEven: one large file goes through tail and through spool_dir at the same speed.
+// TestSourcesEven checks that one large file is read at the same speed by tail and by spool_dir.
 func TestSourcesEven(t *testing.T) {
 	s := filesScale()
 	if !s.timed {
@@ -89,19 +91,20 @@ func TestSourcesEven(t *testing.T) {
 		var ratios []float64
 		for i := range 2*s.pairs + 1 {
 			var a, b time.Duration
-			if i%2 == 0 { // who comes second may find things warmer
+			if i%2 == 0 { // the second run may profit from caches
 				a, b = one(t, spool, "state-spool"), one(t, tail, "state-tail")
 			} else {
 				b, a = one(t, tail, "state-tail"), one(t, spool, "state-spool")
 			}
 			ratio := b.Seconds() / a.Seconds()
 			ratios = append(ratios, ratio)
-			t.Logf("%s: spool_dir %.3f s, tail %.3f s: %.3f", f.about, a.Seconds(), b.Seconds(), ratio)
+			t.Logf("%s: spool_dir %.3f s, tail %.3f s: %.3f", f.about, a.Seconds(),
+				b.Seconds(), ratio)
 		}
 		m := median(ratios)
 		within := 10.0
 		if !s.full {
-			within = 30 // so short a run says little
+			within = 30 // so short a run is imprecise
 		}
 		f.most("difference of tail and spool_dir", 100*max(m-1, 1/m-1), within, "%")
 		return strings.Join(f.missed, "; ")

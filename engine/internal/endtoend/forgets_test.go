@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// forgets is a folder of logs that are followed into SQLite, by runs that end.
+// forgets is a folder of logs that finite runs copy to SQLite.
 type forgets struct {
 	t           *testing.T
 	dir, config string
@@ -38,7 +38,7 @@ pipelines:
 
 func (f *forgets) file(name string) string { return filepath.Join(f.dir, "in", name) }
 
-// lines of a file, all beginning with what.
+// write creates a file of lines that all begin with what.
 func (f *forgets) write(name, what string) {
 	f.t.Helper()
 	var text strings.Builder
@@ -57,8 +57,8 @@ func (f *forgets) remove(names ...string) {
 	}
 }
 
-// has fails the test where the ledger has other than so many marks, or the table other than so many
-// lines that begin with what.
+// has fails the test if the ledger does not have the given number of marks, or the table the given
+// number of lines by prefix.
 func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 	f.t.Helper()
 	if n := number(f.db, "SELECT count(*) FROM penstock_marks"); n != marks {
@@ -68,16 +68,17 @@ func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 		f.t.Errorf("%s: %d span rows were not folded", when, n)
 	}
 	for what, want := range lines {
-		if n := number(f.db, fmt.Sprintf("SELECT count(*) FROM lines WHERE message LIKE '%s %%'", what)); n != want {
+		if n := number(f.db, fmt.Sprintf("SELECT count(*) FROM lines WHERE message LIKE '%s %%'",
+			what)); n != want {
 			f.t.Errorf("%s: %d lines of %s, want %d", when, n, what, want)
 		}
 	}
 }
 
-// TestLedgerForgets: the ledger in a database holds marks of the files that are there, and of those
-// that went in the run that read them, until the next one. Whatever comes in place of what was
-// forgotten is delivered: a file that gets its inode right after, one that begins with the same
-// bytes, and a copy of it from a backup, which nobody can tell from a new file any more.
+// TestLedgerForgets checks that the ledger in a database has marks of existing files, and until the
+// next run of files deleted in the run that read them. Files that replace deleted ones are
+// delivered: a file that gets the same inode right away, a file with the same beginning, and a copy
+// from a backup, which cannot be distinguished from a new file any more.
 func TestLedgerForgets(t *testing.T) {
 	f := newForgets(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {
@@ -89,25 +90,26 @@ func TestLedgerForgets(t *testing.T) {
 	f.has("nothing has changed", 3, map[string]int64{"a": 100, "b": 100, "c": 100})
 
 	f.remove("a.log", "b.log")
-	f.write("d.log", "d") // where there is no birth time, and its inode was a.log's, it is told from it by its bytes
+	// without birth times, and with the inode of a.log, only its bytes distinguish it
+	f.write("d.log", "d")
 	once(t, f.config)
 	f.has("two are gone", 2, map[string]int64{"a": 100, "b": 100, "c": 100, "d": 100})
 
 	f.remove("c.log")
-	f.write("e.log", "e") // maybe its inode, and the bytes that it began with
+	f.write("e.log", "e") // possibly with the same inode, and the same beginning
 	text := string(read(t, f.file("e.log")))
 	write(t, f.file("e.log"), strings.Replace(text[:len(text)/2], "e", "c", -1)+text[len(text)/2:])
 	once(t, f.config)
 	f.has("another file that begins alike", 2, map[string]int64{"a": 100, "c": 151, "e": 49})
 
-	f.write("a.log", "a") // from a backup, long after
+	f.write("a.log", "a") // from a backup, much later
 	once(t, f.config)
 	f.has("restored", 3, map[string]int64{"a": 200, "b": 100, "d": 100})
 	once(t, f.config)
 	f.has("in the end", 3, map[string]int64{"a": 200, "b": 100, "c": 151, "d": 100, "e": 49})
 }
 
-// killAfter starts the program and kills it after up to half a second.
+// killAfter starts the program and kills it within half a second.
 func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 	t.Helper()
 	cmd, _, errs, err := started(t, config)
@@ -115,15 +117,14 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 		t.Fatal(err)
 	}
 	pause(t.Context(), time.Duration(rnd.IntN(500))*time.Millisecond)
-	_ = cmd.Process.Kill() // it may have ended by itself
+	_ = cmd.Process.Kill() // it may have ended already
 	if err := cmd.Wait(); err != nil && cmd.ProcessState.Exited() {
 		t.Fatalf("the program ended by itself: %v\n%s", err, errs.String())
 	}
 }
 
-// TestLedgerForgetsKilled: the same while the program is killed at any moment of the runs that
-// forget: no line is lost or comes twice, and a run that is not killed leaves marks of what is
-// there alone.
+// TestLedgerForgetsKilled is TestLedgerForgets with kills at any moment of the runs. No line is
+// lost or repeated, and a complete run leaves only the marks of existing files.
 func TestLedgerForgetsKilled(t *testing.T) {
 	rnd := seeded(t)
 	f := newForgets(t)
@@ -146,8 +147,8 @@ func TestLedgerForgetsKilled(t *testing.T) {
 	}
 }
 
-// TestLedgerKeepsAway: marks of files whose folder is renamed away, for several runs, are kept, by
-// the state and by the ledger: when the folder comes back, only what was added comes.
+// TestLedgerKeepsAway checks that marks of files in a renamed folder are kept for several runs, by
+// the state and by the ledger. When the folder returns, only new lines are read.
 func TestLedgerKeepsAway(t *testing.T) {
 	f := newForgets(t)
 	f.write("a.log", "a")

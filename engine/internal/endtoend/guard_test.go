@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// TestGuardAndInput runs the program without an end over a log whose pattern is wrong. One bad
-// first line does not stop it. Hundreds do, until the input changes; then it starts again by
-// itself, and delivers what is good.
+// TestGuardAndInput runs the program as a daemon over a log with a wrong pattern. One bad first
+// line does not stop it. Hundreds do, until the input changes; then it restarts by itself and
+// delivers the good records.
 func TestGuardAndInput(t *testing.T) {
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, source := range []string{"spool_dir: { path: ./in, settle: 10ms, finished: keep }", `tail: { include: ["./in/*.log"] }`} {
+	for _, source := range []string{"spool_dir: { path: ./in, settle: 10ms, finished: keep }",
+		`tail: { include: ["./in/*.log"] }`} {
 		dir := t.TempDir()
 		address := freePort(t)
 		out := filepath.Join(dir, "out.txt")
@@ -40,7 +41,8 @@ pipelines:
 		}
 		dead := func() bool {
 			status, text := page(t.Context(), t, "http://"+address+"/metrics")
-			return status == http.StatusOK && strings.Contains(text, `dead_records_total{pipeline="job",route="main"} 1`)
+			return status == http.StatusOK &&
+				strings.Contains(text, `dead_records_total{pipeline="job",route="main"} 1`)
 		}
 		eventually(t, "the first line is dead", dead)
 		if !ready() {
@@ -54,7 +56,8 @@ pipelines:
 		case <-time.After(100 * time.Millisecond):
 		}
 		write(t, filepath.Join(in, "c.log"), strings.Repeat("{\"good\":1}\n", 20))
-		eventually(t, "the good lines are delivered", func() bool { return sizeOf(out) == 20*int64(len("{\"good\":1}\n")) })
+		eventually(t, "the good lines are delivered",
+			func() bool { return sizeOf(out) == 20*int64(len("{\"good\":1}\n")) })
 		eventually(t, "the route is ready again", ready)
 		d.signal(syscall.SIGTERM)
 		if code := d.exit(20 * time.Second); code != 0 {

@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// flakyServer takes batches of lines. A bad line fails its batch twice, then is taken; a hopeless
-// one is refused the third time.
+// flakyServer receives batches of lines. A bad line fails its batch twice and then succeeds; a
+// hopeless one is refused the third time.
 type flakyServer struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	tries map[string][]time.Time
 	taken map[string]int
-	last  time.Time // of the last failure
+	last  time.Time // time of the last failure
 }
 
 func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -56,8 +56,8 @@ func (s *flakyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(status)
 }
 
-// tried returns how many bad lines were sent at least n times, and for how long no bad one has
-// come.
+// tried returns the number of bad lines sent at least n times, and the time since the last bad
+// line.
 func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,17 +69,18 @@ func (s *flakyServer) tried(n int) (lines int, quiet time.Duration) {
 	return lines, time.Since(s.last)
 }
 
-// has reports whether the last of so many good lines has come.
+// has reports whether the given number of good lines has arrived.
 func (s *flakyServer) has(good int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
 }
 
-// TestKillWaiting kills the program while thousands of batches wait for a retry, once when all have
-// failed once and once in the middle of the second attempts. None is lost, none is sent before its
-// time, and the attempts go on counting.
+// TestKillWaiting kills the program while thousands of batches wait for a retry: once after all
+// have failed once, and once in the middle of the second attempts. None is lost, none is sent too
+// early, and the attempt counts continue.
 func TestKillWaiting(t *testing.T) {
+	t.Parallel() // it mostly waits
 	bad, wait := 300, 4*time.Second
 	if os.Getenv("PENSTOCK_WAITING") == "full" {
 		bad, wait = 10_000, 20*time.Second
@@ -113,7 +114,8 @@ func TestKillWaiting(t *testing.T) {
 		good += 2
 	}
 	put(log.String())
-	k := &killed{t: t, config: config, feed: func() { // data that is delivered tells bad data from a bad worker
+	// delivered data shows that the data is bad and not the worker
+	k := &killed{t: t, config: config, feed: func() {
 		put(fmt.Sprintf("good %d\n", good))
 		good++
 	}}
@@ -147,11 +149,12 @@ func TestKillWaiting(t *testing.T) {
 	until("the end", func() bool { return server.has(good) })
 	k.drain()
 	server.check(t, wait, k.most, good)
-	server.checkLetters(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"), (bad+19)/20, k.most)
+	server.checkLetters(t, filepath.Join(dir, "state", "dead", "kill.main.ndjson"),
+		(bad+19)/20, k.most)
 }
 
-// check checks that every line arrived, and none before its time. In flight at a kill are at most
-// so many batches, whose answers the program may not have noted.
+// check checks that every line arrived, and none too early. At most inFlight batches were in flight
+// at a kill, whose answers the program may not have recorded.
 func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int) {
 	t.Helper()
 	early, repeated := 0, 0
@@ -164,10 +167,12 @@ func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int
 			switch {
 			case gap >= wait:
 			case i == 1: // nothing was in flight at the first kill
-				t.Errorf("%s: the second attempt came %v after the first, want at least %v", line, gap, wait)
+				t.Errorf("%s: the second attempt came %v after the first, want at least %v", line,
+					gap, wait)
 			default:
 				early++
-				t.Logf("%s: attempt %d came %v after the one before, want at least %v", line, i+1, gap, wait)
+				t.Logf("%s: attempt %d came %v after the one before, want at least %v", line, i+1,
+					gap, wait)
 			}
 		}
 		if strings.HasPrefix(line, "bad") && s.taken[line] == 0 {
@@ -180,11 +185,12 @@ func (s *flakyServer) check(t *testing.T, wait time.Duration, inFlight, good int
 		}
 	}
 	if early > inFlight || repeated > inFlight {
-		t.Errorf("%d attempts came early, %d lines were sent once more; at most %d were in flight at the kills", early, repeated, inFlight)
+		t.Errorf("%d attempts came early, %d lines were sent once more; "+
+			"at most %d were in flight at the kills", early, repeated, inFlight)
 	}
 }
 
-// checkLetters checks that the dead letters have the number of attempts that the server counted.
+// checkLetters checks that the attempts in the dead letters agree with those the server counted.
 func (s *flakyServer) checkLetters(t *testing.T, path string, want, inFlight int) {
 	t.Helper()
 	letters, uncounted := map[string]bool{}, 0
@@ -202,11 +208,13 @@ func (s *flakyServer) checkLetters(t *testing.T, path string, want, inFlight int
 			uncounted++
 		}
 		if letter.Attempts < 2 || letter.Attempts > tries {
-			t.Errorf("%q became a dead letter after %d attempts, and was sent %d times", letter.Record, letter.Attempts, tries)
+			t.Errorf("%q became a dead letter after %d attempts, and was sent %d times",
+				letter.Record, letter.Attempts, tries)
 		}
 	}
 	if uncounted > inFlight {
-		t.Errorf("of %d dead letters an attempt was not counted; at most %d were in flight at the kills", uncounted, inFlight)
+		t.Errorf("of %d dead letters an attempt was not counted; "+
+			"at most %d were in flight at the kills", uncounted, inFlight)
 	}
 	if len(letters) != want {
 		t.Errorf("%d lines are dead letters, want %d", len(letters), want)
@@ -239,7 +247,7 @@ type killed struct {
 	cmd    *exec.Cmd
 	ended  chan error
 	errs   bytes.Buffer
-	most   int // batches that may have been in flight at the kills
+	most   int // bound of the batches in flight at the kills
 }
 
 func (k *killed) start() {

@@ -39,8 +39,8 @@ func openPostgres(t testing.TB, url string) *sql.DB {
 	return db
 }
 
-// TestKillPostgres kills the program while four connections write a table, and holds the table and
-// the dead letters against the input: each record once.
+// TestKillPostgres kills the program while four connections write a table, and checks that table
+// and dead letters contain each record of the input once.
 func TestKillPostgres(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
@@ -50,8 +50,12 @@ func TestKillPostgres(t *testing.T) {
 		input := textOnly(spool(t, dir, rnd, 12<<20))
 		table := fmt.Sprintf("lines%d", job)
 		connectortest.Execute(t, db, fmt.Sprintf(refusing, table))
-		config := postgresConfig(t, dir, server.URL, table, []string{"16KiB", "64KiB", "256KiB"}[job%3])
-		written := func() int64 { return number(db, `SELECT coalesce(sum(octet_length(message) + 1), 0) FROM `+table) }
+		config := postgresConfig(t, dir, server.URL, table,
+			[]string{"16KiB", "64KiB", "256KiB"}[job%3])
+		written := func() int64 {
+			return number(db, `SELECT coalesce(sum(octet_length(message) + `+
+				`1), 0) FROM `+table)
+		}
 		for range killsPerJob {
 			if left > 0 && killAt(t, config, rnd, size(input), written) {
 				left--
@@ -70,8 +74,8 @@ func TestKillPostgres(t *testing.T) {
 	}
 }
 
-// TestKillPostgresServer kills the server, and cuts single connections, while the program writes:
-// it goes on by itself, and every record is there once.
+// TestKillPostgresServer kills the server and cuts single connections while the program writes. The
+// program recovers by itself, and every record is stored once.
 func TestKillPostgresServer(t *testing.T) {
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
@@ -121,7 +125,7 @@ func TestKillPostgresServer(t *testing.T) {
 	}
 }
 
-// cut ends one of the program's connections, now and then.
+// cut ends one of the program's connections occasionally.
 func cut(db *sql.DB, rnd *rand.Rand) int {
 	if rnd.IntN(3) > 0 {
 		return 0
@@ -130,7 +134,7 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 
-// textOnly gives what PostgreSQL stores of the input: its real logs may hold bytes that are no
+// textOnly returns the input as PostgreSQL stores it, because the real logs may contain invalid
 // UTF-8.
 func textOnly(input []spooled) []spooled {
 	for i := range input {
@@ -139,5 +143,5 @@ func textOnly(input []spooled) []spooled {
 	return input
 }
 
-// replaced puts U+FFFD in the place of each byte that is no UTF-8.
+// replaced replaces each invalid byte by U+FFFD.
 func replaced(text []byte) []byte { return []byte(string([]rune(string(text)))) }

@@ -15,15 +15,16 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// killsOfSQL is how many of the kills each database takes.
+// killsOfSQL returns the number of kills for each database.
 func killsOfSQL(t *testing.T) int { return max(1, kills(t)/2) }
 
-// refusing makes a table that refuses a few records of each generated file: those have to be dead
-// letters.
-const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR length(message) < 20), _extra text)`
+// refusing creates a table that refuses a few records of each generated file, which must become
+// dead letters.
+const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 1_7 %%' OR ` +
+	`length(message) < 20), _extra text)`
 
-// TestKillSQLite kills the program while it writes a table, again and again, and holds the table
-// and the dead letters against the input: each record once.
+// TestKillSQLite kills the program repeatedly while it writes a table, and checks that table and
+// dead letters contain each record of the input once.
 func TestKillSQLite(t *testing.T) {
 	rnd := seeded(t)
 	for left, job := killsOfSQL(t), 0; left > 0; job++ {
@@ -42,7 +43,8 @@ pipelines:
 		connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
 		connectortest.Execute(t, db, fmt.Sprintf(refusing, "lines"))
 		written := func() int64 {
-			return number(db, `SELECT coalesce(sum(length(CAST(message AS BLOB)) + 1), 0) FROM lines`)
+			return number(db, `SELECT coalesce(sum(length(CAST(message AS BLOB)) + 1), `+
+				`0) FROM lines`)
 		}
 		total := size(input)
 		for range killsPerJob {
@@ -60,8 +62,8 @@ pipelines:
 	}
 }
 
-// number is the one number that a query gives; 0 where it fails, as it does while the table is not
-// there.
+// number returns the single number selected by a query, or 0 if the query fails, for example
+// because the table does not exist yet.
 func number(db *sql.DB, query string) (n int64) {
 	if db.QueryRow(query).Scan(&n) != nil {
 		return 0
@@ -69,10 +71,11 @@ func number(db *sql.DB, query string) (n int64) {
 	return n
 }
 
-// lettered reads the records of a job's dead letters; there have to be some.
+// lettered returns the records of a job's dead letters, of which there must be some.
 func lettered(t *testing.T, dir string) (all []string) {
 	t.Helper()
-	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "crash.main.ndjson"))) {
+	for line := range bytes.Lines(read(t,
+		filepath.Join(dir, "state", "dead", "crash.main.ndjson"))) {
 		var letter struct{ Record string }
 		if err := json.Unmarshal(line, &letter); err != nil {
 			t.Fatalf("dead letter %q: %v", line, err)
@@ -85,8 +88,8 @@ func lettered(t *testing.T, dir string) (all []string) {
 	return all
 }
 
-// sameLines holds the texts of a query and those given against the lines of the input: each once,
-// none more.
+// sameLines checks that the texts of a query and those in more contain each line of the input once,
+// and no others.
 func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	rows, err := db.Query(query)
 	if err != nil {
@@ -107,7 +110,7 @@ func sameLines(db *sql.DB, query string, more []string, input []spooled) error {
 	return sameTexts(got, linesOf(input))
 }
 
-// linesOf are the records of the input, as text without line ends, and as UTF-8.
+// linesOf returns the records of the input as valid UTF-8 without line ends.
 func linesOf(input []spooled) (all []string) {
 	for _, f := range input {
 		for line := range strings.Lines(string(f.text)) {

@@ -21,22 +21,22 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// The kill tests of tables: the program copies two tables, and follows, while writers insert,
-// change and delete rows in transactions that commit late and out of order, at equal times; it is
-// killed again and again, and so is the server. Rows of `events` are only added, and appended to
-// the target: each has to be there once; they are read in partitions of five seconds, some at a
-// time. Rows of `items` are changed, too, which moves them up, and deleted: the target has every
-// row as it is, and may keep deleted ones (docs/sources-table.md).
+// The kill tests of tables. The program copies two tables and follows them, while writers insert,
+// change and delete rows in transactions that commit late, out of order, and with equal times. The
+// program is killed repeatedly, and so is the server. Rows of `events` are only added, and must be
+// appended to the target once each; they are read in partitions of five seconds, some concurrently.
+// Rows of `items` are also changed, which moves them to the end, and deleted. The target must have
+// every existing row in its current form, and may keep deleted rows (docs/sources-table.md).
 
 // arena is a database for a kill test.
 type arena struct {
 	db      *sql.DB
-	from    string                             // what the source says of it
-	to      func(table, options string) string // what the sink of a table is
+	from    string                             // the database in the options of the source
+	to      func(table, options string) string // the sink for a table
 	lag     time.Duration
-	begin   string                     // of a transaction that writes
-	disturb func(t *testing.T)         // restarts the server; nil: there is none
-	target  func(table string) *sql.DB // where the sink writes
+	begin   string                     // statement that begins a writing transaction
+	disturb func(t *testing.T)         // restarts the server; nil if there is none
+	target  func(table string) *sql.DB // the database with the target table
 }
 
 func TestKillTables(t *testing.T) {
@@ -46,12 +46,15 @@ func TestKillTables(t *testing.T) {
 		dir := t.TempDir()
 		path := func(table string) string { return filepath.Join(dir, table+".db") }
 		targets := map[string]*sql.DB{
-			"events_copy": connectortest.OpenSQLite(t, path("events_copy")), "items_copy": connectortest.OpenSQLite(t, path("items_copy")),
+			"events_copy": connectortest.OpenSQLite(t, path("events_copy")),
+			"items_copy":  connectortest.OpenSQLite(t, path("items_copy")),
 		}
 		a := arena{
-			db: connectortest.OpenSQLite(t, path("source")), from: "sqlite: " + path("source"), begin: "BEGIN IMMEDIATE",
+			db: connectortest.OpenSQLite(t, path("source")), from: "sqlite: " + path("source"),
+			begin: "BEGIN IMMEDIATE",
 			to: func(table, options string) string {
-				return fmt.Sprintf("sqlite: { path: %q, table: %s, %s }", path(table), table, options)
+				return fmt.Sprintf("sqlite: { path: %q, table: %s, %s }", path(table), table,
+					options)
 			},
 			target: func(table string) *sql.DB { return targets[table] },
 		}
@@ -72,7 +75,7 @@ func TestKillTables(t *testing.T) {
 		}
 		t.Cleanup(func() { db.Close() })
 		a := serverArena(server, "mysql", "START TRANSACTION", db)
-		a.lag = 50 * time.Millisecond // shorter than many transactions: those are found late
+		a.lag = 50 * time.Millisecond // shorter than many transactions, whose rows are found late
 		killTables(t, a, share)
 	})
 }
@@ -91,9 +94,11 @@ func serverArena(server *connectortest.Server, kind, begin string, db *sql.DB) a
 
 func killTables(t *testing.T, a arena, n int) {
 	rnd := seeded(t)
-	connectortest.Execute(t, a.db, "CREATE TABLE events (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	connectortest.Execute(t, a.db, "CREATE TABLE events (at bigint NOT NULL, id bigint NOT NULL "+
+		"PRIMARY KEY, v varchar(200))")
 	connectortest.Execute(t, a.db, "CREATE UNIQUE INDEX events_order ON events (at, id)")
-	connectortest.Execute(t, a.db, "CREATE TABLE items (at bigint NOT NULL, id bigint NOT NULL PRIMARY KEY, v varchar(200))")
+	connectortest.Execute(t, a.db, "CREATE TABLE items (at bigint NOT NULL, id bigint NOT NULL "+
+		"PRIMARY KEY, v varchar(200))")
 	connectortest.Execute(t, a.db, "CREATE UNIQUE INDEX items_order ON items (at, id)")
 	dir := t.TempDir()
 	lag := ""
@@ -129,25 +134,31 @@ pipelines:
 	}
 	w.stop()
 	once(t, config)
-	late := number(a.target("events_copy"), `SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
+	late := number(a.target("events_copy"),
+		`SELECT coalesce(sum(num), 0) FROM penstock_marks WHERE part LIKE 'events%~late'`)
 	parts := number(a.target("events_copy"),
-		`SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT LIKE '%~late'`)
-	if again := once(t, config); again.Pipelines[0].ReadRecords+again.Pipelines[1].ReadRecords != 0 {
+		`SELECT count(*) FROM penstock_marks WHERE part LIKE 'events#500.%' AND part NOT `+
+			`LIKE '%~late'`)
+	if again := once(t, config); again.Pipelines[0].ReadRecords+again.Pipelines[1].ReadRecords !=
+		0 {
 		t.Errorf("rows were read again after the end: %+v", again.Pipelines)
 	}
 	checkCopies(t, a, w)
-	if w.added.Load() == 0 || w.changed.Load() == 0 || w.deleted.Load() == 0 || parts == 0 || late == 0 && n >= 10 {
+	if w.added.Load() == 0 || w.changed.Load() == 0 || w.deleted.Load() == 0 || parts == 0 ||
+		late == 0 && n >= 10 {
 		t.Error("the writers did not do what the test is about")
 	}
-	t.Logf("%d kills, %d restarts of the server; %d rows added, %d changes, %d deleted; %d events in %d partitions were found late",
+	t.Logf("%d kills, %d restarts of the server; %d rows added, %d changes, %d deleted; "+
+		"%d events in %d partitions were found late",
 		n, restarts, w.added.Load(), w.changed.Load(), w.deleted.Load(), late, parts)
 }
 
-// checkCopies holds the targets against the sources by key, count and content.
+// checkCopies compares the targets with the sources by key, count and content.
 func checkCopies(t *testing.T, a arena, w *writers) {
 	t.Helper()
 	query := "SELECT at, id, v FROM %s ORDER BY id, at"
-	same(t, "events", texts(t, a.target("events_copy"), fmt.Sprintf(query, "events_copy")), texts(t, a.db, fmt.Sprintf(query, "events")))
+	same(t, "events", texts(t, a.target("events_copy"), fmt.Sprintf(query, "events_copy")),
+		texts(t, a.db, fmt.Sprintf(query, "events")))
 	rows := func(db *sql.DB, query string) map[string]string {
 		all := make(map[string]string)
 		r, err := db.Query(query)
@@ -171,7 +182,8 @@ func checkCopies(t *testing.T, a arena, w *writers) {
 	if a.begin == "START TRANSACTION" {
 		concat = "SELECT id, concat(at, ' ', v) FROM %s"
 	}
-	want, got := rows(a.db, fmt.Sprintf(concat, "items")), rows(a.target("items_copy"), fmt.Sprintf(concat, "items_copy"))
+	want, got := rows(a.db, fmt.Sprintf(concat, "items")),
+		rows(a.target("items_copy"), fmt.Sprintf(concat, "items_copy"))
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		if got[id] != want[id] {
 			t.Errorf("item %s is %q in the target, want %q", id, got[id], want[id])
@@ -184,8 +196,8 @@ func checkCopies(t *testing.T, a arena, w *writers) {
 	}
 }
 
-// killFollowing starts the program, and kills it when it has delivered something; false: it had not
-// within a bound.
+// killFollowing starts the program and kills it after it has delivered something. It returns false
+// if nothing was delivered within a bound.
 func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart bool) bool {
 	t.Helper()
 	bin, err := program()
@@ -202,7 +214,7 @@ func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart
 	go func() { ended <- cmd.Wait() }()
 	delivered := func() int64 { return number(a.target("events_copy"), "SELECT count(*) FROM events_copy") }
 	begun := delivered()
-	more := func() { // waits until some more rows are there
+	more := func() { // waits for some more rows
 		want := delivered() + 1 + int64(rnd.IntN(150))
 		poll := time.NewTicker(5 * time.Millisecond)
 		defer poll.Stop()
@@ -221,7 +233,7 @@ func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart
 	more()
 	if restart {
 		a.disturb(t)
-		if rnd.IntN(2) == 0 { // the program gets over it
+		if rnd.IntN(2) == 0 { // the program must recover from it
 			more()
 		}
 	}
@@ -254,7 +266,8 @@ func startWriters(t *testing.T, a arena, rnd *rand.Rand) *writers {
 		own := rand.New(rand.NewPCG(rnd.Uint64(), 0))
 		w.done.Go(func() {
 			for ctx.Err() == nil {
-				_ = w.transaction(ctx, own) // what a restart of the server undoes was never there
+				// transactions undone by a restart of the server never existed
+				_ = w.transaction(ctx, own)
 				pause(ctx, time.Duration(own.IntN(30))*time.Millisecond)
 			}
 		})
@@ -283,12 +296,12 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// transaction writes some rows of one time, which is that of its beginning, or lies in the past;
-// one in four commits late, one in ten not at all.
+// transaction writes some rows with the same time, which is its start or in the past. One
+// transaction in four commits late, one in ten is rolled back.
 func (w *writers) transaction(ctx context.Context, rnd *rand.Rand) error {
-	at := time.Now().UnixMilli() / 10 // coarse: many rows share one
+	at := time.Now().UnixMilli() / 10 // coarse, so that many rows have equal times
 	if rnd.IntN(10) == 0 {
-		at -= int64(rnd.IntN(300)) // longer than any transaction is waited for
+		at -= int64(rnd.IntN(300)) // further in the past than the wait for transactions
 	}
 	conn, err := w.a.db.Conn(ctx)
 	if err != nil {
@@ -306,15 +319,17 @@ func (w *writers) transaction(ctx context.Context, rnd *rand.Rand) error {
 	for range 1 + rnd.IntN(12) {
 		id := w.ids.Add(1)
 		for _, table := range []string{"events", "items"} {
-			if err = run(fmt.Sprintf("INSERT INTO %s VALUES (%d, %d, 'row %d of %d''s')", table, at, id, id, at)); err != nil {
+			if err = run(fmt.Sprintf("INSERT INTO %s VALUES (%d, %d, 'row %d of %d''s')", table, at,
+				id, id, at)); err != nil {
 				break
 			}
 			added++
 		}
 	}
-	if err == nil && rnd.IntN(2) == 0 { // its place moves up
+	if err == nil && rnd.IntN(2) == 0 { // moves the row to a later place
 		id := 1 + rnd.Int64N(w.ids.Load())
-		err = run(fmt.Sprintf("UPDATE items SET at = CASE WHEN at < %[1]d THEN %[1]d ELSE at + 1 END, v = 'changed at %[1]d' "+
+		err = run(fmt.Sprintf("UPDATE items SET at = CASE WHEN at < %[1]d THEN %[1]d ELSE at + 1 "+
+			"END, v = 'changed at %[1]d' "+
 			"WHERE id = %[2]d", at, id))
 		changed++
 	}

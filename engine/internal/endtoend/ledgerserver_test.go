@@ -12,23 +12,27 @@ import (
 	"testing"
 )
 
-// ledgerServer is an HTTP receiver that keeps every record by its id: the partition and the offset
-// behind it.
+// ledgerServer is an HTTP receiver that stores every record by its id: the partition and the offset
+// after it.
 type ledgerServer struct {
 	*httptest.Server
 	t *testing.T
 
-	mu       sync.Mutex
-	records  map[string][]byte // by id, as first received
-	last     map[string]int    // the generation in which an id was last received
-	bytes    int64             // of distinct records
-	repeated []int64           // bytes received again, by the generation that had them last, whose end left them unsaved
-	twice    int64             // bytes received again within a generation: after a timeout, which no kill bounds
+	mu      sync.Mutex
+	records map[string][]byte // by id, as received first
+	last    map[string]int    // the generation that last received the id
+	bytes   int64             // of distinct records
+	// bytes received again, by the previous generation that had received them and not saved their
+	// delivery
+	repeated []int64
+	// bytes received again within a generation: after a timeout, not bounded by kills
+	twice    int64
 	problems []string
 }
 
 func newLedgerServer(t *testing.T) *ledgerServer {
-	s := &ledgerServer{t: t, records: make(map[string][]byte), last: make(map[string]int), repeated: []int64{0}}
+	s := &ledgerServer{t: t, records: make(map[string][]byte), last: make(map[string]int),
+		repeated: []int64{0}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.receive))
 	t.Cleanup(s.Close)
 	return s
@@ -37,7 +41,7 @@ func newLedgerServer(t *testing.T) *ledgerServer {
 func (s *ledgerServer) receive(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // cut off by a kill: nothing was received
+		return // cut off by a kill: not counted as received
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,7 +53,7 @@ func (s *ledgerServer) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// book notes each record of a body by the spans that its header names.
+// book records the lines of a body, by the spans in its header.
 func (s *ledgerServer) book(spans string, body []byte) error {
 	for _, span := range strings.Split(spans, ",") {
 		parts := strings.Split(span, ";")
@@ -85,16 +89,17 @@ func (s *ledgerServer) record(id string, line []byte) {
 		s.records[id] = bytes.Clone(line)
 		s.bytes += int64(len(line))
 	case !bytes.Equal(first, line):
-		s.problems = append(s.problems, fmt.Sprintf("record %s came as %.60q and as %.60q", id, first, line))
+		s.problems = append(s.problems, fmt.Sprintf("record %s came as %.60q and as %.60q", id,
+			first, line))
 	case s.last[id] == now:
 		s.twice += int64(len(line))
 	default:
-		s.repeated[s.last[id]] += int64(len(line)) // it may come several kills later
+		s.repeated[s.last[id]] += int64(len(line)) // possibly several kills later
 	}
 	s.last[id] = now
 }
 
-// generation begins another one: after a kill.
+// generation begins a new generation, after a kill.
 func (s *ledgerServer) generation() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +112,8 @@ func (s *ledgerServer) seenBytes() int64 {
 	return s.bytes
 }
 
-// check holds what came against the files: every line of each, and of each generation no more
-// repeated than the bound.
+// check compares the received records with the files: every line must exist, and no generation may
+// have more repetitions than the bound.
 func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	t.Helper()
 	s.mu.Lock()
@@ -143,5 +148,6 @@ func (s *ledgerServer) check(t *testing.T, files []spooled, bound int64) {
 	if lost > 0 || strange > 0 {
 		t.Errorf("%d records lost, %d received that were never written", lost, strange)
 	}
-	t.Logf("%d records; repeated bytes by generation: %v, bound %d; %d more after timeouts", len(s.records), s.repeated, bound, s.twice)
+	t.Logf("%d records; repeated bytes by generation: %v, bound %d; %d more after timeouts",
+		len(s.records), s.repeated, bound, s.twice)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestStateDirectoryDeleted deletes, or replaces, the state directory of a running program: it
-// stops and names the directory.
+// TestStateDirectoryDeleted deletes or replaces the state directory of a running program, which
+// must stop and name the directory.
 func TestStateDirectoryDeleted(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -29,7 +29,8 @@ func TestStateDirectoryDeleted(t *testing.T) {
 		}
 		defer log.Close()
 		d := launch(t, log, bin, "run", config)
-		eventually(t, "everything is delivered", func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7 })
+		eventually(t, "everything is delivered",
+			func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7 })
 		state := filepath.Join(dir, "state")
 		if err := os.Rename(state, filepath.Join(dir, "moved")); err != nil {
 			t.Fatal(err)
@@ -45,15 +46,16 @@ func TestStateDirectoryDeleted(t *testing.T) {
 		if code := d.exit(10 * time.Second); code != 1 {
 			t.Errorf("exit code %d, want 1", code)
 		}
-		if text := read(t, log.Name()); bytes.Count(text, []byte("state directory "+state+" was deleted or replaced")) == 0 {
+		if text := read(t, log.Name()); bytes.Count(text,
+			[]byte("state directory "+state+" was deleted or replaced")) == 0 {
 			t.Errorf("the log does not name the state directory:\n%s", text)
 		}
 	}
 }
 
-// TestLedgerLost empties and drops the ledger of a table behind the program's back. It does not
-// deliver everything again until the command from its error message was given; a ledger that only
-// lags behind is followed.
+// TestLedgerLost empties and drops the ledger of a table. The program does not deliver everything
+// again before the command in its error message was given. A ledger that only lags behind is
+// followed.
 func TestLedgerLost(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -61,7 +63,8 @@ func TestLedgerLost(t *testing.T) {
 	}
 	dir := t.TempDir()
 	const records = 5000
-	config := spoolJob(t, dir, "sqlite: { path: ./out.db, table: lines }", "    batch: { records: 100, bytes: 700B }\n")
+	config := spoolJob(t, dir, "sqlite: { path: ./out.db, table: lines }",
+		"    batch: { records: 100, bytes: 700B }\n")
 	db, err := sql.Open("sqlite", filepath.Join(dir, "out.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +76,10 @@ func TestLedgerLost(t *testing.T) {
 		t.Fatalf("%d rows", n)
 	}
 	connectortest.Execute(t, db, `UPDATE penstock_marks SET num = 7 * 1000`)
-	if res := once(t, config); res.Pipelines[0].Delivered != records-1000 || rows() != 2*records-1000 {
-		t.Errorf("a ledger that lags behind by %d records: %+v, %d rows", records-1000, res.Pipelines, rows())
+	if res := once(t, config); res.Pipelines[0].Delivered != records-1000 ||
+		rows() != 2*records-1000 {
+		t.Errorf("a ledger that lags behind by %d records: %+v, %d rows", records-1000,
+			res.Pipelines, rows())
 	}
 	before := rows()
 	for _, lose := range []string{`DELETE FROM penstock_marks`, `DROP TABLE penstock_marks`} {

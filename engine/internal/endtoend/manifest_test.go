@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// manifestFile is what TestManifest reads of a manifest.
+// manifestFile is the part of a manifest that TestManifest checks.
 type manifestFile struct {
 	Version int
 	OK      bool
@@ -25,9 +25,9 @@ type manifestFile struct {
 	}
 }
 
-// TestManifest: the manifest of a run names every file with the counts and the hash that the files
-// have, computed here from the files themselves; of a file that has grown, the second run's names
-// what was added alone.
+// TestManifest checks that the manifest of a run has every file with its counts and hash, computed
+// here from the files. For a file that has grown, the second run's manifest has only the added
+// part.
 func TestManifest(t *testing.T) {
 	dir := t.TempDir()
 	spool := filepath.Join(dir, "spool")
@@ -68,9 +68,11 @@ pipelines:
 				lines++
 			}
 			sum := sha256.Sum256(text)
-			if p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != lines || p.Delivered != lines || p.Bytes != int64(len(text)) ||
+			if p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != lines ||
+				p.Delivered != lines || p.Bytes != int64(len(text)) ||
 				p.From != "0" || p.To != strconv.Itoa(len(text)) || p.Dead+p.Dropped != 0 {
-				t.Errorf("route %d: %+v, and the file has %d lines, %d bytes, hash %x", i, p, lines, len(text), sum)
+				t.Errorf("route %d: %+v, and the file has %d lines, %d bytes, hash %x", i, p, lines,
+					len(text), sum)
 			}
 		}
 		if seen != 4 {
@@ -87,7 +89,8 @@ pipelines:
 				if p.Bytes != 0 || p.Records != 0 || p.From != p.To || p.SHA256 != "" {
 					t.Errorf("of a file in which nothing is new: %+v", p)
 				}
-			case p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != 1 || p.From != strconv.Itoa(len(files["1.log"])):
+			case p.SHA256 != hex.EncodeToString(sum[:]) || p.Records != 1 ||
+				p.From != strconv.Itoa(len(files["1.log"])):
 				t.Errorf("of the file that grew: %+v", p)
 			}
 		}
@@ -97,10 +100,12 @@ pipelines:
 func runManifest(t *testing.T, config string) (m manifestFile) {
 	t.Helper()
 	path := filepath.Join(filepath.Dir(config), "manifest.json")
-	if out, err := exec.Command(programOf(t), "run", "--once", "--manifest", path, config).CombinedOutput(); err != nil {
+	if out, err := exec.Command(programOf(t), "run", "--once", "--manifest", path,
+		config).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if err := json.Unmarshal(read(t, path), &m); err != nil || m.Version != 1 || !m.OK || len(m.Routes) != 2 {
+	if err := json.Unmarshal(read(t, path), &m); err != nil || m.Version != 1 || !m.OK ||
+		len(m.Routes) != 2 {
 		t.Fatalf("%v: %s", err, read(t, path))
 	}
 	return m

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestOutputRotated renames the output of sink file under the running program every now and then,
-// as logrotate does, and kills the program in between. Every line is in exactly one of the files.
+// TestOutputRotated renames the output of sink file repeatedly while the program runs, as logrotate
+// does, and kills the program in between. Every line must be in exactly one of the files.
 func TestOutputRotated(t *testing.T) {
 	const spooled, lines, rotateEach, killEach = 150, 200, 30, 45
 	for _, create := range []bool{false, true} {
@@ -41,7 +41,7 @@ pipelines:
 			if n%rotateEach == rotateEach-1 {
 				if err := os.Rename(out, fmt.Sprintf("%s.%d", out, rotations+1)); err == nil {
 					rotations++
-				} else if !errors.Is(err, fs.ErrNotExist) { // the new one may not be there yet
+				} else if !errors.Is(err, fs.ErrNotExist) { // the new file may not exist yet
 					t.Fatal(err)
 				}
 				if create {
@@ -74,13 +74,14 @@ pipelines:
 			}
 		}
 		if lost+repeated > 0 || len(seen) != spooled*lines+1 || rotations < 3 {
-			t.Errorf("create %v: %d rotations: %d lines lost, %d repeated, %d different ones", create, rotations, lost, repeated, len(seen))
+			t.Errorf("create %v: %d rotations: %d lines lost, %d repeated, %d different ones",
+				create, rotations, lost, repeated, len(seen))
 		}
 	}
 }
 
-// TestOutputAccepted: a replaced output stops the route with the command that accepts it, and that
-// command works.
+// TestOutputAccepted checks that a replaced output stops the route with an error that names the
+// command to accept it, and that this command works.
 func TestOutputAccepted(t *testing.T) {
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
@@ -98,14 +99,16 @@ pipelines:
 	}
 	write(t, out, "another\n")
 	write(t, filepath.Join(dir, "spool", "b.log"), "b\n")
-	if _, err := tryOnce(t, config); err == nil || !bytes.Contains([]byte(err.Error()), []byte("--accept-output")) {
+	if _, err := tryOnce(t, config); err == nil ||
+		!bytes.Contains([]byte(err.Error()), []byte("--accept-output")) {
 		t.Fatalf("a replaced output: %v", err)
 	}
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := exec.Command(bin, "checkpoint", "set", config, "--route", "accepted/main", "--accept-output")
+	set := exec.Command(bin, "checkpoint", "set", config, "--route", "accepted/main",
+		"--accept-output")
 	if text, err := set.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

@@ -10,16 +10,18 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
-// program builds penstock once and returns where it lies.
+// program builds penstock once and returns its path.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "penstock-program-")
 	if err != nil {
 		return "", err
 	}
 	bin := filepath.Join(dir, "penstock")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/penstock-io/penstock/engine/cmd/penstock")
+	cmd := exec.Command("go", "build", "-o", bin,
+		"github.com/penstock-io/penstock/engine/cmd/penstock")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building penstock: %v\n%s", err, out)
 	}
@@ -27,14 +29,20 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if name := os.Getenv("PENSTOCK_BARE_PROGRAM"); name != "" {
+		os.Exit(bareProgram(name))
+	}
 	code := m.Run()
+	if os.Getenv("PENSTOCK_PUSH_URL") != "" {
+		os.Exit(code) // a client of TestKillPush has not built the program
+	}
 	if bin, err := program(); err == nil {
 		os.RemoveAll(filepath.Dir(bin))
 	}
 	os.Exit(code)
 }
 
-// routeResult is one pipeline of the last line of `run --once --json`.
+// routeResult is one pipeline in the last line of `run --once --json`.
 type routeResult struct {
 	Pipeline, Route          string
 	Delivered, Dead, Dropped int64
@@ -68,7 +76,7 @@ func tryOnce(t testing.TB, config string) (runResult, error) {
 	return tryWatched(t, config, nil)
 }
 
-// started runs the program once over a config, and returns it with what it prints.
+// started runs the program to its end and returns it with its output.
 func started(t testing.TB, config string) (cmd *exec.Cmd, out, errs *bytes.Buffer, err error) {
 	t.Helper()
 	bin, err := program()
@@ -81,7 +89,7 @@ func started(t testing.TB, config string) (cmd *exec.Cmd, out, errs *bytes.Buffe
 	return cmd, out, errs, cmd.Start()
 }
 
-// tryWatched is tryOnce; watch is called with the process when it has started, nil: nobody watches.
+// tryWatched is tryOnce, and calls watch, unless nil, with the process after its start.
 func tryWatched(t testing.TB, config string, watch func(*os.Process)) (runResult, error) {
 	t.Helper()
 	cmd, out, errs, runErr := started(t, config)
@@ -94,20 +102,40 @@ func tryWatched(t testing.TB, config string, watch func(*os.Process)) (runResult
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	var res runResult
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &res); err != nil {
-		return res, fmt.Errorf("last line %q: %v\n%v\n%s", lines[len(lines)-1], err, runErr, errs.String())
+		return res, fmt.Errorf("last line %q: %v\n%v\n%s", lines[len(lines)-1], err, runErr,
+			errs.String())
 	}
 	if runErr != nil {
 		return res, fmt.Errorf("%v: %s\n%s", runErr, res.Error, errs.String())
 	}
 	for _, p := range res.Pipelines {
 		if sum := p.Delivered + p.Dead + p.Dropped + p.InFlight + p.Waiting; sum != p.ReadRecords {
-			return res, fmt.Errorf("%s/%s: read %d records, accounts for %d", p.Pipeline, p.Route, p.ReadRecords, sum)
+			return res, fmt.Errorf("%s/%s: read %d records, accounts for %d", p.Pipeline, p.Route,
+				p.ReadRecords, sum)
 		}
 	}
 	return res, nil
 }
 
-// write makes a file of a test, with its folders.
+// await waits until ok reports true, and fails the test after bound.
+func await(t testing.TB, bound time.Duration, event string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(bound); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for: %s", bound, event)
+		}
+	}
+}
+
+// eventually waits up to 30 s until ok reports true.
+func eventually(t *testing.T, event string, ok func() bool) {
+	t.Helper()
+	await(t, 30*time.Second, event, ok)
+}
+
+// write creates a file with its folders.
 func write(t testing.TB, path, text string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -142,7 +170,7 @@ func realLogs(t *testing.T) []string {
 	return files
 }
 
-// whole is a file's bytes with the line end that its last record may lack.
+// whole returns the contents of a file with a line end after the last record.
 func whole(text []byte) []byte {
 	if len(text) > 0 && text[len(text)-1] != '\n' {
 		return append(text[:len(text):len(text)], '\n')

@@ -9,21 +9,24 @@ import (
 	"testing"
 )
 
-// TestRealLogsEach sends each real log through spool_dir -> file, raw: byte for byte, a missing
-// last line end added.
+// TestRealLogsEach sends each real log through spool_dir to a raw file: the output is identical
+// except for a missing last line end.
 func TestRealLogsEach(t *testing.T) {
 	for _, log := range realLogs(t) {
 		t.Run(filepath.Base(log), func(t *testing.T) {
 			dir := t.TempDir()
 			text := read(t, log)
 			write(t, filepath.Join(dir, "spool", "input.log"), string(text))
-			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), rawToFile("rename", "256KiB")))
+			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"),
+				rawToFile("rename", "256KiB")))
 			if got := read(t, filepath.Join(dir, "out.log")); !bytes.Equal(got, whole(text)) {
 				t.Errorf("the output has %d bytes, the input %d; they differ", len(got), len(text))
 			}
 			p := res.Pipelines[0]
-			if want := int64(bytes.Count(whole(text), []byte("\n"))); p.Delivered != want || p.ReadBytes != int64(len(text)) {
-				t.Errorf("delivered %d records of %d bytes, want %d of %d", p.Delivered, p.ReadBytes, want, len(text))
+			if want := int64(bytes.Count(whole(text), []byte("\n"))); p.Delivered != want ||
+				p.ReadBytes != int64(len(text)) {
+				t.Errorf("delivered %d records of %d bytes, want %d of %d", p.Delivered,
+					p.ReadBytes, want, len(text))
 			}
 			if _, err := os.Stat(filepath.Join(dir, "spool", "input.log.done")); err != nil {
 				t.Errorf("the finished file was not renamed: %v", err)
@@ -32,8 +35,8 @@ func TestRealLogsEach(t *testing.T) {
 	}
 }
 
-// TestRealLogsTogether sends all of them at once, in small batches: every line once, each file's in
-// order, nothing new the second time.
+// TestRealLogsTogether sends all of them together in small batches: every line once, in order for
+// each file, and nothing new in a second run.
 func TestRealLogsTogether(t *testing.T) {
 	dir := t.TempDir()
 	var want [][]byte
@@ -67,8 +70,8 @@ pipelines:
 `, finished, batch)
 }
 
-// interleaved says whether out is a merge of the files' lines: each file's in its order, each line
-// once.
+// interleaved returns an error unless out is a merge of the files' lines: each line once, in order
+// for each file.
 func interleaved(out []byte, files [][]byte) error {
 	rest := slices.Clone(files)
 	last := 0
@@ -77,7 +80,8 @@ func interleaved(out []byte, files [][]byte) error {
 			continue
 		}
 		from := -1
-		for k := range rest { // the file of the line before first: batches are contiguous
+		// first try the file of the previous line, because batches are contiguous
+		for k := range rest {
 			if i := (last + k) % len(rest); bytes.HasPrefix(rest[i], line) {
 				from = i
 				break

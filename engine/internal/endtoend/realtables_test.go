@@ -11,11 +11,12 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// figuresOfTable are what a table has of the log.
+// figuresOfTable returns the figures of a table of the log.
 func figuresOfTable(t *testing.T, db *sql.DB, table string) figures {
 	t.Helper()
 	f := figures{status: map[string]int{}}
-	err := db.QueryRow(`SELECT count(*), sum(size), count(DISTINCT host) FROM `+table).Scan(&f.records, &f.bytes, &f.hosts)
+	err := db.QueryRow(`SELECT count(*), sum(size), count(DISTINCT host) FROM `+
+		table).Scan(&f.records, &f.bytes, &f.hosts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func figuresOfTable(t *testing.T, db *sql.DB, table string) figures {
 	return f
 }
 
-// realTable sends the real access log into a table and holds the table's figures against the log's,
-// which an expression of the test has read.
+// realTable sends the real access log to a table and compares the table's figures with those of the
+// log, computed with an independent expression.
 func realTable(t *testing.T, sink string, open func(dir string) *sql.DB) {
 	t.Helper()
 	data := os.Getenv("PENSTOCK_DATA")
@@ -63,7 +64,8 @@ pipelines:
 		t.Errorf("%+v, want all of 10,000 delivered", p)
 	}
 	got := figuresOfTable(t, open(dir), "access")
-	if want.records != 10_000 || got.records != want.records || got.bytes != want.bytes || got.hosts != want.hosts ||
+	if want.records != 10_000 || got.records != want.records || got.bytes != want.bytes ||
+		got.hosts != want.hosts ||
 		!maps.Equal(got.status, want.status) {
 		t.Errorf("the table has %+v, the log %+v", got, want)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// figures are what a table of requests must agree with its log in.
+// figures are the values in which a table of requests must agree with its log.
 type figures struct {
 	records int
 	bytes   int64
@@ -21,11 +21,10 @@ type figures struct {
 	hosts   int
 }
 
-// combinedLine takes an access log line apart in another way than the parser: by one expression,
-// from both ends.
+// combinedLine splits an access log line independently of the parser, with one expression.
 var combinedLine = regexp.MustCompile(`^(\S+) .*\] "[^"]*" (\d{3}) (\d+|-) "[^"]*" "[^"]*"?$`)
 
-// figuresOfLog reads them from the log.
+// figuresOfLog computes the figures from the log.
 func figuresOfLog(t *testing.T, log []byte) figures {
 	t.Helper()
 	f := figures{status: map[string]int{}}
@@ -50,7 +49,7 @@ func figuresOfLog(t *testing.T, log []byte) figures {
 	return f
 }
 
-// request is what the file sink wrote of one.
+// request is one request as written by the file sink.
 type request struct {
 	Host, Timestamp, Method, Path, Protocol string
 	Status                                  json.Number
@@ -82,7 +81,7 @@ func figuresOfOutput(t *testing.T, out []byte) figures {
 	return f
 }
 
-// realLog is a real access log of 10,000 lines.
+// realLog returns a real access log of 10,000 lines.
 func realLog(t *testing.T) []byte {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_DATA")
@@ -92,31 +91,37 @@ func realLog(t *testing.T) []byte {
 	return read(t, filepath.Join(dir, "apache_logs.log"))
 }
 
-// TestRealAccessLog: all lines of a real access log parse, and what lands agrees with the log.
+// TestRealAccessLog checks that all lines of a real access log parse, and that the output agrees
+// with the log.
 func TestRealAccessLog(t *testing.T) {
 	log := realLog(t)
 	want := figuresOfLog(t, log)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
-	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: combined}")))
+	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"),
+		records("parse: {format: combined}")))
 	p := res.Pipelines[0]
-	if p.Dead != 0 || p.Dropped != 0 || p.Delivered != int64(want.records) || want.records != 10_000 {
+	if p.Dead != 0 || p.Dropped != 0 || p.Delivered != int64(want.records) ||
+		want.records != 10_000 {
 		t.Errorf("%+v, want all of %d delivered", p, want.records)
 	}
 	got := figuresOfOutput(t, read(t, filepath.Join(dir, "out.ndjson")))
-	if got.records != want.records || got.bytes != want.bytes || got.hosts != want.hosts || !maps.Equal(got.status, want.status) {
+	if got.records != want.records || got.bytes != want.bytes || got.hosts != want.hosts ||
+		!maps.Equal(got.status, want.status) {
 		t.Errorf("the output has %+v, the log %+v", got, want)
 	}
 }
 
-// TestRealAccessLogFiltered: conditions and changes against figures taken from the log.
+// TestRealAccessLogFiltered compares filtered and changed records with figures computed from the
+// log.
 func TestRealAccessLogFiltered(t *testing.T) {
 	log := realLog(t)
 	all := figuresOfLog(t, log)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "access.log"), string(log))
 	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records(
-		"parse: {format: combined}", "where: status >= 400", "set: {at: meta.offset, file: meta.file, line: meta.id}",
+		"parse: {format: combined}", "where: status >= 400",
+		"set: {at: meta.offset, file: meta.file, line: meta.id}",
 		"drop: [identity, user, agent]", "rename: {status: code}")))
 	want := 0
 	for status, n := range all.status {
@@ -124,7 +129,8 @@ func TestRealAccessLogFiltered(t *testing.T) {
 			want += n
 		}
 	}
-	if p := res.Pipelines[0]; p.Delivered != int64(want) || p.Dropped != int64(all.records-want) || p.Dead != 0 {
+	if p := res.Pipelines[0]; p.Delivered != int64(want) || p.Dropped != int64(all.records-want) ||
+		p.Dead != 0 {
 		t.Errorf("%+v, want %d delivered, the rest dropped", p, want)
 	}
 	for line := range bytes.Lines(read(t, filepath.Join(dir, "out.ndjson"))) {
@@ -138,18 +144,21 @@ func TestRealAccessLogFiltered(t *testing.T) {
 		}
 		text, _, _ := bytes.Cut(log[r.At:], []byte("\n"))
 		end := fmt.Sprintf("@%d", int(r.At)+len(text)+1)
-		if r.Code < 400 || r.Agent != nil || r.File != "access.log" || !strings.HasSuffix(r.Line, end) ||
-			!bytes.HasPrefix(text, []byte(r.Host+" ")) || !bytes.Contains(text, fmt.Appendf(nil, `" %d `, r.Code)) {
+		if r.Code < 400 || r.Agent != nil || r.File != "access.log" ||
+			!strings.HasSuffix(r.Line, end) ||
+			!bytes.HasPrefix(text, []byte(r.Host+" ")) ||
+			!bytes.Contains(text, fmt.Appendf(nil, `" %d `, r.Code)) {
 			t.Fatalf("%s is not what stands at its offset: %s", line, text)
 		}
 	}
 }
 
-// TestJSONArrivesUnchanged: deep and wide objects, and numbers that no float64 holds.
+// TestJSONArrivesUnchanged sends deep and wide objects, and numbers that float64 cannot represent.
 func TestJSONArrivesUnchanged(t *testing.T) {
 	var in bytes.Buffer
 	for i := range 300 {
-		fmt.Fprintf(&in, `{"z":%d.10,"a":9223372036854775808,"m":1e400,"deep":%s%s,"t":"grün \"%d\"","f":0.1,"n":null,"ok":true`,
+		fmt.Fprintf(&in, `{"z":%d.10,"a":9223372036854775808,"m":1e400,"deep":%s%s,"t":"grün `+
+			`\"%d\"","f":0.1,"n":null,"ok":true`,
 			i, strings.Repeat(`{"b":[`, i), strings.Repeat(`]}`, i), i)
 		for k := range i {
 			fmt.Fprintf(&in, `,"w%03d":-0.0%d`, (k*7)%300, k)
@@ -161,7 +170,8 @@ func TestJSONArrivesUnchanged(t *testing.T) {
 	want := strings.ReplaceAll(in.String(), `"deep":,`, ``)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "in.json"), want)
-	config := strings.Replace(records("parse: {format: json}"), "settle: 50ms", "settle: 50ms, max_record: 16MiB", 1)
+	config := strings.Replace(records("parse: {format: json}"), "settle: 50ms",
+		"settle: 50ms, max_record: 16MiB", 1)
 	res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), config))
 	if p := res.Pipelines[0]; p.Dead != 0 || p.Delivered != 301 {
 		t.Errorf("%+v", p)
@@ -174,10 +184,11 @@ func TestJSONArrivesUnchanged(t *testing.T) {
 	}
 }
 
-// TestUnparsedRecords: each way with errors, and what the dead letters hold.
+// TestUnparsedRecords checks each on_error policy, and the contents of the dead letters.
 func TestUnparsedRecords(t *testing.T) {
 	for onError, want := range map[string]routeResult{
-		"dead_letter": {Delivered: 95, Dead: 5}, "drop": {Delivered: 95, Dropped: 5}, "pass": {Delivered: 100},
+		"dead_letter": {Delivered: 95, Dead: 5}, "drop": {Delivered: 95, Dropped: 5},
+		"pass": {Delivered: 100},
 	} {
 		dir := t.TempDir()
 		var in strings.Builder
@@ -189,7 +200,8 @@ func TestUnparsedRecords(t *testing.T) {
 			fmt.Fprintf(&in, "{\"i\":%d}\r\n", i)
 		}
 		write(t, filepath.Join(dir, "spool", "in.json"), in.String())
-		res := once(t, write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json, on_error: "+onError+"}")))
+		res := once(t, write(t, filepath.Join(dir, "penstock.yaml"),
+			records("parse: {format: json, on_error: "+onError+"}")))
 		p := res.Pipelines[0]
 		if p.Delivered != want.Delivered || p.Dead != want.Dead || p.Dropped != want.Dropped {
 			t.Errorf("on_error %s: %+v", onError, p)
@@ -207,7 +219,8 @@ func TestUnparsedRecords(t *testing.T) {
 		}
 		const reason = `"reason":"parse json: no JSON value begins like this","detail":"byte 1"`
 		if n := bytes.Count(text, []byte(reason)); int64(n) != want.Dead {
-			t.Errorf("on_error %s: %d dead letters give the reason, want %d: %.500s", onError, n, want.Dead, text)
+			t.Errorf("on_error %s: %d dead letters give the reason, want %d: %.500s", onError, n,
+				want.Dead, text)
 		}
 		out := string(read(t, filepath.Join(dir, "out.ndjson")))
 		if passed := strings.Count(out, `{"message":"no JSON `); (onError == "pass") != (passed == 5) {
@@ -216,12 +229,13 @@ func TestUnparsedRecords(t *testing.T) {
 	}
 }
 
-// TestWrongParserIsStopped: a format that fits no line stops the route before a hundredth of a
-// large file is dead.
+// TestWrongParserIsStopped checks that a format that matches no line stops the route before a
+// hundredth of a large file is dead-lettered.
 func TestWrongParserIsStopped(t *testing.T) {
 	const lines = 500_000
 	dir := t.TempDir()
-	line := `10.0.0.1 - - [05/Jan/2026:06:00:00 +0000] "GET / HTTP/1.1" 200 1234 "-" "agent of some length, as they are"` + "\n"
+	line := `10.0.0.1 - - [05/Jan/2026:06:00:00 +0000] "GET / HTTP/1.1" 200 1234 "-" "agent of ` +
+		`some length, as they are"` + "\n"
 	write(t, filepath.Join(dir, "spool", "access.log"), strings.Repeat(line, lines))
 	config := write(t, filepath.Join(dir, "penstock.yaml"), records("parse: {format: json}"))
 	res, err := tryOnce(t, config)
@@ -236,13 +250,14 @@ func TestWrongParserIsStopped(t *testing.T) {
 		t.Errorf("%d dead letters of %d records, want at most a hundredth", n, lines)
 	}
 	write(t, config, records("parse: {format: combined}"))
-	res = once(t, config) // mended: it goes on behind what is dead
-	if p := res.Pipelines[0]; p.Dead != 0 || p.Delivered+int64(bytes.Count(read(t, letters), []byte("\n"))) < lines {
+	res = once(t, config) // corrected: it continues after the dead letters
+	if p := res.Pipelines[0]; p.Dead != 0 ||
+		p.Delivered+int64(bytes.Count(read(t, letters), []byte("\n"))) < lines {
 		t.Errorf("after the mending %+v", p)
 	}
 }
 
-// records is a config that sends a spool through processors into NDJSON.
+// records returns a config that sends a spool through processors to NDJSON.
 func records(processors ...string) string {
 	items := "      - " + strings.Join(processors, "\n      - ")
 	return `

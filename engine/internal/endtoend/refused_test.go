@@ -15,13 +15,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestEveryRecordRefused runs the program against receivers that refuse every record. It exits with
-// an error each time, however few the records are.
+// TestEveryRecordRefused runs the program with receivers that refuse every record. It must exit
+// with an error, however few the records are.
 func TestEveryRecordRefused(t *testing.T) {
 	const table = `CREATE TABLE refused (message text CHECK (message LIKE 'never%'))`
 	sinks := map[string]func(t *testing.T, dir string) string{
 		"http": func(t *testing.T, _ string) string {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				_ *http.Request) {
 				http.Error(w, "no", http.StatusBadRequest)
 			}))
 			t.Cleanup(server.Close)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// freeAddress returns an address on loopback at which nothing listens at this moment.
-func freeAddress(t *testing.T) string {
+// freeAddress returns an unused address on loopback.
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,17 +28,21 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// reloadable writes a config with three routes from one tail source into SQLite. The version is
-// that of route c.
+// reloadableRoutes are the routes of reloadable. Each has a table in a file of its own.
+var reloadableRoutes = strings.Fields("a b d e f g h i j c")
+
+// reloadable writes a config with ten routes from one tail source to SQLite. The version is that
+// of route c, the last one.
 func reloadable(t *testing.T, dir, address string, version int) string {
 	t.Helper()
 	var routes strings.Builder
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range reloadableRoutes {
 		linger := 5
 		if name == "c" {
 			linger += version
 		}
-		fmt.Fprintf(&routes, "      %s: { sink: { sqlite: { path: ./%[1]s.db, table: lines } }, batch: { linger: %dms } }\n", name, linger)
+		fmt.Fprintf(&routes, "      %s: { sink: { sqlite: { path: ./%[1]s.db, table: "+
+			"lines } }, batch: { linger: %dms } }\n", name, linger)
 	}
 	path := filepath.Join(dir, "penstock.yaml")
 	return write(t, path, fmt.Sprintf(`
@@ -50,9 +55,24 @@ pipelines:
 %s`, address, routes.String()))
 }
 
-// TestReload reloads a config 20 times while lines arrive. The unchanged routes are not restarted,
-// and every line is in every table once. An invalid config changes nothing, and all three places
-// say why.
+// reloadCount returns the number of reloads of TestReload.
+func reloadCount(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("PENSTOCK_RELOADS")
+	if text == "" {
+		return 10
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestReload reloads a config ten times, or PENSTOCK_RELOADS times, while lines arrive. Unchanged
+// routes are not restarted, and
+// every line is in every table once. An invalid config changes nothing and is reported in all three
+// places.
 func TestReload(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -68,7 +88,7 @@ func TestReload(t *testing.T) {
 	write(t, in, "")
 	config := reloadable(t, dir, address, 0)
 	d := launch(t, log, bin, "run", config)
-	lines := 0
+	reloads, lines, unchanged := reloadCount(t), 0, len(reloadableRoutes)-1
 	add := func() {
 		appendLines(t, in, lines+1, lines+500)
 		lines += 500
@@ -80,29 +100,36 @@ func TestReload(t *testing.T) {
 		}
 		return s
 	}
-	eventually(t, "it runs", func() bool { return len(picture().Routes) == 3 })
-	for version := range 20 {
+	eventually(t, "it runs", func() bool { return len(picture().Routes) == unchanged+1 })
+	for version := range reloads {
 		add()
 		reloadable(t, dir, address, version+1)
-		if out, err := exec.Command(bin, "reload", config).CombinedOutput(); err != nil || !strings.HasPrefix(string(out), "reloaded in") {
+		if out, err := exec.Command(bin, "reload", config).CombinedOutput(); err != nil ||
+			!strings.HasPrefix(string(out), "reloaded in") {
 			t.Fatalf("reload %d: %v\n%s", version, err, out)
 		}
 	}
 	add()
 	eventually(t, "everything is delivered", func() bool {
-		for _, r := range picture().Routes[:2] {
+		for _, r := range picture().Routes[:unchanged] {
 			if r.Delivered != int64(lines) {
 				return false
 			}
 		}
-		last := picture().Routes[2]
+		last := picture().Routes[unchanged]
 		return last.InFlight+last.Waiting == 0 && countRows(t, filepath.Join(dir, "c.db")) == lines
 	})
 	s := picture()
-	if s.Reload == nil || s.Reload.Count != 20 || s.Reload.Failed != 0 || s.Routes[0].Starts != 1 || s.Routes[1].Starts != 1 {
-		t.Errorf("after 20 reloads: %+v, the unchanged routes started %d and %d times", s.Reload, s.Routes[0].Starts, s.Routes[1].Starts)
+	if s.Reload == nil || s.Reload.Count != reloads || s.Reload.Failed != 0 {
+		t.Errorf("after %d reloads: %+v", reloads, s.Reload)
 	}
-	for _, name := range []string{"a", "b", "c"} {
+	for _, r := range s.Routes[:unchanged] {
+		if r.Starts != 1 || r.Redelivered != 0 {
+			t.Errorf("the unchanged route %s started %d times and redelivered %d batches",
+				r.Name, r.Starts, r.Redelivered)
+		}
+	}
+	for _, name := range reloadableRoutes {
 		if n := countRows(t, filepath.Join(dir, name+".db")); n != lines {
 			t.Errorf("table %s has %d distinct lines, want %d", name, n, lines)
 		}
@@ -160,12 +187,68 @@ func TestWatch(t *testing.T) {
 	defer log.Close()
 	write(t, filepath.Join(dir, "in", "a.log"), "a line\n")
 	d := launch(t, log, bin, "run", "--watch", reloadable(t, dir, address, 0))
-	eventually(t, "the line is delivered", func() bool { return countRows(t, filepath.Join(dir, "c.db")) == 1 })
+	eventually(t, "the line is delivered",
+		func() bool { return countRows(t, filepath.Join(dir, "c.db")) == 1 })
 	reloadable(t, dir, address, 1)
 	eventually(t, "the config is reloaded", func() bool {
 		s, err := admin.Ask(t.Context(), address, "")
 		return err == nil && s.Reload != nil && s.Reload.OK
 	})
+	d.signal(syscall.SIGTERM)
+	if code := d.exit(20 * time.Second); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// TestConfigDirectory runs a config of several files with a route for the rest, and adds a file.
+func TestConfigDirectory(t *testing.T) {
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	config := filepath.Join(dir, "etc")
+	write(t, filepath.Join(config, "penstock.yaml"), `
+state: ../state
+processors: { web: [parse: { format: json }] }
+`)
+	write(t, filepath.Join(config, "conf.d", "web.yaml"), `
+pipelines:
+  web:
+    source: { tail: { include: ["../../in/*.log"], start: beginning } }
+    routes:
+      errors:
+        processors: [use: web, where: status >= 500]
+        sink: { file: { path: ../../errors.txt } }
+      rest: { processors: [use: web], otherwise: true, sink: { file: { path: ../../rest.txt } } }
+`)
+	var in strings.Builder
+	for n := range 1000 {
+		fmt.Fprintf(&in, "{\"status\":%d}\n", n%1000)
+	}
+	write(t, filepath.Join(dir, "in", "a.log"), in.String())
+	d := launch(t, log, bin, "run", "--watch", config)
+	lines := func(name string) int {
+		text, _ := os.ReadFile(filepath.Join(dir, name)) // missing at first
+		return strings.Count(string(text), "\n")
+	}
+	eventually(t, "each record is in one output",
+		func() bool { return lines("errors.txt") == 500 && lines("rest.txt") == 500 })
+	write(t, filepath.Join(config, "conf.d", "copy.yaml"), `
+pipelines:
+  copy:
+    source: { tail: { include: ["../../in/*.log"], start: beginning } }
+    sink: { file: { path: ../../copy.txt, format: raw } }
+`)
+	eventually(t, "the added file takes effect", func() bool { return lines("copy.txt") == 1000 })
+	if n := lines("errors.txt") + lines("rest.txt"); n != 1000 {
+		t.Errorf("%d records after the reload, want 1000", n)
+	}
 	d.signal(syscall.SIGTERM)
 	if code := d.exit(20 * time.Second); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -180,7 +263,7 @@ func exitOf(err error) int {
 	return 0
 }
 
-// countRows returns the number of distinct lines in a table, or -1 if a line is there twice or the
+// countRows returns the number of distinct lines in a table, or -1 if a line is repeated or the
 // table cannot be read.
 func countRows(t *testing.T, path string) int {
 	t.Helper()
@@ -190,7 +273,8 @@ func countRows(t *testing.T, path string) int {
 	}
 	defer db.Close()
 	var all, distinct int
-	if err := db.QueryRow("SELECT count(*), count(DISTINCT message) FROM lines").Scan(&all, &distinct); err != nil || all != distinct {
+	if err := db.QueryRow("SELECT count(*), count(DISTINCT message) FROM lines").Scan(&all,
+		&distinct); err != nil || all != distinct {
 		return -1
 	}
 	return distinct

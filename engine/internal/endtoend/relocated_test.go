@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// relocatedFS shows the directory now as if it were still at was, on the device and with the inodes
-// and birth times that its files had there. Other files beneath it are on that device, too.
+// relocatedFS presents the directory now as if it were at was, with the device, inodes and birth
+// times that its files had there. Other files below it have the same device.
 type relocatedFS struct {
 	vfs.FS
 	was, now string
@@ -31,7 +31,8 @@ const newOffset = 1 << 40
 
 func newRelocatedFS(t *testing.T, was, now string, files []upgradeFile) *relocatedFS {
 	t.Helper()
-	r := &relocatedFS{FS: connectortest.FS(), was: was, now: now, files: make(map[seenFile]upgradeFile)}
+	r := &relocatedFS{FS: connectortest.FS(), was: was, now: now,
+		files: make(map[seenFile]upgradeFile)}
 	for _, f := range files {
 		path := filepath.Join(now, f.Path)
 		changed := time.Unix(0, f.ModTime)

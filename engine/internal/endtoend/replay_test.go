@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// pickyServer refuses records that hold "bad" until it is mended, and counts what it takes.
+// pickyServer refuses records that contain "bad" until it is healed, and counts accepted records.
 type pickyServer struct {
 	*httptest.Server
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	mended bool
 	taken  map[string]int
-	reach  func(taken int) // called with how many were taken since it was mended
+	reach  func(taken int) // called with the number of records accepted since the healing
 	since  int
 }
 
@@ -60,7 +60,7 @@ type deadLast struct {
 	Pipelines                  []routeResult
 }
 
-// dead runs `penstock dead` and returns its lines of JSON but the last, and the last.
+// deadLetters runs `penstock dead`, and returns its lines of JSON except the last, and the last.
 func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	t.Helper()
 	cmd := exec.Command(programOf(t), append([]string{"dead"}, args...)...)
@@ -77,9 +77,9 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 	return lines[:len(lines)-1], last
 }
 
-// TestReplay: dead letters are delivered by a replay, each once, also where replays are killed
-// (which may repeat what checkpoint.replay allows); a filter takes its letters alone; a second
-// replay sends none; the route's own source goes on as before.
+// TestReplay checks that a replay delivers each dead letter once, apart from the repeats within
+// checkpoint.replay after a kill; that a filter selects letters; that a second replay sends none;
+// and that the route's own source continues as before.
 func TestReplay(t *testing.T) {
 	random := seeded(t)
 	server := newPickyServer(t)
@@ -111,7 +111,8 @@ pipelines:
 		t.Fatalf("%d letters listed, %+v", len(listed), last)
 	}
 	shown, err := exec.Command(programOf(t), "dead", "show", config).Output()
-	if err != nil || strings.Contains(string(shown), "\x1b") || !strings.Contains(string(shown), `no such`) {
+	if err != nil || strings.Contains(string(shown), "\x1b") ||
+		!strings.Contains(string(shown), `no such`) {
 		t.Errorf("show: %v, %.300q", err, shown)
 	}
 	if _, last := deadLetters(t, "replay", "--json", "--reason", "nobody said so", config); last.Letters != 0 || last.Replayed != 0 {
@@ -130,10 +131,12 @@ pipelines:
 	}
 	server.exact(t, records, every, killed*2048)
 	before := server.since
-	if _, last := deadLetters(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 || server.since != before {
+	if _, last := deadLetters(t, "replay", "--json", config); last.Pipelines[0].ReadRecords != 0 ||
+		server.since != before {
 		t.Errorf("a second replay sent %d letters: %+v", server.since-before, last)
 	}
-	if lines, last := deadLetters(t, "list", "--json", config); len(lines) != 0 || last.Replayed != bad {
+	if lines, last := deadLetters(t, "list", "--json", config); len(lines) != 0 ||
+		last.Replayed != bad {
 		t.Errorf("after it %d letters are listed, %+v", len(lines), last)
 	}
 	write(t, filepath.Join(dir, "spool", "b.log"), "good news\n")
@@ -142,7 +145,8 @@ pipelines:
 	}
 }
 
-// killReplay kills a replay when it has delivered so many letters; 0: it was too quick.
+// killReplay kills a replay after the given number of letters. It returns 0 if the replay ended
+// before.
 func killReplay(t *testing.T, server *pickyServer, config string, after int) int {
 	t.Helper()
 	cmd := exec.Command(programOf(t), "dead", "replay", config)
@@ -168,7 +172,7 @@ func killReplay(t *testing.T, server *pickyServer, config string, after int) int
 	return 0
 }
 
-// exact says that every record is there, and that no more bytes came again than the bound.
+// exact checks that every record has arrived, and that repeated bytes are within the bound.
 func (s *pickyServer) exact(t *testing.T, records, every, bound int) {
 	t.Helper()
 	repeated := 0

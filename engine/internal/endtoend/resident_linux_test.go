@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// residentEvery is how often a process is asked what it has held at most, which is then at most
-// that old when it ends.
+// residentEvery is the interval at which the peak memory of a process is read, and so the maximum
+// age of the value when the process ends.
 const residentEvery = 20 * time.Millisecond
 
-// watchResident returns a function that ends the watch and says how many MiB the process held at
-// most. What the system says of one that has ended would not do: it counts what the test itself
-// held before the process was it.
+// watchResident returns a function that ends the watch and returns the peak memory of the process
+// in MiB. The maximum in the rusage of an ended process is not usable: it includes the memory of
+// the test process before exec.
 func watchResident(pid int) func() float64 {
 	stop, most := make(chan struct{}), make(chan float64)
 	go func() {
@@ -37,7 +37,7 @@ func watchResident(pid int) func() float64 {
 	}
 }
 
-// peakOf reads VmHWM; 0: the process has ended.
+// peakOf reads VmHWM; 0 means that the process has ended.
 func peakOf(pid int) float64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package endtoend
 
-// watchResident knows nothing here: 0 is within every bound.
+// watchResident is not supported here: 0 is within every bound.
 func watchResident(int) func() float64 { return func() float64 { return 0 } }

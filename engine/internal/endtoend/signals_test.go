@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fullPipe returns the write end of a pipe that is full and that nobody reads.
+// fullPipe returns the write end of a full pipe without a reader.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -34,14 +34,14 @@ func fullPipe(t *testing.T) *os.File {
 	return w
 }
 
-// process is a run of the program that a test sends signals to.
+// process is a run of the program to which a test sends signals.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	ended chan error
 }
 
-// launch starts a command that ends with the test at the latest.
+// launch starts a command that ends at the latest with the test.
 func launch(t *testing.T, stderr *os.File, name string, args ...string) *process {
 	t.Helper()
 	d := &process{t: t, cmd: exec.Command(name, args...), ended: make(chan error, 1)}
@@ -61,7 +61,7 @@ func (d *process) signal(s os.Signal) {
 	}
 }
 
-// exit returns the exit code, or fails the test if the program has not ended within a bound.
+// exit returns the exit code, or fails the test if the program does not end within the bound.
 func (d *process) exit(within time.Duration) int {
 	d.t.Helper()
 	select {
@@ -70,18 +70,6 @@ func (d *process) exit(within time.Duration) int {
 	case <-time.After(within):
 		d.t.Fatalf("the program has not ended within %v", within)
 		return 0
-	}
-}
-
-// eventually waits until ok.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(30 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("not within 30 s: %s", what)
-		}
 	}
 }
 
@@ -98,8 +86,8 @@ pipelines:
 %s`, sink, more))
 }
 
-// TestStuckStderr runs the program with a stderr that nobody reads, or that is closed: everything
-// is delivered, the exit code is true, and one signal drains it.
+// TestStuckStderr runs the program with a stderr that is never read, or closed. Everything is
+// delivered, the exit code is correct, and one signal drains it.
 func TestStuckStderr(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -114,7 +102,8 @@ func TestStuckStderr(t *testing.T) {
 		t.Cleanup(func() { w.Close() })
 		return w
 	}
-	for name, pipe := range map[string]func(*testing.T) *os.File{"full": fullPipe, "closed": closed} {
+	for name, pipe := range map[string]func(*testing.T) *os.File{"full": fullPipe,
+		"closed": closed} {
 		for _, once := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, once %v", name, once), func(t *testing.T) {
 				dir := t.TempDir()
@@ -125,7 +114,8 @@ func TestStuckStderr(t *testing.T) {
 				}
 				d := launch(t, pipe(t), bin, args...)
 				if !once {
-					eventually(t, "everything is delivered", func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7 })
+					eventually(t, "everything is delivered",
+						func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7 })
 					d.signal(syscall.SIGTERM)
 				}
 				if code := d.exit(20 * time.Second); code != 0 {
@@ -139,7 +129,7 @@ func TestStuckStderr(t *testing.T) {
 	}
 }
 
-// TestSecondSignal stops a run whose receiver hangs and whose stderr is stuck.
+// TestSecondSignal stops a run with a hanging receiver and a blocked stderr.
 func TestSecondSignal(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -152,7 +142,8 @@ func TestSecondSignal(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(release)
-	config := spoolJob(t, t.TempDir(), fmt.Sprintf("http: { endpoints: [%q] }", server.URL), "    drain: 1h\n")
+	config := spoolJob(t, t.TempDir(), fmt.Sprintf("http: { endpoints: [%q] }", server.URL),
+		"    drain: 1h\n")
 	d := launch(t, fullPipe(t), bin, "run", config)
 	<-arrived
 	d.signal(syscall.SIGTERM)
@@ -167,34 +158,71 @@ func TestSecondSignal(t *testing.T) {
 	}
 }
 
-// TestHangup: SIGHUP drains as SIGTERM does, unless it was ignored when the program started.
+// TestHangup checks that SIGHUP reloads the config, that an invalid config changes nothing, and
+// that a SIGHUP that was ignored at the start of the program stays ignored.
 func TestHangup(t *testing.T) {
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	dir := t.TempDir()
+	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer null.Close()
-	run := func(name string, args ...string) (d *process, out string) {
-		dir := t.TempDir()
-		config := spoolJob(t, dir, "file: { path: ./out.txt, format: raw }", "")
-		d = launch(t, null, name, append(args, "run", config)...)
-		out = filepath.Join(dir, "out.txt")
-		eventually(t, "everything is delivered", func() bool { return sizeOf(out) == 5000*7 })
-		return d, out
+	defer log.Close()
+	config := filepath.Join(dir, "penstock.yaml")
+	configure := func(outputs ...string) {
+		routes := ""
+		for _, o := range outputs {
+			const route = "      %s: { sink: { file: { path: ./%[1]s.txt, format: raw } } }\n"
+			routes += fmt.Sprintf(route, o)
+		}
+		write(t, config, `
+state: ./state
+pipelines:
+  job:
+    source: { spool_dir: { path: ./spool, finished: keep, settle: 10ms } }
+    routes:
+`+routes)
 	}
-	d, _ := run(bin)
+	delivered := func(names string, bytes int64) {
+		t.Helper()
+		for _, name := range strings.Fields(names) {
+			eventually(t, name+" has everything",
+				func() bool { return sizeOf(filepath.Join(dir, name+".txt")) == bytes })
+		}
+	}
+	write(t, filepath.Join(dir, "spool", "a.log"), strings.Repeat("a line\n", 5000))
+	configure("a")
+	d := launch(t, log, bin, "run", config)
+	delivered("a", 35_000)
+	configure("a", "b")
 	d.signal(syscall.SIGHUP)
+	delivered("b", 35_000)
+	write(t, config, string(read(t, config))+"    bach: {}\n")
+	d.signal(syscall.SIGHUP)
+	eventually(t, "the invalid config is reported", func() bool {
+		return strings.Contains(string(read(t, log.Name())), `did you mean`)
+	})
+	write(t, filepath.Join(dir, "spool", "b.log"), "a line\n")
+	delivered("a b", 35_007)
+	d.signal(syscall.SIGTERM)
 	if code := d.exit(20 * time.Second); code != 0 {
-		t.Errorf("SIGHUP: exit code %d, want that of a drained run", code)
+		t.Errorf("exit code %d", code)
 	}
-	d, out := run("sh", "-c", `trap '' HUP; exec "$0" "$@"`, bin)
+
+	configure("a", "b")
+	d = launch(t, log, "sh", "-c", `trap '' HUP; exec "$0" "$@"`, bin, "run", config)
+	write(t, filepath.Join(dir, "spool", "c.log"), "a line\n")
+	delivered("a b", 35_014)
+	configure("a", "b", "c")
 	d.signal(syscall.SIGHUP)
-	write(t, filepath.Join(filepath.Dir(out), "spool", "b.log"), "one more\n")
-	eventually(t, "it still delivers", func() bool { return sizeOf(out) > 5000*7 })
+	write(t, filepath.Join(dir, "spool", "d.log"), "a line\n")
+	delivered("a b", 35_021)
+	if sizeOf(filepath.Join(dir, "c.txt")) > 0 {
+		t.Error("an ignored SIGHUP reloaded the config")
+	}
 	d.signal(syscall.SIGTERM)
 	if code := d.exit(20 * time.Second); code != 0 {
 		t.Errorf("after an ignored SIGHUP and a SIGTERM: exit code %d", code)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// slowServer is a real HTTP server on loopback that serves one batch at a time, first come first
-// served, in exponential time.
+// slowServer is a real HTTP server on loopback that serves one batch at a time, in order of
+// arrival, with exponentially distributed times.
 type slowServer struct {
 	t     *testing.T
 	rate  float64 // batches per second
@@ -23,16 +23,16 @@ type slowServer struct {
 
 	mu   sync.Mutex
 	rnd  *rand.Rand
-	free time.Time // when what is queued will have been served
+	free time.Time // time at which the queue is empty
 	hang chan struct{}
 	srv  *http.Server
 }
 
-// board is what all servers of a run write on: which batch was delivered when.
+// board records the deliveries of all servers of a run.
 type board struct {
 	mu      sync.Mutex
 	done    map[int64]time.Time     // by planned number
-	latency map[int64]time.Duration // from the planned arrival
+	latency map[int64]time.Duration // since the planned arrival
 }
 
 func newBoard() *board {
@@ -40,7 +40,8 @@ func newBoard() *board {
 }
 
 func newSlowServer(t *testing.T, b *board, rate float64, seed uint64) *slowServer {
-	s := &slowServer{t: t, rate: rate, board: b, rnd: rand.New(rand.NewPCG(seed, 12)), addr: "127.0.0.1:0"}
+	s := &slowServer{t: t, rate: rate, board: b, rnd: rand.New(rand.NewPCG(seed, 12)),
+		addr: "127.0.0.1:0"}
 	s.revive()
 	t.Cleanup(s.die)
 	return s
@@ -66,7 +67,7 @@ func (s *slowServer) revive() {
 	}()
 }
 
-// die cuts every connection; what is queued is lost.
+// die closes every connection; queued batches are lost.
 func (s *slowServer) die() {
 	s.mu.Lock()
 	srv := s.srv
@@ -74,7 +75,7 @@ func (s *slowServer) die() {
 	srv.Close()
 }
 
-// hangUntil accepts and answers nothing until the result is called.
+// hangUntil accepts requests without answering until the result is called.
 func (s *slowServer) hangUntil() (wake func()) {
 	c := make(chan struct{})
 	s.mu.Lock()
@@ -118,7 +119,7 @@ func (s *slowServer) serve(w http.ResponseWriter, r *http.Request) {
 	s.board.deliver(s.t, body)
 }
 
-// deliver notes each record of a body: "number planned".
+// deliver records each record of a body: "number planned".
 func (b *board) deliver(t *testing.T, body []byte) {
 	now := time.Now()
 	b.mu.Lock()
@@ -138,7 +139,7 @@ func (b *board) deliver(t *testing.T, body []byte) {
 	}
 }
 
-// delivered counts what was delivered first in [from, to).
+// delivered returns the number of first deliveries in [from, to).
 func (b *board) delivered(from, to time.Time) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// soakReplay is what a kill may repeat at the HTTP receiver of each pipeline.
+// soakReplay bounds the bytes that a kill may repeat at the HTTP receiver of each pipeline.
 const soakReplay = 256 << 10
 
-// soakProcess is the variable that numbers the processes, and which the servers find in each
-// request's path.
+// soakProcess is the environment variable with the number of the process, which servers find in the
+// path of each request.
 const soakProcess = "SOAK_PROCESS"
 
-// soak is one program, its writers and its receivers.
+// soak is a program with its writers and receivers.
 type soak struct {
 	t       *testing.T
 	seed    uint64
@@ -34,45 +34,48 @@ type soak struct {
 	dir     string
 	config  string
 	log     *os.File
-	cmd     *exec.Cmd // nil: it is down
+	cmd     *exec.Cmd // nil while it is down
 	ended   chan error
-	process int32          // the number of the last one
-	drained map[int32]bool // the processes that finished what was in flight
+	process int32          // the number of the last process
+	drained map[int32]bool // processes that completed their in-flight batches
 	servers [len(soakPosts)]*soakServer
 	tables  [2]*soakTable // of the tail, of the spool directory
 	writers []*soakWriter
 	counts  soakCounts
 	kills   int
-	samples []soakSample // of this process
+	samples []soakSample // of the current process
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakPosts are the HTTP routes. The log files are read by a pipeline of three routes, one of them
-// into a table, and by one of a single route; the spool directory is read by one of two.
+// soakPosts are the HTTP routes. Log files are read by a pipeline of three routes, one of them to a
+// table, and by one with a single route; the spool directory is read by one of two routes.
 var soakPosts = [...]struct {
 	pipeline, route string
-	of              int  // index of the tables with the same lines
+	of              int  // index of the table with the same lines
 	late            bool // its receiver is down for twice as long
 }{
-	{"logs", "post", 0, false}, {"spool", "post", 1, false}, {"logs", "late", 0, true}, {"alone", "post", 0, false},
+	{"logs", "post", 0, false}, {"spool", "post", 1, false}, {"logs", "late", 0, true},
+	{"alone", "post", 0, false},
 }
 
-// soakSample is how far the lines of each writer had come at a time: behind the last one
-// that this process had delivered to all receivers.
+// soakSample is the progress of each writer at a time: the end of the lines that this process had
+// delivered to all receivers.
 type soakSample struct {
 	at   time.Time
 	upTo [soakTailers + soakSpoolers]int
 }
 
 // TestSoak writes, rotates in four ways, truncates, compresses, deletes and kills at random, while
-// the program follows log files and empties a spool directory, by pipelines of one, two and three
-// routes: into SQLite, which has to have every line once, and over HTTP, where none may be missing
-// and a kill repeats no more than checkpoint.replay. The HTTP receivers are down for longer than
-// several rotations. PENSTOCK_SOAK is how many seconds, PENSTOCK_SEED replays a schedule.
+// the program follows log files and empties a spool directory. Pipelines of one, two and three
+// routes deliver to SQLite, which must have every line once, and over HTTP. There no line may be
+// missing, and a kill repeats at most checkpoint.replay. The HTTP receivers are down for longer
+// than several rotations. PENSTOCK_SOAK is the duration in seconds; PENSTOCK_SEED replays a
+// schedule.
 func TestSoak(t *testing.T) {
 	seconds, seed := 4, rand.Uint64()
 	for name, set := range map[string]func(n uint64){
-		"PENSTOCK_SOAK": func(n uint64) { seconds = int(n) }, "PENSTOCK_SEED": func(n uint64) { seed = n },
+		"PENSTOCK_SOAK": func(n uint64) { seconds = int(n) },
+		"PENSTOCK_SEED": func(n uint64) { seed = n },
 	} {
 		if text := os.Getenv(name); text != "" {
 			n, err := strconv.ParseUint(text, 10, 64)
@@ -103,7 +106,7 @@ func TestSoak(t *testing.T) {
 		defer atomic.AddInt32(&running, -1)
 		s.interrupt(ctx, begun, of(schedule, theReceivers))
 	}()
-	defer func() { // no writer outlives the folder
+	defer func() { // no writer may outlive the folder
 		stop(nil)
 		for atomic.LoadInt32(&running) > 0 {
 			soakWait(context.Background(), 10*time.Millisecond)
@@ -129,7 +132,7 @@ func TestSoak(t *testing.T) {
 	s.check()
 }
 
-// interrupt has the HTTP receivers answer 503 for a while, as often as steps say.
+// interrupt makes the HTTP receivers answer 503 during the intervals in steps.
 func (s *soak) interrupt(ctx context.Context, begun time.Time, steps []soakStep) {
 	for _, step := range steps {
 		if !soakWait(ctx, time.Until(begun.Add(step.At))) {
@@ -191,11 +194,12 @@ pipelines:
 		`spool_dir: { path: ./spool, include: ["*.log"], settle: 300ms, poll_max: 250ms }`,
 		soakInsert("logs"), routes["logs"], routes["alone"], soakInsert("spool"), routes["spool"]))
 	for who := range soakTailers + soakSpoolers {
-		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"), archive: filepath.Join(dir, "archive"), count: &s.counts}
+		w := &soakWriter{who: who, dir: filepath.Join(dir, "logs"),
+			archive: filepath.Join(dir, "archive"), count: &s.counts}
 		switch {
 		case who >= soakTailers:
 			w.dir = filepath.Join(dir, "spool")
-		case who >= rotations: // one of the two of each way compresses where the program reads it
+		case who >= rotations: // one of the two writers of each method compresses within the globs
 			w.archive = ""
 		}
 		w.delivered = s.delivered
@@ -205,7 +209,7 @@ pipelines:
 	return s
 }
 
-// soakInsert is the config of a route to the table of a database.
+// soakInsert returns the config of a route to a table.
 func soakInsert(name string) string {
 	return fmt.Sprintf(`
       table:
@@ -215,7 +219,7 @@ func soakInsert(name string) string {
         checkpoint: { sync: 50ms }`, name)
 }
 
-// soakPost is the config of a route to two workers of a server.
+// soakPost returns the config of a route to two workers of a server.
 func soakPost(route, url string) string {
 	return fmt.Sprintf(`
       %[1]s:
@@ -243,20 +247,21 @@ func (s *soak) receivers(who int) (list []*soakServer) {
 	return list
 }
 
-// delivered reports whether all receivers have all lines of a writer before one.
+// delivered reports whether all receivers have all lines of a writer before upTo.
 func (s *soak) delivered(who, upTo int) bool {
 	missing := func(server *soakServer) bool { return !server.all(who, upTo) }
 	return s.tables[s.of(who)].all(who, upTo) && !slices.ContainsFunc(s.receivers(who), missing)
 }
 
-// close ends the soak; what it leaves is kept where something is wrong.
+// close ends the soak, and keeps its files if there were problems.
 func (s *soak) close() {
 	s.kill(false)
 	if s.log != nil {
 		_ = s.log.Close()
 	}
 	if s.t.Failed() {
-		s.t.Logf("seed %d, %d seconds: files, tables and the program's log are kept in %s", s.seed, s.length/time.Second, s.dir)
+		s.t.Logf("seed %d, %d seconds: files, tables and the program's log are kept in %s", s.seed,
+			s.length/time.Second, s.dir)
 		return
 	}
 	_ = os.RemoveAll(s.dir)
@@ -282,10 +287,11 @@ func (s *soak) start() {
 
 // outage reports whether the HTTP receivers answer 503 now.
 func (s *soak) outage() bool {
-	return slices.ContainsFunc(s.servers[:], func(server *soakServer) bool { return server.down.Load() })
+	return slices.ContainsFunc(s.servers[:],
+		func(server *soakServer) bool { return server.down.Load() })
 }
 
-// kill ends the program as SIGKILL does, or lets it finish what is in flight.
+// kill ends the program with SIGKILL, or drains it.
 func (s *soak) kill(drain bool) {
 	if s.cmd == nil {
 		return
@@ -297,8 +303,10 @@ func (s *soak) kill(drain bool) {
 	outage := s.outage()
 	_ = s.cmd.Process.Signal(signal)
 	err := <-s.ended
-	outage = outage || s.outage()                              // then no worker can deliver: the drain ends early, with status 1
-	early := err != nil && err.Error() == "signal: terminated" // the signal came before the process could handle it
+	// no worker can deliver then: the drain ends early with status 1
+	outage = outage || s.outage()
+	// the signal arrived before the process installed its handler
+	early := err != nil && err.Error() == "signal: terminated"
 	if drain && err != nil && !outage && !early {
 		s.t.Errorf("a drained run ended with %v", err)
 	}
@@ -309,13 +317,13 @@ func (s *soak) kill(drain bool) {
 	}
 }
 
-// savedAfter is how long after its delivery a line's mark is surely saved, by a process that lives
-// on.
+// savedAfter is the time after which the mark of a delivered line is certainly saved by a process
+// that is still running.
 const savedAfter = time.Second
 
-// sample notes what is delivered, and what a process has lived long enough after. What the server
-// has from an earlier process does not count: that one may have been killed before it saved it, and
-// this one may be long in coming to it.
+// sample records the current deliveries, and removes those of which the saving is certain.
+// Deliveries of an earlier process do not count: it may have been killed before it saved them, and
+// this process may repeat them much later.
 func (s *soak) sample() {
 	if s.cmd == nil {
 		return
@@ -336,7 +344,7 @@ func (s *soak) sample() {
 	}
 }
 
-// follow lets time pass, and reads what is new in the tables.
+// follow waits for d and reads new rows from the tables.
 func (s *soak) follow(ctx context.Context, d time.Duration) {
 	s.t.Helper()
 	const every = 100 * time.Millisecond
@@ -360,16 +368,16 @@ func (s *soak) follow(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stuck is how long nothing may come while something is missing.
+// stuck bounds the time without progress while lines are missing.
 const stuck = 30 * time.Second
 
-// quiet is how long nothing may come until the program counts as done: longer than copy_wait and an
-// answer take. What kills have left is then repeated; a drain before would leave it to the next
-// start.
+// quiet is the time without deliveries after which the program counts as done. It is longer than
+// copy_wait and an answer, so that deliveries left by kills have been repeated; draining earlier
+// would postpone them to the next start.
 const quiet = 5 * time.Second
 
-// finish waits until all receivers have everything, drains the program and lets it look once more:
-// nothing is left.
+// finish waits until all receivers have everything, drains the program, and runs it once more,
+// which must deliver nothing.
 func (s *soak) finish(ctx context.Context) {
 	for last, most := time.Now(), int64(-1); ; {
 		all := true
@@ -402,14 +410,15 @@ func (s *soak) finish(ctx context.Context) {
 	} else {
 		for _, p := range again.Pipelines {
 			if p.ReadRecords != 0 {
-				s.t.Errorf("%s/%s: %d records were read again after the end", p.Pipeline, p.Route, p.ReadRecords)
+				s.t.Errorf("%s/%s: %d records were read again after the end", p.Pipeline, p.Route,
+					p.ReadRecords)
 			}
 		}
 	}
 	s.follow(ctx, 0)
 }
 
-// check holds the receivers against what the writers have written.
+// check compares the receivers' lines with those that the writers wrote.
 func (s *soak) check() {
 	for _, w := range s.writers {
 		n := int(w.next.Load())
@@ -440,16 +449,18 @@ func (s *soak) check() {
 		s.checkRepeats(name, s.servers[i], s.tables[post.of].records)
 	}
 	c := &s.counts
-	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, %d deleted; "+
+	s.t.Logf("%d lines, %d bytes, %d kills; %d rotations, %d truncations, %d files compressed, "+
+		"%d deleted; "+
 		"%d left out, as not delivered yet",
-		lines, c.bytes.Load(), s.kills, c.rotated.Load(), c.truncated.Load(), c.compressed.Load(), c.deleted.Load(), c.leftOut.Load())
+		lines, c.bytes.Load(), s.kills, c.rotated.Load(), c.truncated.Load(), c.compressed.Load(),
+		c.deleted.Load(), c.leftOut.Load())
 	if lines == 0 || s.kills == 0 {
 		s.t.Error(errors.New("nothing was tried"))
 	}
 }
 
-// checkRepeats holds what came again against what the end of a process may repeat:
-// checkpoint.replay where it was killed, nothing where it was drained.
+// checkRepeats compares the repeated bytes with the bound for the end of a process:
+// checkpoint.replay after a kill, nothing after a drain.
 func (s *soak) checkRepeats(name string, server *soakServer, lines int64) {
 	repeats, twice := server.repeats()
 	if twice > 0 {
@@ -459,11 +470,14 @@ func (s *soak) checkRepeats(name string, server *soakServer, lines int64) {
 	for _, r := range repeats {
 		all, most = all+r.bytes, max(most, r.bytes)
 		if r.bytes > soakReplay {
-			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d): %v", name, r.bytes, soakReplay, r)
+			s.t.Errorf("%s: a kill repeated %d bytes, more than checkpoint.replay (%d): %v", name,
+				r.bytes, soakReplay, r)
 		}
 		if s.drained[r.process] {
-			s.t.Errorf("%s: what a drained process had delivered came again, %d bytes: %v", name, r.bytes, r)
+			s.t.Errorf("%s: what a drained process had delivered came again, %d bytes: %v", name,
+				r.bytes, r)
 		}
 	}
-	s.t.Logf("%s: %d lines; %d bytes repeated, %d by one kill at most, where %d are allowed", name, lines, all, most, int64(soakReplay))
+	s.t.Logf("%s: %d lines; %d bytes repeated, %d by one kill at most, where %d are allowed", name,
+		lines, all, most, int64(soakReplay))
 }

@@ -22,11 +22,11 @@ import (
 	"time"
 )
 
-// What the receivers of a soak hold, against what its writers have written. A line is "SCRAMBLED
-// wWHO NUMBER PADDING": it differs from every other one from its first byte on, as lines that begin
-// with a time do, and its number counts the lines of its writer.
+// The lines of a soak's receivers, compared with those of its writers. A line is "SCRAMBLED wWHO
+// NUMBER PADDING". It differs from every other line from its first byte on, like lines that begin
+// with a time. Its number counts the lines of its writer.
 
-// soakLine makes line number n of a writer.
+// soakLine appends line number n of a writer.
 func soakLine(dst []byte, who, n, padding int) []byte {
 	dst = fmt.Appendf(dst, "%08x w%02d %09d ", scrambled(who, n), who, n)
 	for i := range padding {
@@ -37,30 +37,31 @@ func soakLine(dst []byte, who, n, padding int) []byte {
 
 func scrambled(who, n int) uint32 { return (uint32(who)<<26 ^ uint32(n)) * 2654435761 }
 
-// parseSoakLine reads a line; the padding has to be what it was.
+// parseSoakLine parses a line and checks its padding.
 func parseSoakLine(line []byte) (who, n int, err error) {
 	const head = 8 + 1 + 3 + 1 + 9 + 1
 	if len(line) >= head && line[9] == 'w' {
 		who, _ = strconv.Atoi(string(line[10:12]))
 		n, _ = strconv.Atoi(string(line[13:22]))
-		if want := soakLine(nil, who, n, len(line)-head); bytes.Equal(line, want[:len(want)-1]) && who < soakTailers+soakSpoolers {
+		if want := soakLine(nil, who, n, len(line)-head); bytes.Equal(line, want[:len(want)-1]) &&
+			who < soakTailers+soakSpoolers {
 			return who, n, nil
 		}
 	}
 	return 0, 0, fmt.Errorf("a record that nobody wrote: %.100q", line)
 }
 
-// tally counts the lines of each writer that a receiver has.
+// tally counts the received lines of each writer.
 type tally struct {
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	have     [soakTailers + soakSpoolers][]uint8
-	upTo     [soakTailers + soakSpoolers]int // all lines before are there
-	top      [soakTailers + soakSpoolers]int // behind the last line that is there
+	upTo     [soakTailers + soakSpoolers]int // all lines before it were received
+	top      [soakTailers + soakSpoolers]int // the end of the received lines
 	records  int64
 	problems []string
 }
 
-// add counts a line and returns how often it was there before.
+// add counts a line and returns how often it was received before.
 func (t *tally) add(line []byte) (before int) {
 	who, n, err := parseSoakLine(line)
 	t.mu.Lock()
@@ -82,7 +83,7 @@ func (t *tally) add(line []byte) (before int) {
 	return before
 }
 
-// problem notes what is wrong, the first ones in words. The lock is held.
+// problem records a problem; the first ones are kept as text. The lock is held.
 func (t *tally) problem(format string, args ...any) {
 	const most = 20
 	if len(t.problems) < most {
@@ -90,31 +91,32 @@ func (t *tally) problem(format string, args ...any) {
 	}
 }
 
-// before is up to where all lines of a writer are there.
+// before returns the number up to which all lines of a writer were received.
 func (t *tally) before(who int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.upTo[who]
 }
 
-// all says whether every line of a writer before n is there.
+// all reports whether all lines of a writer before n were received.
 func (t *tally) all(who, n int) bool { return t.before(who) >= n }
 
-// newest is behind the last line of a writer that is there.
+// newest returns the number after the last received line of a writer.
 func (t *tally) newest(who int) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.top[who]
 }
 
-// count is how many lines have come.
+// count returns the number of received lines.
 func (t *tally) count() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.records
 }
 
-// missing says which of the first n lines of a writer are not there.
+// missing returns an error that lists those of the first n lines of a writer that were not
+// received.
 func (t *tally) missing(who, n int) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,14 +140,15 @@ func (t *tally) missing(who, n int) error {
 type soakTable struct {
 	tally
 	db  *sql.DB
-	row int64 // the last that was seen
+	row int64 // the last row seen
 }
 
-// look reads the rows that are new. Each line may be there once.
+// look reads new rows. Each line may occur once.
 func (s *soakTable) look() error {
-	rows, err := s.db.Query("SELECT rowid, message, id FROM lines WHERE rowid > ? ORDER BY rowid", s.row)
+	rows, err := s.db.Query("SELECT rowid, message, id FROM lines WHERE rowid > ? ORDER BY rowid",
+		s.row)
 	if err != nil {
-		return nil // there is no table before the first record
+		return nil // the table does not exist before the first record
 	}
 	defer rows.Close()
 	for rows.Next() {
@@ -162,32 +165,34 @@ func (s *soakTable) look() error {
 	return rows.Err()
 }
 
-// soakServer is an HTTP receiver: it keeps what it is sent, and counts what it is sent again. The
-// last part of a request's path is the number of the process that sent it: what a killed process
-// has sent may be read after the next one was started.
+// soakServer is an HTTP receiver that counts received and repeated lines. The last element of a
+// request's path is the number of the sending process, because a request of a killed process may be
+// read after the start of the next one.
 type soakServer struct {
 	tally
-	down atomic.Bool // every request is answered 503
+	down atomic.Bool // answer every request with 503
 
-	again sync.Mutex                                 // guards what follows
-	last  map[uint64]int32                           // the last process that a line came from, by writer and number
-	kills map[int32]*soakRepeats                     // by the process that was ended
-	twice int64                                      // bytes that came twice from one process
-	tops  map[int32]*[soakTailers + soakSpoolers]int // by the process, behind the last line that it has sent
+	again sync.Mutex // guards the fields below
+	// the last process that sent a line, by writer and number
+	last  map[uint64]int32
+	kills map[int32]*soakRepeats // by the process that has ended
+	twice int64                  // bytes sent twice by one process
+	// by process: the number after the last line that it sent
+	tops map[int32]*[soakTailers + soakSpoolers]int
 }
 
-// soakRepeats is what one process had delivered, and a later one delivered again, whichever of
-// them: the next one may be killed before it comes to that, and one after it then repeats what
-// several kills have left. It counts for the end of the process that had delivered it, since at
-// that moment it was in flight, or settled and not saved. A line that each of three processes has
-// sent counts for the ends of the first two.
+// soakRepeats is the lines that one process had delivered and a later one delivered again. The
+// later process need not be the next one, which may be killed earlier, so that one process can
+// repeat deliveries left by several kills. A repeat counts for the end of the process that had
+// delivered the line: at that moment it was in flight, or settled and not saved. A line sent by
+// three processes counts for the ends of the first two.
 type soakRepeats struct {
 	process int32
 	bytes   int64
 	of      [soakTailers + soakSpoolers]struct{ lines, first, last int }
 }
 
-// String names the lines.
+// String returns the lines as text.
 func (r *soakRepeats) String() string {
 	text := fmt.Sprintf("of process %d:", r.process)
 	for who, of := range r.of {
@@ -200,12 +205,13 @@ func (r *soakRepeats) String() string {
 
 func newSoakServer() *soakServer {
 	return &soakServer{
-		last: make(map[uint64]int32), kills: make(map[int32]*soakRepeats), tops: make(map[int32]*[soakTailers + soakSpoolers]int),
+		last: make(map[uint64]int32), kills: make(map[int32]*soakRepeats),
+		tops: make(map[int32]*[soakTailers + soakSpoolers]int),
 	}
 }
 
-// soakAnswer is how long an answer takes at most once everything is received, half of it on
-// average: most of what a kill repeats is what a receiver has and had not acknowledged.
+// soakAnswer bounds the delay of an answer after everything was received; the average is half. Most
+// repeats after a kill are therefore lines that a receiver had received and not acknowledged.
 const soakAnswer = 400 * time.Millisecond
 
 // ServeHTTP implements http.Handler.
@@ -217,7 +223,7 @@ func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // cut off by a kill: nothing was received
+		return // cut off by a kill: not counted as received
 	}
 	if s.down.Load() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -233,7 +239,7 @@ func (s *soakServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	soakWait(r.Context(), time.Duration(crc32.ChecksumIEEE(body))%soakAnswer)
 }
 
-// note counts what has come before.
+// note counts repeated lines.
 func (s *soakServer) note(process int32, who, n int, size int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
@@ -265,7 +271,7 @@ func (s *soakServer) note(process int32, who, n int, size int64) {
 	of.last = max(of.last, n)
 }
 
-// newest is behind the last line of a writer that a process has sent; 0: it has sent none.
+// newest returns the number after the last line of a writer that a process has sent, or 0.
 func (s *soakServer) newest(process int32, who int) int {
 	s.again.Lock()
 	defer s.again.Unlock()
@@ -275,8 +281,8 @@ func (s *soakServer) newest(process int32, who int) int {
 	return s.tops[process][who]
 }
 
-// repeats are what the end of a process has repeated, the most of them first, and the bytes that
-// came twice from one process.
+// repeats returns the repeats of each process, largest first, and the bytes sent twice by one
+// process.
 func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	s.again.Lock()
 	defer s.again.Unlock()
@@ -285,8 +291,8 @@ func (s *soakServer) repeats() (list []*soakRepeats, twice int64) {
 	return list, s.twice
 }
 
-// TestSoakRepeats: what comes again counts for the process whose end left it unsaved, not for the
-// last one before it comes.
+// TestSoakRepeats checks that a repeat counts for the process that left the line unsaved, not for
+// the last process before the repeat.
 func TestSoakRepeats(t *testing.T) {
 	s := newSoakServer()
 	send := func(process, first, lines int) {
@@ -294,14 +300,15 @@ func TestSoakRepeats(t *testing.T) {
 		for n := range lines {
 			body = soakLine(body, 3, first+n, 10)
 		}
-		r := httptest.NewRequest(http.MethodPost, fmt.Sprintf("/a/%d", process), bytes.NewReader(body))
+		r := httptest.NewRequest(http.MethodPost, fmt.Sprintf("/a/%d", process),
+			bytes.NewReader(body))
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // nobody waits for the answer
+		cancel() // cancel the request before its answer
 		s.ServeHTTP(httptest.NewRecorder(), r.WithContext(ctx))
 	}
 	size := int64(len(soakLine(nil, 3, 0, 10)))
 	send(1, 0, 10)
-	send(2, 10, 10) // it is killed before it comes to what the first one has left
+	send(2, 10, 10) // killed before it repeats the lines of the first process
 	send(3, 0, 20)
 	send(1, 20, 5)
 	send(3, 20, 5)
@@ -309,7 +316,7 @@ func TestSoakRepeats(t *testing.T) {
 	send(4, 25, 5)
 	send(3, 25, 5) // which the server reads late
 	send(4, 30, 1)
-	send(4, 30, 1) // no kill explains that
+	send(4, 30, 1) // not explained by a kill
 	list, twice := s.repeats()
 	got := map[int32]int64{}
 	for _, r := range list {
@@ -323,9 +330,9 @@ func TestSoakRepeats(t *testing.T) {
 	}
 }
 
-// TestSoakSamples: a line counts as surely saved a while after the process that lives on has
-// delivered it, not because one that was killed has: a file may be renamed to what the globs do not
-// have only when every route can know it.
+// TestSoakSamples checks that a line counts as saved some time after a surviving process has
+// delivered it, not after a killed one has: a file may be renamed out of the globs only when every
+// route is certain to know it.
 func TestSoakSamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &soak{t: t, cmd: &exec.Cmd{}, process: 1}

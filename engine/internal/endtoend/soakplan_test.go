@@ -9,31 +9,33 @@ import (
 	"time"
 )
 
-// The schedule of a soak: who does what when. It is a function of the seed and of nothing else, so
-// that a seed replays it; what comes of it still depends on the machine's timing.
+// The schedule of a soak: the actions of each participant over time. It depends on the seed only,
+// so that a seed replays it; the results also depend on timing.
 
-// act is what happens in one step.
+// act is the action of one step.
 type act string
 
 const (
-	actWrite    act = "write"     // N lines, at once
-	actPiece    act = "piece"     // a line, with a pause of N ms in it
-	actRotate   act = "rotate"    // by the writer's method; N lines still go to the old file where the method allows it
-	actTruncate act = "truncate"  // in place, once what stands there is delivered
-	actCompress act = "compress"  // the oldest rotated file; N even: gzip, odd: zstd
-	actDelete   act = "delete"    // rotated files that are delivered
-	actSpool    act = "spool"     // a whole file of N lines, made under another name
-	actSlow     act = "slow"      // a file of N lines, written in place with pauses, some longer than settle
-	actSame     act = "same name" // a file of N lines, of the name that the one before had
-	actKill     act = "kill"      // SIGKILL of the program, which stays down for N ms
-	actDrain    act = "drain"     // SIGTERM, and down for N ms
-	actOutage   act = "outage"    // the HTTP receivers answer 503 for N ms
+	actWrite act = "write" // N lines at once
+	actPiece act = "piece" // a line, with a pause of N ms inside
+	// by the writer's method; N lines still go to the old file if the method allows it
+	actRotate   act = "rotate"
+	actTruncate act = "truncate" // in place, after its contents were delivered
+	actCompress act = "compress" // the oldest rotated file; even N: gzip, odd N: zstd
+	actDelete   act = "delete"   // rotated files that were delivered
+	actSpool    act = "spool"    // a complete file of N lines, created under another name
+	// a file of N lines, written in place with pauses, some longer than settle
+	actSlow   act = "slow"
+	actSame   act = "same name" // a file of N lines with the name of the previous one
+	actKill   act = "kill"      // SIGKILL of the program, which stays down for N ms
+	actDrain  act = "drain"     // SIGTERM, and down for N ms
+	actOutage act = "outage"    // the HTTP receivers answer 503 for N ms
 )
 
 // soakStep is one step of a schedule.
 type soakStep struct {
 	At  time.Duration
-	Who int // the writer; theProgram
+	Who int // the writer, theProgram or theReceivers
 	Do  act
 	N   int
 }
@@ -41,18 +43,18 @@ type soakStep struct {
 const (
 	theReceivers = -2
 	theProgram   = -1
-	soakTailers  = 8 // writers of log files: two for each way to rotate
-	soakSpoolers = 3 // writers of whole files
+	soakTailers  = 8 // writers of log files: two for each rotation method
+	soakSpoolers = 3 // writers of complete files
 )
 
-// habit is one thing that somebody does, how often, and how large N can be.
+// habit is one kind of action with its frequency and its maximum N.
 type habit struct {
 	do    act
-	every time.Duration // on average
+	every time.Duration // average interval
 	most  int
 }
 
-// habits of a writer, or of who kills the program.
+// habits returns the habits of a participant.
 func habits(who int) []habit {
 	switch {
 	case who == theReceivers: // down for longer than several rotations
@@ -62,11 +64,13 @@ func habits(who int) []habit {
 	case who >= soakTailers:
 		all := []habit{{actDelete, 5 * time.Second, 1}}
 		return append(all, []habit{
-			{actSpool, 300 * time.Millisecond, 300}, {actSlow, 1200 * time.Millisecond, 60}, {actSame, 900 * time.Millisecond, 200},
+			{actSpool, 300 * time.Millisecond, 300}, {actSlow, 1200 * time.Millisecond, 60},
+			{actSame, 900 * time.Millisecond, 200},
 		}[who-soakTailers])
 	}
 	all := []habit{
-		{actWrite, 25 * time.Millisecond, 30}, {actPiece, 700 * time.Millisecond, 80}, {actRotate, 2500 * time.Millisecond, 5},
+		{actWrite, 25 * time.Millisecond, 30}, {actPiece, 700 * time.Millisecond, 80},
+		{actRotate, 2500 * time.Millisecond, 5},
 		{actCompress, 5 * time.Second, 2}, {actDelete, 7 * time.Second, 1},
 	}
 	if method := who % rotations; method == byRename || method == byCopy {
@@ -75,16 +79,16 @@ func habits(who int) []habit {
 	return all
 }
 
-// The ways to rotate; a writer has one.
+// The rotation methods; each writer has one.
 const (
-	byRename = iota // name, name.1, name.2, ... and a new name
-	byCopy          // copied to name.1, and truncated
-	byLeave         // renamed to what the globs do not have
-	byDate          // a new name for what comes
+	byRename = iota // name, name.1, name.2, ... and a new file
+	byCopy          // copied to name.1, then truncated
+	byLeave         // renamed out of the globs
+	byDate          // continued in a file with a new name
 	rotations
 )
 
-// soakSchedule is the schedule of a seed.
+// soakSchedule returns the schedule of a seed.
 func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
 	for who := theReceivers; who < soakTailers+soakSpoolers; who++ {
 		for i, h := range habits(who) {
@@ -105,12 +109,13 @@ func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
 	return all
 }
 
-// of are the steps of one who.
+// of returns the steps of one participant.
 func of(all []soakStep, who int) []soakStep {
 	return slices.DeleteFunc(slices.Clone(all), func(s soakStep) bool { return s.Who != who })
 }
 
-// One seed is one schedule, a longer one goes on from a shorter one, and each has everything in it.
+// TestSoakSchedule checks that a seed determines the schedule, that a longer schedule begins with
+// the shorter one, and that each contains all actions.
 func TestSoakSchedule(t *testing.T) {
 	minute := soakSchedule(7, time.Minute)
 	if !reflect.DeepEqual(minute, soakSchedule(7, time.Minute)) {
@@ -128,7 +133,8 @@ func TestSoakSchedule(t *testing.T) {
 		seen[s.Do]++
 	}
 	for _, do := range []act{
-		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow, actSame, actKill, actDrain, actOutage,
+		actWrite, actPiece, actRotate, actTruncate, actCompress, actDelete, actSpool, actSlow,
+		actSame, actKill, actDrain, actOutage,
 	} {
 		if seen[do] == 0 {
 			t.Errorf("a minute has no %q", do)

@@ -15,40 +15,40 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// soakWriter writes and rotates the files of one name as a daemon and logrotate do. It knows
-// nothing of the program, but that it does not destroy what no receiver has: truncation and
-// deletion wait for that, or are left out, which is counted. Nor does it rename a file to what the
-// globs do not have before the program can know it: the config would never have named it.
+// soakWriter writes and rotates the files of one name as a daemon and logrotate do. It does not
+// destroy lines that a receiver lacks: truncation and deletion wait for their delivery, or are
+// skipped and counted. It also does not rename a file out of the globs before the program certainly
+// knows it, because the config would then never have included its lines.
 type soakWriter struct {
 	who       int
 	dir       string
-	archive   string // where compressed files go; "": they stay beside, under the globs
+	archive   string // folder for compressed files; "" leaves them in place, within the globs
 	delivered func(who, upTo int) bool
-	known     func(who, upTo int) bool // delivered, and surely saved
-	begun     int                      // number of the first line of the file that is written
+	known     func(who, upTo int) bool // delivered and certainly saved
+	begun     int                      // number of the first line in the current file
 	count     *soakCounts
 
 	next    atomic.Int64 // number of the next line
-	file    *os.File     // as a daemon holds it
-	dates   int          // of names that are made anew
+	file    *os.File     // kept open like a daemon does
+	dates   int          // number of dated names created
 	rotated []soakFile   // oldest first
 }
 
-// soakFile is a file that nothing is added to.
+// soakFile is a complete file.
 type soakFile struct {
 	name string
-	upTo int // number of the first line behind it
+	upTo int // number of the line after it
 	done bool
 }
 
-// soakCounts are what the writers of a soak did.
+// soakCounts counts the actions of the writers.
 type soakCounts struct {
 	bytes, rotated, truncated, compressed, deleted, leftOut atomic.Int64
 }
 
 func (w *soakWriter) path(name string) string { return filepath.Join(w.dir, name) }
 
-// name is what the daemon writes to.
+// name returns the name of the current file.
 func (w *soakWriter) name() string {
 	if w.who%rotations == byDate {
 		return fmt.Sprintf("w%02d-2026-%05d.log", w.who, w.dates)
@@ -56,7 +56,7 @@ func (w *soakWriter) name() string {
 	return fmt.Sprintf("w%02d.log", w.who)
 }
 
-// lines makes the next n.
+// lines returns the next n lines.
 func (w *soakWriter) lines(n int) []byte {
 	var text []byte
 	for range n {
@@ -68,8 +68,7 @@ func (w *soakWriter) lines(n int) []byte {
 	return text
 }
 
-// run carries out the writer's steps, each at its time or as soon after it as the one before
-// allows.
+// run performs the writer's steps, each at its time or as soon as the previous one has ended.
 func (w *soakWriter) run(ctx context.Context, begun time.Time, steps []soakStep) error {
 	for _, s := range steps {
 		if !soakWait(ctx, time.Until(begun.Add(s.At))) {
@@ -85,7 +84,7 @@ func (w *soakWriter) run(ctx context.Context, begun time.Time, steps []soakStep)
 	return w.file.Close()
 }
 
-// soakWait returns after d; false: the soak ends before.
+// soakWait returns after d; false means that the soak has ended before.
 func soakWait(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -132,8 +131,8 @@ func (w *soakWriter) write(text []byte) (err error) {
 	return err
 }
 
-// rotate turns to a new file. Nothing is written between copy and truncation: those lines would
-// exist nowhere.
+// rotate begins a new file. Nothing is written between copy and truncation, because those lines
+// would be lost.
 func (w *soakWriter) rotate(late int) error {
 	if w.file == nil {
 		return nil
@@ -170,7 +169,7 @@ func (w *soakWriter) rotate(late int) error {
 	case byDate:
 		old = name
 	}
-	if err == nil { // a daemon notices late
+	if err == nil { // a daemon reopens its file late
 		err = w.write(w.lines(late))
 	}
 	w.rotated = append(w.rotated, soakFile{name: old, upTo: int(w.next.Load())})
@@ -179,7 +178,7 @@ func (w *soakWriter) rotate(late int) error {
 	return err
 }
 
-// shift makes name.1 free, as logrotate does: the oldest first.
+// shift frees name.1 as logrotate does, oldest file first.
 func (w *soakWriter) shift(name string) error {
 	for i := range w.rotated {
 		f := &w.rotated[i]
@@ -211,7 +210,7 @@ func soakCopy(from, to string) error {
 	return errors.Join(err, in.Close(), out.Close())
 }
 
-// truncateWait is how long a truncation waits until what would be gone is delivered.
+// truncateWait bounds the wait of a truncation for the delivery of the lines it destroys.
 const truncateWait = 10 * time.Second
 
 func (w *soakWriter) truncate(ctx context.Context) error {
@@ -228,8 +227,8 @@ func (w *soakWriter) truncate(ctx context.Context) error {
 	return w.file.Truncate(0)
 }
 
-// compress makes an archive of the oldest rotated file. Where the program does not read archives,
-// the file stays until it is delivered.
+// compress compresses the oldest rotated file. If the archive is outside the globs, the file stays
+// until it is delivered.
 func (w *soakWriter) compress(gz bool) error {
 	for i := range w.rotated {
 		f := &w.rotated[i]
@@ -258,8 +257,8 @@ func (w *soakWriter) compress(gz bool) error {
 	return nil
 }
 
-// soakPack compresses as gzip and zstd do: under another name, which no glob has, and renamed when
-// it is whole.
+// soakPack compresses like gzip and zstd: into a temporary name outside the globs, renamed when
+// complete.
 func soakPack(from, to string, gz bool) error {
 	text, err := os.ReadFile(from)
 	if err != nil {
@@ -297,7 +296,8 @@ func (w *soakWriter) delete() error {
 			return nil
 		}
 		path := w.path(f.name)
-		if w.who >= soakTailers { // a finished one; under the name itself there may be another file meanwhile
+		// a finished file; under its original name there may be another file meanwhile
+		if w.who >= soakTailers {
 			found, err := filepath.Glob(path + ".done*")
 			if err != nil || len(found) == 0 {
 				w.count.leftOut.Add(1)
@@ -314,11 +314,11 @@ func (w *soakWriter) delete() error {
 	return nil
 }
 
-// settlePause is longer than settle in the soak's config: a file counts as finished, and then
-// grows.
+// settlePause is longer than settle in the soak's config, so that a file counts as finished and
+// then grows.
 const settlePause = 450 * time.Millisecond
 
-// spool puts a whole file into the directory.
+// spool writes a complete file into the directory.
 func (w *soakWriter) spool(ctx context.Context, s soakStep) error {
 	w.dates++
 	name := fmt.Sprintf("w%02d-%06d.log", w.who, w.dates)
@@ -334,7 +334,7 @@ func (w *soakWriter) spool(ctx context.Context, s soakStep) error {
 	case actSame:
 		name = fmt.Sprintf("w%02d.log", w.who)
 		if _, err := os.Lstat(w.path(name)); err == nil {
-			w.count.leftOut.Add(1) // the one before is still there
+			w.count.leftOut.Add(1) // the previous file still exists
 			return nil
 		}
 		if err := os.WriteFile(w.path(name), w.lines(s.N), 0o644); err != nil {

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// BenchmarkRecords prints, for seven interleaved pairs, how fast the program is beside a loop on
-// one thread that reads the same file and looks for line ends with bytes.IndexByte: spool_dir ->
-// parse combined -> drop is to reach 0.2 of it, and
-// 0.08 with its records encoded as JSON lines too. The program's side is a whole run: start, checkpoint and all.
+// BenchmarkRecords prints, for seven interleaved pairs, the speed of the program relative to a
+// single-threaded loop that reads the same file and finds line ends with bytes.IndexByte. spool_dir
+// -> parse combined -> drop should reach 0.2 of it, and 0.08 with its records also encoded as JSON
+// lines. The program's time is that of a whole run, with start and checkpoint.
 func BenchmarkRecords(b *testing.B) {
 	dir := b.TempDir()
 	file := filepath.Join(dir, "spool", "access.log")
@@ -37,7 +37,7 @@ pipelines:
 	}
 }
 
-// generated makes a file of at least so many bytes of log lines, and returns how many.
+// generated creates a file of log lines with at least size bytes, and returns the number of lines.
 func generated(b testing.TB, path string, size int) (lines int64) {
 	b.Helper()
 	bin, err := program()
@@ -45,7 +45,8 @@ func generated(b testing.TB, path string, size int) (lines int64) {
 		b.Fatal(err)
 	}
 	const atOnce = 100_000
-	block, err := exec.Command(bin, "generate", "--format", "combined", "--lines", fmt.Sprint(atOnce), "--seed", "1").Output()
+	block, err := exec.Command(bin, "generate", "--format", "combined", "--lines",
+		fmt.Sprint(atOnce), "--seed", "1").Output()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func generated(b testing.TB, path string, size int) (lines int64) {
 	return lines
 }
 
-// lineLoop goes through the lines of a file.
+// lineLoop iterates over the lines of a file.
 func lineLoop(b *testing.B, path string, want int64) time.Duration {
 	b.Helper()
 	start := time.Now()

@@ -34,18 +34,21 @@ pipelines:
       one: { sink: { http: { endpoints: ["%[2]s"] } }, memory: 1MiB, batch: { bytes: 64KiB } }
       two: { sink: { http: { endpoints: ["%[2]s"] } }, memory: 1MiB, batch: { bytes: 64KiB } }
 `, address, receiver.URL))
-	text := strings.Repeat("a line of the log\n", 200_000) // more than the memory holds
+	text := strings.Repeat("a line of the log\n", 200_000) // more than fits in memory
 	path := write(t, filepath.Join(dir, "in", "first.log"), text)
 	stop := startInto(t, io.Discard, "run", config)
 	defer stop()
 	metric := func(name string, n int) string {
-		return fmt.Sprintf("penstock_source_held_%s{pipeline=\"access\",source=\"tail\"} %v\n", name, float64(n))
+		return fmt.Sprintf("penstock_source_held_%s{pipeline=\"access\",source=\"tail\"} %v\n",
+			name, float64(n))
 	}
 	url := "http://" + address + "/metrics"
 	until(t, url, func(_ int, page string) bool {
 		read := func(route string) bool {
-			return strings.Contains(page, fmt.Sprintf("penstock_read_records_total{pipeline=\"access\",route=%q} ", route)) &&
-				!strings.Contains(page, fmt.Sprintf("penstock_read_records_total{pipeline=\"access\",route=%q} 0\n", route))
+			return strings.Contains(page,
+				fmt.Sprintf("penstock_read_records_total{pipeline=\"access\",route=%q} ", route)) &&
+				!strings.Contains(page, fmt.Sprintf(
+					"penstock_read_records_total{pipeline=\"access\",route=%q} 0\n", route))
 		}
 		return strings.Contains(page, metric("files", 0)) && read("one") && read("two")
 	})
@@ -53,11 +56,13 @@ pipelines:
 		t.Fatal(err)
 	}
 	until(t, url, func(_ int, page string) bool {
-		return strings.Contains(page, metric("files", 1)) && strings.Contains(page, metric("bytes", len(text)))
+		return strings.Contains(page, metric("files", 1)) &&
+			strings.Contains(page, metric("bytes", len(text)))
 	})
 	for form, want := range map[string]string{
-		"--json":       `"held":{"files":1,"bytes":3600000,"oldest":"` + path + `"`,
-		"--timeout=3s": "access: 1 deleted files hold 3,600,000 bytes until they are read; the oldest, " + path,
+		"--json": `"held":{"files":1,"bytes":3600000,"oldest":"` + path + `"`,
+		"--timeout=3s": "access: 1 deleted files hold 3,600,000 bytes until they are read; " +
+			"the oldest, " + path,
 	} {
 		out, err := exec.Command(programOf(t), "status", form, address).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {

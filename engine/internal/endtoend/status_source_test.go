@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// TestSourceCounters: a file that is deleted before anything of it was read is counted for its
-// route, in the metrics, in both forms of the status, and in the summary at the end; the counters
-// are there from the start.
+// TestSourceCounters checks that a file deleted before any of it was read is counted for its route,
+// in the metrics, in both forms of the status, and in the final summary. The counters exist from
+// the start.
 func TestSourceCounters(t *testing.T) {
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -36,10 +36,12 @@ pipelines:
     batch: { bytes: 64KiB, linger: 10ms }
     memory: 1MiB
 `, address, receiver.URL))
-	write(t, filepath.Join(dir, "in", "first.log"), strings.Repeat("a line of the log\n", 200_000)) // more than the memory holds
+	// more than fits in memory
+	write(t, filepath.Join(dir, "in", "first.log"), strings.Repeat("a line of the log\n", 200_000))
 	gone := write(t, filepath.Join(dir, "in", "second.log"), "nobody will have read this\n")
 	hour := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(filepath.Join(dir, "in", "first.log"), hour, hour); err != nil { // the oldest is read first
+	// the oldest file is read first
+	if err := os.Chtimes(filepath.Join(dir, "in", "first.log"), hour, hour); err != nil {
 		t.Fatal(err)
 	}
 	var summary strings.Builder
@@ -49,8 +51,10 @@ pipelines:
 		return fmt.Sprintf(of, event, n)
 	}
 	const nothing = "penstock_read_records_total{pipeline=\"access\",route=\"main\"} 0\n"
-	until(t, "http://"+address+"/metrics", func(_ int, text string) bool { // when something was read, both files have been listed
-		return strings.Contains(text, metric("files_vanished", 0)) && !strings.Contains(text, nothing)
+	// once something was read, both files have been listed
+	until(t, "http://"+address+"/metrics", func(_ int, text string) bool {
+		return strings.Contains(text, metric("files_vanished", 0)) &&
+			!strings.Contains(text, nothing)
 	})
 	if err := os.Remove(gone); err != nil {
 		t.Fatal(err)
@@ -59,11 +63,13 @@ pipelines:
 	text := until(t, "http://"+address+"/metrics", func(_ int, text string) bool {
 		return strings.Contains(text, metric("files_vanished", 1))
 	})
-	if !strings.Contains(text, metric("bytes_vanished", 27)) || !strings.Contains(text, metric("files_replaced", 0)) {
+	if !strings.Contains(text, metric("bytes_vanished", 27)) ||
+		!strings.Contains(text, metric("files_replaced", 0)) {
 		t.Errorf("the other counters: %s", text)
 	}
 	for form, want := range map[string]string{
-		"--json": `"files_vanished":1`, "--timeout=3s": "access/main  tail    files_vanished      1\n",
+		"--json": `"files_vanished":1`, "--timeout=3s": "access/main  tail    " +
+			"files_vanished      1\n",
 	} {
 		out, err := exec.Command(programOf(t), "status", form, address).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), want) {

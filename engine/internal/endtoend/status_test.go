@@ -22,7 +22,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// freePort is a port of loopback that was free a moment ago.
+// freePort returns a port on loopback that was unused a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -33,13 +33,13 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// start runs penstock until the test ends, which tells it to drain.
+// start runs penstock until the end of the test, which drains it.
 func start(t *testing.T, args ...string) {
 	t.Helper()
 	startInto(t, t.Output(), args...)
 }
 
-// startInto is start with an end of its own, and with what penstock writes.
+// startInto is start with its own stop function and output.
 func startInto(t *testing.T, out io.Writer, args ...string) (stop func()) {
 	t.Helper()
 	bin, err := program()
@@ -61,7 +61,7 @@ func startInto(t *testing.T, out io.Writer, args ...string) (stop func()) {
 	return stop
 }
 
-// page asks for an admin page; status 0: nobody answers.
+// page requests an admin page; status 0 means no response.
 func page(ctx context.Context, t *testing.T, url string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -80,7 +80,7 @@ func page(ctx context.Context, t *testing.T, url string) (status int, text strin
 	return res.StatusCode, string(body)
 }
 
-// until asks for a page again and again until it is as wanted, for 20 s at most.
+// until requests a page repeatedly until ok returns true, for at most 20 s.
 func until(t *testing.T, url string, ok func(status int, text string) bool) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -100,7 +100,8 @@ func until(t *testing.T, url string, ok func(status int, text string) bool) stri
 	}
 }
 
-// scrape reads the metrics with Prometheus' own parser and returns the sum of a family's values.
+// scrape parses the metrics with Prometheus' parser and returns a function for the sum of a
+// family's values.
 func scrape(t *testing.T, url string) func(name string) float64 {
 	t.Helper()
 	_, text := page(t.Context(), t, url)
@@ -126,9 +127,9 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 	}
 }
 
-// TestStatusOfAProcess: a running process tells metrics that add up, whether it is ready, and what
-// each worker does; a wrong token makes it not ready, settles nothing, and it heals when the
-// receiver takes the token again.
+// TestStatusOfAProcess checks that the metrics of a running process add up, and that readiness and
+// the state of each worker are shown. A wrong token makes it not ready and settles nothing; it
+// recovers when the receiver accepts the token again.
 func TestStatusOfAProcess(t *testing.T) {
 	var refuse atomic.Bool
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -170,7 +171,8 @@ pipelines:
 			}
 		}
 	}
-	if jsonErr := json.Unmarshal(out, &status); jsonErr != nil || err == nil || status.Ready || len(status.Routes[0].Workers) != 2 {
+	if jsonErr := json.Unmarshal(out, &status); jsonErr != nil || err == nil || status.Ready ||
+		len(status.Routes[0].Workers) != 2 {
 		t.Errorf("status of a process that is not ready: %v, %v, %s", jsonErr, err, out)
 	}
 	if r := status.Routes[0]; r.Dead != 0 || r.Delivered != 5000 {
@@ -180,7 +182,10 @@ pipelines:
 		t.Errorf("the status shows the token: %s", out)
 	}
 	refuse.Store(false)
-	until(t, base+"/api/v1/status", func(_ int, text string) bool { return strings.Contains(text, `"delivered":5100`) })
+	until(t, base+"/api/v1/status", func(_ int,
+		text string) bool {
+		return strings.Contains(text, `"delivered":5100`)
+	})
 	until(t, base+"/readyz", func(status int, _ string) bool { return status == 200 })
 	for _, flag := range []string{"--json", "--tree", "--timeout=3s"} {
 		out, err := exec.Command(programOf(t), "status", flag, address).CombinedOutput()
@@ -200,15 +205,16 @@ func programOf(t *testing.T) string {
 	return bin
 }
 
-// addsUp scrapes until so many records were delivered; in every scrape what was read is the sum of
-// what became of it.
+// addsUp scrapes until the given number of records was delivered. In every scrape, the records read
+// equal the sum of their outcomes.
 func addsUp(t *testing.T, url string, records float64) {
 	t.Helper()
 	for done := false; !done; {
 		m := scrape(t, url)
 		read, sum := m("read_records_total"), 0.0
 		for _, name := range []string{
-			"delivered_records_total", "dead_records_total", "dropped_records_total", "in_flight_records", "waiting_records",
+			"delivered_records_total", "dead_records_total", "dropped_records_total",
+			"in_flight_records", "waiting_records",
 		} {
 			sum += m(name)
 		}

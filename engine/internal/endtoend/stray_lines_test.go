@@ -7,16 +7,18 @@ import (
 	"testing"
 )
 
-// TestStrayLines runs the program with children of protocol lines that write a line too many.
-// Either every record arrives with its own text, or the exit status says that something went wrong.
+// TestStrayLines runs the program with children of protocol lines that write an extra line. Either
+// every record arrives with its own text, or the exit status reports an error.
 func TestStrayLines(t *testing.T) {
 	const echo = `while IFS= read -r l; do echo "$l"; done`
 	for _, c := range []struct {
 		name, script string
 		ok           bool
 	}{
-		{"a banner of the first children", `mkdir first$$; [ "$(ls -d first* | wc -l)" -gt 4 ] || echo hello; ` + echo, true},
-		{"a late print", `while IFS= read -r l; do echo "$l"; case $l in *777) mkdir said$l 2>/dev/null && echo print;; esac; done`, true},
+		{"a banner of the first children",
+			`mkdir first$$; [ "$(ls -d first* | wc -l)" -gt 4 ] || echo hello; ` + echo, true},
+		{"a late print", `while IFS= read -r l; do echo "$l"; ` +
+			`case $l in *777) mkdir said$l 2>/dev/null && echo print;; esac; done`, true},
 		{"a banner of every child", `echo hello; ` + echo, false},
 		{"a line at the end", echo + `; echo bye`, false},
 	} {
@@ -43,7 +45,8 @@ pipelines:
 			continue
 		}
 		if out := read(t, filepath.Join(dir, "out.txt")); !bytes.Equal(out, text.Bytes()) {
-			t.Errorf("%s: %d bytes of %d arrived, or others: %+v", c.name, len(out), text.Len(), res)
+			t.Errorf("%s: %d bytes of %d arrived, or others: %+v", c.name, len(out),
+				text.Len(), res)
 		}
 	}
 }

@@ -18,18 +18,19 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// tableRows are copied by each side of a pair.
+// tableRows is the number of rows copied by each side of a pair.
 const tableRows = 300_000
 
-const benchColumns = "id bigint PRIMARY KEY, host text, status bigint, size bigint, path text, agent text"
+const benchColumns = "id bigint PRIMARY KEY, host text, status bigint, size bigint, " +
+	"path text, agent text"
 
-// benchRow is a row as SQL makes it of a number n.
+// benchRow is the row of number n in SQL.
 const benchRow = `%[1]s, '10.0.' || (%[1]s %% 250) || '.7', 200 + %[1]s %% 5, 1000 + %[1]s,
 	'/presentations/logstash-monitorama-2013/images/' || %[1]s || '.png',
 	'Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36'`
 
-// pairs runs bare and ours in turn, once to warm up and then seven times, and reports the median of
-// how fast ours is beside bare.
+// pairs runs bare and ours alternately, once to warm up and then seven times, and reports the
+// median speed of ours relative to bare.
 func pairs(b *testing.B, unit string, bare, ours func() time.Duration) {
 	const count = 7
 	for b.Loop() {
@@ -47,8 +48,7 @@ func pairs(b *testing.B, unit string, bare, ours func() time.Duration) {
 	}
 }
 
-// copied runs the program over a config whose state is new, and checks that it has delivered so
-// many records.
+// copied runs the program with an empty state, and checks the number of delivered records.
 func copied(b *testing.B, config string, records int64) time.Duration {
 	b.Helper()
 	if err := os.RemoveAll(filepath.Join(filepath.Dir(config), "state")); err != nil {
@@ -63,9 +63,9 @@ func copied(b *testing.B, config string, records int64) time.Duration {
 	return took
 }
 
-// BenchmarkTablePostgres is a table of PostgreSQL copied into another one of the same server,
-// beside psql's COPY TO through a pipe into psql's COPY FROM; the median is to be 0.5 at least. The
-// program's side is a whole run, its ledger and all.
+// BenchmarkTablePostgres copies a PostgreSQL table within the same server, relative to psql's COPY
+// TO piped into psql's COPY FROM; the median should be at least 0.5. The program's time is that of
+// a whole run with its ledger.
 func BenchmarkTablePostgres(b *testing.B) {
 	server := connectortest.StartServer(b, "postgres", "psql")
 	db := openPostgres(b, server.URL)
@@ -75,7 +75,8 @@ func BenchmarkTablePostgres(b *testing.B) {
 		}
 	}
 	run("CREATE TABLE src (" + benchColumns + ")")
-	run(fmt.Sprintf("INSERT INTO src SELECT "+benchRow+" FROM generate_series(1, %[2]d) n", "n", tableRows))
+	run(fmt.Sprintf("INSERT INTO src SELECT "+benchRow+" FROM generate_series(1, %[2]d) n", "n",
+		tableRows))
 	run("VACUUM ANALYZE src")
 	config := benchConfig(b, fmt.Sprintf("postgres: %q", server.URL),
 		fmt.Sprintf("postgres: { url: %q, table: dst, on_new_field: ignore }", server.URL))
@@ -88,7 +89,8 @@ func BenchmarkTablePostgres(b *testing.B) {
 		renew()
 		start := time.Now()
 		pipe := exec.Command("sh", "-c",
-			`psql -q -d "$1" -c "COPY (SELECT * FROM src ORDER BY id) TO STDOUT" | psql -q -d "$1" -c "COPY dst FROM STDIN"`,
+			`psql -q -d "$1" -c "COPY (SELECT * FROM src ORDER BY id) TO STDOUT" | psql -q -d `+
+				`"$1" -c "COPY dst FROM STDIN"`,
 			"sh", server.URL)
 		if out, err := pipe.CombinedOutput(); err != nil {
 			b.Fatalf("%v: %s", err, out)
@@ -109,16 +111,18 @@ pipelines:
 `, from, to))
 }
 
-// BenchmarkTableSQLite is a table of a SQLite file copied into another file, beside a bare loop
-// through the same driver that reads rows and inserts them with the same batch and synchronous; the
-// median is to be 0.5 at least.
+// BenchmarkTableSQLite copies a table to another SQLite file, relative to a loop over the same
+// driver that reads and inserts rows with the same batch size and synchronous setting; the median
+// should be at least 0.5.
 func BenchmarkTableSQLite(b *testing.B) {
 	dir := b.TempDir()
 	source := filepath.Join(dir, "source.db")
 	db := connectortest.OpenSQLite(b, source)
 	for _, query := range []string{
-		"CREATE TABLE src (" + "id INTEGER PRIMARY KEY, host text, status bigint, size bigint, path text, agent text" + ")",
-		fmt.Sprintf("WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < %[2]d) INSERT INTO src SELECT "+
+		"CREATE TABLE src (" + "id INTEGER PRIMARY KEY, host text, status bigint, size bigint, " +
+			"path text, agent text" + ")",
+		fmt.Sprintf("WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < "+
+			"%[2]d) INSERT INTO src SELECT "+
 			benchRow+" FROM s", "n", tableRows),
 	} {
 		if _, err := db.Exec(query); err != nil {
@@ -126,7 +130,8 @@ func BenchmarkTableSQLite(b *testing.B) {
 		}
 	}
 	target := filepath.Join(dir, "target.db")
-	config := benchConfig(b, "sqlite: "+source, fmt.Sprintf("sqlite: { path: %q, table: dst, on_new_field: ignore }", target))
+	config := benchConfig(b, "sqlite: "+source,
+		fmt.Sprintf("sqlite: { path: %q, table: dst, on_new_field: ignore }", target))
 	renew := func() {
 		for _, suffix := range []string{"", "-wal", "-shm"} {
 			if err := os.RemoveAll(target + suffix); err != nil {
@@ -138,13 +143,13 @@ func BenchmarkTableSQLite(b *testing.B) {
 		func() time.Duration { renew(); return copied(b, config, tableRows) })
 }
 
-// bareLoop copies src to dst, 10,000 rows a transaction, as a program does that has nothing else to
-// do.
+// bareLoop copies src to dst with 10,000 rows per transaction, as a minimal program.
 func bareLoop(b *testing.B, source, target string) time.Duration {
 	b.Helper()
 	open := func(path string) driver.Conn {
 		at := (&url.URL{Path: path}).EscapedPath()
-		c, err := new(sqlite.Driver).Open("file:" + at + "?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+		c, err := new(sqlite.Driver).Open("file:" + at +
+			"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -160,8 +165,10 @@ func bareLoop(b *testing.B, source, target string) time.Duration {
 			b.Fatal(err)
 		}
 	}
-	exec("CREATE TABLE dst (id INTEGER, host text, status bigint, size bigint, path text, agent text)")
-	rows, err := from.(driver.QueryerContext).QueryContext(ctx, "SELECT * FROM src ORDER BY id", nil)
+	exec("CREATE TABLE dst (id INTEGER, host text, status bigint, size bigint, path text, " +
+		"agent text)")
+	rows, err := from.(driver.QueryerContext).QueryContext(ctx,
+		"SELECT * FROM src ORDER BY id", nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// TestWrongTokenHeals: a token that is refused stops its own route and no other, settles nothing
-// and buries nothing, and once the file holds the right one, all arrives without a restart.
+// TestWrongTokenHeals checks that a refused token stops only its own route and settles and
+// dead-letters nothing, and that everything arrives without a restart once the file contains the
+// right token.
 func TestWrongTokenHeals(t *testing.T) {
 	const records = 3000
 	dir := t.TempDir()
@@ -25,9 +26,9 @@ func TestWrongTokenHeals(t *testing.T) {
 	write(t, filepath.Join(dir, "spool", "a.log"), in.String())
 	token := write(t, filepath.Join(dir, "token"), "wrong\n")
 	letters := filepath.Join(dir, "state", "dead", "heals.remote.ndjson")
-	var mu sync.Mutex // guards what follows
+	var mu sync.Mutex // guards the variables below
 	var taken bytes.Buffer
-	refusals, before := 0, -1 // before: what had been taken when the token was mended
+	refusals, before := 0, -1 // before: records accepted when the token was corrected
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		mu.Lock()
@@ -42,7 +43,7 @@ func TestWrongTokenHeals(t *testing.T) {
 		if refusals < 3 || len(other) < in.Len() || before >= 0 {
 			return
 		}
-		before = taken.Len() // the other route has ended, this one has had its tries
+		before = taken.Len() // the other route has ended, and this one has made its attempts
 		if text, err := os.ReadFile(letters); err == nil && len(text) > 0 {
 			t.Errorf("a wrong token made dead letters: %.200s", text)
 		}
@@ -66,7 +67,8 @@ pipelines:
 	mu.Lock()
 	defer mu.Unlock()
 	if before != 0 {
-		t.Errorf("%d bytes were taken before the token was mended, want none (-1: it never was)", before)
+		t.Errorf("%d bytes were taken before the token was mended, want none (-1: it never was)",
+			before)
 	}
 	if err := sameTexts(strings.Split(taken.String(), "\n"), strings.Split(in.String(), "\n")); err != nil {
 		t.Errorf("the receiver does not have each record once: %v", err)

@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// childAt is the child at a path of names beneath c; the last name may be the beginning of one.
-// nil: there is none.
+// childAt returns the child at a path of names beneath c, or nil; the last name may be a prefix.
 func childAt(c *status.Child, path ...string) *status.Child {
 	for _, name := range path {
 		var found *status.Child
 		for i := range c.Children {
-			if c.Children[i].Name == name || found == nil && strings.HasPrefix(c.Children[i].Name, name) {
+			if c.Children[i].Name == name ||
+				found == nil && strings.HasPrefix(c.Children[i].Name, name) {
 				found = &c.Children[i]
 			}
 		}
@@ -30,7 +30,7 @@ func childAt(c *status.Child, path ...string) *status.Child {
 	return c
 }
 
-// kill9 kills the process that stands beneath a child in the tree.
+// kill9 kills the process shown beneath a child in the tree.
 func kill9(t *testing.T, c *status.Child) {
 	t.Helper()
 	_, number, _ := strings.Cut(childAt(c, "python3, process ").Name, "process ")
@@ -47,17 +47,19 @@ func kill9(t *testing.T, c *status.Child) {
 	}
 }
 
-// TestTreeOfProcess: the tree of a running process has the children of a sink and of a processor
-// with their processes. One that is killed is started again, and the tree says so; a route whose
-// folder is missing waits, and goes on when it is there.
+// TestTreeOfProcess checks that the tree of a running process contains the children of a sink and
+// of a processor with their processes. A killed child is restarted and the tree shows it. A route
+// whose folder is missing waits, and continues when the folder exists.
 func TestTreeOfProcess(t *testing.T) {
 	python(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "a.log"), "one two\nthree\n")
 	for _, script := range []string{"exec-storm/words.py", "exec-ndjson/worker.py"} {
-		write(t, filepath.Join(dir, filepath.Base(script)), string(read(t, filepath.Join(examples(t), script))))
+		write(t, filepath.Join(dir, filepath.Base(script)),
+			string(read(t, filepath.Join(examples(t), script))))
 	}
-	write(t, filepath.Join(dir, "take.py"), "import sys\nfor _ in sys.stdin: print('{\"delivered\":true}', flush=True)\n")
+	write(t, filepath.Join(dir, "take.py"),
+		"import sys\nfor _ in sys.stdin: print('{\"delivered\":true}', flush=True)\n")
 	address := freePort(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
@@ -89,19 +91,22 @@ pipelines:
 	when(func(tree *status.Child) bool { return has(tree, worker) && s.Routes[0].Delivered == 2 })
 	kill9(t, childAt(s.Tree, worker...))
 	when(func(tree *status.Child) bool { return has(tree, worker) && childAt(tree, worker...).Restarts == 1 })
-	if c := childAt(s.Tree, worker...); !strings.Contains(c.Reason, "signal: killed") || c.Since.IsZero() {
+	if c := childAt(s.Tree, worker...); !strings.Contains(c.Reason, "signal: killed") ||
+		c.Since.IsZero() {
 		t.Errorf("of a child that was killed: %+v", c)
 	}
-	if has(s.Tree, bolt) { // the one batch may have met the other processor
+	if has(s.Tree, bolt) { // the only batch may have gone to the other processor
 		kill9(t, childAt(s.Tree, bolt...))
 		when(func(tree *status.Child) bool { return has(tree, bolt) && childAt(tree, bolt...).Restarts == 1 })
 	}
 	when(func(tree *status.Child) bool {
 		late := childAt(tree, "late", "main")
-		return late != nil && late.State == "waiting" && late.Restarts > 0 && strings.Contains(late.Reason, "does not exist") && !s.Ready
+		return late != nil && late.State == "waiting" && late.Restarts > 0 &&
+			strings.Contains(late.Reason, "does not exist") && !s.Ready
 	})
 	out, err := exec.Command(programOf(t), "status", "--tree", config).Output()
-	if err == nil || !strings.Contains(string(out), "does not exist") || !strings.Contains(string(out), "signal: killed") {
+	if err == nil || !strings.Contains(string(out), "does not exist") ||
+		!strings.Contains(string(out), "signal: killed") {
 		t.Errorf("status --tree: %v\n%s", err, out)
 	}
 	t.Logf("%s", out)

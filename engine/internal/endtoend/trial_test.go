@@ -41,7 +41,8 @@ tests:
 		{"try --json " + config, "{\"status\":1}\nx", 0, []string{
 			`{"line":1,"fate":"dropped","record":{"status":1}}`, `{"line":2,"fate":"dead"`,
 		}},
-		{"try --route web/other " + config, "", 2, []string{`pipeline web has no route "other"; it has main`}},
+		{"try --route web/other " + config, "", 2,
+			[]string{`pipeline web has no route "other"; it has main`}},
 	} {
 		cmd := exec.Command(bin, strings.Fields(x.args)...)
 		cmd.Stdin = strings.NewReader(x.input)

@@ -16,11 +16,11 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// rates are the workers of shared/scenarios/s01-saturated.yaml, in batches per second: 655 in all.
+// rates are the workers of the scenario s01-saturated, in batches per second: 655 in all.
 var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 
-// length says how long the runs are: PENSTOCK_WORKERS=full is what the figures are quoted from,
-// short is for CI; skipped elsewhere.
+// length returns the duration of the runs. PENSTOCK_WORKERS=full is the form from which figures are
+// quoted, short is for CI; otherwise the test is skipped.
 func length(t *testing.T, full, short time.Duration) time.Duration {
 	t.Helper()
 	switch os.Getenv("PENSTOCK_WORKERS") {
@@ -47,9 +47,10 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// start runs a pipeline from the arrivals source to the fleet and returns it with a function that
+// start runs a pipeline from the arrivals source to the fleet, and returns it with a function that
 // waits for its end.
-func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*engine.Engine, func() error) {
+func (f *fleet) start(t *testing.T, count int64, rate float64, flow string) (*engine.Engine,
+	func() error) {
 	t.Helper()
 	var urls []string
 	for _, s := range f.servers {
@@ -79,7 +80,7 @@ pipelines:
 	return e, func() error { return <-ended }
 }
 
-// failed counts the attempts of a worker that did not deliver.
+// failed counts the unsuccessful attempts of a worker.
 func failed(w status.Worker) uint64 { return w.Failed + w.TimedOut }
 
 func at(t *testing.T, when time.Time) {
@@ -93,9 +94,9 @@ func at(t *testing.T, when time.Time) {
 	}
 }
 
-// TestUnequalGoodput: twelve unequal workers, endless backlog, one hangs, one dies and comes back:
-// at least
-// 0.9 of what those alive can take, at most 1 % of the attempts into the dead one, and everything arrives.
+// TestUnequalGoodput runs twelve unequal workers with an endless backlog, of which one hangs and
+// one dies and returns. The goodput is at least 0.9 of the capacity of the live workers, at most 1
+// % of the attempts go to the dead one, and everything arrives.
 func TestUnequalGoodput(t *testing.T) {
 	run := length(t, 30*time.Second, 12*time.Second)
 	undisturbed(t, func(t *testing.T) string { return unequalGoodput(t, run) })
@@ -128,7 +129,8 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 	optimum := 655*run.Seconds() - 100*to.Sub(hangs).Seconds() - 50*back.Sub(dies).Seconds()
 	into := float64(failed(after.Workers[4]) - failed(before.Workers[4]))
 	share := into / float64(after.Attempts-before.Attempts)
-	t.Logf("goodput %.3f of %.0f/s; %.0f attempts into the dead worker, %.4f of all; attempts %d, redelivered %d",
+	t.Logf("goodput %.3f of %.0f/s; %.0f attempts into the dead worker, %.4f of all; "+
+		"attempts %d, redelivered %d",
 		goodput/optimum, optimum/run.Seconds(), into, share, after.Attempts, after.Redelivered)
 	if got := int64(len(f.done)); got != count {
 		t.Errorf("%d of %d batches arrived", got, count)
@@ -137,12 +139,14 @@ func unequalGoodput(t *testing.T, run time.Duration) (missed string) {
 		return fmt.Sprintf("goodput is %.3f of the optimum, want at least 0.9", goodput/optimum)
 	}
 	if share > 0.01 {
-		return fmt.Sprintf("%.4f of the attempts went into the dead worker, want at most 0.01", share)
+		return fmt.Sprintf("%.4f of the attempts went into the dead worker, want at most 0.01",
+			share)
 	}
 	return ""
 }
 
-// TestUnequalTail: at 60 % load the choice of worker decides the tail.
+// TestUnequalTail checks that, at 60 % load, the choice of worker determines the tail of the
+// latency.
 func TestUnequalTail(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	p99 := func(dispatch string) time.Duration {
@@ -164,16 +168,18 @@ func TestUnequalTail(t *testing.T) {
 	undisturbed(t, func(t *testing.T) string {
 		best, plain := p99("least_completion"), p99("round_robin")
 		ratio := float64(best) / float64(plain)
-		t.Logf("p99 latency from the planned arrival: least_completion %v, round_robin %v (%.2f)", best, plain, ratio)
+		t.Logf("p99 latency from the planned arrival: least_completion %v, round_robin %v (%.2f)",
+			best, plain, ratio)
 		if ratio > 0.5 {
-			return fmt.Sprintf("least_completion's p99 is %.2f of round robin's, want at most 0.5", ratio)
+			return fmt.Sprintf("least_completion's p99 is %.2f of round robin's, want at most 0.5",
+				ratio)
 		}
 		return ""
 	})
 }
 
-// TestUnequalBeforeAndAfter is the article: hash dispatch with a fixed window against this, for the
-// same finite job.
+// TestUnequalBeforeAndAfter repeats the original article's comparison: hash dispatch with a fixed
+// window against the default, for the same finite job.
 func TestUnequalBeforeAndAfter(t *testing.T) {
 	run := length(t, 3*time.Second, time.Second)
 	count := int64(655 * run.Seconds())
@@ -193,7 +199,8 @@ func TestUnequalBeforeAndAfter(t *testing.T) {
 		after := took("dispatch: least_completion")
 		before := took("dispatch: hash, window: fixed, size: 64, timeout: 50s")
 		times := float64(before) / float64(after)
-		t.Logf("%d batches: before (hash, fixed window) %v, after %v: %.1f times", count, before, after, times)
+		t.Logf("%d batches: before (hash, fixed window) %v, after %v: %.1f times", count, before,
+			after, times)
 		if times < 5 {
 			return fmt.Sprintf("the old way took %.1f times as long, want at least 5", times)
 		}

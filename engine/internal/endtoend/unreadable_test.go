@@ -11,8 +11,9 @@ import (
 )
 
 // TestUnreadable runs the program once with fewer and fewer file descriptors. It either delivers
-// everything, or exits with an error: never with 0 and nothing delivered.
+// everything or exits with an error, and never with 0 and nothing delivered.
 func TestUnreadable(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, source := range map[string]string{
 		"spool_dir": "spool_dir: { path: ./in, settle: 10ms, finished: keep, recursive: true }",
 		"tail":      `tail: { include: ["./in/**/*.log"] }`,
@@ -30,18 +31,21 @@ pipelines:
 `, source))
 				for n := range 3 {
 					for _, folder := range []string{"", "a", "a/b/c"} {
-						write(t, filepath.Join(dir, "in", folder, fmt.Sprintf("%d.log", n)), "a line\n")
+						write(t, filepath.Join(dir, "in", folder, fmt.Sprintf("%d.log", n)),
+							"a line\n")
 					}
 				}
 				bin, err := program()
 				if err != nil {
 					t.Fatal(err)
 				}
-				d := launch(t, nil, "sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$0" run --once "$1"`, limit), bin, config)
+				d := launch(t, nil, "sh", "-c",
+					fmt.Sprintf(`ulimit -n %d; exec "$0" run --once "$1"`, limit), bin, config)
 				if code := d.exit(time.Minute); code != 0 {
 					failed++
 				} else if done++; sizeOf(filepath.Join(dir, "out.txt")) != 9*7 {
-					t.Errorf("%d descriptors: exit code 0 and %d bytes delivered", limit, sizeOf(filepath.Join(dir, "out.txt")))
+					t.Errorf("%d descriptors: exit code 0 and %d bytes delivered", limit,
+						sizeOf(filepath.Join(dir, "out.txt")))
 				}
 			}
 			if failed == 0 || done == 0 {
@@ -51,9 +55,10 @@ pipelines:
 	}
 }
 
-// TestFolderVanishes deletes the directory of a running program: the process is no longer ready,
-// and names the directory.
+// TestFolderVanishes deletes the directory of a running program, which then is not ready and names
+// the directory.
 func TestFolderVanishes(t *testing.T) {
+	t.Parallel() // it mostly waits
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +73,8 @@ func TestFolderVanishes(t *testing.T) {
 	}
 	eventually(t, "it is not ready, and says why", func() bool {
 		status, text := page(t.Context(), t, "http://"+address+"/readyz")
-		return status == http.StatusServiceUnavailable && strings.Contains(text, filepath.Join(dir, "spool"))
+		return status == http.StatusServiceUnavailable &&
+			strings.Contains(text, filepath.Join(dir, "spool"))
 	})
 	if err := os.Mkdir(filepath.Join(dir, "spool"), 0o755); err != nil {
 		t.Fatal(err)

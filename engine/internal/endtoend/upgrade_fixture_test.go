@@ -17,10 +17,10 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// blockedLine is in lines that the HTTP receiver of the fixture does not answer for.
+// blockedLine marks lines that the fixture's HTTP receiver does not acknowledge.
 const blockedLine = " blocked "
 
-// TestWriteUpgradeFixture writes testdata/upgrade with the program that PENSTOCK_BEFORE names. The
+// TestWriteUpgradeFixture writes testdata/upgrade with the program named by PENSTOCK_BEFORE. The
 // fixture in the repository was written by commit a477cea.
 func TestWriteUpgradeFixture(t *testing.T) {
 	bin := os.Getenv("PENSTOCK_BEFORE")
@@ -31,7 +31,8 @@ func TestWriteUpgradeFixture(t *testing.T) {
 		t.Fatalf("the directory of the fixture has to be new: %v", err)
 	}
 	defer os.RemoveAll(upgradeRoot)
-	f := &fixture{t: t, ledger: upgradeLedger{Lines: make(map[string][]string), Delivered: make(map[string][]int)}}
+	f := &fixture{t: t, ledger: upgradeLedger{Lines: make(map[string][]string),
+		Delivered: make(map[string][]int)}}
 	f.receiver.lines = make(map[string]map[string]int)
 	server := httptest.NewServer(&f.receiver)
 	defer server.CloseClientConnections()
@@ -40,7 +41,8 @@ func TestWriteUpgradeFixture(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := write(t, filepath.Join(upgradeRoot, "penstock.yaml"), upgradeConfig(upgradeRoot, server.URL))
+	config := write(t, filepath.Join(upgradeRoot, "penstock.yaml"),
+		upgradeConfig(upgradeRoot, server.URL))
 	cmd := exec.Command(bin, "run", config)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -61,7 +63,7 @@ func TestWriteUpgradeFixture(t *testing.T) {
 	t.Log(log.String())
 }
 
-// fixture writes the files that the version before reads.
+// fixture writes the files that the previous version reads.
 type fixture struct {
 	t        *testing.T
 	ledger   upgradeLedger
@@ -73,8 +75,8 @@ func (f *fixture) path(parts ...string) string {
 	return filepath.Join(append([]string{upgradeRoot}, parts...)...)
 }
 
-// lines returns n lines of a pipeline. blocked is the index of one that the HTTP receiver does not
-// answer for, or -1.
+// lines returns n lines of a pipeline. blocked is the index of a line that the HTTP receiver does
+// not acknowledge, or -1.
 func (f *fixture) lines(pipeline string, n, blocked int) string {
 	var b strings.Builder
 	for i := range n {
@@ -83,7 +85,8 @@ func (f *fixture) lines(pipeline string, n, blocked int) string {
 		if i == blocked {
 			mark = blockedLine
 		}
-		line := fmt.Sprintf("%08x line %04d of the version before,%sfor %s %s", scrambled(1, f.count), f.count, mark, pipeline,
+		line := fmt.Sprintf("%08x line %04d of the version before,%sfor %s %s",
+			scrambled(1, f.count), f.count, mark, pipeline,
 			strings.Repeat(".", 20+f.count%7))
 		f.ledger.Lines[pipeline] = append(f.ledger.Lines[pipeline], line)
 		b.WriteString(line + "\n")
@@ -190,7 +193,7 @@ func (f *fixture) rotated() {
 	f.add("rename", "z.log", 10, -1)
 }
 
-// settled waits until no receiver has got anything for three seconds.
+// settled waits until no receiver has received anything for three seconds.
 func (f *fixture) settled() {
 	for last, most := time.Now(), -1; time.Since(last) < 3*time.Second; soakWait(f.t.Context(), 100*time.Millisecond) {
 		n := 0
@@ -205,7 +208,7 @@ func (f *fixture) settled() {
 	}
 }
 
-// keep makes the fixture of what is there now.
+// keep stores the current files as the fixture.
 func (f *fixture) keep(bin, config string) {
 	t := f.t
 	f.receiver.mu.Lock()
@@ -227,7 +230,8 @@ func (f *fixture) keep(bin, config string) {
 	disk := connectortest.FS()
 	for p := range upgradeRoutes {
 		db := connectortest.OpenSQLite(t, f.path(p+".db"))
-		for _, mode := range []string{"PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA journal_mode = DELETE", "VACUUM"} {
+		for _, mode := range []string{"PRAGMA wal_checkpoint(TRUNCATE)",
+			"PRAGMA journal_mode = DELETE", "VACUUM"} {
 			connectortest.Execute(t, db, mode)
 		}
 		if err := db.Close(); err != nil {
@@ -252,7 +256,8 @@ func (f *fixture) keep(bin, config string) {
 			}
 			name := filepath.Join(p, e.Name)
 			f.ledger.Files = append(f.ledger.Files, upgradeFile{
-				Path: name, Dev: info.Dev, Ino: info.Ino, Birth: info.Birth.UnixNano(), ModTime: info.ModTime.UnixNano(),
+				Path: name, Dev: info.Dev, Ino: info.Ino, Birth: info.Birth.UnixNano(),
+				ModTime: info.ModTime.UnixNano(),
 			})
 			write(t, filepath.Join(upgradeDir, "files", name), string(read(t, f.path(name))))
 		}
@@ -260,8 +265,12 @@ func (f *fixture) keep(bin, config string) {
 			t.Fatal(err)
 		}
 	}
-	slices.SortFunc(f.ledger.Files, func(a, b upgradeFile) int { return strings.Compare(a.Path, b.Path) })
-	write(t, filepath.Join(upgradeDir, "state", "checkpoint.log"), string(read(t, f.path("state", "checkpoint.log"))))
+	slices.SortFunc(f.ledger.Files, func(a,
+		b upgradeFile) int {
+		return strings.Compare(a.Path, b.Path)
+	})
+	write(t, filepath.Join(upgradeDir, "state", "checkpoint.log"),
+		string(read(t, f.path("state", "checkpoint.log"))))
 	text, err := json.Marshal(f.ledger)
 	if err != nil {
 		t.Fatal(err)

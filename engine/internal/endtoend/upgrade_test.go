@@ -23,8 +23,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// upgradeDir holds what the version before left when it was killed: its state, the tables of its
-// SQL routes, the files that it was reading, and what its HTTP receiver had. See
+// upgradeDir contains the data of the previous version when it was killed: its state, the tables of
+// its SQL routes, the files it was reading, and the records of its HTTP receiver. See
 // upgrade_fixture_test.go.
 const upgradeDir = "testdata/upgrade"
 
@@ -32,16 +32,18 @@ const upgradeDir = "testdata/upgrade"
 const upgradeRoot = "/var/tmp/penstock-upgrade"
 
 // upgradeRoutes lists the routes of each pipeline besides table.
-var upgradeRoutes = map[string][]string{"two": {"post"}, "three": {"post", "late"}, "keep": {"post"}, "rename": {"post"}}
+var upgradeRoutes = map[string][]string{"two": {"post"}, "three": {"post", "late"},
+	"keep": {"post"}, "rename": {"post"}}
 
-// upgradeLedger is what the fixture knows besides state, tables and files.
+// upgradeLedger is the data of the fixture other than state, tables and files.
 type upgradeLedger struct {
-	Lines     map[string][]string // by pipeline: all that was written
-	Delivered map[string][]int    // by pipeline/route: indices of the lines that the HTTP receiver had, and the state knows
+	Lines map[string][]string // by pipeline: all lines written
+	// by pipeline/route: indexes of the lines that the HTTP receiver had and the state recorded
+	Delivered map[string][]int
 	Files     []upgradeFile
 }
 
-// upgradeFile is a file as the version before saw it. Times are in nanoseconds since 1970.
+// upgradeFile is a file as seen by the previous version. Times are in nanoseconds since 1970.
 type upgradeFile struct {
 	Path           string
 	Dev, Ino       uint64
@@ -56,17 +58,22 @@ func upgradeConfig(work, url string) string {
 	spool := "settle: 300ms, poll_max: 100ms"
 	for _, p := range []struct{ name, source string }{
 		{"two", fmt.Sprintf(`tail: { include: ["%s/two/*.log*"], %s }`, upgradeRoot, tail)},
-		{"three", fmt.Sprintf(`tail: { include: ["%s/three/*.log*"], exclude: [".*"], %s }`, upgradeRoot, tail)},
-		{"keep", fmt.Sprintf(`spool_dir: { path: %s/keep, finished: keep, %s }`, upgradeRoot, spool)},
-		{"rename", fmt.Sprintf(`spool_dir: { path: %s/rename, exclude: ["*.done"], %s }`, upgradeRoot, spool)},
+		{"three", fmt.Sprintf(`tail: { include: ["%s/three/*.log*"], exclude: [".*"], %s }`,
+			upgradeRoot, tail)},
+		{"keep", fmt.Sprintf(`spool_dir: { path: %s/keep, finished: keep, %s }`, upgradeRoot,
+			spool)},
+		{"rename", fmt.Sprintf(`spool_dir: { path: %s/rename, exclude: ["*.done"], %s }`,
+			upgradeRoot, spool)},
 	} {
 		fmt.Fprintf(&b, "  %s:\n    source: { %s }\n    routes:\n", p.name, p.source)
 		fmt.Fprintf(&b, "      table:\n        processors: [{ set: { id: meta.id } }]\n"+
-			"        sink: { sqlite: { path: %s, table: lines } }\n        batch: { bytes: 1KiB }\n        checkpoint: { sync: 50ms }\n",
+			"        sink: { sqlite: { path: %s, table: lines } }\n        batch: { bytes: "+
+			"1KiB }\n        checkpoint: { sync: 50ms }\n",
 			filepath.Join(work, p.name+".db"))
 		for _, route := range upgradeRoutes[p.name] {
 			fmt.Fprintf(&b, "      %s:\n        sink: { http: { endpoints: [%q], body: raw } }\n"+
-				"        batch: { bytes: 1KiB }\n        checkpoint: { sync: 50ms }\n", route, url+"/"+p.name+"/"+route)
+				"        batch: { bytes: 1KiB }\n        checkpoint: { sync: 50ms }\n", route,
+				url+"/"+p.name+"/"+route)
 		}
 	}
 	return b.String()
@@ -74,18 +81,20 @@ func upgradeConfig(work, url string) string {
 
 // upgradeReceiver counts the lines that each HTTP route delivers.
 type upgradeReceiver struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lines map[string]map[string]int
-	hang  func(path string, lines []string) bool // whether a request is not answered; nil: all are
+	// reports whether a request is left unanswered; nil for none
+	hang func(path string, lines []string) bool
 }
 
 // ServeHTTP takes the lines of one request.
 func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // cut off: nothing was received
+		return // cut off: not counted as received
 	}
-	path, lines := strings.Trim(r.URL.Path, "/"), strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
+	path, lines := strings.Trim(r.URL.Path, "/"),
+		strings.Split(strings.TrimSuffix(string(body), "\n"), "\n")
 	s.mu.Lock()
 	hang := s.hang != nil && s.hang(path, lines)
 	if !hang {
@@ -103,8 +112,8 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestUpgrade continues from the state of the version before without loss. SQL has each line
-// exactly once, and HTTP gets nothing again that the state knows as delivered. The state has two
+// TestUpgrade continues from the state of the previous version without loss. SQL has each line
+// exactly once, and HTTP gets nothing again that the state records as delivered. The state has two
 // and three routes and positions in the middle of files. Files were rotated, copied and compressed
 // before and after the kill.
 func TestUpgrade(t *testing.T) {
@@ -120,7 +129,8 @@ func TestUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := filepath.Join(work, "files")
-	u := &upgrade{t: t, work: work, ledger: ledger, disk: newRelocatedFS(t, upgradeRoot, files, ledger.Files)}
+	u := &upgrade{t: t, work: work, ledger: ledger,
+		disk: newRelocatedFS(t, upgradeRoot, files, ledger.Files)}
 	u.receiver.lines = make(map[string]map[string]int)
 	server := httptest.NewServer(&u.receiver)
 	defer server.Close()
@@ -136,7 +146,7 @@ func TestUpgrade(t *testing.T) {
 		rename(t, filepath.Join(dir, "b.log"), filepath.Join(dir, "b.log.1"))
 		u.add(name, filepath.Join(dir, "b.log"), 10)
 	}
-	u.add("keep", filepath.Join(files, "keep", "x.log"), 10) // its writer goes on
+	u.add("keep", filepath.Join(files, "keep", "x.log"), 10) // its writer continues
 	u.add("rename", filepath.Join(files, "rename", "new.log"), 10)
 	u.run()
 	u.check("after rotations by this version")
@@ -162,7 +172,7 @@ type upgrade struct {
 	added    int
 }
 
-// lockedBuffer is a strings.Builder for several goroutines.
+// lockedBuffer is a strings.Builder that is safe for concurrent use.
 type lockedBuffer struct {
 	mu sync.Mutex // guards b
 	b  strings.Builder
@@ -175,7 +185,7 @@ func (l *lockedBuffer) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// String returns what was written.
+// String returns the text written so far.
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -195,15 +205,16 @@ func (u *upgrade) add(pipeline, path string, n int) {
 	appendText(u.t, path, text.String())
 }
 
-// run runs the engine until everything is delivered, and returns how many records each route has
-// read.
+// run runs the engine until everything is delivered, and returns the number of records read by each
+// route.
 func (u *upgrade) run() map[string]int64 {
 	u.t.Helper()
 	c, err := engine.Parse([]byte(upgradeConfig(u.work, u.url)), all.Components()...)
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	e, err := engine.New(c, engine.Options{Once: true, FS: u.disk, Log: slog.New(slog.NewTextHandler(&u.log, nil))})
+	e, err := engine.New(c, engine.Options{Once: true, FS: u.disk,
+		Log: slog.New(slog.NewTextHandler(&u.log, nil))})
 	if err != nil {
 		u.t.Fatal(err)
 	}
@@ -259,7 +270,7 @@ func (u *upgrade) check(when string) {
 	}
 }
 
-// compare reports the lines that are not there exactly once.
+// compare reports the lines that do not occur exactly once.
 func (u *upgrade) compare(what string, count map[string]int, want []string) {
 	u.t.Helper()
 	var missing, more []string
@@ -277,8 +288,10 @@ func (u *upgrade) compare(what string, count map[string]int, want []string) {
 	}
 	slices.Sort(more)
 	if len(missing)+len(more) > 0 {
-		u.t.Errorf("%s: %d of %d lines are missing, the first are %.200q; %d are too many, the first are %.200q",
-			what, len(missing), len(want), missing[:min(3, len(missing))], len(more), more[:min(3, len(more))])
+		u.t.Errorf("%s: %d of %d lines are missing, the first are %.200q; "+
+			"%d are too many, the first are %.200q",
+			what, len(missing), len(want), missing[:min(3, len(missing))], len(more),
+			more[:min(3, len(more))])
 	}
 }
 

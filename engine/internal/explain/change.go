@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Changes says what would change how much w is sent, the nearest first.
+// Changes lists the changes that would affect the amount sent to w, the most immediate first.
 func (r *Route) Changes(w *Worker) []string {
 	switch w.Gate {
 	case "window":
@@ -24,9 +24,11 @@ func (r *Route) Changes(w *Worker) []string {
 			"a higher limit at the receiver; a Retry-After with its 429 makes the wait exact",
 		}
 	case "quota", "bytes", "concurrency":
-		return []string{"a larger `flow.limit` or `flow.worker_limit`"}
+		return []string{"a larger `limit` or `worker_limit`"}
 	case "limit":
 		return []string{"more workers: connections of a SQL sink, children of an exec sink (`workers:`), endpoints of an http sink"}
+	case "standby":
+		return []string{"every worker of the sinks before it fails, so that their breakers open"}
 	case "throttle":
 		return []string{
 			"the time that it asked for (Retry-After) passes; its window stays as it was",
@@ -58,6 +60,11 @@ func (r *Route) Changes(w *Worker) []string {
 		return []string{
 			"more waits: when the faster workers would need longer for it than this one does for a batch, this one gets one",
 			"a worker that is as fast as the others, or more of those",
+		}
+	case "park":
+		return []string{
+			"parked deliveries end, or an operator cancels some (`penstock parked list`)",
+			"a larger `parked.bytes`, or a shorter `parked.history`",
 		}
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
@@ -103,36 +110,22 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named is an algorithm by its name, with its defaults: enough for words. nil: there is none of
-// that name.
+// Named returns the algorithm of this name with its defaults, which is enough for words, and nil if
+// there is none.
 func Named(name string) window.Algorithm {
-	for _, a := range []window.Algorithm{
-		window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{},
-	} {
-		if a.Name() == name {
-			return a
-		}
+	if e := window.Find(name); e != nil {
+		return e.Algorithm
 	}
 	return nil
 }
 
-// grown says whether the window is as large as the config lets it be.
+// grown reports whether the window has reached the maximum of the config.
 func (r *Route) grown(w *Worker) bool {
-	top := 0
-	switch a := r.Window.(type) {
-	case window.Linear:
-		top = a.Max
-	case window.Queue:
-		top = a.Max
-	case window.AIMD:
-		top = a.Max
-	case window.Credit:
-		top = a.Max
-	case window.Rate:
-		top = a.Max
-	default:
+	a, bounded := r.Window.(window.Bounded)
+	if !bounded {
 		return false
 	}
+	top := a.Most()
 	const byDefault = 1000 // of every algorithm
 	if top == 0 {
 		top = byDefault

@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package explain says in words why a worker is sent as much as it is sent: what its state means,
-// which gate binds, and what would change that.
+// Package explain describes in words why a worker gets its present amount of data: the meaning of
+// its state, the binding gate, and the changes that would affect it.
 //
-// It knows a [Route] with its [Worker]s as they were at one moment, from a trace ([FromTrace]) or
-// from a running process; the command `penstock explain` owns where they come from and how they are
-// shown. The figures are those of the flow's machine; the package measures and decides nothing.
+// It works on a [Route] with its [Worker]s at one moment, from a trace ([FromTrace]) or from a
+// running process; the command `penstock explain` obtains and shows them. The figures are those of
+// the flow's machine; the package measures and decides nothing.
 package explain
 
 import (
@@ -23,7 +23,7 @@ type Route struct {
 	Window    window.Algorithm // nil: not known
 	Timeout   time.Duration    // that the config fixes; 0: each worker's own; negative: none
 	Replay    int64            // the replay bound in bytes; 0: none, or not known
-	Waiting   int64            // what was read and is at no worker: batches of a trace, records of a process
+	Waiting   int64            // read and not at a worker: batches of a trace, records of a process
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }
@@ -32,7 +32,7 @@ type Route struct {
 type Worker struct {
 	Name          string
 	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN
-	Gate          string // what keeps more from being sent to it: see Gates
+	Gate          string // the gate that limits the amount sent to it: see Gates
 	Reason        string // the figures that led to the state
 	Window        float64
 	InFlight      int
@@ -50,9 +50,9 @@ type Worker struct {
 }
 
 // Gates are the names of the gates of a sender and of its route.
-var Gates = append(control.Gates(), "memory")
+var Gates = append(control.Gates(), "memory", "park")
 
-// StateWords says what the worker's state means.
+// StateWords describes the worker's state.
 func (w *Worker) StateWords() string {
 	switch w.State {
 	case "UNKNOWN":
@@ -73,7 +73,7 @@ func (w *Worker) StateWords() string {
 	return "this program knows no such state"
 }
 
-// GateWords says what keeps more from being sent to w now.
+// GateWords describes the gate that keeps more from being sent to w now.
 func (r *Route) GateWords(w *Worker) string {
 	batches := count(w.InFlight, "batch", "batches")
 	switch w.Gate {
@@ -95,6 +95,8 @@ func (r *Route) GateWords(w *Worker) string {
 		return "as many batches are in flight as the configured limit allows"
 	case "limit":
 		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says", batches)
+	case "standby":
+		return "it is used when the sinks before it are down"
 	case "throttle":
 		return "it asked to be left alone" + opens(w)
 	case "breaker":
@@ -117,13 +119,15 @@ func (r *Route) GateWords(w *Worker) string {
 		return "it has room, but what waits is expected to be done sooner by a faster worker, as soon as one has room"
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
+	case "park":
+		return "the store of parked deliveries is full; nothing is parked until deliveries end"
 	case "none":
 		return "it has room, and whatever comes goes out at once"
 	}
 	return "this program knows no such gate"
 }
 
-// HeldWords says what holds the whole route back.
+// HeldWords describes the limits that hold the whole route back.
 func (r *Route) HeldWords() string {
 	by := map[string]int{}
 	for i := range r.Workers {
@@ -137,6 +141,8 @@ func (r *Route) HeldWords() string {
 		return "the replay bound: nothing more is begun until something is delivered and saved"
 	case by["memory"] > 0:
 		return "memory: the workers would take more, but all batches that the route may hold are taken"
+	case by["park"] > 0:
+		return "parked deliveries: their store is full, and nothing is read until some end"
 	case by["waiting"] > 0:
 		return "retries: as many batches as may wait for another attempt do, and nothing is read until one of them is delivered"
 	case by["budget"] > 0:
@@ -152,6 +158,7 @@ func (r *Route) HeldWords() string {
 		return fmt.Sprintf("nothing for long: %d of %s room", by["none"], verb(n, "worker has", "workers have"))
 	}
 	shut := by["breaker"] + by["throttle"]
+	n -= by["standby"]
 	if shut == n {
 		return "the workers: every one of them fails or asked to be left alone"
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Story is what a trace says up to a moment.
+// Story is the content of a trace up to a moment.
 type Story struct {
 	Route
 	About trace.About
@@ -41,8 +41,8 @@ const MaxSteps = 12
 // Forever as FromTrace's moment means the end of the trace.
 const Forever = time.Duration(1<<63 - 1)
 
-// FromTrace plays a trace up to a moment. worker is the one whose steps are kept, by the trace's
-// name for it; "": none.
+// FromTrace plays a trace up to a moment. worker is the worker whose steps are kept, by its name in
+// the trace; "" means none.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error) {
 	s := &Story{
 		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay, Name: p.About.Route},

@@ -16,13 +16,13 @@ import (
 // in the folder of its case. Its second argument is worker or filter, the third names the fault,
 // the fourth is "always" or "once".
 
-// batchLine is what the program writes to a child.
+// batchLine is the line that the program writes to a child.
 type batchLine struct {
 	ID      uint64           `json:"id"`
 	Records []map[string]any `json:"records"`
 }
 
-// childFault is a fault of a child. answer writes what the child answers to a batch; it may end the
+// childFault is a fault of a child. answer writes the child's answer to a batch; it may end the
 // process.
 type childFault struct {
 	name   string
@@ -52,9 +52,12 @@ func good(kind string, b batchLine, out *bufio.Writer) {
 }
 
 var childFaults = []childFault{
-	{"exits 0 with a batch", poisons, poisons, false, func(batchLine, *bufio.Writer) { os.Exit(0) }},
-	{"exits 1 with a batch", poisons, poisons, false, func(batchLine, *bufio.Writer) { os.Exit(1) }},
-	{"exits 1 after storing", poisons, poisons, true, func(batchLine, *bufio.Writer) { os.Exit(1) }},
+	{"exits 0 with a batch", poisons, poisons, false,
+		func(batchLine, *bufio.Writer) { os.Exit(0) }},
+	{"exits 1 with a batch", poisons, poisons, false,
+		func(batchLine, *bufio.Writer) { os.Exit(1) }},
+	{"exits 1 after storing", poisons, poisons, true,
+		func(batchLine, *bufio.Writer) { os.Exit(1) }},
 	{"hangs", blocks, blocks, false, func(batchLine, *bufio.Writer) { wait() }},
 	{"hangs after storing", blocks, blocks, true, func(batchLine, *bufio.Writer) { wait() }},
 	{"answers garbage", decides, decides, false, answerWith("ok")},
@@ -62,29 +65,35 @@ var childFaults = []childFault{
 	{"answers null", decides, decides, false, answerWith("null")},
 	{"answers a list", decides, decides, false, answerWith("[]")},
 	{"answers an empty object", decides, decides, false, answerWith("{}")},
-	{"answers another id", decides, decides, false, answerWith(`{"id":999999999,"delivered":true,"records":[]}`)},
+	{"answers another id", decides, decides, false,
+		answerWith(`{"id":999999999,"delivered":true,"records":[]}`)},
 	{"answers a text as id", decides, decides, false, answerWith(`{"id":"ID","delivered":true}`)},
 	{"answers a negative id", decides, decides, false, answerWith(`{"id":-1,"delivered":true}`)},
-	{"answers delivered as text", decides, decides, false, answerWith(`{"id":ID,"delivered":"true"}`)},
+	{"answers delivered as text", decides, decides, false,
+		answerWith(`{"id":ID,"delivered":"true"}`)},
 	{"answers an error", decides, decides, false, answerWith(`{"id":ID,"error":"no"}`)},
 	{"answers not delivered", decides, decides, true, answerWith(`{"id":ID,"delivered":false}`)},
 	{"refuses a record that is not there", decides, decides, false,
 		answerWith(`{"id":ID,"delivered":true,"refused":[100000]}`)},
-	{"refuses a negative record", decides, decides, false, answerWith(`{"id":ID,"delivered":true,"refused":[-1]}`)},
-	{"refuses one record twice", decides, decides, false, answerWith(`{"id":ID,"delivered":true,"refused":[1,1]}`)},
+	{"refuses a negative record", decides, decides, false,
+		answerWith(`{"id":ID,"delivered":true,"refused":[-1]}`)},
+	{"refuses one record twice", decides, decides, false,
+		answerWith(`{"id":ID,"delivered":true,"refused":[1,1]}`)},
 	{"retries and refuses one record", decides, decides, false,
 		answerWith(`{"id":ID,"delivered":true,"refused":[1],"retry":[1]}`)},
-	{"answers half a line and exits", poisons, poisons, false, func(b batchLine, out *bufio.Writer) {
-		fmt.Fprintf(out, `{"id":%d,"deliv`, b.ID)
-		out.Flush()
-		os.Exit(0)
-	}},
+	{"answers half a line and exits", poisons, poisons, false,
+		func(b batchLine, out *bufio.Writer) {
+			fmt.Fprintf(out, `{"id":%d,"deliv`, b.ID)
+			out.Flush()
+			os.Exit(0)
+		}},
 	{"answers half a line and hangs", blocks, blocks, false, func(b batchLine, out *bufio.Writer) {
 		fmt.Fprintf(out, `{"id":%d,"deliv`, b.ID)
 		out.Flush()
 		wait()
 	}},
-	{"answers 9 MB", decides, decides, false, answerWith(`{"id":ID,"error":"` + strings.Repeat("x", 9<<20) + `"}`)},
+	{"answers 9 MB", decides, decides, false,
+		answerWith(`{"id":ID,"error":"` + strings.Repeat("x", 9<<20) + `"}`)},
 	{"answers twice", decides, decides, true, func(b batchLine, out *bufio.Writer) {
 		good(os.Args[2], b, out)
 		good(os.Args[2], b, out)
@@ -198,11 +207,13 @@ func store(b batchLine) {
 // childCases crosses the faults of children with both kinds and two schedules.
 func childCases() (table []faultCase) {
 	for i, f := range childFaults {
-		table = append(table, childCase(f, f.worker, "worker", firstOne), childCase(f, f.filter, "filter", firstOne))
+		table = append(table, childCase(f, f.worker, "worker", firstOne),
+			childCase(f, f.filter, "filter", firstOne))
 		table = append(table, childCase(f, f.worker, []string{"worker", "filter"}[i%2], always))
 	}
 	for _, f := range answersOfFilters {
-		table = append(table, childCase(f, f.filter, "filter", firstOne), childCase(f, f.filter, "filter", always))
+		table = append(table, childCase(f, f.filter, "filter", firstOne),
+			childCase(f, f.filter, "filter", always))
 	}
 	return table
 }
@@ -221,13 +232,15 @@ func childCase(f childFault, e effect, kind string, when schedule) faultCase {
 	if err != nil {
 		self = os.Args[0]
 	}
-	command := fmt.Sprintf(`exec: { command: [%q, child, %s, %q, %s], protocol: ndjson, grace: 1s`, self, kind, f.name,
+	command := fmt.Sprintf(`exec: { command: [%q, child, %s, %q, %s], protocol: ndjson, grace: 1s`,
+		self, kind, f.name,
 		schedules)
 	if kind == "worker" {
 		d.sink, d.stored = command+`, workers: 2 }`, storedIn("got/done.*")
 	} else {
 		d.processors = `{ ` + command + `, timeout: 2s } }`
-		d.sink, d.stored, d.exactlyOnce = `file: { path: ./out.log, format: raw }`, storedIn("out.log"), true
+		d.sink, d.stored, d.exactlyOnce = `file: { path: ./out.log, format: raw }`,
+			storedIn("out.log"), true
 	}
 	c := d.as(fmt.Sprintf("exec-%s-ndjson/%s/%s", kind, f.name, when.name), e, when)
 	return c

@@ -18,15 +18,16 @@ import (
 func daemonCases() (table []faultCase) {
 	for _, x := range []struct {
 		name    string
-		ready   bool // what /readyz must say within 15 s, and keep saying
+		ready   bool // required state of /readyz within 15 s and afterwards
 		make    func() delivery
 		prepare func(r *rig)
-		flaps   bool // between two attempts of a restart it may be ready for a moment
+		flaps   bool // it may be ready briefly between two restarts
 	}{
 		{name: "an accepting receiver", ready: true, make: func() delivery { return toReceiver(accepts) }},
 		{name: "a slow receiver", ready: true, make: func() delivery { return toReceiver(slowly) }},
 		{name: "a throttling receiver", ready: true, make: func() delivery {
-			return toReceiver(reply{name: "503", discard: true, answer: answers("503 No", "Retry-After: 1")})
+			return toReceiver(reply{name: "503", discard: true,
+				answer: answers("503 No", "Retry-After: 1")})
 		}},
 		{name: "401", make: func() delivery {
 			return toReceiver(reply{name: "401", discard: true,
@@ -41,7 +42,8 @@ func daemonCases() (table []faultCase) {
 				answer: answers("404 No")})
 		}},
 		{name: "a redirect", make: func() delivery {
-			return toReceiver(reply{name: "302", discard: true, answer: answers("302 Found", "Location: /")})
+			return toReceiver(reply{name: "302", discard: true,
+				answer: answers("302 Found", "Location: /")})
 		}},
 		{name: "a certificate that is not trusted", make: func() delivery {
 			return delivery{
@@ -61,8 +63,9 @@ func daemonCases() (table []faultCase) {
 		{name: "a worker that exits 78", make: func() delivery { return toWorker("exit 78") }},
 		{name: "a missing processor", flaps: true, make: func() delivery {
 			return delivery{
-				processors: `{ exec: { command: [./none], protocol: lines } }`, sink: `file: { path: ./out.log }`,
-				stored: storedIn("out.log"),
+				processors: `{ exec: { command: [./none], protocol: lines } }`,
+				sink:       `file: { path: ./out.log }`,
+				stored:     storedIn("out.log"),
 			}
 		}},
 		{name: "a parser that matches nothing", make: func() delivery {
@@ -82,9 +85,10 @@ func daemonCases() (table []faultCase) {
 			}},
 	} {
 		table = append(table, faultCase{
-			name:  "daemon/" + x.name,
-			holds: fmt.Sprintf("/readyz says ready=%v, every status adds up, SIGTERM ends it", x.ready),
-			run:   func(r *rig) { r.watch(x.make(), x.ready, x.flaps, x.prepare) },
+			name: "daemon/" + x.name,
+			holds: fmt.Sprintf("/readyz says ready=%v, every status adds up, SIGTERM ends it",
+				x.ready),
+			run: func(r *rig) { r.watch(x.make(), x.ready, x.flaps, x.prepare) },
 		})
 	}
 	return table
@@ -102,7 +106,8 @@ func (r *rig) watch(d delivery, ready, flaps bool, prepare func(r *rig)) {
 		if first != nil {
 			first(r)
 		}
-		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "https:http:", "https:"))
+		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "https:http:",
+			"https:"))
 		if prepare != nil {
 			prepare(r)
 		}

@@ -29,12 +29,15 @@ func inFiles(folder string) func(r *rig, lines []string) {
 }
 
 var (
-	spoolSource = source{"spool", `spool_dir: { path: ./in, finished: keep, settle: 10ms }`, inFiles("in")}
+	spoolSource = source{"spool", `spool_dir: { path: ./in, finished: keep, settle: 10ms }`,
+		inFiles("in")}
 	tailSource  = source{"tail", `tail: { include: ["./in/*.log"] }`, inFiles("in")}
-	tableSource = source{"table", `table: { sqlite: ./in.db, table: lines, poll: 50ms }`, func(r *rig, lines []string) {
-		r.sqlite("in.db", "CREATE TABLE lines (id INTEGER PRIMARY KEY AUTOINCREMENT, line TEXT)")
-		r.sqliteInsert("in.db", lines)
-	}}
+	tableSource = source{"table", `table: { sqlite: ./in.db, table: lines, poll: 50ms }`,
+		func(r *rig, lines []string) {
+			r.sqlite("in.db", "CREATE TABLE lines (id INTEGER PRIMARY KEY "+
+				"AUTOINCREMENT, line TEXT)")
+			r.sqliteInsert("in.db", lines)
+		}}
 	sources = []source{spoolSource, tailSource, tableSource}
 )
 
@@ -42,39 +45,42 @@ var (
 // fault and runs it again until the source is empty, and compares the records of the source with
 // those of the receiver.
 type delivery struct {
-	source        source // zero: spoolSource
-	count         int    // records; 0: 2000
-	size          int    // bytes of padding in each; 0: 20
-	processors    string // YAML list
-	sink          string // YAML; {url} is replaced by the receiver's address
-	options       string // more YAML of the route
-	batch         string // 0: 100 records
-	flags         []string
-	stall         string // of the first run; "": 3s
-	limits        string
-	receiver      func(r *rig, when schedule) *receiver
-	when          schedule
-	prepare       func(r *rig)             // before the first run
-	during        func(r *rig, p *process) // beside the first run
-	heal          func(r *rig)             // removes the fault, besides healing the receiver
-	exits         []int                    // of the run under the fault; nil: 0
-	says          string                   // part of the summary's error or of the log of that run
-	stored        func(r *rig) tally       // what the receiver has, if it is not an HTTP receiver
-	dead          int                      // records that must become dead letters; -1: any number
-	lostAtSource  bool                     // the fault destroys records before they can be read
-	later         bool                     // some records appear only after the first run has begun
-	asNobody      bool                     // the program has no rights of root, so that permissions count
-	daemon        bool                     // the first run is without --once; during has to end it
-	mute          bool                     // the first run cannot print its summary
-	stdout        *os.File                 // of the first run; nil: captured
-	stderr        *os.File                 // likewise
-	env           []string                 // of the program
-	repeats       int                      // copies allowed besides those of redelivered batches
-	exactlyOnce   bool                     // no copies at all
-	healedExits   []int                    // of the run without the fault; nil: 0
-	keepsFailing  bool                     // nothing can be healed: there is no second run
-	batchRecords  int                      // of batch, for the bound of repetitions; 0: 100
-	anyRedelivery bool                     // redelivered batches are not in the summary, because the run was killed
+	source     source // zero: spoolSource
+	count      int    // records; 0: 2000
+	size       int    // bytes of padding in each; 0: 20
+	processors string // YAML list
+	sink       string // YAML; {url} is replaced by the receiver's address
+	options    string // more YAML of the route
+	batch      string // 0: 100 records
+	flags      []string
+	stall      string // of the first run; "": 3s
+	limits     string
+	receiver   func(r *rig, when schedule) *receiver
+	when       schedule
+	prepare    func(r *rig)             // before the first run
+	during     func(r *rig, p *process) // beside the first run
+	heal       func(r *rig)             // removes the fault, besides healing the receiver
+	exits      []int                    // of the run under the fault; nil: 0
+	says       string                   // part of the summary's error or of the log of that run
+	// returns the stored records, if the receiver is not an HTTP receiver
+	stored       func(r *rig) tally
+	dead         int  // records that must become dead letters; -1: any number
+	lostAtSource bool // the fault destroys records before they can be read
+	later        bool // some records appear only after the first run has begun
+	// the program has no rights of root, so that permissions count
+	asNobody     bool
+	daemon       bool     // the first run is without --once; during has to end it
+	mute         bool     // the first run cannot print its summary
+	stdout       *os.File // of the first run; nil: captured
+	stderr       *os.File // likewise
+	env          []string // of the program
+	repeats      int      // copies allowed besides those of redelivered batches
+	exactlyOnce  bool     // no copies at all
+	healedExits  []int    // of the run without the fault; nil: 0
+	keepsFailing bool     // nothing can be healed: there is no second run
+	batchRecords int      // of batch, for the bound of repetitions; 0: 100
+	// redelivered batches are not in the summary, because the run was killed
+	anyRedelivery bool
 }
 
 func (d *delivery) defaults() {
@@ -121,7 +127,8 @@ func (d *delivery) config(r *rig, url string) {
 	if d.processors != "" {
 		text += "    processors: [" + d.processors + "]\n"
 	}
-	text += "    sink: { " + strings.ReplaceAll(d.sink, "{url}", url) + " }\n    batch: " + d.batch + "\n" + retry
+	text += "    sink: { " + strings.ReplaceAll(d.sink, "{url}", url) + " }\n    batch: " +
+		d.batch + "\n" + retry
 	if d.options != "" {
 		text += "    " + d.options + "\n"
 	}
@@ -145,7 +152,8 @@ func (d delivery) run(r *rig) {
 	if d.daemon {
 		args = []string{"run", "--json"}
 	}
-	p := r.start(launch{args: slices.Concat(args, d.flags, []string{"penstock.yaml"}), limits: d.limits,
+	p := r.start(launch{args: slices.Concat(args, d.flags, []string{"penstock.yaml"}),
+		limits:   d.limits,
 		asNobody: d.asNobody,
 		env:      d.env, stdout: d.stdout, stderr: d.stderr})
 	if d.during != nil {
@@ -157,7 +165,8 @@ func (d delivery) run(r *rig) {
 		s = p.summary(code)
 	}
 	if d.says != "" && !strings.Contains(s.Error+p.stderr.String(), d.says) {
-		r.errorf("the log does not contain %q: %s\n%s", d.says, s.Error, tail(p.stderr.String(), 2000))
+		r.errorf("the log does not contain %q: %s\n%s", d.says, s.Error,
+			tail(p.stderr.String(), 2000))
 	}
 	d.judge(r, server, code, []summary{s}, false)
 	if d.keepsFailing {
@@ -170,7 +179,8 @@ func (d delivery) run(r *rig) {
 		d.heal(r)
 	}
 	if code != 0 || d.heal != nil {
-		again := r.start(launch{args: []string{"run", "--once", "--json", "--stall", "20s", "penstock.yaml"},
+		again := r.start(launch{args: []string{"run", "--once", "--json", "--stall", "20s",
+			"penstock.yaml"},
 			asNobody: d.asNobody, env: d.env})
 		code = again.expect(d.healedExits...)
 		d.judge(r, server, code, []summary{s, again.summary(code)}, true)
@@ -184,12 +194,13 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 	dead := r.deadLetters()
 	settled := last || code == 0 && !d.later && !d.daemon // nothing may be missing
 	if n := got.invented(d.count); n > 0 &&
-		settled { // a failed run may leave half a record for the next one to cut off
+		settled { // a failed run may leave an incomplete record, which the next run removes
 		r.errorf("%d records were invented or damaged, such as %.200q", n, got.invalid)
 	}
 	missing := slices.DeleteFunc(got.lost(d.count), func(n int) bool { return dead[n] })
 	if settled && len(missing) > 0 && !d.lostAtSource {
-		r.errorf("lost %d records with exit code %d: %.100v", len(missing), code, fmt.Sprint(missing))
+		r.errorf("lost %d records with exit code %d: %.100v", len(missing), code,
+			fmt.Sprint(missing))
 	}
 	if settled && d.dead >= 0 && len(dead) != d.dead {
 		r.errorf("%d records are dead letters, want %d", len(dead), d.dead)
@@ -201,12 +212,13 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 			redelivered += route.Redelivered
 			attempts += route.Attempts
 			unfinished += route.Waiting +
-				route.InFlight // a receiver may have stored them, and did not acknowledge them
+				route.InFlight // a receiver may have stored them without acknowledging them
 		}
 	}
 	has := len(got.copies)
 	if d.lostAtSource || d.anyRedelivery {
-		has += got.repeated() // a file that shrank is read again, and so is everything if the state is gone
+		// a truncated file is read again, and without the state everything is
+		has += got.repeated()
 	}
 	if claimed := int(delivered); claimed > has {
 		r.errorf("%d records count as delivered, and the receiver has %d", claimed, has)
@@ -216,7 +228,8 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 		allowed = 0
 	}
 	if n := got.repeated(); n > allowed && !d.anyRedelivery {
-		r.errorf("%d records were received again, at most %d are allowed (%d batches were redelivered)", n, allowed,
+		r.errorf("%d records were received again, at most %d are allowed (%d batches were "+
+			"redelivered)", n, allowed,
 			redelivered)
 	}
 	if server == nil || d.anyRedelivery || d.mute {
@@ -225,7 +238,8 @@ func (d *delivery) judge(r *rig, server *receiver, code int, runs []summary, las
 	server.mu.Lock()
 	defer server.mu.Unlock()
 	if server.requests > int(attempts) {
-		r.errorf("the receiver saw %d requests, and %d attempts were counted", server.requests, attempts)
+		r.errorf("the receiver saw %d requests, and %d attempts were counted", server.requests,
+			attempts)
 	}
 }
 
@@ -256,8 +270,8 @@ func storedIn(pattern string) func(r *rig) tally {
 	}
 }
 
-// deadLetters asks the program for the records that are dead letters. It finds none where the state
-// cannot be read: a record that only lies there then counts as lost.
+// deadLetters asks the program for the dead-lettered records. It returns none if the state cannot
+// be read, so that such records count as lost.
 func (r *rig) deadLetters() map[int]bool {
 	bin, err := program()
 	r.check(err)

@@ -23,17 +23,18 @@ const (
 	blocks  effect = iota // nothing is delivered: exit code 1
 	passes                // everything is delivered: exit code 0
 	decides               // either, but truthfully
-	pauses                // as blocks, and the worker is then left alone for seconds: one such reply is enough
-	poisons               // workers die of it: records become dead letters, one by one
-	rejects               // every record is a dead letter: exit code 1
+	// as blocks, and the worker is then paused for seconds: one such reply is enough
+	pauses
+	poisons // workers die: records become dead letters one by one
+	rejects // every record is a dead letter: exit code 1
 )
 
-// as makes a case of the delivery. The effect and the schedule determine the exit code and what
-// must hold.
+// as returns a case of the delivery. The effect and the schedule determine the expected exit code
+// and counts.
 func (d delivery) as(name string, e effect, when schedule) faultCase {
 	d.when = when
 	if d.stall == "" && (when.name != "always" || e == passes) {
-		d.stall = "20s" // the run goes on by itself, however busy the machine is
+		d.stall = "20s" // the run ends by itself before, however busy the machine is
 	}
 	c := faultCase{name: name}
 	switch {
@@ -51,7 +52,8 @@ func (d delivery) as(name string, e effect, when schedule) faultCase {
 		c.holds = "every record is delivered or a dead letter"
 		d.exits, d.dead = []int{0, 1}, -1
 	case when.name == "always":
-		c.holds = "nothing counts as delivered, the run ends with 1, and the next one delivers everything"
+		c.holds = "nothing counts as delivered, the run ends with 1, and the next one " +
+			"delivers everything"
 		d.exits = []int{1}
 	case e == rejects:
 		c.holds = "every record is delivered or a dead letter"

@@ -48,7 +48,8 @@ var badWorkers = []script{
 	{"stops itself", `kill -STOP $$; exit 0`, blocks},
 	{"hangs without reading", `exec sleep 60`, blocks},
 	{"hangs after storing", `STORE; exec sleep 60`, blocks},
-	{"hangs and ignores SIGTERM", `trap '' TERM; head -c 10 >/dev/null; while :; do sleep 1; done`, blocks},
+	{"hangs and ignores SIGTERM", `trap '' TERM; head -c 10 >/dev/null; while :; do sleep 1; done`,
+		blocks},
 	{"floods stdout", `STORE; head -c 3000000 /dev/zero; exit 0`, passes},
 	{"floods stderr", `STORE; head -c 3000000 /dev/zero >&2; exit 0`, passes},
 	{"closes stdout and stderr", `exec >&- 2>&-; GOOD`, passes},
@@ -62,20 +63,24 @@ var badFilters = []script{
 	{"two banners", `echo one; echo two; ECHO`, blocks},
 	{"a last word", `ECHO; echo bye`, decides},
 	{"every line twice", `while IFS= read -r l; do echo "$l"; echo "$l"; done`, blocks},
-	{"drops every tenth line", `n=0; while IFS= read -r l; do n=$((n+1)); [ $((n%10)) = 0 ] || echo "$l"; done`,
+	{"drops every tenth line", `n=0; while IFS= read -r l; do n=$((n+1)); ` +
+		`[ $((n%10)) = 0 ] || echo "$l"; done`,
 		blocks},
 	{"drops one line", `IFS= read -r l; ECHO`, blocks},
 	{"an extra line in the middle",
-		`n=0; while IFS= read -r l; do n=$((n+1)); echo "$l"; [ $n != 50 ] || echo "debug $n"; done`, blocks},
+		`n=0; while IFS= read -r l; do n=$((n+1)); echo "$l"; ` +
+			`[ $n != 50 ] || echo "debug $n"; done`, blocks},
 	{"exits 0 at once", `exit 0`, blocks},
 	{"exits 3 at once", `exit 3`, blocks},
 	{"dies at line 30", `head -n 30; kill -9 $$`, decides},
-	{"exits 1 at line 30", `n=0; while IFS= read -r l; do n=$((n+1)); [ $n -lt 30 ] || exit 1; echo "$l"; done`,
+	{"exits 1 at line 30", `n=0; while IFS= read -r l; do n=$((n+1)); [ $n -lt 30 ] || exit 1; ` +
+		`echo "$l"; done`,
 		decides},
 	{"never answers", `exec sleep 60`, blocks},
 	{"never reads", `exec 0<&-; exec sleep 60`, blocks},
 	{"closes its output", `exec >&-; cat >/dev/null`, blocks},
-	{"answers without the last line end", `while IFS= read -r l; do echo "$l"; done | head -c -1`, decides},
+	{"answers without the last line end", `while IFS= read -r l; do echo "$l"; done | head -c -1`,
+		decides},
 	{"floods stderr", `head -c 1000000 /dev/zero | tr '\0' 'x' >&2; ECHO`, passes},
 	{"stops itself", `kill -STOP $$; ECHO`, blocks},
 	{"carriage returns", `while IFS= read -r l; do printf '%s\r\n' "$l"; done`, decides},
@@ -120,8 +125,10 @@ func workerCase(w script, when schedule, from source) faultCase {
 
 func filterCase(f script, when schedule, from source) faultCase {
 	d := delivery{
-		source: from, processors: `{ exec: { command: [bash, ./filter.sh], protocol: lines, timeout: 2s, grace: 1s } }`,
-		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true,
+		source: from, processors: `{ exec: { command: [bash, ./filter.sh], protocol: ` +
+			`lines, timeout: 2s, grace: 1s } }`,
+		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+		exactlyOnce: true,
 		prepare: func(r *rig) {
 			text := "[ ! -e healed ] || { " + echoLines + "; exit; }\n"
 			if when.name != "always" {
@@ -136,7 +143,8 @@ func filterCase(f script, when schedule, from source) faultCase {
 
 // expand replaces the words in capitals that the scripts of the tables use.
 func expand(text string) string {
-	return strings.NewReplacer("STORE", storeInput, "GOOD", storeInput+"; exit 0", "ECHO", echoLines).Replace(text) +
+	return strings.NewReplacer("STORE", storeInput, "GOOD", storeInput+"; exit 0", "ECHO",
+		echoLines).Replace(text) +
 		"\n"
 }
 
@@ -149,7 +157,8 @@ func programCases() (table []faultCase) {
 		{"program without an interpreter", `./noshebang`},
 	} {
 		d := delivery{
-			count: 500, sink: `exec: { command: ["` + p.command + `"] }`, stored: storedIn("got/done.*"),
+			count: 500, sink: `exec: { command: ["` + p.command + `"] }`,
+			stored: storedIn("got/done.*"),
 			prepare: func(r *rig) {
 				r.write("got/README", "")
 				r.write("README", "")

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// disturbance is what happens to the files of a source. before is done before the run, during while
-// it reads.
+// disturbance is a change of the files of a source. before is made before the run, during while the
+// program reads.
 type disturbance struct {
 	name   string
 	holds  string
@@ -46,7 +46,8 @@ func (r *rig) chmod(name string, mode os.FileMode) { r.check(os.Chmod(r.path(nam
 var disturbances = []disturbance{
 	{name: "a last line without end", holds: "the whole lines arrive", tail: ok,
 		before: func(r *rig) { r.appendTo("in/b.log", "r0020") }},
-	{name: "an empty file", holds: allArrive, tail: ok, spool: ok, before: func(r *rig) { r.write("in/c.log", "") }},
+	{name: "an empty file", holds: allArrive, tail: ok, spool: ok,
+		before: func(r *rig) { r.write("in/c.log", "") }},
 	{name: "a folder named like a file", holds: allArrive, tail: ok, spool: ok,
 		before: func(r *rig) { r.write("in/c.log/x", "") }},
 	{name: "a FIFO named like a file", holds: allArrive, tail: ok, spool: ok,
@@ -58,8 +59,11 @@ var disturbances = []disturbance{
 	{name: "a hard link to a file", holds: allArrive, tail: ok, spool: ok,
 		before: func(r *rig) { r.check(os.Link(r.path("in/a.log"), r.path("in/z.log"))) }},
 	{name: "a damaged gzip file", holds: namesIt, tail: failed, spool: failed,
-		before: func(r *rig) { r.write("in/c.log", "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03garbage") },
-		heal:   func(r *rig) { r.check(os.Remove(r.path("in/c.log"))) }},
+		before: func(r *rig) {
+			r.write("in/c.log",
+				"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03garbage")
+		},
+		heal: func(r *rig) { r.check(os.Remove(r.path("in/c.log"))) }},
 	{name: "a gzip file that ends early", holds: namesIt, tail: failed, spool: failed,
 		before: func(r *rig) { r.write("in/c.log", "\x1f\x8b\x08\x00") },
 		heal:   func(r *rig) { r.check(os.Remove(r.path("in/c.log"))) }},
@@ -75,13 +79,18 @@ var disturbances = []disturbance{
 	{name: "a folder without search permission", holds: namesIt, tail: failed, spool: failed,
 		before: func(r *rig) { r.chmod("in", 0o444) },
 		heal:   func(r *rig) { r.chmod("in", 0o755) }},
-	{name: "a missing folder", holds: "the run does not say that all is well, or the next run delivers", tail: either,
+	{name: "a missing folder", holds: "the run does not say that all is well, " +
+		"or the next run delivers", tail: either,
 		spool:  either,
 		before: func(r *rig) { r.rename("in", "away") },
 		heal:   func(r *rig) { r.rename("away", "in") }, later: true},
-	{name: "appended while read", holds: "the records of the start arrive, the others with the next run", tail: ok,
+	{name: "appended while read", holds: "the records of the start arrive, the others with " +
+		"the next run", tail: ok,
 		spool: ok, count: 4000, later: true,
-		before: func(r *rig) { r.appendTo("in/b.log", strings.Join(records(2000, 3000, 20), "\n")+"\n") },
+		before: func(r *rig) {
+			r.appendTo("in/b.log",
+				strings.Join(records(2000, 3000, 20), "\n")+"\n")
+		},
 		during: func(r *rig, p *process) {
 			reading(r, p)
 			for n := 3000; n < 4000; n += 10 {
@@ -89,7 +98,8 @@ var disturbances = []disturbance{
 			}
 		},
 		heal: func(*rig) {}},
-	{name: "half a line appended, then the rest", holds: allArrive, tail: ok, count: 2001, later: true,
+	{name: "half a line appended, then the rest", holds: allArrive, tail: ok, count: 2001,
+		later:  true,
 		before: func(r *rig) { r.appendTo("in/b.log", record(2000, 20)[:10]) },
 		during: func(r *rig, p *process) {
 			reading(r, p)
@@ -124,7 +134,8 @@ var disturbances = []disturbance{
 			reading(r, p)
 			r.check(os.Remove(r.path("in/b.log")))
 		}},
-	{name: "the folder moved away while read", holds: truthful, tail: either, spool: either, lost: true,
+	{name: "the folder moved away while read", holds: truthful, tail: either, spool: either,
+		lost: true,
 		during: func(r *rig, p *process) {
 			reading(r, p)
 			r.rename("in", "away")
@@ -136,22 +147,31 @@ var disturbances = []disturbance{
 			r.chmod("in/b.log", 0)
 		},
 		heal: func(r *rig) { r.chmod("in/b.log", 0o644) }},
-	{name: "files appear while others are read", holds: "nothing is lost", tail: ok, spool: ok, count: 2100,
+	{name: "files appear while others are read", holds: "nothing is lost", tail: ok, spool: ok,
+		count: 2100,
 		later: true,
 		during: func(r *rig, p *process) {
 			reading(r, p)
 			for n := 2000; n < 2100; n += 10 {
-				r.write(fmt.Sprintf("in/new%d.log", n), strings.Join(records(n, n+10, 20), "\n")+"\n")
+				r.write(fmt.Sprintf("in/new%d.log", n),
+					strings.Join(records(n, n+10, 20), "\n")+"\n")
 			}
 		},
 		heal: func(*rig) {}},
 	{name: "a name with a line break", holds: allArrive, tail: ok, spool: ok, count: 2010,
-		before: func(r *rig) { r.write("in/x\ny.log", strings.Join(records(2000, 2010, 20), "\n")+"\n") }},
+		before: func(r *rig) {
+			r.write("in/x\ny.log",
+				strings.Join(records(2000, 2010, 20), "\n")+"\n")
+		}},
 	{name: "a name that is no UTF-8", holds: allArrive, tail: ok, spool: ok, count: 2010,
-		before: func(r *rig) { r.write("in/x\xff\xfe.log", strings.Join(records(2000, 2010, 20), "\n")+"\n") }},
+		before: func(r *rig) {
+			r.write("in/x\xff\xfe.log",
+				strings.Join(records(2000, 2010, 20), "\n")+"\n")
+		}},
 	{name: "a name of 255 bytes", holds: allArrive, tail: ok, spool: ok, count: 2010,
 		before: func(r *rig) {
-			r.write("in/"+strings.Repeat("n", 251)+".log", strings.Join(records(2000, 2010, 20), "\n")+"\n")
+			r.write("in/"+strings.Repeat("n", 251)+".log",
+				strings.Join(records(2000, 2010, 20), "\n")+"\n")
 		}},
 }
 
@@ -173,9 +193,11 @@ func fileCase(x disturbance, from source, exits []int) faultCase {
 	from.fill = func(r *rig, lines []string) { fill(r, lines[:2000]) }
 	d := delivery{
 		source: from, count: max(x.count, 2000), batch: "{ records: 50, linger: 20ms }",
-		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: !x.lost,
-		repeats: 2000,
-		prepare: x.before, during: x.during, heal: x.heal, exits: exits, lostAtSource: x.lost, later: x.later,
+		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+		exactlyOnce: !x.lost,
+		repeats:     2000,
+		prepare:     x.before, during: x.during, heal: x.heal, exits: exits, lostAtSource: x.lost,
+		later:    x.later,
 		asNobody: true,
 	}
 	return faultCase{name: "files/" + x.name + "/" + from.name, holds: x.holds, run: d.run}

@@ -43,8 +43,10 @@ func manyFiles(r *rig, lines []string) {
 func descriptorCase(n int, from source, sink string) faultCase {
 	from.fill = manyFiles
 	d := delivery{
-		source: from, limits: fmt.Sprintf("ulimit -n %d", n), exits: []int{0, 1, 2}, heal: func(*rig) {},
-		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true,
+		source: from, limits: fmt.Sprintf("ulimit -n %d", n), exits: []int{0, 1, 2},
+		heal: func(*rig) {},
+		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+		exactlyOnce: true,
 	}
 	if sink == "http" {
 		d.sink, d.stored, d.exactlyOnce = `http: { endpoints: ["{url}"], body: raw }`, nil, false
@@ -53,11 +55,12 @@ func descriptorCase(n int, from source, sink string) faultCase {
 	}
 	return faultCase{
 		name:  fmt.Sprintf("descriptors/%d/%s/%s", n, from.name, sink),
-		holds: "exit code 0 means that everything arrived; the next run delivers the rest", run: d.run,
+		holds: "exit code 0 means that everything arrived; the next run delivers the rest",
+		run:   d.run,
 	}
 }
 
-// toSink returns a delivery whose output, database or dead letters lie in a folder.
+// toSink returns a delivery whose output, database or dead letters are in a given folder.
 func toSink(sink, folder string) delivery {
 	switch sink {
 	case "sqlite":
@@ -68,8 +71,9 @@ func toSink(sink, folder string) delivery {
 	case "dead letters":
 		return delivery{
 			processors: `{ parse: { format: regex, pattern: '^(?P<message>r\d{4}[0-8]\d:.*)$' } }`,
-			sink:       `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true,
-			options: "dead_letters: { dir: ./" + folder + " }", dead: 200,
+			sink:       `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+			exactlyOnce: true,
+			options:     "dead_letters: { dir: ./" + folder + " }", dead: 200,
 		}
 	case "http":
 		d := toReceiver(accepts)
@@ -77,7 +81,8 @@ func toSink(sink, folder string) delivery {
 		return d
 	}
 	return delivery{
-		sink: `file: { path: ./` + folder + `/out.log, format: raw }`, stored: storedIn(folder + "/out.log"),
+		sink:        `file: { path: ./` + folder + `/out.log, format: raw }`,
+		stored:      storedIn(folder + "/out.log"),
 		exactlyOnce: true,
 	}
 }
@@ -91,14 +96,16 @@ func fileSizeCase(kilobytes int, sink string) faultCase {
 	d.anyRedelivery = true
 	return faultCase{
 		name:  fmt.Sprintf("file-size/%d KiB/%s", kilobytes, sink),
-		holds: "exit code 0 means that everything arrived; the next run delivers the rest", run: d.run,
+		holds: "exit code 0 means that everything arrived; the next run delivers the rest",
+		run:   d.run,
 	}
 }
 
 // fullDiskCase puts a folder on a disk that is full after some kilobytes. It needs the rights to
 // mount one.
 func fullDiskCase(kilobytes int, folder string) faultCase {
-	sink := map[string]string{"state": "http", "out": "file", "sqlite": "sqlite", "dead": "dead letters"}[folder]
+	sink := map[string]string{"state": "http", "out": "file", "sqlite": "sqlite",
+		"dead": "dead letters"}[folder]
 	if folder == "sqlite" {
 		folder = "out"
 	}
@@ -117,23 +124,26 @@ func fullDiskCase(kilobytes int, folder string) faultCase {
 	}
 	d.heal = func(r *rig) {
 		if os.Getuid() == 0 {
-			r.check(syscall.Mount("none", r.path(folder), "tmpfs", syscall.MS_REMOUNT, options(64<<10)))
+			r.check(syscall.Mount("none", r.path(folder), "tmpfs", syscall.MS_REMOUNT,
+				options(64<<10)))
 		}
 	}
 	d.exits = []int{0, 1}
 	d.anyRedelivery = true
 	return faultCase{
 		name:  fmt.Sprintf("full-disk/%d KiB/%s of %s", kilobytes, folder, sink),
-		holds: "exit code 0 means that everything arrived; the next run delivers the rest", run: d.run,
+		holds: "exit code 0 means that everything arrived; the next run delivers the rest",
+		run:   d.run,
 	}
 }
 
 // stderrCases block, close and fill the program's outputs.
 func stderrCases() (table []faultCase) {
 	for _, x := range []struct {
-		name           string
-		limits         string
-		stdout, stderr string // "": captured; "stuck": a full pipe; "gone": a pipe without a reader; else a device
+		name   string
+		limits string
+		// "": captured; "stuck": a full pipe; "gone": a pipe without a reader; else a device
+		stdout, stderr string
 		exits          []int
 	}{
 		{name: "stderr stuck", stderr: "stuck", exits: []int{0}},
@@ -154,7 +164,8 @@ func stderrCases() (table []faultCase) {
 					d = toReceiver(reply{name: "500", discard: true, answer: answers("500 No")})
 					d.when = everyThird
 				}
-				d.limits, d.exits, d.anyRedelivery, d.mute = x.limits, x.exits, true, x.stdout != "" || x.limits != ""
+				d.limits, d.exits, d.anyRedelivery, d.mute = x.limits, x.exits, true, x.stdout !=
+					"" || x.limits != ""
 				d.flags = []string{"--log-level", "debug", "--log-format", format}
 				d.heal = func(*rig) {}
 				outer := d

@@ -21,8 +21,8 @@ var postgres *connectortest.Server
 
 var databases atomic.Int64
 
-// badWires are what can happen to a connection with PostgreSQL. The handshake takes about 400 bytes
-// of the client and 500 of the server, a batch about 8 KB of the client.
+// badWires are faults of a connection to PostgreSQL. The handshake takes about 400 bytes from the
+// client and 500 from the server, a batch about 8 KB from the client.
 var badWires = []struct {
 	wireFault
 	effect effect
@@ -30,43 +30,51 @@ var badWires = []struct {
 	{wireFault{name: "refuses", refuse: true, end: closeConn}, blocks},
 	{wireFault{name: "resets at once", refuse: true, end: resetConn}, blocks},
 	{wireFault{name: "accepts and hangs", refuse: true, end: hang}, blocks},
-	{wireFault{name: "speaks HTTP", refuse: true, garbage: "HTTP/1.1 400 Bad Request\r\n\r\n", end: closeConn}, blocks},
+	{wireFault{name: "speaks HTTP", refuse: true, garbage: "HTTP/1.1 400 Bad Request\r\n\r\n",
+		end: closeConn}, blocks},
 	{wireFault{name: "closes in the handshake", after: 30, end: closeConn}, blocks},
 	{wireFault{name: "closes in the greeting", answers: true, after: 100, end: closeConn}, blocks},
-	{wireFault{name: "closes after the handshake", answers: true, after: 450, end: closeConn}, blocks},
+	{wireFault{name: "closes after the handshake", answers: true, after: 450, end: closeConn},
+		blocks},
 	{wireFault{name: "resets in a request", after: 6000, end: resetConn}, decides},
 	{wireFault{name: "closes in a request", after: 9000, end: closeConn}, decides},
 	{wireFault{name: "stops in a request", after: 9000, end: hang}, decides},
 	{wireFault{name: "closes in an answer", answers: true, after: 1500, end: closeConn}, decides},
 	{wireFault{name: "resets in an answer", answers: true, after: 2100, end: resetConn}, decides},
 	{wireFault{name: "stops in an answer", answers: true, after: 1800, end: hang}, decides},
-	{wireFault{name: "garbage in an answer", answers: true, after: 1900, garbage: strings.Repeat("\xff", 64),
-		end: closeConn}, decides},
-	{wireFault{name: "a zero length in an answer", answers: true, after: 1900, garbage: "T\x00\x00\x00\x00",
-		end: closeConn}, decides},
+	{wireFault{name: "garbage in an answer", answers: true, after: 1900,
+		garbage: strings.Repeat("\xff", 64),
+		end:     closeConn}, decides},
+	{wireFault{name: "a zero length in an answer", answers: true, after: 1900,
+		garbage: "T\x00\x00\x00\x00",
+		end:     closeConn}, decides},
 	{wireFault{name: "half-closes the requests", after: 12_000, halfOnly: true}, decides},
 	{wireFault{name: "trickles the requests", after: 2000, drip: time.Millisecond}, passes},
-	{wireFault{name: "trickles the answers", answers: true, after: 500, drip: 5 * time.Millisecond}, passes},
+	{wireFault{name: "trickles the answers", answers: true, after: 500, drip: 5 * time.Millisecond},
+		passes},
 }
 
 // badServers are SQL statements that an administrator or a failover runs while rows are written; %s
 // is the case's database.
 var badServers = []struct {
 	name   string
-	every  time.Duration // 0: once, when the first rows are there
+	every  time.Duration // 0 means once, after the first rows were written
 	breaks string
 	mend   string
 	effect effect
 }{
 	{"all sessions terminated", 20 * time.Millisecond,
-		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s' AND pid <> pg_backend_pid()`, "",
+		`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '%s' AND pid <> ` +
+			`pg_backend_pid()`, "",
 		decides},
 	{"all statements canceled", 5 * time.Millisecond,
-		`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = '%s' AND pid <> pg_backend_pid()`, "",
+		`SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE datname = '%s' AND pid <> ` +
+			`pg_backend_pid()`, "",
 		decides},
 	{"read-only database", 0, `ALTER DATABASE %s SET default_transaction_read_only = on`,
 		`ALTER DATABASE %s RESET default_transaction_read_only`, decides},
-	{"one connection only", 0, `ALTER DATABASE %s CONNECTION LIMIT 1`, `ALTER DATABASE %s CONNECTION LIMIT 100`,
+	{"one connection only", 0, `ALTER DATABASE %s CONNECTION LIMIT 1`,
+		`ALTER DATABASE %s CONNECTION LIMIT 100`,
 		decides},
 	{"statement timeout of 1 ms", 0, `ALTER DATABASE %s SET statement_timeout = '1ms'`,
 		`ALTER DATABASE %s RESET statement_timeout`, decides},
@@ -84,7 +92,8 @@ func postgresCases() (table []faultCase) {
 		table = append(table, serverCase(s.name, s.breaks, s.mend, s.every, s.effect))
 	}
 	for i, wire := range badWires {
-		table = append(table, tableCase(wire.wireFault, wire.effect, []schedule{firstOne, everyThird}[i%2]))
+		table = append(table, tableCase(wire.wireFault, wire.effect,
+			[]schedule{firstOne, everyThird}[i%2]))
 	}
 	return append(table, rowCases()...)
 }
@@ -96,8 +105,11 @@ func (r *rig) database() (name string, db *sql.DB) {
 	}
 	name = fmt.Sprintf("case%d", databases.Add(1))
 	r.execute(postgres.URL, "CREATE DATABASE "+name)
-	db, err := sql.Open("pgx", strings.Replace(postgres.URL, "/postgres?", "/"+name+"?statement_timeout=0&", 1))
+	db, err := sql.Open("pgx", strings.Replace(postgres.URL, "/postgres?",
+		"/"+name+"?statement_timeout=0&", 1))
 	r.check(err)
+	// cases terminate every session of their database, so none may wait here for the next query
+	db.SetMaxIdleConns(-1)
 	r.cleanup(func() { db.Close() })
 	return name, db
 }
@@ -151,18 +163,21 @@ func wireCase(wire wireFault, e effect, when schedule, mode string, from source)
 		sink += `, mode: upsert, key: [` + column + `], columns: { ` + column + `: text }`
 	}
 	d := delivery{
-		source: from, sink: sink + ` }`, exactlyOnce: true, count: 1000, batch: "{ records: 50, linger: 20ms }",
+		source: from, sink: sink + ` }`, exactlyOnce: true, count: 1000,
+		batch: "{ records: 50, linger: 20ms }",
 	}
 	d.stored = func(r *rig) tally { return storedInTable(&db, column)(r) }
 	d.prepare = func(r *rig) {
 		var name string
 		name, db = r.database()
 		p = r.proxyTo(serverAddress(), wire, when)
-		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}", through(p.address(), name)))
+		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}",
+			through(p.address(), name)))
 	}
 	d.heal = func(*rig) { p.heal() }
 	if e == decides && when.name == "first three" && wire.end != hang {
-		e = blocks // the later connections work, unless the server still holds the locks of one that hangs
+		// the later connections work, unless the server still holds the locks of one that hangs
+		e = blocks
 	}
 	c := d.as(fmt.Sprintf("postgres/%s/%s/%s/%s", wire.name, when.name, mode, from.name), e, when)
 	c.slow = c.slow || wire.end == hang
@@ -175,14 +190,16 @@ func serverCase(name, breaks, mend string, every time.Duration, e effect) faultC
 		database string
 	)
 	d := delivery{
-		sink: `postgres: { url: "{postgres}", table: lines, workers: 2 }`, exactlyOnce: true, count: 20_000,
+		sink: `postgres: { url: "{postgres}", table: lines, workers: 2 }`, exactlyOnce: true,
+		count: 20_000,
 		batch: "{ records: 50, linger: 20ms }",
 	}
 	d.stored = func(r *rig) tally { return storedInTable(&db, "message")(r) }
 	d.prepare = func(r *rig) {
 		database, db = r.database()
-		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}", through(serverAddress(),
-			database)))
+		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}",
+			through(serverAddress(),
+				database)))
 	}
 	disturb := func(r *rig, statement string) {
 		if strings.Contains(statement, "%s") {
@@ -220,10 +237,12 @@ func serverCase(name, breaks, mend string, every time.Duration, e effect) faultC
 func tableCase(wire wireFault, e effect, when schedule) faultCase {
 	var p *proxy
 	d := delivery{
-		source: source{"postgres", `table: { postgres: "{postgres}", table: lines, poll: 50ms }`, func(*rig,
-			[]string) {
-		}},
-		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true, stall: "20s",
+		source: source{"postgres", `table: { postgres: "{postgres}", table: lines, poll: 50ms }`,
+			func(*rig,
+				[]string) {
+			}},
+		sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+		exactlyOnce: true, stall: "20s",
 	}
 	d.prepare = func(r *rig) {
 		name, db := r.database()
@@ -232,7 +251,8 @@ func tableCase(wire wireFault, e effect, when schedule) faultCase {
 		_, err = db.Exec("INSERT INTO lines (line) SELECT unnest($1::text[])", records(0, 2000, 20))
 		r.check(err)
 		p = r.proxyTo(serverAddress(), wire, when)
-		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}", through(p.address(), name)))
+		r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}",
+			through(p.address(), name)))
 	}
 	d.heal = func(*rig) { p.heal() }
 	if when.name == "first one" {
@@ -252,16 +272,20 @@ func rowCases() (table []faultCase) {
 	}{
 		{"a constraint refuses one row in ten",
 			`CREATE TABLE lines (message text CHECK (message NOT LIKE 'r____7_:%'))`, 100, passes},
-		{"a constraint refuses every row", `CREATE TABLE lines (message text CHECK (message = ''))`, 50, rejects},
+		{"a constraint refuses every row", `CREATE TABLE lines (message text CHECK (message = ''))`,
+			50, rejects},
 		{"a trigger refuses every row",
 			`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$;
 			CREATE TABLE lines (message text); CREATE TRIGGER t BEFORE INSERT ON lines FOR EACH ROW EXECUTE FUNCTION no()`, 50, rejects},
 		{"a column is too narrow", `CREATE TABLE lines (message varchar(10))`, 50, rejects},
-		{"an unwritable view", `CREATE VIEW lines AS SELECT 'a'::text AS message WHERE false LIMIT 1`, 0, blocks},
+		{"an unwritable view", `CREATE VIEW lines AS SELECT 'a'::text AS message WHERE ` +
+			`false LIMIT 1`, 0, blocks},
 	} {
 		var db *sql.DB
 		d := delivery{
-			sink: `postgres: { url: "{postgres}", table: lines, workers: 2, columns: [message] }`, exactlyOnce: true,
+			sink: `postgres: { url: "{postgres}", table: lines, workers: 2, columns: ` +
+				`[message] }`,
+			exactlyOnce:  true,
 			count:        1000,
 			keepsFailing: true, dead: x.dead,
 		}
@@ -271,8 +295,9 @@ func rowCases() (table []faultCase) {
 			name, db = r.database()
 			_, err := db.Exec(x.ddl)
 			r.check(err)
-			r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}", through(serverAddress(),
-				name)))
+			r.write("penstock.yaml", strings.ReplaceAll(r.read("penstock.yaml"), "{postgres}",
+				through(serverAddress(),
+					name)))
 		}
 		table = append(table, d.as("postgres-rows/"+x.name, x.effect, always))
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// wireFault is what a proxy does to a TCP connection after some bytes have passed in one direction.
+// wireFault is a fault of a TCP connection after some bytes have passed in one direction.
 type wireFault struct {
 	name     string
 	answers  bool  // count the bytes of the server, not those of the client
@@ -17,7 +17,7 @@ type wireFault struct {
 	refuse   bool  // accept and close at once
 	end      ending
 	garbage  string        // sent to the client before the end
-	drip     time.Duration // from here on, a pause before each kilobyte; the connection lives on
+	drip     time.Duration // afterwards a pause before each kilobyte, without closing
 	halfOnly bool          // close only the direction that was counted
 }
 
@@ -112,8 +112,7 @@ func (p *proxy) forward(client net.Conn, faulty bool) {
 	both.Wait()
 }
 
-// copy forwards one direction. Where it is the faulty one, the fault strikes after the bytes that
-// pass first.
+// copy forwards one direction. In the faulty one, the fault occurs after the given number of bytes.
 func (p *proxy) copy(to, from, client, server net.Conn, faulty bool) {
 	if !faulty {
 		_, err := io.Copy(to, from)

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// ending is what a receiver does with the connection after a request.
+// ending is the way in which a receiver ends a connection after a request.
 type ending int
 
 const (
@@ -42,8 +42,8 @@ type reply struct {
 
 var accepts = reply{name: "accepts", answer: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"}
 
-// receiver is an HTTP server made of raw connections, so that it can break the protocol. It counts
-// what it stores.
+// receiver is an HTTP server over raw connections, so that it can break the protocol. It counts the
+// stored records.
 type receiver struct {
 	listener net.Listener
 	secure   *tls.Config // nil for plain HTTP
@@ -53,7 +53,7 @@ type receiver struct {
 	fault    reply
 	when     schedule
 	well     chan struct{} // closed by heal
-	seen     int           // requests, or connections where the fault strikes at once
+	seen     int           // requests, or connections if the fault occurs at accept
 	requests int           // heads that were read
 	bodies   []string      // those that were stored
 	conns    map[net.Conn]struct{}
@@ -64,7 +64,8 @@ type receiver struct {
 func (r *rig) receive(fault reply, when schedule, secure bool) *receiver {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	r.check(err)
-	s := &receiver{listener: l, fault: fault, when: when, conns: map[net.Conn]struct{}{}, well: make(chan struct{})}
+	s := &receiver{listener: l, fault: fault, when: when, conns: map[net.Conn]struct{}{},
+		well: make(chan struct{})}
 	if secure {
 		s.secure = r.certificate()
 	}
@@ -169,7 +170,8 @@ func (s *receiver) serve(raw net.Conn) {
 	for {
 		req, err := http.ReadRequest(in)
 		if err != nil {
-			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n") // as servers do
+			// as servers do
+			_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
 			return
 		}
 		s.mu.Lock()
@@ -232,8 +234,8 @@ func (s *receiver) finish(raw, conn net.Conn, rep reply) bool {
 	return false
 }
 
-// waits pauses and reports whether the receiver was healed or stopped meanwhile. It reads nothing:
-// what the client has sent stays in the connection.
+// waits pauses, and reports whether the receiver was healed or stopped meanwhile. It does not read
+// from the connection.
 func (s *receiver) waits(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

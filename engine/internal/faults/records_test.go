@@ -104,7 +104,8 @@ func (t *tally) repeated() (count int) {
 // TestTally feeds the counter with a lost, a repeated, a damaged and an invented record.
 func TestTally(t *testing.T) {
 	var got tally
-	got.add(record(0, 5) + "\n" + `{"message":"` + record(1, 5) + `"}` + "\n" + record(1, 5) + "\n" + record(7, 5))
+	got.add(record(0, 5) + "\n" + `{"message":"` + record(1, 5) + `"}` + "\n" + record(1, 5) +
+		"\n" + record(7, 5))
 	got.add("r000002:aaaaa:00000000\n")
 	got.add("a banner\n\n" + record(1, 5) + record(2, 5) + "\n")
 	if lost := got.lost(3); len(lost) != 1 || lost[0] != 2 {
@@ -114,6 +115,7 @@ func TestTally(t *testing.T) {
 		t.Errorf("repeated %d, want 1", got.repeated())
 	}
 	if got.invented(3) != 4 {
-		t.Errorf("invented %d, want 4: an unknown record, a damaged one, a banner, two in a line", got.invented(3))
+		t.Errorf("invented %d, want 4: an unknown record, a damaged one, a banner, two in a line",
+			got.invented(3))
 	}
 }

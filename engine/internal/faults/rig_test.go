@@ -36,14 +36,15 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(dir, "penstock")
-	cmd := exec.Command("go", "build", "-o", bin, "github.com/penstock-io/penstock/engine/cmd/penstock")
+	cmd := exec.Command("go", "build", "-o", bin,
+		"github.com/penstock-io/penstock/engine/cmd/penstock")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build penstock: %v\n%s", err, out)
 	}
 	return bin, nil
 })
 
-// rig is the surroundings of one case: a folder, receivers, processes, and the findings so far. Its
+// rig is the fixture of one case: a folder, receivers, processes, and the findings so far. Its
 // methods may be called from the case's goroutine and from those that the case starts, except check
 // and fatalf, which end the calling goroutine.
 type rig struct {
@@ -120,8 +121,7 @@ func until(limit time.Duration, condition func() bool) bool {
 	return true
 }
 
-// pause waits without a condition: for faults whose moment is a time, and to observe that nothing
-// happens.
+// pause waits for a fixed time: for faults at a given time, and to observe that nothing happens.
 func pause(d time.Duration) { until(d, func() bool { return false }) }
 
 // process is one run of the program.
@@ -151,10 +151,12 @@ func (r *rig) start(l launch) *process {
 	if l.limits == "" {
 		p.cmd = exec.Command(bin, l.args...)
 	} else {
-		p.cmd = exec.Command("bash", append([]string{"-c", l.limits + `; exec "$0" "$@"`, bin}, l.args...)...)
+		p.cmd = exec.Command("bash", append([]string{"-c", l.limits + `; exec "$0" "$@"`, bin},
+			l.args...)...)
 	}
 	p.cmd.Dir = r.dir
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "TMPDIR=" + os.TempDir()}, l.env...)
+	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir,
+		"TMPDIR=" + os.TempDir()}, l.env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	if l.stderr != nil {
 		p.cmd.Stderr = l.stderr
@@ -169,7 +171,8 @@ func (r *rig) start(l launch) *process {
 			}
 			return os.Lchown(path, nobody, nobody)
 		}))
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody,
+			Gid: nobody}}
 	}
 	p.cmd.WaitDelay = 5 * time.Second // a grandchild may keep the pipes
 	r.check(p.cmd.Start())
@@ -209,7 +212,8 @@ func (p *process) wait(limit time.Duration) int {
 			<-p.ended
 		}
 		log, stacks, _ := strings.Cut(p.stderr.String(), "SIGQUIT")
-		p.r.fatalf("the program was still running after %v; its log:\n%s\nits stacks:\n%s", limit, tail(log, 3000), tail(stacks, 60_000))
+		p.r.fatalf("the program was still running after %v; its log:\n%s\nits stacks:\n%s", limit,
+			tail(log, 3000), tail(stacks, 60_000))
 	}
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ok && status.Signaled() {
@@ -222,8 +226,9 @@ func (p *process) wait(limit time.Duration) int {
 func (p *process) expect(codes ...int) int {
 	code := p.wait(hangLimit)
 	if !slices.Contains(codes, code) {
-		p.r.errorf("exit code %d, want one of %v; %s\n%s", code, codes, p.stdout.String(), tail(p.stderr.String(),
-			3000))
+		p.r.errorf("exit code %d, want one of %v; %s\n%s", code, codes, p.stdout.String(),
+			tail(p.stderr.String(),
+				3000))
 	}
 	return code
 }
@@ -245,12 +250,13 @@ type summary struct {
 	Pipelines []routeSummary
 }
 
-// summary parses the last line of standard output and checks what holds of every run: the line
+// summary parses the last line of standard output and checks the invariants of every run: the line
 // agrees with the exit code, and read = delivered + dead + dropped + in flight + waiting.
 func (p *process) summary(code int) (s summary) {
 	lines := strings.Split(strings.TrimSpace(p.stdout.String()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &s); err != nil {
-		p.r.fatalf("exit code %d, and the last line of stdout is no summary: %q\n%s", code, lines[len(lines)-1],
+		p.r.fatalf("exit code %d, and the last line of stdout is no summary: %q\n%s", code,
+			lines[len(lines)-1],
 			tail(p.stderr.String(), 3000))
 	}
 	if s.OK != (code == 0) {
@@ -262,11 +268,13 @@ func (p *process) summary(code int) (s summary) {
 	for _, route := range s.Pipelines {
 		if sum := route.Delivered + route.Dead + route.Dropped + route.InFlight +
 			route.Waiting; sum != route.ReadRecords {
-			p.r.errorf("route %s/%s read %d records and accounts for %d: %+v", route.Pipeline, route.Route,
+			p.r.errorf("route %s/%s read %d records and accounts for %d: %+v", route.Pipeline,
+				route.Route,
 				route.ReadRecords, sum, route)
 		}
 		if code == 0 && route.InFlight+route.Waiting != 0 {
-			p.r.errorf("exit code 0 with %d records in flight and %d waiting", route.InFlight, route.Waiting)
+			p.r.errorf("exit code 0 with %d records in flight and %d waiting", route.InFlight,
+				route.Waiting)
 		}
 	}
 	return s

@@ -8,13 +8,14 @@ import (
 	"time"
 )
 
-// sequence is what a process is sent, and the exit codes of a daemon and of run --once.
+// sequence is the signals sent to a process, and the exit codes of a daemon and of run --once.
 type sequence struct {
 	name    string
 	send    func(p *process)
+	serve   func(p *process) // to a daemon, in place of send; nil means send
 	daemon  []int
 	once    []int
-	limit   time.Duration // the process must end so soon
+	limit   time.Duration // maximum time until the process ends
 	atStart bool          // send at once, before anything is delivered
 	killed  bool          // up to checkpoint.replay may be repeated
 }
@@ -36,19 +37,29 @@ func signals(list ...syscall.Signal) func(p *process) {
 }
 
 var sequences = []sequence{
-	{name: "SIGTERM", send: signals(syscall.SIGTERM), daemon: []int{0, 1}, once: []int{0, 1}, limit: drain},
-	{name: "SIGINT", send: signals(syscall.SIGINT), daemon: []int{0, 1}, once: []int{0, 1}, limit: drain},
-	{name: "SIGHUP", send: signals(syscall.SIGHUP), daemon: []int{0, 1}, once: []int{0, 1}, limit: drain},
-	{name: "SIGTERM twice", send: signals(syscall.SIGTERM, syscall.SIGTERM), daemon: []int{0, 1}, once: []int{0, 1},
+	{name: "SIGTERM", send: signals(syscall.SIGTERM), daemon: []int{0, 1}, once: []int{0, 1},
+		limit: drain},
+	{name: "SIGINT", send: signals(syscall.SIGINT), daemon: []int{0, 1}, once: []int{0, 1},
+		limit: drain},
+	{name: "SIGHUP", send: signals(syscall.SIGHUP), // a daemon reloads
+		serve: signals(syscall.SIGHUP, syscall.SIGTERM), daemon: []int{0, 1}, once: []int{0, 1},
+		limit: drain},
+	{name: "SIGTERM twice", send: signals(syscall.SIGTERM, syscall.SIGTERM), daemon: []int{0, 1},
+		once:  []int{0, 1},
 		limit: slack, killed: true},
-	{name: "SIGINT, SIGTERM", send: signals(syscall.SIGINT, syscall.SIGTERM), daemon: []int{0, 1}, once: []int{0, 1},
+	{name: "SIGINT, SIGTERM", send: signals(syscall.SIGINT, syscall.SIGTERM), daemon: []int{0, 1},
+		once:  []int{0, 1},
 		limit: slack, killed: true},
-	{name: "SIGKILL", send: signals(syscall.SIGKILL), daemon: []int{-9}, once: []int{-9}, limit: slack, killed: true},
-	{name: "SIGSTOP, SIGCONT, SIGTERM", send: signals(syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM),
+	{name: "SIGKILL", send: signals(syscall.SIGKILL), daemon: []int{-9}, once: []int{-9},
+		limit: slack, killed: true},
+	{name: "SIGSTOP, SIGCONT, SIGTERM", send: signals(syscall.SIGSTOP, syscall.SIGCONT,
+		syscall.SIGTERM),
 		daemon: []int{0, 1}, once: []int{0, 1}, limit: drain},
-	{name: "SIGTERM at the start", send: signals(syscall.SIGTERM), daemon: []int{0, 1, -15}, once: []int{0, 1, -15},
+	{name: "SIGTERM at the start", send: signals(syscall.SIGTERM), daemon: []int{0, 1, -15},
+		once:  []int{0, 1, -15},
 		limit: drain, atStart: true},
-	{name: "SIGWINCH, SIGURG, SIGTERM", send: signals(syscall.SIGWINCH, syscall.SIGURG, syscall.SIGTERM),
+	{name: "SIGWINCH, SIGURG, SIGTERM", send: signals(syscall.SIGWINCH, syscall.SIGURG,
+		syscall.SIGTERM),
 		daemon: []int{0, 1}, once: []int{0, 1}, limit: drain},
 }
 
@@ -62,7 +73,8 @@ type interrupted struct {
 // kill may repeat 64 KiB.
 var interruptedSinks = []interrupted{
 	{"file", func() delivery {
-		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"), exactlyOnce: true}
+		return delivery{sink: `file: { path: ./out.log, format: raw }`, stored: storedIn("out.log"),
+			exactlyOnce: true}
 	}},
 	{"sqlite", func() delivery {
 		return delivery{
@@ -71,7 +83,8 @@ var interruptedSinks = []interrupted{
 		}
 	}},
 	{"slow http", func() delivery {
-		return toReceiver(reply{name: "slow", wait: 30 * time.Millisecond, answer: answers("200 OK")})
+		return toReceiver(reply{name: "slow", wait: 30 * time.Millisecond,
+			answer: answers("200 OK")})
 	}},
 	{"hanging http", func() delivery { return toReceiver(reply{name: "hangs", discard: true, end: hang}) }},
 	{"failing http", func() delivery {
@@ -83,7 +96,8 @@ var interruptedSinks = []interrupted{
 			answer: answers("401 No")})
 	}},
 	{"throttling http", func() delivery {
-		return toReceiver(reply{name: "503", discard: true, answer: answers("503 No", "Retry-After: 600")})
+		return toReceiver(reply{name: "503", discard: true,
+			answer: answers("503 No", "Retry-After: 600")})
 	}},
 	{"slow exec", func() delivery { return toWorker("sleep 0.05; GOOD") }},
 	{"hanging exec", func() delivery { return toWorker("[ -e healed ] || exec sleep 60; GOOD") }},
@@ -149,11 +163,16 @@ func signalCase(s sequence, sink interrupted, daemon bool, from source) faultCas
 				pause(300 * time.Millisecond) // the first batches are in flight
 			}
 		}
-		s.send(p)
+		if daemon && s.serve != nil {
+			s.serve(p)
+		} else {
+			s.send(p)
+		}
 		begun := time.Now()
 		p.wait(hangLimit)
 		if took := time.Since(begun); took > s.limit {
-			r.errorf("the process ended %v after the signal, want %v at most", took.Round(time.Millisecond), s.limit)
+			r.errorf("the process ended %v after the signal, want %v at most",
+				took.Round(time.Millisecond), s.limit)
 		}
 	}
 	if d.heal == nil {

@@ -19,13 +19,13 @@ import (
 // faultCase is one row of the table of cases.
 type faultCase struct {
 	name         string // FAMILY/FAULT/VARIANT
-	holds        string // what must hold, in one line
+	holds        string // the expected result, in one line
 	run          func(r *rig)
 	slow         bool   // not part of the short form
-	knownFailing string // what is wrong today; empty if the case holds
+	knownFailing string // the known defect; empty if the case passes
 }
 
-// shortShare is the share of the cases in the short form: one of so many that are not slow.
+// shortShare selects the cases of the short form: one of shortShare cases that are not slow.
 const shortShare = 4
 
 // cases returns the table: every case of every family. PENSTOCK_FAULTS=list prints it.
@@ -34,7 +34,7 @@ func cases() []faultCase {
 		httpCases(),     // receivers that break the protocol
 		postgresCases(), // connections, servers and tables of PostgreSQL
 		signalCases(),   // signals at bad moments
-		daemonCases(),   // what /readyz and the status say of a running process
+		daemonCases(),   // /readyz and the status of a running process
 		stateCases(),    // a state directory that is damaged, hidden or shared
 		configCases(),   // configs that must be refused
 		routeCases(),    // one bad route of two, and secrets
@@ -60,7 +60,7 @@ func TestFaults(t *testing.T) {
 		return
 	case "short", "full":
 	default:
-		t.Fatalf("PENSTOCK_FAULTS=%q is none of full, short, list", mode)
+		t.Fatalf("PENSTOCK_FAULTS=%q is not one of full, short, list", mode)
 	}
 	if _, err := program(); err != nil {
 		t.Fatal(err)
@@ -79,7 +79,8 @@ func TestFaults(t *testing.T) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
 				if postgres == nil && strings.HasPrefix(c.name, "postgres") {
-					t.Skip("skipped: PENSTOCK_RECIPES names no folder of recipes, or there is no psql")
+					t.Skip("skipped: PENSTOCK_RECIPES names no folder of recipes, " +
+						"or there is no psql")
 				}
 				findings := c.try(t)
 				mu.Lock()
@@ -90,26 +91,29 @@ func TestFaults(t *testing.T) {
 					held++
 				case len(findings) == 0:
 					held++
-					t.Errorf("%s holds now: remove its knownFailing mark (%s)", c.name, c.knownFailing)
+					t.Errorf("%s holds now: remove its knownFailing mark (%s)", c.name,
+						c.knownFailing)
 				case c.knownFailing != "":
 					known = append(known, c.name+": "+c.knownFailing)
 					t.Logf("known to fail (%s):\n%s", c.knownFailing, strings.Join(findings, "\n"))
 				default:
 					failing = append(failing, c.name)
-					t.Errorf("must hold: %s\n%s\nreplay: PENSTOCK_FAULTS=full go test -count=1 -v -run '%s' ./engine/internal/faults",
+					t.Errorf("must hold: %s\n%s\nreplay: PENSTOCK_FAULTS=full go test -count=1 "+
+						"-v -run '%s' ./engine/internal/faults",
 						c.holds, strings.Join(findings, "\n"), pattern(t.Name()))
 				}
 			})
 		}
 	})
 	slices.Sort(known)
-	fmt.Printf("faults: %d cases tried, %d held, %d known to fail, %d failed\n", tried, held, len(known), len(failing))
+	fmt.Printf("faults: %d cases tried, %d held, %d known to fail, %d failed\n", tried, held,
+		len(known), len(failing))
 	for _, k := range known {
 		fmt.Println("  known to fail:", k)
 	}
 }
 
-// try runs the case in a folder of its own and returns what did not hold.
+// try runs the case in its own folder and returns its findings.
 func (c *faultCase) try(t *testing.T) []string {
 	dir, err := os.MkdirTemp("", "penstock-fault-")
 	if err != nil {

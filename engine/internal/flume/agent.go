@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// part is one source, channel, sink or sink group of an agent, with what is set of it.
+// part is a source, channel, sink or sink group of an agent, with its properties.
 type part struct {
 	kind, name string
-	set        map[string]property // by the key behind the part's own name
-	used       map[string]bool     // keys that were looked at
+	set        map[string]property // by the key after the part's name
+	used       map[string]bool     // keys that were read
 }
 
-// agent is what one name of a properties file declares.
+// agent is an agent declared in a properties file.
 type agent struct {
 	name                             string
 	sources, channels, sinks, groups []*part
 }
 
-// agents sorts properties by agent, as Flume does: AGENT.sources = NAMES declares,
+// agents groups properties by agent. Like Flume, AGENT.sources = NAMES declares, and
 // AGENT.sources.NAME.KEY sets.
 func agents(all []property) map[string]*agent {
 	out := make(map[string]*agent)
@@ -38,7 +38,9 @@ func agents(all []property) map[string]*agent {
 		for kind, list := range a.lists() {
 			if rest == kind {
 				for n := range strings.FieldsSeq(p.value) {
-					*list = append(*list, &part{kind: kind, name: n, set: make(map[string]property), used: make(map[string]bool)})
+					*list = append(*list,
+						&part{kind: kind, name: n, set: make(map[string]property),
+							used: make(map[string]bool)})
 				}
 			}
 		}
@@ -57,10 +59,11 @@ func agents(all []property) map[string]*agent {
 }
 
 func (a *agent) lists() map[string]*[]*part {
-	return map[string]*[]*part{"sources": &a.sources, "channels": &a.channels, "sinks": &a.sinks, "sinkgroups": &a.groups}
+	return map[string]*[]*part{"sources": &a.sources, "channels": &a.channels, "sinks": &a.sinks,
+		"sinkgroups": &a.groups}
 }
 
-// put gives a property to the part that it is of, if that is declared.
+// put assigns a property to its part, if that is declared.
 func (a *agent) put(rest string, p property) {
 	kind, rest, _ := strings.Cut(rest, ".")
 	list := a.lists()[kind]
@@ -74,13 +77,13 @@ func (a *agent) put(rest string, p property) {
 	}
 }
 
-// get returns what key is set to, "" where it is not, and marks it as looked at.
+// get returns the value of key, or "", and marks the key as read.
 func (p *part) get(key string) string {
 	p.used[key] = true
 	return p.set[key].value
 }
 
-// has says whether key is set, and marks it as looked at.
+// has reports whether key is set, and marks it as read.
 func (p *part) has(key string) bool {
 	p.used[key] = true
 	_, ok := p.set[key]
@@ -89,7 +92,7 @@ func (p *part) has(key string) bool {
 
 func (p *part) line(key string) int { return p.set[key].line }
 
-// below returns the keys that begin with prefix and a dot, in order, and marks them as looked at.
+// below returns the keys that begin with prefix and a dot, in order, and marks them as read.
 func (p *part) below(prefix string) []string {
 	var keys []string
 	for key := range p.set {
@@ -102,7 +105,7 @@ func (p *part) below(prefix string) []string {
 	return keys
 }
 
-// unused returns the keys that nobody looked at, in the order of the file.
+// unused returns the keys that were not read, in the order of the file.
 func (p *part) unused() []string {
 	var keys []string
 	for key := range p.set {
@@ -114,7 +117,7 @@ func (p *part) unused() []string {
 	return keys
 }
 
-// choose returns the agent called name, or the only one.
+// choose returns the agent with the given name, or the only one.
 func choose(all map[string]*agent, name string) (*agent, error) {
 	names := make([]string, 0, len(all))
 	for n := range all {
@@ -123,13 +126,16 @@ func choose(all map[string]*agent, name string) (*agent, error) {
 	sort.Strings(names)
 	switch {
 	case len(all) == 0:
-		return nil, fmt.Errorf("no agent is declared here: a Flume configuration has lines such as AGENT.sources = NAME")
+		return nil, fmt.Errorf("no agent is declared here: a Flume configuration has lines such " +
+			"as AGENT.sources = NAME")
 	case name == "" && len(all) == 1:
 		return all[names[0]], nil
 	case name == "":
-		return nil, fmt.Errorf("several agents are declared here (%s): name one with --agent", strings.Join(names, ", "))
+		return nil, fmt.Errorf("several agents are declared here (%s): name one with --agent",
+			strings.Join(names, ", "))
 	case all[name] == nil:
-		return nil, fmt.Errorf("no agent %q is declared here, only %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("no agent %q is declared here, only %s", name,
+			strings.Join(names, ", "))
 	}
 	return all[name], nil
 }

@@ -12,13 +12,13 @@ import (
 
 const (
 	avroMagic = "Obj\x01"
-	avroSync  = 16 // bytes of the marker behind each block
+	avroSync  = 16 // length of the marker after each block
 )
 
-// spoolPosition reads the file in which a spooldir source keeps how far it has come in the file
-// that it is in the middle of (.flumespool-main.meta): an Avro data file of records with one long,
-// offset, of which the last counts, and with the path of the spooled file under the key "file" of
-// its metadata. A block that was torn off at the end is left out.
+// spoolPosition reads the file in which a spooldir source stores its position in the current file
+// (.flumespool-main.meta). It is an Avro data file of records with one long, offset, of which the
+// last counts. Its metadata contains the path of the spooled file under the key "file". An
+// incomplete block at the end is ignored.
 func spoolPosition(b []byte) (file string, offset int64, err error) {
 	rest, ok := bytes.CutPrefix(b, []byte(avroMagic))
 	if !ok {
@@ -26,7 +26,7 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	}
 	r := avroReader{wire.Reader{Rest: rest}}
 	for n := r.Varint(); n != 0 && !r.Bad; n = r.Varint() {
-		if n < 0 { // then the size of the map's block follows
+		if n < 0 { // the size of the map's block follows
 			n = -n
 			r.Varint()
 		}
@@ -49,7 +49,7 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	for len(r.Rest) > 0 {
 		n, data := r.Varint(), avroReader{wire.Reader{Rest: r.Take(uint64(r.Varint()))}}
 		if end := r.Take(avroSync); r.Bad || !bytes.Equal(end, marker) {
-			break // torn while it was written: what stands before counts
+			break // an incomplete write: the previous blocks count
 		}
 		for range n {
 			if at := data.Varint(); !data.Bad {
@@ -63,8 +63,8 @@ func spoolPosition(b []byte) (file string, offset int64, err error) {
 	return file, offset, nil
 }
 
-// avroReader takes Avro's binary form apart.
+// avroReader reads Avro's binary encoding.
 type avroReader struct{ wire.Reader }
 
-// text takes a text. A length below 0 is too long.
+// text reads a string. A negative length becomes one that is too large.
 func (r *avroReader) text() string { return string(r.Take(uint64(r.Varint()))) }

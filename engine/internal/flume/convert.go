@@ -5,22 +5,26 @@ package flume
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
 type converter struct {
 	agent    *agent
-	notes    []Note
-	progress []Progress
-	yaml     strings.Builder
-	broken   int            // routes without a sink
-	files    map[string]int // file sinks by path, which only one route may write
-	told     map[*part]bool // sink groups of which a note was made
+	notes    []migrate.Note
+	progress []progress         // of the source under way
+	stored   []migrate.Progress // of all sources
+	names    migrate.Names      // of pipelines
+	yaml     migrate.Writer
+	broken   int            // number of routes without a sink
+	files    map[string]int // file sinks by path; only one route may write to a path
+	told     map[*part]bool // sink groups that already have a note
 }
 
-func (c *converter) note(p *part, key string, w Weight, format string, args ...any) {
-	n := Note{Key: c.agent.name + "." + p.kind + "." + p.name, Weight: w, Text: fmt.Sprintf(format, args...)}
+func (c *converter) note(p *part, key string, w migrate.Weight, format string, args ...any) {
+	n := migrate.Note{Key: c.agent.name + "." + p.kind + "." + p.name, Weight: w,
+		Text: fmt.Sprintf(format, args...)}
 	if key != "" {
 		n.Key += "." + key
 		n.Line = p.line(key)
@@ -28,24 +32,26 @@ func (c *converter) note(p *part, key string, w Weight, format string, args ...a
 	c.notes = append(c.notes, n)
 }
 
-// put writes one line of the config, indented by depth steps.
-func (c *converter) put(depth int, format string, args ...any) {
-	c.yaml.WriteString(strings.Repeat("  ", depth))
-	fmt.Fprintf(&c.yaml, format, args...)
-	c.yaml.WriteByte('\n')
+// put writes one line of the config, indented by depth levels.
+func (c *converter) put(
+	depth int,
+	format string,
+	args ...any,
+) {
+	c.yaml.Put(depth, format, args...)
 }
 
 func (c *converter) convert() {
 	c.files, c.told = make(map[string]int), make(map[*part]bool)
-	c.put(0, "# Made from the Flume agent %s by `penstock import flume`. Read what it said before the first start.", c.agent.name)
+	c.put(0, "# Made from the Flume agent %s by `penstock import flume`. Read what it said "+
+		"before the first start.", c.agent.name)
 	c.put(0, "state: ./state")
 	c.put(0, "pipelines:")
 	if len(c.agent.sources) == 0 {
 		c.broken++
 	}
-	names := make(map[string]bool)
 	for _, s := range c.agent.sources {
-		c.source(s, unique(names, s.name))
+		c.source(s, c.names.Unique(s.name))
 	}
 	for _, ch := range c.agent.channels {
 		c.channel(ch)
@@ -53,36 +59,13 @@ func (c *converter) convert() {
 	for _, list := range [][]*part{c.agent.sources, c.agent.sinks, c.agent.groups} {
 		for _, p := range list {
 			for _, key := range p.unused() {
-				c.note(p, key, Lost, "%s", "is not known here")
+				c.note(p, key, migrate.Lost, "%s", "is not known here")
 			}
 		}
 	}
 }
 
-// unique makes a name of the form that penstock wants of what Flume allows.
-func unique(taken map[string]bool, name string) string {
-	var b strings.Builder
-	for _, r := range strings.ToLower(name) {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
-			b.WriteRune(r)
-		} else {
-			b.WriteByte('-')
-		}
-	}
-	const longest = 56 // of the 64 that a name may have, so that a number fits behind it
-	s := b.String()[:min(b.Len(), longest)]
-	for n := 2; taken[s]; n++ {
-		s = fmt.Sprintf("%s-%d", strings.TrimRight(b.String()[:min(b.Len(), longest)], "-"), n)
-	}
-	taken[s] = true
-	return s
-}
-
-// quote writes a text as a YAML scalar.
-func quote(s string) string {
-	// ${ would be a variable.
-	return strings.ReplaceAll(strconv.Quote(s), "${", "$${")
-}
+func quote(s string) string { return migrate.Quote(s) }
 
 func quotes(list []string) string {
 	out := make([]string, len(list))
@@ -94,7 +77,7 @@ func quotes(list []string) string {
 
 // source writes a pipeline.
 func (c *converter) source(s *part, name string) {
-	kind, before := s.get("type"), len(c.progress)
+	kind := s.get("type")
 	c.put(1, "%s:", name)
 	switch strings.ToLower(kind) {
 	case "spooldir", "org.apache.flume.source.spooldirectorysource":
@@ -106,45 +89,52 @@ func (c *converter) source(s *part, name string) {
 			return
 		}
 	default:
-		c.noSource(s, "type", "a source %q does not exist here; penstock reads files (spool_dir, tail)", kind)
+		c.noSource(s, "type", "a source %q does not exist here; "+
+			"penstock reads files (spool_dir, tail)", kind)
 		return
 	}
 	c.processors(s)
 	c.routes(s)
-	if n := len(c.progress); n > before {
-		c.progress[n-1].Pipeline, c.progress[n-1].Routes = name, c.routeNames(s)
+	for _, p := range c.progress {
+		p.pipeline = name
+		c.stored = append(c.stored, migrate.Progress{Pipeline: name, Routes: c.routeNames(s),
+			Carry: p.carry})
 	}
+	c.progress = nil
 }
 
-// routeNames are the routes of a source: main is the name of an only one.
+// routeNames returns the names of a source's routes; a single one is called main.
 func (c *converter) routeNames(s *part) []string {
 	channels := strings.Fields(s.get("channels"))
 	if len(channels) < 2 {
 		return []string{"main"}
 	}
-	names, taken := make([]string, 0, len(channels)), make(map[string]bool)
+	var taken migrate.Names
+	names := make([]string, 0, len(channels))
 	for _, ch := range channels {
-		names = append(names, unique(taken, ch))
+		names = append(names, taken.Unique(ch))
 	}
 	return names
 }
 
-// noSource writes a pipeline that cannot run: validate names what is missing.
+// noSource writes a pipeline without a source, for which validate reports the missing part.
 func (c *converter) noSource(s *part, key, format string, args ...any) {
 	c.broken++
 	c.put(2, "# no source: Flume's was %s", s.get("type"))
-	c.note(s, key, Lost, format, args...)
+	c.note(s, key, migrate.Lost, format, args...)
 	for key := range s.set {
-		s.used[key] = true // one note says it for all of them
+		s.used[key] = true // one note covers all of them
 	}
 	c.put(2, "sink: drop")
 }
 
-// tailCommand knows the usual exec source, tail -F.
+// tailCommand converts the common exec source, tail -F.
 func (c *converter) tailCommand(s *part) bool {
 	words := strings.Fields(s.get("command"))
-	if len(words) < 3 || words[0] != "tail" || !slices.Contains(words, "-F") && !slices.Contains(words, "-f") {
-		c.noSource(s, "command", "an exec source does not exist here, as what its command prints while the agent is down is lost; "+
+	if len(words) < 3 || words[0] != "tail" || !slices.Contains(words, "-F") &&
+		!slices.Contains(words, "-f") {
+		c.noSource(s, "command", "an exec source does not exist here, as what its command prints "+
+			"while the agent is down is lost; "+
 			"write its output to a file and use tail")
 		return false
 	}
@@ -153,30 +143,46 @@ func (c *converter) tailCommand(s *part) bool {
 	c.put(3, "tail:")
 	c.put(4, "include: [%s]", quote(file))
 	c.put(4, "start: end")
-	c.note(s, "command", Differs, "tail reads %s itself: over rotation, and from its checkpoint after a restart", file)
-	for _, key := range []string{"restart", "restartThrottle", "logStdErr", "batchSize", "batchTimeout",
+	c.note(
+		s,
+		"command",
+		migrate.Differs,
+		"tail reads %s itself: over rotation, and from its checkpoint "+
+			"after a restart",
+		file,
+	)
+	for _, key := range []string{"restart", "restartThrottle", "logStdErr", "batchSize",
+		"batchTimeout",
 		"shell", "channels", "selector.type"} {
 		s.has(key)
 	}
 	return true
 }
 
-// channel says what becomes of a channel.
+// channel adds notes about a channel.
 func (c *converter) channel(ch *part) {
 	kind := ch.get("type")
 	switch strings.ToLower(kind) {
 	case "memory":
-		c.note(ch, "type", Needless, "the files themselves are the queue, and a checkpoint says how far each is delivered; a kill "+
-			"loses nothing")
+		c.note(
+			ch,
+			"type",
+			migrate.Needless,
+			"the files themselves are the queue, and a checkpoint says "+
+				"how far each is delivered; a kill "+
+				"loses nothing",
+		)
 	case "file":
-		c.note(ch, "type", Needless, "the files themselves are the queue; but what is in this channel at the moment is not carried "+
+		c.note(ch, "type", migrate.Needless, "the files themselves are the queue; "+
+			"but what is in this channel at the moment is not carried "+
 			"over: stop the agent's sources first, and the agent when the channel is empty")
 	default:
-		c.note(ch, "type", Lost, "a channel %q does not exist here: what other programs put into it or take from it is not reached", kind)
+		c.note(ch, "type", migrate.Lost, "a channel %q does not exist here: "+
+			"what other programs put into it or take from it is not reached", kind)
 	}
 }
 
-// sinksOf returns the sinks that drain a channel.
+// sinksOf returns the sinks of a channel.
 func (c *converter) sinksOf(channel string) []*part {
 	var out []*part
 	for _, k := range c.agent.sinks {
@@ -187,28 +193,30 @@ func (c *converter) sinksOf(channel string) []*part {
 	return out
 }
 
-// routes writes the sinks of a source: a route for each of its channels.
+// routes writes the routes of a source, one for each of its channels.
 func (c *converter) routes(s *part) {
 	channels := strings.Fields(s.get("channels"))
 	if s.has("selector.type") && strings.EqualFold(s.get("selector.type"), "multiplexing") {
 		s.below("selector")
-		c.note(s, "selector.type", Lost, "%s", "a multiplexing selector looks at headers, which records here do not have: every "+
-			"route gets every record; give each a `where`")
+		c.note(s, "selector.type", migrate.Lost, "%s",
+			"a multiplexing selector looks at headers, which records here do not have: every "+
+				"route gets every record; give each a `where`")
 	}
 	if s.has("selector.optional") {
-		c.note(s, "selector.optional", Differs, "%s", "each route has its own checkpoint, and one that is stuck holds up no other")
+		c.note(s, "selector.optional", migrate.Differs, "%s",
+			"each route has its own checkpoint, and one that is stuck holds up no other")
 	}
 	switch len(channels) {
 	case 0:
 		c.broken++
-		c.note(s, "channels", Lost, "%s", "the source has no channel, and so no sink")
+		c.note(s, "channels", migrate.Lost, "%s", "the source has no channel, and so no sink")
 	case 1:
 		c.sink(s, channels[0], 2, "")
 	default:
 		c.put(2, "routes:")
-		names := make(map[string]bool)
+		var names migrate.Names
 		for _, ch := range channels {
-			route := unique(names, ch)
+			route := names.Unique(ch)
 			c.put(3, "%s:", route)
 			c.sink(s, ch, 4, route)
 		}

@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
 var update = flag.Bool("update", false, "write what is made into testdata")
 
-// TestConvert holds the config and the notes of whole agents against files that a person has read.
+// TestConvert compares the config and the notes of whole agents with reviewed files.
 func TestConvert(t *testing.T) {
 	agents, err := filepath.Glob("testdata/*.conf")
 	if err != nil || len(agents) < 3 {
@@ -56,10 +58,11 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// TestEveryKeyIsAccountedFor: what is set is in the config or in a note, whatever it is.
+// TestEveryKeyIsAccountedFor checks that every key is in the config or in a note.
 func TestEveryKeyIsAccountedFor(t *testing.T) {
 	for _, kind := range []string{"spooldir", "TAILDIR"} {
-		text := "a.sources=s\na.channels=c\na.sinks=k\n" + "a.sources.s.channels=c\na.channels.c.type=memory\n" +
+		text := "a.sources=s\na.channels=c\na.sinks=k\n" +
+			"a.sources.s.channels=c\na.channels.c.type=memory\n" +
 			"a.sinks.k.type=null\na.sinks.k.channel=c\n" +
 			"a.sources.s.type=" + kind + "\na.sources.s.spoolDir=/in\na.sources.s.filegroups=f\n" +
 			"a.sources.s.filegroups.f=/in/x\na.sources.s.noSuchKey=1\n"
@@ -67,7 +70,9 @@ func TestEveryKeyIsAccountedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := func(n Note) bool { return n.Key == "a.sources.s.noSuchKey" && n.Weight == Lost && n.Line == 12 }
+		said := func(n migrate.Note) bool {
+			return n.Key == "a.sources.s.noSuchKey" && n.Weight == migrate.Lost && n.Line == 12
+		}
 		if !slices.ContainsFunc(r.Notes, said) {
 			t.Errorf("%s: nobody says that noSuchKey is lost: %v", kind, r.Notes)
 		}
@@ -76,27 +81,33 @@ func TestEveryKeyIsAccountedFor(t *testing.T) {
 
 func TestConvertRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                 "no agent is declared here",
-		"color = blue":                     "no agent is declared here",
-		"a.sources=s\nb.sources=s":         "several agents are declared here (a, b): name one with --agent",
-		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \u and its four hexadecimal digits`,
-		"x=\\uzzzz":                        `line 1: "\\uzzzz": \uzzzz is no character; four hexadecimal digits follow \u`,
+		"":             "no agent is declared here",
+		"color = blue": "no agent is declared here",
+		"a.sources=s\nb.sources=s": "several agents are declared here (a, b): " +
+			"name one with --agent",
+		"a.sources=s\na.sources.s.x=\\u00": `line 2: "\\u00" ends within \u and its four ` +
+			`hexadecimal digits`,
+		"x=\\uzzzz": `line 1: "\\uzzzz": \uzzzz is no character; ` +
+			`four hexadecimal digits follow \u`,
 	} {
 		_, err := Convert(text, "")
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := Convert("a.sources=s", "b"); err == nil || err.Error() != `no agent "b" is declared here, only a` {
+	if _, err := Convert("a.sources=s", "b"); err == nil ||
+		err.Error() != `no agent "b" is declared here, only a` {
 		t.Error(err)
 	}
 }
 
-// TestProperties: the cases of java.util.Properties' own documentation, and Flume's trimming.
+// TestProperties checks the cases in the documentation of java.util.Properties, and Flume's
+// trimming.
 func TestProperties(t *testing.T) {
 	text := "# a comment\n! another\n" +
 		"Truth = Beauty\n Truth2:Beauty\nTruth3    :Beauty\n" +
-		"fruits     apple, banana, pear, \\\n           cantaloupe, watermelon, \\\r\n           kiwi, mango\n" +
+		"fruits     apple, banana, pear, \\\n           cantaloupe, watermelon, \\\r\n           " +
+		"kiwi, mango\n" +
 		"cheeses\n" +
 		`a\:b\=c\ d = \u0041\t\\ end` + "\n" +
 		"twice=1\ntwice=2 \n" +
@@ -115,8 +126,8 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// TestGlobs holds globs against the expression itself over many names: they match what it matches,
-// and, unless they say that they are wider, nothing else.
+// TestGlobs compares globs with their regular expression for many names. They match all names that
+// it matches and, unless they are reported as wider, no others.
 func TestGlobs(t *testing.T) {
 	names := []string{"", "a", "ab", "a.log", "b.log", "a.log.1", "a.log.22", "A.LOG", "x.tmp",
 		"access-20260101.log", "access-2026010.log", "a*b", "[x]", "a-b.out", "ü.log", "log"}
@@ -124,8 +135,10 @@ func TestGlobs(t *testing.T) {
 		pattern   string
 		wider, ok bool
 	}{
-		{`^.*$`, false, true}, {`.*\.log`, false, true}, {`^a\.log$`, false, true}, {`[ab]\.log`, false, true}, {`.+\.log`, false, true},
-		{`(a|b)\.log`, false, true}, {`.*\.(log|tmp|out)`, false, true}, {`a\.log(\.1)?`, false, true}, {`access-\d{8}\.log`, false, true},
+		{`^.*$`, false, true}, {`.*\.log`, false, true}, {`^a\.log$`, false, true},
+		{`[ab]\.log`, false, true}, {`.+\.log`, false, true},
+		{`(a|b)\.log`, false, true}, {`.*\.(log|tmp|out)`, false, true},
+		{`a\.log(\.1)?`, false, true}, {`access-\d{8}\.log`, false, true},
 		{`a\.log\.\d+`, true, true}, {`[a-z]*\.log`, true, true},
 		{`a\*b`, false, true}, {`\[x\]`, false, true}, {`(?i)a\.log`, false, true},
 		{`.\.log`, false, true}, {`[^a]\.log`, false, true}, {`^$`, false, true},
@@ -141,15 +154,17 @@ func TestGlobs(t *testing.T) {
 		re := regexp.MustCompile("^(?:" + c.pattern + ")$")
 		for _, name := range names {
 			want := re.MatchString(name)
-			got := slices.ContainsFunc(list, func(g string) bool { m, _ := path.Match(g, name); return m })
+			got := slices.ContainsFunc(list,
+				func(g string) bool { m, _ := path.Match(g, name); return m })
 			if got != want && (want || !wider) && name != "" {
-				t.Errorf("%s became %q: for %q the expression says %v, they say %v", c.pattern, list, name, want, got)
+				t.Errorf("%s became %q: for %q the expression says %v, they say %v", c.pattern,
+					list, name, want, got)
 			}
 		}
 	}
 }
 
-// FuzzConvert: any text gives a config or an error, soon.
+// FuzzConvert checks that any text gives a config or an error within bounded time.
 func FuzzConvert(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.conf")
 	for _, file := range files {
@@ -159,7 +174,9 @@ func FuzzConvert(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
-	f.Add("a.sources=s\na.sources.s.type=spooldir\na.sources.s.includePattern=((((a|b)|c)|d)|e){60}")
+	f.Add(
+		"a.sources=s\na.sources.s.type=spooldir\na.sources.s.includePattern=((((a|b)|c)|d)|e){60}",
+	)
 	f.Fuzz(func(t *testing.T, text string) {
 		r, err := Convert(text, "")
 		if err == nil && !strings.HasPrefix(r.Config, "# Made from the Flume agent") {

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxGlobs is how many globs one pattern may become.
+// maxGlobs bounds the number of globs for one pattern.
 const maxGlobs = 64
 
-// globs turns a regular expression over whole file names into globs. wider says that they match
-// names that the expression does not; ok is false where no globs come near it.
+// globs converts a regular expression over whole file names to globs. wider means that they also
+// match other names; ok is false if there is no close equivalent.
 func globs(pattern string) (list []string, wider, ok bool) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -45,8 +45,9 @@ type globber struct{ wider bool }
 // of returns the alternatives of an expression.
 func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	switch re.Op {
-	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText, syntax.OpEndText:
-		return []string{""}, true // a name is matched whole
+	case syntax.OpEmptyMatch, syntax.OpBeginLine, syntax.OpEndLine, syntax.OpBeginText,
+		syntax.OpEndText:
+		return []string{""}, true // names are matched as a whole
 	case syntax.OpLiteral:
 		if re.Flags&syntax.FoldCase != 0 {
 			return []string{foldedGlob(re.Rune)}, true
@@ -90,8 +91,8 @@ func (c *globber) of(re *syntax.Regexp) ([]string, bool) {
 	return nil, false
 }
 
-// repeated is exact for .* and .+; of anything else, a number of times, only the first ones can be
-// said.
+// repeated is exact for .* and .+. Repetitions of other expressions are approximated by their first
+// instances.
 func (c *globber) repeated(re *syntax.Regexp) ([]string, bool) {
 	list, ok := c.of(re.Sub[0])
 	if !ok {

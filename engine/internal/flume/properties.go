@@ -9,18 +9,18 @@ import (
 	"unicode/utf16"
 )
 
-// maxProperties bounds what is read of one file.
+// maxProperties bounds the number of properties read from a file.
 const maxProperties = 100_000
 
 // property is one entry of a Java properties file.
 type property struct {
 	key, value string
-	line       int // where it begins, from 1
+	line       int // its first line, from 1
 }
 
-// readProperties reads text as java.util.Properties does: comments of # and !, a key that ends at
-// =, : or white space, lines that go on behind a backslash, escapes. A key that comes twice has the
-// last value, as there.
+// readProperties parses text like java.util.Properties: comments begin with # or !, a key ends at
+// =, : or white space, a backslash at the end continues a line, and escapes are replaced. Of
+// repeated keys the last value counts.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)
@@ -47,13 +47,15 @@ func readProperties(text string) ([]property, error) {
 		if err != nil {
 			return nil, fmt.Errorf("line %d: %w", first, err)
 		}
-		p := property{key: key, value: strings.TrimSpace(value), line: first} // Flume trims what it reads
+		// Flume trims values
+		p := property{key: key, value: strings.TrimSpace(value), line: first}
 		if before, twice := at[key]; twice {
 			all[before] = p
 			continue
 		}
 		if len(all) == maxProperties {
-			return nil, fmt.Errorf("line %d: more than %d properties: this is no Flume agent's file", first, maxProperties)
+			return nil, fmt.Errorf("line %d: more than %d properties: "+
+				"this is no Flume agent's file", first, maxProperties)
 		}
 		at[key] = len(all)
 		all = append(all, p)
@@ -61,12 +63,12 @@ func readProperties(text string) ([]property, error) {
 	return all, nil
 }
 
-// continues says whether a line ends in an odd number of backslashes.
+// continues reports whether a line ends in an odd number of backslashes.
 func continues(line string) bool {
 	return (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1
 }
 
-// cutProperty splits at the first =, : or white space that no backslash escapes.
+// cutProperty splits at the first unescaped =, : or white space.
 func cutProperty(line string) (key, value string) {
 	end := len(line)
 	for i := 0; i < len(line); i++ {
@@ -88,13 +90,13 @@ func cutProperty(line string) (key, value string) {
 }
 
 // unescape replaces the escapes of a properties file; a backslash before any other character is
-// dropped.
+// removed.
 func unescape(s string) (string, error) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, nil
 	}
 	var b strings.Builder
-	var units []uint16 // of hexadecimal escapes in a row: two may be one character
+	var units []uint16 // consecutive hexadecimal escapes: two may form one character
 	flush := func() {
 		b.WriteString(string(utf16.Decode(units)))
 		units = units[:0]
@@ -112,7 +114,8 @@ func unescape(s string) (string, error) {
 			}
 			n, err := strconv.ParseUint(s[i+1:i+5], 16, 16)
 			if err != nil {
-				return "", fmt.Errorf(`%q: \u%s is no character; four hexadecimal digits follow \u`, s, s[i+1:i+5])
+				return "", fmt.Errorf(`%q: \u%s is no character; four hexadecimal digits follow \u`,
+					s, s[i+1:i+5])
 			}
 			units = append(units, uint16(n))
 			i += 4

@@ -7,15 +7,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink writes the sink of a route, made of all the sinks that drain its channel.
+// sink writes the sink of a route, which combines all sinks of its channel.
 func (c *converter) sink(s *part, channel string, depth int, route string) {
 	sinks := c.sinksOf(channel)
 	var usable []*part
 	for _, k := range sinks {
 		if sinkKind(k) == "" {
-			c.note(k, "type", Lost, "a sink %q does not exist here", k.get("type"))
+			c.note(k, "type", migrate.Lost, "a sink %q does not exist here", k.get("type"))
 			for key := range k.set {
 				k.used[key] = true
 			}
@@ -27,14 +29,22 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 		c.broken++
 		c.put(depth, "# no sink: write one. Flume's channel %s had %s", channel, described(sinks))
 		if len(sinks) == 0 {
-			c.note(s, "channels", Lost, "no sink drains channel %s", channel)
+			c.note(s, "channels", migrate.Lost, "no sink drains channel %s", channel)
 		}
 		return
 	}
-	c.grouped(usable)
+	group := c.failoverGroup(usable)
+	if group == nil {
+		c.grouped(usable)
+	}
 	first := usable[0]
 	c.put(depth, "sink:")
-	switch sinkKind(first) {
+	kind := sinkKind(first)
+	if group != nil {
+		kind = "failover"
+		c.failoverSink(group, usable, depth+1)
+	}
+	switch kind {
 	case "drop":
 		c.put(depth+1, "drop: {}")
 	case "file":
@@ -44,17 +54,21 @@ func (c *converter) sink(s *part, channel string, depth int, route string) {
 	}
 	for _, k := range usable[1:] {
 		if sinkKind(k) != "http" || sinkKind(first) != "http" {
-			c.note(k, "channel", Differs, "several sinks drained channel %s, each a share of it; sink %s gets everything here",
+			c.note(k, "channel", migrate.Differs,
+				"several sinks drained channel %s, each a share of it; "+
+					"sink %s gets everything here",
 				channel, first.name)
 		}
 	}
 	if sinkKind(first) == "http" {
-		c.put(depth, "batch: { records: 1 } # a request per record, as Flume sends them; a receiver that takes many lines is many "+
+		c.put(depth, "batch: { records: 1 } # a request per record, as Flume sends them; "+
+			"a receiver that takes many lines is many "+
 			"times as fast")
 	}
 }
 
-const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are tried again; 400, 413 and 422 make dead letters; any other " +
+const whatAnswersMean = "2xx is delivered; 408, 425, 429 and 5xx are tried again; " +
+	"400, 413 and 422 make dead letters; any other " +
 	"answer holds the worker until it is " +
 	"mended (docs/sinks-http.md)"
 
@@ -69,7 +83,7 @@ func described(sinks []*part) string {
 	return strings.Join(out, ", ")
 }
 
-// sinkKind returns the component that stands for a sink, "" where none does.
+// sinkKind returns the component that replaces a sink, or "".
 func sinkKind(k *part) string {
 	switch strings.ToLower(k.get("type")) {
 	case "null", "org.apache.flume.sink.nullsink":
@@ -82,23 +96,29 @@ func sinkKind(k *part) string {
 	return ""
 }
 
-// grouped says what becomes of the processor of a sink group that one of the sinks is in.
+// grouped adds notes about the processor of a sink group that contains one of the sinks.
 func (c *converter) grouped(sinks []*part) {
 	for _, g := range c.agent.groups {
 		members := strings.Fields(g.get("sinks"))
-		if c.told[g] || !slices.ContainsFunc(sinks, func(k *part) bool { return slices.Contains(members, k.name) }) {
+		if c.told[g] ||
+			!slices.ContainsFunc(
+				sinks,
+				func(k *part) bool { return slices.Contains(members, k.name) },
+			) {
 			continue
 		}
 		c.told[g] = true
 		switch strings.ToLower(g.get("processor.type")) {
 		case "failover":
-			c.note(g, "processor.type", Differs, "%s", "there are no priorities: all of them work at the same time, each as fast as "+
-				"it can, "+
-				"and one that fails gets only probes")
+			c.note(g, "processor.type", migrate.Differs, "%s",
+				"there are no priorities: all of them work at the same time, each as fast as "+
+					"it can, "+
+					"and one that fails gets only probes")
 		case "load_balance":
-			c.note(g, "processor.type", Differs, "%s", "each is a worker with a window of its own; the next batch goes to the one "+
-				"that is expected "+
-				"to be done first (flow.dispatch)")
+			c.note(g, "processor.type", migrate.Differs, "%s",
+				"each is a worker with a window of its own; the next batch goes to the one "+
+					"that is expected "+
+					"to be done first (flow.dispatch)")
 		}
 		g.below("processor")
 	}
@@ -107,22 +127,30 @@ func (c *converter) grouped(sinks []*part) {
 func (c *converter) fileSink(k *part, depth int, route string) {
 	dir := k.get("sink.directory")
 	if dir == "" {
-		c.note(k, "sink.directory", Lost, "%s", "is missing: name the file as path")
+		c.note(k, "sink.directory", migrate.Lost, "%s", "is missing: name the file as path")
 	}
 	name := k.name
 	if c.files[path.Join(dir, name)]++; c.files[path.Join(dir, name)] > 1 {
 		name += "-" + route + strconv.Itoa(c.files[path.Join(dir, k.name)])
-		c.note(k, "channel", Differs, "two routes would write one file: the second writes %s", name+".log")
+		c.note(
+			k,
+			"channel",
+			migrate.Differs,
+			"two routes would write one file: the second writes %s",
+			name+".log",
+		)
 	}
 	file := path.Join(dir, name+".log")
 	c.put(depth, "file:")
 	c.put(depth+1, "path: %s", quote(file))
 	c.put(depth+1, "format: raw")
 	if k.get("sink.rollInterval") != "0" {
-		c.note(k, "sink.rollInterval", Differs, "everything goes into %s, which is not begun anew by time", file)
+		c.note(k, "sink.rollInterval", migrate.Differs,
+			"everything goes into %s, which is not rotated by time", file)
 	}
 	if kind := k.get("sink.serializer"); kind != "" && !strings.EqualFold(kind, "TEXT") {
-		c.note(k, "sink.serializer", Lost, "%s does not exist here: the record's bytes are written, and a line end", kind)
+		c.note(k, "sink.serializer", migrate.Lost,
+			"%s does not exist here: the record's bytes are written, and a line end", kind)
 	}
 	for _, key := range []string{"batchSize", "sink.batchSize", "sink.pathManager",
 		"sink.pathManager.extension", "sink.pathManager.prefix", "sink.serializer.appendNewline"} {
@@ -139,7 +167,7 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 		if e := k.get("endpoint"); e != "" {
 			endpoints = append(endpoints, e)
 		} else {
-			c.note(k, "endpoint", Lost, "%s", "is missing: name the URL in endpoints")
+			c.note(k, "endpoint", migrate.Lost, "%s", "is missing: name the URL in endpoints")
 		}
 	}
 	c.put(depth, "http:")
@@ -147,7 +175,8 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	c.put(depth+1, "body: raw")
 	first := sinks[0]
 	var headers []string
-	for _, h := range []struct{ key, name string }{{"contentTypeHeader", "Content-Type"}, {"acceptHeader", "Accept"}} {
+	for _, h := range []struct{ key, name string }{{"contentTypeHeader", "Content-Type"},
+		{"acceptHeader", "Accept"}} {
 		if v := first.get(h.key); v != "" {
 			headers = append(headers, h.name+": "+quote(v))
 		}
@@ -163,23 +192,25 @@ func (c *converter) httpSink(sinks []*part, depth int) {
 	}
 }
 
-// httpRest says what an HTTP sink's other options come to.
+// httpRest adds notes about the other options of an HTTP sink.
 func (c *converter) httpRest(k *part) {
-	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout", "batchSize"} {
+	for _, key := range []string{"contentTypeHeader", "acceptHeader", "connectTimeout",
+		"batchSize"} {
 		k.has(key)
 	}
 	if k.has("requestTimeout") {
-		c.note(k, "requestTimeout", Differs, "%s", "how long an answer may take is learnt from the round trips; flow.timeout fixes "+
-			"it, flow.abandon ends it")
+		c.note(k, "requestTimeout", migrate.Differs, "%s",
+			"how long an answer may take is learnt from the round trips; flow.timeout fixes "+
+				"it, flow.abandon ends it")
 	}
 	for _, prefix := range []string{"backoff", "rollback", "incrementMetrics"} {
 		for _, key := range k.below(prefix) {
-			c.note(k, key, Differs, "%s", whatAnswersMean)
+			c.note(k, key, migrate.Differs, "%s", whatAnswersMean)
 		}
 	}
 	for _, key := range []string{"defaultBackoff", "defaultRollback", "defaultIncrementMetrics"} {
 		if k.has(key) {
-			c.note(k, key, Differs, "%s", whatAnswersMean)
+			c.note(k, key, migrate.Differs, "%s", whatAnswersMean)
 		}
 	}
 }

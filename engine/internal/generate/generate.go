@@ -64,7 +64,8 @@ func (g *Generator) Append(dst []byte) []byte {
 	return append(g.appendLine(g, dst, &g.visit), '\n')
 }
 
-// Lines adds n lines, but stops early where dst has reached most bytes, and says how many it added.
+// Lines adds n lines, but stops early when dst has reached most bytes, and returns the number of
+// added lines.
 func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	for i := range n {
 		if len(dst) >= most {
@@ -94,7 +95,7 @@ func zipf(n int) (p picks) {
 			at++
 		}
 	}
-	for ; at < len(p); at++ { // what rounding left over goes to the first
+	for ; at < len(p); at++ { // the rounding remainder goes to the first ones
 		p[at] = 0
 	}
 	return p

@@ -25,7 +25,7 @@ func lines(t testing.TB, format string, seed uint64, n int64) []byte {
 	return out
 }
 
-// TestSameSeedSameBytes pins the lines themselves: who has published a seed may rely on them.
+// TestSameSeedSameBytes pins the lines themselves: users may rely on a published seed.
 func TestSameSeedSameBytes(t *testing.T) {
 	for _, format := range Formats {
 		golden := filepath.Join("testdata", format+".golden")

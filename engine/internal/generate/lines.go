@@ -55,8 +55,8 @@ func (g *Generator) clf(at int64) []byte {
 	return g.stamp
 }
 
-// json appends an object four levels deep, with text that needs escapes, integers beyond 2^53,
-// fractions, null, empty and mixed lists: what a parser or a round trip may get wrong.
+// json appends an object four levels deep with values that parsers and round trips often get wrong:
+// text that needs escapes, integers beyond 2^53, fractions, null, empty and mixed lists.
 func (g *Generator) json(dst []byte, v *visit) []byte {
 	dst = append(dst, `{"time":"`...)
 	dst = start.Add(time.Duration(v.at)*time.Microsecond).AppendFormat(dst, "2006-01-02T15:04:05.000000Z07:00")
@@ -98,7 +98,7 @@ func (g *Generator) json(dst []byte, v *visit) []byte {
 	return append(v.details(dst), '}')
 }
 
-// details appends what only some requests have.
+// details appends the members that only some requests have.
 func (v *visit) details(dst []byte) []byte {
 	if v.page.item {
 		dst = append(dst, `,"cart":{"items":[{"sku":"P-`...)

@@ -19,7 +19,7 @@ type visitor struct {
 	id       uint64
 }
 
-// visit is one request, drawn anew for each line; its slices are valid until the next.
+// visit is one request, drawn for each line; its slices are valid until the next.
 type visit struct {
 	who       *visitor
 	page      *page
@@ -44,7 +44,8 @@ func (g *Generator) newVisitor() visitor {
 	if r&15 == 0 {
 		v.host = "2001:db8:" + strconv.FormatUint(r>>8&0xffff, 16) + "::" + strconv.FormatUint(r>>24&0xffff, 16)
 	} else {
-		v.host = "198." + octet(r>>16, 18, 19) + "." + octet(r>>24, 0, 255) + "." + octet(r>>32, 1, 254) // RFC 2544: nobody's
+		// RFC 2544: reserved for benchmarks
+		v.host = "198." + octet(r>>16, 18, 19) + "." + octet(r>>24, 0, 255) + "." + octet(r>>32, 1, 254)
 	}
 	if r>>40&7 == 0 {
 		v.user = users[r>>44%uint64(len(users))]

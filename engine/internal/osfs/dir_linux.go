@@ -126,6 +126,9 @@ func (d *dir) ReadLink(name string) (string, error) {
 	}
 }
 
+// entriesAtOnce bounds the entries that are held in the larger form of package os.
+const entriesAtOnce = 1024
+
 func (d *dir) Entries(name string) ([]vfs.Entry, error) {
 	fd, err := d.openDir("list", name)
 	if err != nil {
@@ -133,13 +136,17 @@ func (d *dir) Entries(name string) ([]vfs.Entry, error) {
 	}
 	f := os.NewFile(uintptr(fd), filepath.Join(d.path, name))
 	defer f.Close()
-	list, err := f.ReadDir(-1)
-	if err != nil {
-		return nil, &fs.PathError{Op: "list", Path: name, Err: bare(err)}
-	}
-	entries := make([]vfs.Entry, len(list))
-	for i, e := range list {
-		entries[i] = vfs.Entry{Name: e.Name(), Type: e.Type()}
+	var entries []vfs.Entry
+	for {
+		list, err := f.ReadDir(entriesAtOnce)
+		for _, e := range list {
+			entries = append(entries, vfs.Entry{Name: e.Name(), Type: e.Type()})
+		}
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, &fs.PathError{Op: "list", Path: name, Err: bare(err)}
+		}
 	}
 	return entries, nil
 }

@@ -17,7 +17,7 @@ import (
 type place struct {
 	fd   int // of the directory
 	last string
-	from *dir // whose descriptor fd is; nil if the place owns fd
+	from *dir // owner of the descriptor fd; nil if the place owns fd
 }
 
 func (p place) close() {
@@ -69,8 +69,8 @@ func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	return 0, &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// swaps is how often openRegular looks again at a name whose file was replaced by one of another
-// kind meanwhile.
+// swaps bounds the retries of openRegular for a name that is replaced concurrently by a file of
+// another kind.
 const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")

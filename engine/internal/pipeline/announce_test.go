@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// notedSource is a fakeSource whose reader has a word for each mark, and which keeps what it is
-// told at Open.
+// notedSource is a fakeSource with a reader that has metadata for each mark. It records the
+// arguments of Open.
 type notedSource struct {
 	*fakeSource
 	known []stream.Mark
@@ -57,8 +57,8 @@ func (notedReader) Forget() []string { return nil }
 
 func noteTo(at int64) string { return fmt.Sprintf("read to %d", at) }
 
-// hasAll says whether each record has arrived once, in any order. A sink with a ledger gets the end
-// of the data as an empty batch, too.
+// hasAll reports whether each record has arrived exactly once, in any order. A sink with a ledger
+// also gets the end of the data as an empty batch.
 func (s *fakeSink) hasAll(records []string) bool {
 	got := slices.DeleteFunc(slices.Clone(s.got), func(line string) bool { return line == "" })
 	return slices.Equal(slices.Sorted(slices.Values(got)), slices.Sorted(slices.Values(records)))
@@ -85,13 +85,13 @@ func (s *ledgerSink) Prune(context.Context, []string) error { return nil }
 // Compact implements stream.TransactionalSink.
 func (s *ledgerSink) Compact(context.Context, []stream.Mark) error { return nil }
 
-// killed is what the checkpoint of the one route would say if the process were killed now.
+// killed returns the marks that the route's checkpoint would have if the process were killed now.
 func killed(t *testing.T, m *vfstest.Mem) (marks []stream.Mark) {
 	t.Helper()
 	return killedBy(t, m, vfstest.DataAll)
 }
 
-// killedBy is killed by a crash that leaves so much of what was not synced.
+// killedBy returns the marks after a crash that leaves the given part of the unsynced data.
 func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.Mark) {
 	t.Helper()
 	dir, err := m.Crash(left, vfstest.NamesAll, 0).OpenDir("/state")
@@ -108,10 +108,10 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 	return marks
 }
 
-// TestFirstMarkIsSavedAhead: whenever a sink with a ledger of its own gets something of a
-// partition, the checkpoint names it and says what was read of it, once; so the run after a kill
-// can tell which file the sink's watermark is of. For another sink, whose watermark is the
-// checkpoint's, nothing is written ahead.
+// TestFirstMarkIsSavedAhead: before a sink with its own ledger gets data of a partition, the
+// checkpoint has the partition's name and its progress, once. So the run after a kill knows which
+// file the sink's watermark belongs to. Nothing is written ahead for another sink, since its
+// watermark is the checkpoint's.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
 	const size, records = 5, 20
 	for _, ledgered := range []bool{true, false} {

@@ -14,9 +14,9 @@ import (
 // Apply changes the pipelines of a running engine to those of c: see engine.Engine.Apply. c has
 // been validated.
 //
-// Whatever leaves is stopped before anything new starts, since both may write the same file or read
-// the same directory. A changed route keeps its place in the pipeline meanwhile, so that no
-// partition is finished that its successor has yet to settle.
+// Removed routes and pipelines stop before new ones start, since both may write the same file or
+// read the same directory. A changed route keeps its place in the pipeline meanwhile, so that no
+// partition is finished before the new route has settled it.
 func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	e.apply.Lock()
 	defer e.apply.Unlock()
@@ -26,8 +26,14 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 	if c.State != e.cfg.State {
 		return fmt.Errorf("the state directory is %s and would be %s: restart to change it", e.cfg.State, c.State)
 	}
+	if !c.Cluster.Equal(&e.cfg.Cluster) {
+		return errors.New("the cluster in state.nats differs: restart to change it")
+	}
 	if !c.Admin.Equal(&e.cfg.Admin) {
 		return errors.New("the admin address or its settings differ: restart to change them")
+	}
+	if c.Telemetry != e.cfg.Telemetry {
+		return errors.New("the settings of telemetry differ: restart to change them")
 	}
 	if err := e.hold(); err != nil {
 		return err
@@ -39,7 +45,7 @@ func (e *Engine) Apply(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	if err := d.stop(ctx, e); err != nil {
-		e.stuck = err // the others that leave have stopped
+		e.stuck = err // the other removed routes have stopped
 		return err
 	}
 	return d.start(e)
@@ -94,14 +100,14 @@ func (p *pipe) release() {
 	p.endIfDone()
 }
 
-// difference is what leads from the running pipelines to those of a config.
+// difference holds the changes from the running pipelines to those of a config.
 type difference struct {
 	pipes       []*pipe // of the config, in its order
 	gone, added []*pipe
 	changed     []*changedPipe
 }
 
-// changedPipe is a running pipeline whose routes change. It is held.
+// changedPipe is a running, held pipeline with a changed set of routes.
 type changedPipe struct {
 	*pipe
 	to          []*slot // in the order of the config
@@ -114,8 +120,8 @@ func (d *difference) release() {
 	}
 }
 
-// plan compares the config with the running pipelines and assembles what is new. It changes nothing
-// that runs.
+// plan compares the config with the running pipelines and assembles the new ones. It leaves running
+// pipelines unchanged.
 func (d *difference) plan(e *Engine, c *config.Config) error {
 	running := e.pipelines()
 	for _, pc := range c.Pipelines {
@@ -151,7 +157,7 @@ func (d *difference) pipeline(e *Engine, old *pipe, c config.Pipeline) (*pipe, e
 	if err != nil {
 		return nil, err
 	}
-	p.state = e.state
+	p.state, p.sharing.bucket = e.state, e.bucket
 	d.added = append(d.added, p)
 	return p, nil
 }
@@ -187,8 +193,8 @@ func (d *difference) routes(e *Engine, p *pipe, routes []config.Route) (bool, er
 	return true, nil
 }
 
-// stop drains everything that leaves, side by side, and waits until it has ended. When ctx ends,
-// what is still draining is stopped at once.
+// stop drains all removed routes and pipelines concurrently and waits until they have ended. When
+// ctx ends, those that are still draining are stopped at once.
 func (d *difference) stop(ctx context.Context, e *Engine) error {
 	var ends []func() error
 	for _, p := range d.gone {
@@ -214,21 +220,21 @@ func (d *difference) stop(ctx context.Context, e *Engine) error {
 	return errors.Join(append(errs, group.Wait())...)
 }
 
-// leave makes a route drain and not start again.
+// leave drains a route and keeps it from being restarted.
 func (p *pipe) leave(s *slot) {
 	p.mu.Lock()
 	s.leaving = true
 	p.mu.Unlock()
 	s.drain()
 	p.mu.Lock()
-	idle := p.tree == nil || p.over[s] // if it ended before it knew of the drain, over has been set
+	idle := p.tree == nil || p.over[s] // p.over was set if the route ended before it saw the drain
 	p.mu.Unlock()
 	if idle {
 		s.halted()
 	}
 }
 
-// removeBound is how long a route or pipeline that does not drain may take to stop.
+// removeBound bounds the time in which a route or pipeline that does not drain must stop.
 const removeBound = pipelineShutdown + 10*time.Second
 
 // remove waits until the route has drained, or stops it when ctx ends.
@@ -260,11 +266,13 @@ func (e *Engine) remove(ctx context.Context, p *pipe) error {
 	for _, s := range p.routes() {
 		s.discard()
 	}
+	if p.sharing.on {
+		p.sharing.bucket.Forget(p.name)
+	}
 	return nil
 }
 
-// removeChild stops a child. One that the supervisor does not have, as it was never started, is
-// stopped.
+// removeChild stops a child. A child that was never started counts as stopped.
 func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeBound)
 	defer cancel()
@@ -275,7 +283,7 @@ func removeChild(ctx context.Context, tree *supervise.Supervisor, name string) e
 	return nil
 }
 
-// awaitDrained waits until the route has ended, or ctx has.
+// awaitDrained waits until the route or ctx has ended.
 func (s *slot) awaitDrained(ctx context.Context) {
 	select {
 	case <-s.left:
@@ -283,7 +291,7 @@ func (s *slot) awaitDrained(ctx context.Context) {
 	}
 }
 
-// discard frees what a route opened that was never started.
+// discard closes a route that was prepared and never started.
 func (s *slot) discard() {
 	s.mu.Lock()
 	r, started := s.route, s.starts > 0
@@ -324,7 +332,7 @@ func (d *difference) start(e *Engine) error {
 	return errors.Join(errs...)
 }
 
-// replace puts the routes in place and starts the new ones, now or with the next run of the
+// replace installs the new set of routes and starts the added ones, now or in the next run of the
 // pipeline.
 func (p *changedPipe) replace() error {
 	p.mu.Lock()
@@ -337,14 +345,14 @@ func (p *changedPipe) replace() error {
 	var errs []error
 	for _, s := range p.added {
 		if p.tree != nil {
-			s.arrived.Store(true) // the barrier has been counted without it
+			s.arrived.Store(true) // the barrier does not count routes added later
 			errs = append(errs, p.tree.Add(s.child()))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// forget takes a route out of the partitions on their way to being finished. The caller holds p.mu.
+// forget removes a route from the partitions that await Finish. The caller holds p.mu.
 func (p *pipe) forget(s *slot) {
 	p.order = slices.DeleteFunc(p.order, func(id string) bool {
 		f := p.finishing[id]

@@ -19,8 +19,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// applied is a running engine whose config changes. Sinks are known by pipeline, route and a
-// version, which stands for their options.
+// applied is a running engine with a changing config. Sinks are identified by pipeline, route and a
+// version that stands for their options.
 type applied struct {
 	t       *testing.T
 	e       *Engine
@@ -105,7 +105,7 @@ func (a *applied) apply(words ...string) {
 	}
 }
 
-// got returns what arrived at the sinks, in the order of words.
+// got returns the lines that arrived at the sinks, in the order of words.
 func (a *applied) got(words ...string) (lines []string) {
 	for _, word := range words {
 		s := a.sink(word)
@@ -136,9 +136,9 @@ func (a *applied) stop() {
 	}
 }
 
-// TestApplyRoutes: a route that is unchanged is not restarted and misses nothing while others of
-// its pipeline are changed, added and removed, each line arrives at each route exactly once, and
-// the source is not created again.
+// TestApplyRoutes: while other routes of its pipeline are changed, added and removed, an unchanged
+// route is not restarted and misses nothing. Each line arrives at each route exactly once, and the
+// source is not recreated.
 func TestApplyRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 1000
@@ -183,7 +183,7 @@ func TestApplyRoutes(t *testing.T) {
 	})
 }
 
-// TestApplyPipelines: the same of pipelines; one whose source changed is replaced.
+// TestApplyPipelines does the same with pipelines; a pipeline with a changed source is replaced.
 func TestApplyPipelines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 500
@@ -221,7 +221,7 @@ func TestApplyPipelines(t *testing.T) {
 	})
 }
 
-// TestApplyRefuses: what cannot be applied changes nothing.
+// TestApplyRefuses: a refused config changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 300, "p/r=1", "p/s=1")
@@ -291,7 +291,7 @@ func TestApplyWhileFailing(t *testing.T) {
 			return &shutSink{}, nil
 		}
 		bad.Pipelines[1].Source.Component.New = func(_ any, h stream.Host) (any, error) {
-			return &hopeless{a.source, h}, nil
+			return &failingSource{a.source, h}, nil
 		}
 		time.Sleep(time.Minute)
 		if err := a.e.Apply(t.Context(), bad); err != nil {
@@ -327,14 +327,14 @@ type shutSink struct{ fakeSink }
 // Open implements stream.Sink.
 func (*shutSink) Open(context.Context, stream.SinkOptions) error { return errors.New("no such table") }
 
-// hopeless is a source whose goroutine fails.
-type hopeless struct {
+// failingSource is a source with a goroutine that fails.
+type failingSource struct {
 	*fakeSource
 	host stream.Host
 }
 
 // Open implements stream.Source.
-func (s *hopeless) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+func (s *failingSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	s.host.Go("hopeless", func(context.Context) error { return errors.New("hopeless") })
 	return s.fakeSource.Open(ctx, o)
 }

@@ -3,11 +3,13 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
@@ -18,6 +20,11 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 	p.fs, p.counter = o.FS, new(metrics.Set)
 	if err := p.renew(); err != nil {
 		return nil, err
+	}
+	if o.clustered {
+		if err := p.checkSharing(); err != nil {
+			return nil, err
+		}
 	}
 	for _, rc := range c.Routes {
 		s := newSlot(p, rc, o)
@@ -32,7 +39,7 @@ func newPipe(c config.Pipeline, o Options) (*pipe, error) {
 // renew creates the source, with a host of its own.
 func (p *pipe) renew() error {
 	h := newSourceHost(p)
-	made, err := made[stream.Source](p.cfg.Source, h)
+	made, err := construct[stream.Source](p.cfg.Source, h)
 	if err != nil {
 		return err
 	}
@@ -47,8 +54,8 @@ func (p *pipe) renew() error {
 	return nil
 }
 
-// made makes the component of u and checks that it is what its role asks for.
-func made[T any](u config.Use, h stream.Host) (T, error) {
+// construct constructs the component of u and checks that it implements the interface of its role.
+func construct[T any](u config.Use, h stream.Host) (T, error) {
 	v, err := u.Component.New(u.Options, h)
 	if err != nil {
 		var none T
@@ -56,12 +63,12 @@ func made[T any](u config.Use, h stream.Host) (T, error) {
 	}
 	c, ok := v.(T)
 	if !ok {
-		return c, fmt.Errorf("%s %s: the component made a %T, which is no %s", u.Component.Role, u.Component.Name, v, u.Component.Role)
+		return c, fmt.Errorf("%s %s: constructor returned %T, want %s", u.Component.Role, u.Component.Name, v, u.Component.Role)
 	}
 	return c, nil
 }
 
-// newRoute makes the route of a slot, with a sink and processors of its own.
+// newRoute assembles a slot's route, with its own sink and processors.
 func newRoute(s *slot) (*route, error) {
 	c, o := s.cfg, s.o
 	co := &core{
@@ -69,34 +76,57 @@ func newRoute(s *slot) (*route, error) {
 		host:  newHost(s.log, o.FS, s.counter),
 		guard: deadletter.Guard{Share: c.Guard.Share, Records: int64(c.Guard.Records), Off: c.Guard.Off},
 	}
+	co.observed = &observers{tap: o.taps.Route(s.key)}
+	if o.latency != nil {
+		co.observed.latency = o.latency.WithLabelValues(s.pipe.name, c.Name)
+	}
 	if o.Manifest != nil {
-		co.manifest = o.Manifest.Route(s.pipe.name, c.Name)
+		co.observed.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}
 	r := &route{core: co, pipe: s.pipe, slot: s, stall: o.Stall, health: healthRunning, drained: make(chan struct{})}
-	var err error
-	if r.sink, err = made[stream.Sink](c.Sink, r.host); err != nil {
+	bound, err := r.makeSink()
+	if err != nil {
 		return nil, err
 	}
 	syncer, _ := r.sink.(stream.AppendSink)
 	ledgered, _ := r.sink.(stream.TransactionalSink)
-	if co.assigned, err = newAssignments(r, ledgered); err != nil {
+	if co.assigned, err = newAssignments(r, ledgered, bound); err != nil {
 		return nil, err
 	}
+	if err := r.checkShared(); err != nil {
+		return nil, err
+	}
+	parking, _ := r.sink.(stream.ParkingSink)
+	if parking != nil && co.assigned != nil {
+		return nil, fmt.Errorf("sink %s parks deliveries on this node, and partitions of source %s "+
+			"may continue at another one; use a source whose partitions stay",
+			c.Sink.Component.Name, co.source)
+	}
+	r.parking = &parkedCounts{sink: parking, base: s.parkedBase}
 	r.letters = &letterWriter{core: co, ledgered: ledgered, refusers: make(map[*stream.Batch]refuser)}
+	if d, ok := r.sink.(stream.DeadLetterSink); ok && ledgered != nil && d.StoresDeadLetters() {
+		r.letters.sink = d
+	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
 	r.keeper = &keeper{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.keeper}
+	r.reader.left.Store(-1)
 	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.keeper.wake, all: ledgered != nil}
+	if o.telemetry != nil && o.traces > 0 {
+		r.sender.tracer = func(started time.Time) *telemetry.Tracer {
+			return o.telemetry.NewTracer(s.key, started, o.traces, rand.Uint64())
+		}
+	}
 	r.waits = &waits{
 		core: co, letters: r.letters, keeper: r.keeper, reader: r.reader, sender: r.sender, boot: o.Boot, changed: make(chan struct{}, 1),
 	}
 	r.reader.waits, r.sender.waits, r.keeper.waits = r.waits, r.waits, r.waits
 	r.keeper.idle, r.keeper.saved = r.reader.idle, r.sender.saved
 	for _, use := range c.Processors {
-		create := func(h stream.Host) (stream.Processor, error) { return made[stream.Processor](use, h) }
+		create := func(h stream.Host) (stream.Processor, error) { return construct[stream.Processor](use, h) }
 		r.processors.make = append(r.processors.make, create)
 	}
-	for _, make := range r.processors.make { // a wrong option is said before anything starts
+	for _, make := range r.processors.make { // reports invalid options before anything starts
 		if _, err := make(r.host); err != nil {
 			return nil, err
 		}
@@ -105,7 +135,27 @@ func newRoute(s *slot) (*route, error) {
 	return r, err
 }
 
-// encoderOf returns the sink as an Encoder; nil if it has nothing to encode behind so many
+// makeSink constructs the sink. bound reports whether the sink stores the source's positions.
+func (r *route) makeSink() (bound bool, err error) {
+	if r.sink, err = construct[stream.Sink](r.cfg.Sink, r.host); err != nil {
+		return false, err
+	}
+	sink, ok := r.sink.(stream.SourceBoundSink)
+	if !ok || r.core.source == replaySource {
+		return false, nil
+	}
+	to, err := sink.BindSource(r.pipe.source, r.key)
+	if err != nil {
+		return false, fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
+	}
+	if to == nil {
+		return false, nil
+	}
+	r.sink = to
+	return true, nil
+}
+
+// encoderOf returns the sink as an Encoder, or nil if it encodes nothing after that number of
 // processors.
 func encoderOf(sink stream.Sink, processors int) stream.Encoder {
 	e, ok := sink.(stream.Encoder)
@@ -122,21 +172,24 @@ func newHost(log *slog.Logger, fs vfs.FS, counter *metrics.Set) *host {
 	return &host{log: log, fs: fs, counter: counter, faults: new(faultLog)}
 }
 
-// prepare gives the route its state: checkpoint, dead letters, memory.
+// prepare gives the route its state: checkpoint and dead-letter store.
 func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
-	store, err := state.store()
+	store, err := r.pipe.positions(r.key, state)
 	if err != nil {
 		return err
 	}
 	k := r.keeper
 	k.memory = newMemory(store, r.key, k.syncer != nil, boot)
+	if r.pipe.sharing.on {
+		k.memory.rest = bucketRest
+	}
 	if err := k.memory.forgetOtherBoots(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if k.writesSoon() {
 		k.some = make(chan struct{}, 1)
 	}
-	r.mu.Lock() // a snapshot may be taken meanwhile
+	r.mu.Lock() // a snapshot may be running
 	r.books = newBooks(k.markOf)
 	r.books.ends = r.pipe.finisher == nil
 	if r.assigned != nil {

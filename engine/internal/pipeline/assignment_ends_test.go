@@ -73,8 +73,8 @@ func TestSuspendedBeforeTake(t *testing.T) {
 	})
 }
 
-// TestRevocationIsBounded: a worker that hangs does not hold a revocation up for longer than its
-// bound, and what it may still deliver is counted.
+// TestRevocationIsBounded: a worker that hangs delays a revocation at most for its bound, and the
+// positions that it may still deliver are counted.
 func TestRevocationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
@@ -159,7 +159,7 @@ func TestPositionsDisagree(t *testing.T) {
 				g.produce(1)
 				g.until("the other partition goes on", func() bool { return len(store.Rows()) == 21 })
 				time.Sleep(time.Minute)
-				faults := n.engine.pipelines()[0].routes()[0].route.host.faults.err()
+				faults := n.faults()
 				if faults == nil || !strings.Contains(faults.Error(), c.want) {
 					t.Errorf("reported: %v, want %q", faults, c.want)
 				}
@@ -170,6 +170,41 @@ func TestPositionsDisagree(t *testing.T) {
 			})
 		})
 	}
+}
+
+// faults returns the faults of the node's first route since its last start.
+func (n *node) faults() error {
+	s := n.engine.pipelines()[0].routes()[0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.route.host.faults.err()
+}
+
+// TestLedgerLostWhileItRuns: the sink's ledger loses a partition that is being delivered. Taking it
+// again does not begin a new ledger: nothing is delivered twice, the reason is reported, and the
+// other partition goes on.
+func TestLedgerLostWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := streamtest.NewStore()
+		g := newGroup(t, 2, func(*node) any { return streamtest.NewStoreSink(store) })
+		n := g.start("a", vfstest.New())
+		for i := range 20 {
+			g.produce(i % 2)
+		}
+		g.until("all is committed", func() bool { return g.broker.Lag() == 0 })
+		store.Forget("p0")
+		g.broker.Produce(0, "not to be read")
+		g.until("the reason is reported", func() bool {
+			faults := n.faults()
+			return faults != nil && strings.Contains(faults.Error(), "the sink's ledger does not have the partition")
+		})
+		g.produce(1)
+		g.until("the other partition goes on", func() bool { return len(store.Rows()) == 21 })
+		g.close()
+		if n := g.counts(store.Rows()); n > 0 {
+			t.Errorf("%d rows are there twice", n)
+		}
+	})
 }
 
 // TestMovedOffset: an offset that somebody sets where the sink has no ledger is where the next
@@ -201,8 +236,8 @@ func (*ledgeredFake) Prune(context.Context, []string) error        { return nil 
 func (*ledgeredFake) Store(context.Context, []stream.Span) error   { return nil }
 func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil }
 
-// TestOneLedgerForTheRoute: a sink whose ledger has one owner cannot stand behind partitions that
-// move.
+// TestOneLedgerForTheRoute: a sink with a single-owner ledger cannot be used with partitions that
+// move between processes.
 func TestOneLedgerForTheRoute(t *testing.T) {
 	route := config.DefaultRoute("r0", "/state")
 	route.Sink = use(stream.SinkRole, &ledgeredFake{})

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// takingOf asks the sink's ledger for the partition of an offer.
+// takingOf builds the request for an offered partition to the sink's ledger.
 func takingOf(o *stream.PartitionOffer, number uint32) stream.Taking {
 	return stream.Taking{
 		Assignment: number, Part: o.Part, Start: markOfOffer(o),
@@ -29,7 +29,7 @@ func markOfOffer(o *stream.PartitionOffer) stream.Mark {
 //	does not hold it  ours                          nowhere: the ledger was lost
 //	does not hold it  not ours, or none             the source's
 //
-// behind means that the ledger holds less than this software once committed, as after a restore
+// behind reports that the ledger holds less than this software once committed, as after a restore
 // from a backup.
 func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, behind bool, err error) {
 	if taken == nil {

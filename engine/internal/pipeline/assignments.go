@@ -13,20 +13,22 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// assignments is the stream.Assignments of one route. The books have the accounts; this type
-// waits, asks and reports. It is safe for concurrent use. mu is taken before the mu of the route.
+// assignments implements stream.Assignments for one route. The books hold the accounts; this type
+// waits, calls the sink and the broker, and reports. It is safe for concurrent use. Lock order: mu,
+// then the route's mu.
 type assignments struct {
 	r      *route
-	ledger stream.PartitionLedger // nil: positions are kept by the source alone
+	ledger stream.PartitionLedger // nil if only the source keeps positions
+	bound  bool                   // the ledger is where the source keeps positions
 
 	opened chan struct{} // closed once the reader is open
-	ended  chan struct{} // closed when the route's last save is over
-	saving chan struct{} // holds one: the owner of a save
+	ended  chan struct{} // closed after the route's last save
+	saving chan struct{} // semaphore of one: held during a save
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	numbers uint32
 	taking  map[string]context.CancelCauseFunc // by partition, while Assign works on it
-	waiting map[string]chan struct{}           // by partition: closed when the sender has nothing of it any more
+	waiting map[string]chan struct{}           // by partition: closed when the sender has no more batches of it
 	renewed map[uint32]bool                    // assignments that are being taken again after a FencedError
 }
 
@@ -36,13 +38,13 @@ var (
 )
 
 // newAssignments returns nil if the source of the route has no assignments.
-func newAssignments(r *route, ledgered stream.TransactionalSink) (*assignments, error) {
+func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*assignments, error) {
 	s, ok := r.pipe.source.(stream.AssignedSource)
 	if !ok || !s.HasAssignments() {
 		return nil, nil
 	}
 	a := &assignments{
-		r: r, opened: make(chan struct{}), ended: make(chan struct{}), saving: make(chan struct{}, 1),
+		r: r, bound: bound, opened: make(chan struct{}), ended: make(chan struct{}), saving: make(chan struct{}, 1),
 		taking: make(map[string]context.CancelCauseFunc), waiting: make(map[string]chan struct{}), renewed: make(map[uint32]bool),
 	}
 	if ledgered == nil {
@@ -56,13 +58,16 @@ func newAssignments(r *route, ledgered stream.TransactionalSink) (*assignments, 
 	return a, nil
 }
 
+// commits reports whether the reader stores positions. It does not if the sink stores them.
+func (a *assignments) commits() bool { return a == nil || !a.bound }
+
 // keepBooks adds assignments to the books of the route.
 func (a *assignments) keepBooks(k *books) {
 	k.assigned = &assigned{stores: a.ledger == nil, ended: make(map[uint32]*endedAssignment)}
 	k.resume = k.startOf
 }
 
-// open takes the reader that the source has opened.
+// open stores the reader that the source has opened.
 func (a *assignments) open(reader stream.Reader) error {
 	if a == nil {
 		return nil
@@ -74,7 +79,7 @@ func (a *assignments) open(reader stream.Reader) error {
 	return nil
 }
 
-// end lets all calls return, since nothing of the route runs any more.
+// end makes all calls return. It is called after the route's goroutines have stopped.
 func (a *assignments) end() {
 	if a == nil {
 		return
@@ -87,8 +92,7 @@ func (a *assignments) end() {
 	}
 }
 
-// alive waits until the reader is open. The error means that there will be none, or that ctx is
-// done.
+// alive waits until the reader is open. It returns an error if the route or ctx ends first.
 func (a *assignments) alive(ctx context.Context) error {
 	select {
 	case <-a.ended:
@@ -137,7 +141,7 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 	return out, nil
 }
 
-// beginTaking returns the number of the first offer; those of the others follow.
+// beginTaking reserves consecutive assignment numbers for the offers and returns the first.
 func (a *assignments) beginTaking(offers []stream.PartitionOffer, cancel context.CancelCauseFunc) (first uint32, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -170,7 +174,7 @@ func (a *assignments) endTaking(offers []stream.PartitionOffer) {
 // takeBackoff paces Take while the sink cannot be reached.
 var takeBackoff = backoff.Exponential(250*time.Millisecond, 2, 5*time.Second).Full()
 
-// take fences off other owners in the sink's ledger, where there is one.
+// take fences off other owners in the sink's ledger, if there is one.
 func (a *assignments) take(ctx context.Context, offers []stream.PartitionOffer, first uint32) ([]*stream.Taken, error) {
 	out := make([]*stream.Taken, len(offers))
 	if a.ledger == nil {
@@ -216,7 +220,7 @@ func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, numbe
 		a.r.host.log.Warn("the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
 			"committed", o.Watermark.Num, "held", at.Watermark.Num)
 	}
-	if err := a.prove(ctx, o.Part.ID); err != nil {
+	if err := a.checkOwned(ctx, o.Part.ID); err != nil {
 		return stream.Mark{}, fmt.Errorf("partition %q: %w", o.Part.Name, err)
 	}
 	a.r.mu.Lock()
@@ -237,7 +241,7 @@ func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, numbe
 type revocation struct {
 	id     string
 	number uint32
-	idle   chan struct{} // closed when the sender has nothing of it
+	idle   chan struct{} // closed when the sender has no more batches of it
 }
 
 // Revoke implements stream.Assignments.
@@ -281,7 +285,7 @@ func (a *assignments) beginRevoking(ids []string) []revocation {
 	return out
 }
 
-// wakeIdle ends the wait for those of which the sender has nothing. The caller holds a.mu.
+// wakeIdle ends the wait for partitions without batches in the sender. The caller holds a.mu.
 func (a *assignments) wakeIdle(revoked []revocation) {
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -294,7 +298,7 @@ func (a *assignments) wakeIdle(revoked []revocation) {
 	}
 }
 
-// commitRevoked saves what has settled of revoked partitions, and forgets them.
+// commitRevoked saves the progress of revoked partitions and ends their assignments.
 func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
 	err := a.save(ctx, a.r.keeper.sync)
 	numbers := make([]uint32, 0, len(revoked))
@@ -303,7 +307,7 @@ func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
 		out, ok := a.r.books.end(v.id, v.number, false)
 		a.r.mu.Unlock()
 		if !ok {
-			continue // it was lost meanwhile
+			continue // lost in the meantime
 		}
 		numbers = append(numbers, v.number)
 		a.r.host.Count("partitions_revoked", 1)
@@ -380,7 +384,7 @@ func (a *assignments) settled() {
 	}
 }
 
-// fenced sees to a delivery that failed because another process has taken its partition.
+// fenced handles a delivery that failed because another process has taken its partition.
 func (a *assignments) fenced(err error) {
 	if a == nil || a.ledger == nil {
 		return
@@ -406,8 +410,10 @@ func (a *assignments) fenced(err error) {
 	})
 }
 
-// renew takes a partition again if this process still owns it: the other one has taken it late.
-// Else it is lost.
+// renew takes a partition again if this process still owns it, because the other process took it
+// too late. Otherwise the partition is lost. Calls are retried with backoff while broker or sink
+// are unavailable. If the ledger no longer has the partition, renew ends the route. Its next start
+// decides where partitions resume.
 func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 	m := stream.Mark{Part: f.Part, Assignment: f.Assignment}
 	current := func() bool {
@@ -415,32 +421,46 @@ func (a *assignments) renew(ctx context.Context, f *stream.FencedError) {
 		defer a.r.mu.Unlock()
 		return a.r.books.isCurrent(&m)
 	}
-	if !current() {
-		return
-	}
-	again := func() error {
-		if err := a.prove(ctx, f.Part.ID); err != nil {
-			return err
+	var found bool
+	err := retry.Do(ctx, func(ctx context.Context) (err error) {
+		if current() {
+			found, err = a.takeAgain(ctx, f)
 		}
-		a.r.host.Count("partitions_taken_again", 1)
-		if _, err := a.takeAll(ctx, []stream.Taking{{Assignment: f.Assignment, Part: f.Part, MustExist: true}}); err != nil {
-			return err
+		return err
+	}, retry.Options{Policy: takeBackoff, MaxAttempts: -1, Classify: func(err error) retry.Action {
+		if errors.Is(err, errNotOwned) {
+			return retry.Fail
 		}
-		return a.prove(ctx, f.Part.ID)
-	}
-	err := again()
+		return retry.Retry
+	}})
 	switch {
 	case ctx.Err() != nil || !current():
 	case err != nil:
 		a.r.host.log.Warn("a partition is given up", "partition", f.Part.Name, "error", err)
 		a.Lose([]string{f.Part.ID})
+	case !found:
+		a.r.host.stop(fmt.Errorf("partition %q: the sink's ledger does not have it any more", f.Part.Name))
 	default:
 		a.ledger.Confirm([]uint32{f.Assignment})
 	}
 }
 
-// prove asks the broker whether this process owns a partition, if the sink's ledger depends on it.
-func (a *assignments) prove(ctx context.Context, id string) error {
+// takeAgain takes a partition between two checks that this process owns it. found reports whether
+// the ledger has the partition.
+func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (found bool, err error) {
+	if err := a.checkOwned(ctx, f.Part.ID); err != nil {
+		return false, err
+	}
+	a.r.host.Count("partitions_taken_again", 1)
+	taken, err := a.takeAll(ctx, []stream.Taking{{Assignment: f.Assignment, Part: f.Part, MustExist: true}})
+	if err != nil {
+		return false, err
+	}
+	return taken[0].Found, a.checkOwned(ctx, f.Part.ID)
+}
+
+// checkOwned asks the broker whether this process owns a partition. Without a ledger it does nothing.
+func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	if a.ledger == nil {
 		return nil
 	}
@@ -453,7 +473,7 @@ func (a *assignments) prove(ctx context.Context, id string) error {
 	return err
 }
 
-// option returns flow.Options.Withdrawn of the route's sender.
+// option returns the sender's flow.Options.Withdrawn.
 func (a *assignments) option() func(it stream.Item) flow.Withdrawal {
 	if a == nil {
 		return nil
@@ -465,7 +485,7 @@ func (a *assignments) option() func(it stream.Item) flow.Withdrawal {
 	}
 }
 
-// send notes that the sender gets b.
+// send records that b is handed to the sender.
 func (a *assignments) send(b *stream.Batch) {
 	if a == nil {
 		return
@@ -475,7 +495,7 @@ func (a *assignments) send(b *stream.Batch) {
 	a.r.books.addSent(b, 1)
 }
 
-// withdraw books a batch that the sender has withdrawn.
+// withdraw records that the sender has withdrawn b.
 func (a *assignments) withdraw(b *stream.Batch) {
 	a.r.mu.Lock()
 	a.r.books.withdraw(b)
@@ -483,8 +503,8 @@ func (a *assignments) withdraw(b *stream.Batch) {
 	a.settled()
 }
 
-// save calls f, one call at a time: the route's checkpoint and a revocation may both save. Routes
-// without assignments have one goroutine that saves.
+// save calls f. Calls are serialized, because the route's checkpoint and a revocation may both
+// save. Routes without assignments save from one goroutine only.
 func (a *assignments) save(ctx context.Context, f func(context.Context) error) error {
 	if a == nil {
 		return f(ctx)
@@ -492,13 +512,13 @@ func (a *assignments) save(ctx context.Context, f func(context.Context) error) e
 	select {
 	case a.saving <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return &laterError{context.Cause(ctx)}
 	}
 	defer func() { <-a.saving }()
 	return f(ctx)
 }
 
-// current leaves out marks of assignments that have ended.
+// current returns the marks with live assignments. It reuses the slice.
 func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	if a == nil {
 		return marks
@@ -514,7 +534,7 @@ func (a *assignments) current(marks []stream.Mark) []stream.Mark {
 	return kept
 }
 
-// stored takes marks as the reader has stored them.
+// stored records marks that the reader has stored.
 func (a *assignments) stored(marks []stream.Mark) {
 	if a == nil || a.ledger != nil {
 		return

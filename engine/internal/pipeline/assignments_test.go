@@ -176,7 +176,7 @@ func (g *group) counts(rows []string) (repeated int) {
 	return repeated
 }
 
-// unruly returns a hook of a sink whose transactions take long and fail now and then.
+// unruly returns a hook that makes a sink's transactions slow and occasionally fail.
 func unruly(n *node, rnd func(int) int, calm func() bool) func(context.Context, stream.Attempt) error {
 	return func(ctx context.Context, _ stream.Attempt) error {
 		if calm() {
@@ -205,9 +205,9 @@ func dice(seed uint64) func(int) int {
 	}
 }
 
-// TestPartitionsMove runs two to four engines on one group through rebalances, ended sessions,
-// kills whose goroutines go on and suspended processes. With a ledger in the sink each record is
-// there once, and none is lost without.
+// TestPartitionsMove runs two to four engines in one group through rebalances, ended sessions,
+// suspended processes, and kills that leave goroutines running. With a ledger in the sink each
+// record arrives exactly once; without one none is lost.
 func TestPartitionsMove(t *testing.T) {
 	seeds := 12
 	if testing.Short() {
@@ -333,8 +333,8 @@ func (s *sharedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	return s.fakeSink.Deliver(ctx, a)
 }
 
-// TestOrderlyRebalance: where members join and leave in order, nothing is delivered twice, with no
-// ledger to help: what a worker has is finished and committed before a partition moves.
+// TestOrderlyRebalance: if members join and leave in order, nothing is delivered twice even without
+// a ledger, since workers finish and commit their batches before a partition moves.
 func TestOrderlyRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := dice(3)

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// barrier lets no route read before every route of its source has opened its reader, or has given
-// up: a source that gives a partition its id at first sight must have seen the marks of all routes
-// by then. A route whose sink takes long to open holds the others up for openBound at most.
+// barrier keeps routes from reading until every route of the source has opened its reader or ended.
+// A source that chooses partition ids at first sight must know the marks of all routes by then. A
+// route with a slow sink delays the others by at most openBound.
 type barrier struct {
 	missing atomic.Int32
-	open    chan struct{} // closed by the last
+	open    chan struct{} // closed by the last arrival
 }
 
 const openBound = 30 * time.Second

@@ -11,38 +11,39 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// books are the accounts of one route: what was read, what became of it, and what of it the
-// checkpoint does not yet know. They are pure; the route's mutex guards them.
+// books are the accounts of one route: records read, their outcomes, and progress not yet in the
+// checkpoint. They are pure; the route's mutex guards them.
 type books struct {
-	parts  map[string]*partition
-	resume func(id string) (stream.Mark, bool) // what was settled before this run
-	dirty  []*partition                        // settled since the last take, in the order of their first settle
-	met    []*partition                        // of which there was no mark, since the last meet
-	ends   bool                                // the source has nothing to finish: what is sealed and settled is finished
-	places map[string]string                   // by lane, since the last take
+	parts       map[string]*partition
+	resume      func(id string) (stream.Mark, bool) // progress before this run
+	dirty       []*partition                        // settled since the last take, in the order of first settlement
+	unannounced []*partition                        // first seen since the last takeNew, without an earlier mark
+	ends        bool                                // the source has no Finish: sealed and settled partitions are finished
+	places      map[string]string                   // by lane, since the last take
 
-	waiting waitIndex // ranges that wait; nil: none do
+	waiting waitIndex // ranges that wait; nil if the route has no store for them
 
 	now     time.Duration // since the route started; the owner sets it before open and settle
 	pending map[*partition]struct{}
 	remnant bool // the first batch resumes below settled ranges
 
 	counts       counts
-	unsavedBytes int64 // settled and not yet taken, of what a worker had: what a kill would repeat
+	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
+	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	owed         counts // readRecords, readBytes: what an earlier route has read and not settled, and this one will read again
+	owed         counts // readRecords and readBytes that an earlier route read and did not settle; this one reads them again
 }
 
-// counts are in source records and source bytes, of this run.
+// counts are source records and source bytes of this run.
 type counts struct {
 	readRecords, readBytes           int64
 	delivered, deliveredBytes        int64
 	dead, dropped                    int64
 	settledBatches, finishedPartials int64
-	settledBytes                     int64 // raw bytes of whatever has met its end
+	settledBytes                     int64 // raw bytes of all settled batches
 }
 
-// unsettled is what was read and has met no end yet.
+// unsettled returns the number of records read and not yet settled.
 func (c *counts) unsettled() int64 { return c.readRecords - c.delivered - c.dead - c.dropped }
 
 // partition is one partition's account.
@@ -53,18 +54,18 @@ type partition struct {
 	sealed   bool
 	sealedAt stream.Position
 	finished bool // the source was told
-	handed   bool // something of it was handed out in this run
+	handed   bool // a span of it was handed out in this run
 	dirty    bool
-	stood    time.Duration // since when, while it is pending: its watermark moved, or what is above it was read
+	stood    time.Duration // while pending: time of the last watermark advance, or of the first read above it
 
 	assignment assignment // of a partition that a broker has assigned
 }
 
-// saving is what one checkpoint entry holds.
+// saving is the content of one checkpoint entry.
 type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
-	bytes    int64              // that need not count against the replay bound once it is written
+	bytes    int64              // to be released from the replay bound once the entry is written
 	finished []stream.Partition // sealed and wholly settled, not yet told to the source
 }
 
@@ -74,22 +75,23 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	}
 }
 
-// goOn makes these the books of the route that follows on one with the accounts c. What that one
-// had read and not settled goes on to count as read; it is not counted again when it is read again.
-func (k *books) goOn(c *counts) {
+// continueFrom makes these the books of a restarted route with the accounts c of its predecessor. Records
+// that the predecessor read and did not settle stay counted as read, and are not counted a second
+// time when they are read again.
+func (k *books) continueFrom(c *counts) {
 	k.counts = *c
 	k.owed = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// forgive is for the end of the data: what was owed and did not come is no longer there, so it was
-// not read.
-func (k *books) forgive() {
+// writeOffOwed is called at the end of the data: owed records that did not appear again no longer exist,
+// so they no longer count as read.
+func (k *books) writeOffOwed() {
 	k.counts.readRecords -= k.owed.readRecords
 	k.counts.readBytes -= k.owed.readBytes
 	k.owed = counts{}
 }
 
-// open takes what a reader has put into b into the accounts.
+// open enters the spans of a batch that was read.
 func (k *books) open(b *stream.Batch) error {
 	if k.assigned != nil {
 		if err := k.accept(b); err != nil {
@@ -121,7 +123,7 @@ func (k *books) open(b *stream.Batch) error {
 		if span.Last {
 			p.sealed, p.sealedAt = true, span.To
 		} else if p.sealed && span.To.Compare(p.sealedAt) > 0 {
-			p.sealed, p.finished = false, false // it grew after all
+			p.sealed, p.finished = false, false // it grew after it was sealed
 		}
 	}
 	return nil
@@ -143,7 +145,8 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	p := &partition{part: *part, ledger: l, keys: []string{part.ID}}
 	k.parts[part.ID] = p
 	if !known {
-		k.met = append(k.met, p)
+		k.unannounced = append(k.unannounced, p)
+		k.unsavedParts++
 	}
 	if !known || mark.Part.Name != part.Name {
 		k.touch(p)
@@ -151,19 +154,19 @@ func (k *books) partition(part *stream.Partition) (*partition, error) {
 	return p, nil
 }
 
-// meet returns the marks of the partitions that have been met since the last meet.
-func (k *books) meet() []stream.Mark {
-	marks := make([]stream.Mark, 0, len(k.met))
-	for _, p := range k.met {
+// takeNew returns the marks of partitions first seen since the last takeNew.
+func (k *books) takeNew() []stream.Mark {
+	marks := make([]stream.Mark, 0, len(k.unannounced))
+	for _, p := range k.unannounced {
 		marks = append(marks, k.mark(p))
 	}
-	clear(k.met)
-	k.met = k.met[:0]
+	clear(k.unannounced)
+	k.unannounced = k.unannounced[:0]
 	return marks
 }
 
-// fresh says whether nothing of b's partitions was settled before this run. What a kill has left of
-// a batch may be its refused records alone; so such a batch does not show that the config is wrong.
+// fresh reports whether nothing of b's partitions was settled before this run. After a kill a batch
+// may consist of its refused records alone, so such a batch does not show that the config is wrong.
 func (k *books) fresh(b *stream.Batch) bool {
 	for i := range b.Spans {
 		mark, _ := k.resume(b.Spans[i].Part.ID)
@@ -174,8 +177,8 @@ func (k *books) fresh(b *stream.Batch) bool {
 	return true
 }
 
-// resumesBelow notes whether anything above b, the first batch of a run, was settled before: then b
-// may be what a kill has left of one.
+// resumesBelow notes whether any range above b, the first batch of a run, was settled before. Then
+// b may be the unsettled rest of an earlier batch.
 func (k *books) resumesBelow(b *stream.Batch) {
 	k.remnant = slices.ContainsFunc(b.Spans, func(s stream.Span) bool {
 		mark, _ := k.resume(s.Part.ID)
@@ -200,15 +203,15 @@ func (k *books) touch(p *partition) {
 	}
 }
 
-// ending is how a batch has met its end.
+// ending is the outcome of a batch.
 type ending struct {
 	lane, place string
-	buried      bool // its records are dead letters
-	unsent      bool // no worker had it. The sender, which holds the replay bound, has never heard of it: it must not hear that it is saved
+	buried      bool // its records are dead-lettered
+	unsent      bool // no worker had it, so the sender must not be told that its bytes are saved
 }
 
-// settle closes b's spans and counts its records: kept ones as delivered, or as dead when they were
-// buried.
+// settle closes b's spans and counts its kept records as delivered, or as dead if end.buried is
+// set.
 func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped int64, err error) {
 	late := k.assigned != nil && k.settleAssigned(b, end)
 	for i := range b.Spans {
@@ -217,15 +220,15 @@ func (k *books) settle(b *stream.Batch, end ending) (delivered, dead, dropped in
 		}
 		span := &b.Spans[i]
 		p := k.parts[span.Part.ID]
-		if p == nil && k.waiting != nil { // it waited, and its account was closed meanwhile
+		if p == nil && span.From == span.To { // an empty span that only seals; the account was closed in the meantime
+			if _, known := k.resume(span.Part.ID); !known {
+				continue // it was forgotten
+			}
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
 		}
-		if p == nil && span.From == span.To { // a seal alone: the account was closed meanwhile
-			if _, known := k.resume(span.Part.ID); !known {
-				continue // it was forgotten
-			}
+		if p == nil && k.waiting != nil { // the batch waited, and its account was closed in the meantime
 			if p, err = k.partition(span.Part); err != nil {
 				return 0, 0, 0, err
 			}
@@ -266,8 +269,8 @@ func (k *books) settleRange(p *partition, r stream.Range) {
 	}
 }
 
-// watermarkAge is for how long the oldest watermark with unsettled data above it has stood; 0:
-// there is none.
+// watermarkAge returns the age of the oldest watermark with unsettled data above it, or 0 if there
+// is none.
 func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	for p := range k.pending {
 		age = max(age, now-p.stood)
@@ -275,8 +278,8 @@ func (k *books) watermarkAge(now time.Duration) (age time.Duration) {
 	return age
 }
 
-// tally counts the origins of b by what became of them: delivered if any record made from one was,
-// else dead if any is, else dropped.
+// tally counts the origins of b by outcome: delivered if any record of the origin is kept, else
+// dead if any is dead, else dropped.
 func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 	if len(b.Records) == 0 || b.Untouched() {
 		if buried {
@@ -303,11 +306,11 @@ func tally(b *stream.Batch, buried bool) (delivered, dead, dropped int64) {
 	return delivered, dead, dropped
 }
 
-// take returns what the checkpoint has to learn, and forgets it. What it returns must be given back
-// by restore when it was not written.
+// take returns the progress that the checkpoint lacks, and marks it as saved. If it cannot be
+// written, the caller passes it to restore.
 func (k *books) take() saving {
 	s := saving{bytes: k.unsavedBytes}
-	k.unsavedBytes = 0
+	k.unsavedBytes, k.unsavedParts = 0, 0
 	if k.assigned != nil {
 		if k.assigned.stores {
 			s.bytes = 0 // see stored
@@ -344,7 +347,7 @@ func (k *books) marks() []stream.Mark {
 	return marks
 }
 
-// restore takes back what take has given and nobody could write. What has settled since is newer.
+// restore undoes take after a failed write. Progress settled since then takes precedence.
 func (k *books) restore(s saving) {
 	if k.assigned != nil {
 		k.assigned.freed += s.bytes
@@ -376,7 +379,8 @@ func (k *books) mark(p *partition) stream.Mark {
 	}
 }
 
-// finish notes that the source has finished a partition; false when it has grown since.
+// finish records that the source has finished a partition. It returns false if the partition has
+// grown since.
 func (k *books) finish(id string) bool {
 	p := k.parts[id]
 	if p == nil || !k.done(p) {

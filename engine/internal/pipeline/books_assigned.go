@@ -13,43 +13,43 @@ import (
 )
 
 // This file has the accounts of partitions that a broker assigns and revokes. Each assignment has
-// an account and a number of its own. A batch belongs to one assignment, and the account of a
-// later one knows nothing of it.
+// its own account and number. A batch belongs to one assignment and does not affect a later
+// assignment's account.
 
-// errNotAssigned means that a batch belongs to an assignment that has ended or ends: nobody needs
-// it here.
+// errNotAssigned means that a batch belongs to an assignment that is ending or has ended; the next
+// owner reads it.
 var errNotAssigned = errors.New("the partition of the batch is no longer assigned")
 
-// assignment is the part of a partition's account that a broker's partition has.
+// assignment is the additional account of a partition that a broker assigns.
 type assignment struct {
-	number   uint32 // 0: the partition is not a broker's
+	number   uint32 // 0 if no broker assigns the partition
 	start    stream.Mark
 	revoking bool
-	sent     int64         // positions that the sender has and that have not settled
-	unstored []storedRange // settled, and not known to be in the broker's store; where positions are kept there
+	sent     int64         // positions in the sender that have not settled
+	unstored []storedRange // settled ranges not known to be stored by the broker; used if the broker stores positions
 }
 
-// storedRange is a settled range and the bytes that a kill repeats until it is stored.
+// storedRange is a settled range with the number of bytes that a kill repeats until it is stored.
 type storedRange struct {
 	stream.Range
 	bytes int64
 }
 
-// endedAssignment is one of which the sender still has batches.
+// endedAssignment is an ended assignment with batches still in the sender.
 type endedAssignment struct {
 	id   string // of the partition
 	sent int64
 	lost bool
 }
 
-// assigned is the part of the books that exists for sources with assignments.
+// assigned extends the books of routes with assigned partitions.
 type assigned struct {
-	stores bool  // the source stores the positions: settled bytes are saved once it has them
-	freed  int64 // bytes of batches that settled after their assignment had ended: nothing will save them
+	stores bool  // the source stores positions: settled bytes count as saved once it has stored them
+	freed  int64 // bytes of batches that settled after their assignment ended; no save will cover them
 	ended  map[uint32]*endedAssignment
 }
 
-// assign opens the account of an assignment. unsaid means that the source does not know m yet.
+// assign opens the account of an assignment. unsaid reports that the source does not know m yet.
 func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	l, err := ledger.New(m.Watermark, m.Above)
 	if err != nil {
@@ -95,7 +95,8 @@ func (k *books) accept(b *stream.Batch) error {
 	return nil
 }
 
-// current returns the account of the assignment to which s belongs; nil if that has ended.
+// current returns the account of the assignment to which s belongs, or nil if the assignment has
+// ended.
 func (k *books) current(s *stream.Span) *partition {
 	if p := k.parts[s.Part.ID]; p != nil && p.assignment.number == s.Assignment {
 		return p
@@ -103,7 +104,7 @@ func (k *books) current(s *stream.Span) *partition {
 	return nil
 }
 
-// addSent counts b as handed to the sender, or with sign -1 as no longer there.
+// addSent counts b as handed to the sender; sign -1 counts it as returned.
 func (k *books) addSent(b *stream.Batch, sign int64) {
 	for i := range b.Spans {
 		s := &b.Spans[i]
@@ -117,7 +118,7 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 		}
 		e := k.assigned.ended[s.Assignment]
 		if e == nil {
-			continue // the sender will withdraw it at once
+			continue // the sender withdraws it at once
 		}
 		if e.sent += n; e.sent <= 0 {
 			delete(k.assigned.ended, s.Assignment)
@@ -125,7 +126,7 @@ func (k *books) addSent(b *stream.Batch, sign int64) {
 	}
 }
 
-// withdrawal tells the sender whether b is to be withdrawn.
+// withdrawal tells the sender whether to withdraw b.
 func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	s := &b.Spans[0]
 	if s.Assignment == 0 {
@@ -140,22 +141,21 @@ func (k *books) withdrawal(b *stream.Batch) flow.Withdrawal {
 	return flow.StopSending
 }
 
-// withdraw takes a batch that the sender has withdrawn out of the accounts: the next owner reads
-// it.
+// withdraw removes a withdrawn batch from the accounts: the next owner reads it.
 func (k *books) withdraw(b *stream.Batch) {
 	k.addSent(b, -1)
 	k.counts.readRecords -= int64(b.Origins)
 	k.counts.readBytes -= b.RawBytes() - int64(b.Added)
 }
 
-// settleAssigned books a settled batch of a source with assignments, apart from its ranges.
+// settleAssigned accounts for a settled batch of a source with assignments, except for its ranges.
 func (k *books) settleAssigned(b *stream.Batch, end ending) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {
 		return late
 	}
 	k.addSent(b, -1)
-	last := &b.Spans[len(b.Spans)-1] // once it is stored, so are those before it
+	last := &b.Spans[len(b.Spans)-1] // positions are stored in order
 	if p := k.current(last); p == nil {
 		k.assigned.freed += b.RawBytes()
 	} else if k.assigned.stores {
@@ -164,8 +164,8 @@ func (k *books) settleAssigned(b *stream.Batch, end ending) (late bool) {
 	return late
 }
 
-// stored takes marks that the source has stored, and returns the bytes that a kill no longer
-// repeats.
+// stored records marks that the source has stored, and returns the number of bytes that a kill no
+// longer repeats.
 func (k *books) stored(marks []stream.Mark) (bytes int64) {
 	for i := range marks {
 		m := &marks[i]
@@ -193,8 +193,8 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 
-// revoke begins the orderly end of an assignment and returns its number; 0 if there is none to
-// end.
+// revoke begins the orderly end of an assignment and returns its number, or 0 if the partition has
+// none.
 func (k *books) revoke(id string) uint32 {
 	p := k.parts[id]
 	if p == nil || p.assignment.revoking {
@@ -204,14 +204,14 @@ func (k *books) revoke(id string) uint32 {
 	return p.assignment.number
 }
 
-// idle reports whether the sender has nothing of an assignment, or the assignment has ended.
+// idle reports whether the sender has no batches of an assignment, or the assignment has ended.
 func (k *books) idle(id string, number uint32) bool {
 	p := k.parts[id]
 	return p == nil || p.assignment.number != number || p.assignment.sent == 0
 }
 
-// end closes the account of an assignment. out is how many positions of it a worker may still
-// deliver. ok is false if it has ended before.
+// end closes the account of an assignment. out is the number of its positions that a worker may
+// still deliver. ok is false if the assignment had ended before.
 func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	p := k.parts[id]
 	if p == nil || p.assignment.number != number {
@@ -229,9 +229,9 @@ func (k *books) end(id string, number uint32, lost bool) (out int64, ok bool) {
 	return p.assignment.sent, true
 }
 
-// lose ends the assignment of a partition, and cancels those that have ended before and of which
-// the sender still has batches. It returns the number of the assignment that has ended by it; 0 if
-// there is none.
+// lose ends the current assignment of a partition and returns its number, or 0 if there is none. It
+// also cancels earlier assignments with batches still in the sender; cancels reports whether there
+// are any.
 func (k *books) lose(id string) (number uint32, cancels bool) {
 	for _, e := range k.assigned.ended {
 		if e.id == id {

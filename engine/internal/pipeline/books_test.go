@@ -96,9 +96,9 @@ func settleAs(t *testing.T, k *books, b *stream.Batch, end ending) {
 	}
 }
 
-// The sender is told that as many bytes are saved as it has sent. What processors have dropped
-// whole it has never heard of: counted as saved, that would open the replay bound for what has
-// settled since the take, which no checkpoint has.
+// The sender counts the bytes that it has sent and that have been saved. It never gets batches that
+// processors drop entirely. If their bytes counted as saved, the replay bound would admit new data
+// in place of bytes that no checkpoint has.
 func TestDroppedBytesAreNotSaved(t *testing.T) {
 	k := newBooks(unknown)
 	part := &stream.Partition{ID: "p"}
@@ -119,9 +119,9 @@ func TestDroppedBytesAreNotSaved(t *testing.T) {
 	}
 }
 
-// TestBooksBalance opens, cuts and settles at random under a fixed seed: in every moment read =
-// delivered + dead + dropped + unsettled, the unsaved bytes are those sent and settled since the
-// last take, and in the end the marks say all.
+// TestBooksBalance opens, cuts and settles at random with fixed seeds. At every moment read =
+// delivered + dead + dropped + unsettled, and the unsaved bytes are those sent and settled since
+// the last take. In the end the marks are complete.
 func TestBooksBalance(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 3))

@@ -7,13 +7,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// waitIndex knows the ranges that wait.
+// waitIndex finds ranges that wait.
 type waitIndex interface {
-	// First returns where the first range of a partition begins, and false if none of it waits.
+	// First returns the start of a partition's first waiting range, and false if there is none.
 	First(partitionID string) (stream.Position, bool)
 }
 
-// waits reports whether anything of a partition waits.
+// waits reports whether any range of a partition waits.
 func (k *books) waits(id string) bool {
 	if k.waiting == nil {
 		return false
@@ -22,7 +22,7 @@ func (k *books) waits(id string) bool {
 	return ok
 }
 
-// handOver settles a range in the ledger that waits durably in the store.
+// handOver settles a range in the ledger, after the store has made its wait durable.
 func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	if p := k.parts[part.ID]; p != nil {
 		k.settleRange(p, r)
@@ -30,7 +30,7 @@ func (k *books) handOver(part *stream.Partition, r stream.Range) {
 	}
 }
 
-// readAgain counts records that wait since an earlier run or route as read.
+// readAgain counts records that have waited since an earlier run or route as read.
 func (k *books) readAgain(records, bytes int64) {
 	again := counts{readRecords: min(k.owed.readRecords, records), readBytes: min(k.owed.readBytes, bytes)}
 	k.owed.readRecords -= again.readRecords
@@ -39,7 +39,7 @@ func (k *books) readAgain(records, bytes int64) {
 	k.counts.readBytes += bytes - again.readBytes
 }
 
-// abandon takes ranges whose data is gone out of what was read.
+// abandon subtracts ranges without data from the records read.
 func (k *books) abandon(ranges []waiting.Range) error {
 	for i := range ranges {
 		k.counts.readRecords -= ranges[i].Records

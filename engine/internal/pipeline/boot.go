@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// bootID names this run of the operating system, so that what was written to the page cache before
-// a restart is not taken for what is on disk. "" where the system does not tell: then nothing is
-// believed that was not synced.
+// bootID identifies this run of the operating system. Data in the page cache does not survive a
+// restart, so state is trusted without a sync only if it has the same boot id. The id is "" where
+// the system has none; then only synced state is trusted.
 func bootID() string {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

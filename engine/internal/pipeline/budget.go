@@ -7,38 +7,38 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// budget bounds the memory of a route's batches. A batch is charged once before it is read, with
-// what batches took of late, and that is corrected, without waiting, to what it takes itself: so
-// nobody who holds a share ever waits for another one, and batches cannot wait for each other in a
-// circle. What it holds goes beyond its total by what one batch takes more than it was charged, for
-// at most as long as that batch lives.
+// budget bounds the memory of a route's batches. A batch is charged an estimate before it is read,
+// based on the sizes of recent batches. The charge is then corrected to the actual size without
+// waiting. So the holder of a share never waits for another share, and batches cannot deadlock. The
+// total is exceeded at most by the difference between a batch's size and its estimate, while the
+// batch lives.
 type budget struct {
 	total int64
 
-	mu     sync.Mutex // guards what follows
-	usual  int64      // bytes that a batch is charged before it is read
+	mu     sync.Mutex // guards the fields below
+	usual  int64      // estimate charged before a batch is read
 	used   int64      // bytes charged
 	taken  map[*stream.Batch]int64
-	wanted chan struct{} // closed when something was given back; nil: nobody waits
+	wanted chan struct{} // closed when memory was released; nil if no reader waits
 }
 
-// newBudget charges a batch with share until it is known what they take.
+// newBudget uses share as the estimate until batches have been measured.
 func newBudget(total, share int64) *budget {
 	return &budget{total: total, usual: min(max(1, share), total/leastBatches), taken: make(map[*stream.Batch]int64)}
 }
 
 const (
-	leastBatches = 2        // that may exist however large they are, so that one can be read while one is sent
-	usualForgets = 8        // what a batch is charged falls by an eighth of the difference with each that is smaller
-	besides      = 32 << 10 // of a batch on its way, beside its bytes: its request, the stacks of those that send it
-	usualArena   = 64 << 10
+	leastBatches  = 2        // always allowed, whatever their size: one can be read while another is sent
+	estimateDecay = 8        // a smaller batch lowers the estimate by an eighth of the difference
+	overhead      = 32 << 10 // overhead of a batch in flight: its request and the stacks of its goroutines
+	usualArena    = 64 << 10
 )
 
 // acquire waits until there is room for one more batch and charges it.
 func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 	for {
 		u.mu.Lock()
-		if u.room() {
+		if u.hasRoom() {
 			u.charge(b, u.usual)
 			u.mu.Unlock()
 			return nil
@@ -56,18 +56,17 @@ func (u *budget) acquire(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-func (u *budget) room() bool { return len(u.taken) < leastBatches || u.used+u.usual <= u.total }
+func (u *budget) hasRoom() bool { return len(u.taken) < leastBatches || u.used+u.usual <= u.total }
 
-// charge makes it be b's part.
+// charge sets b's share to bytes.
 func (u *budget) charge(b *stream.Batch, bytes int64) {
 	u.used += bytes - u.taken[b]
 	u.taken[b] = bytes
 }
 
-// took corrects the charge of b to what it holds now. It does not wait, and belongs to b's one
-// owner.
-func (u *budget) took(b *stream.Batch) {
-	size := b.Size() + besides
+// correct corrects the charge of b to its actual size, without waiting. Only b's owner calls it.
+func (u *budget) correct(b *stream.Batch) {
+	size := b.Size() + overhead
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if _, ok := u.taken[b]; !ok {
@@ -75,13 +74,13 @@ func (u *budget) took(b *stream.Batch) {
 	}
 	u.charge(b, size)
 	if size < u.usual {
-		size = u.usual - (u.usual-size)/usualForgets
+		size = u.usual - (u.usual-size)/estimateDecay
 	}
 	u.usual = min(size, u.total/leastBatches)
 	u.wake()
 }
 
-// freed is called by the pool with each batch whose last reference is gone.
+// freed releases the share of b. The pool calls it when the last reference to b is gone.
 func (u *budget) freed(b *stream.Batch) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -91,18 +90,18 @@ func (u *budget) freed(b *stream.Batch) {
 }
 
 func (u *budget) wake() {
-	if u.wanted != nil && u.room() {
+	if u.wanted != nil && u.hasRoom() {
 		close(u.wanted)
 		u.wanted = nil
 	}
 }
 
-// arenas is how many of those that were given back may be kept.
+// arenas returns the number of released arenas that may be kept for reuse.
 func (u *budget) arenas() int { return int(max(leastBatches, u.total/usualArena)) }
 
-// exhausted says whether the next batch has to wait for another one's end.
+// exhausted reports whether the next batch must wait until memory is released.
 func (u *budget) exhausted() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return !u.room()
+	return !u.hasRoom()
 }

@@ -17,7 +17,7 @@ func of(bytes int) *stream.Batch {
 	return b
 }
 
-// A limit that the batches stay far below costs no place: what counts is what they take.
+// Batches far below their limit do not use up the budget: their actual size counts.
 func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	const total, small = 32 << 20, 256 << 10
 	u := newBudget(total, 8<<20)
@@ -27,7 +27,7 @@ func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 		if err := u.acquire(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
-		u.took(b)
+		u.correct(b)
 	}
 	if want := total / small; n < want*3/4 || n > want {
 		t.Errorf("%d batches of 256 KiB in 32 MiB, want nearly %d", n, want)
@@ -44,7 +44,7 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 			if err := u.acquire(t.Context(), large); err != nil {
 				t.Fatal(err)
 			}
-			u.took(large)
+			u.correct(large)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -72,8 +72,8 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 	})
 }
 
-// What was learned from small batches is corrected by the first large one, so that the total is
-// passed by little.
+// The estimate learned from small batches is corrected by the first large one, so that the total is
+// exceeded only slightly.
 func TestBudgetLearns(t *testing.T) {
 	const total = 8 << 20
 	u := newBudget(total, 64<<10)
@@ -84,7 +84,7 @@ func TestBudgetLearns(t *testing.T) {
 			if err := u.acquire(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			u.took(b)
+			u.correct(b)
 			all = append(all, b)
 		}
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// crashConfig is a job whose every file lies in a Mem: the config itself is read from a real
-// folder, whose paths the Mem has too.
+// crashConfig is a job with all of its files in a Mem. The config itself is read from a real
+// directory, and the Mem has the same paths.
 func crashConfig(t *testing.T, fsync, finished string) *config.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,10 +54,10 @@ func runOn(t *testing.T, m *vfstest.Mem, f *config.Config, boot string) error {
 	return e.Run(ctx)
 }
 
-// TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose what was
-// not synced, takes what a crash would have left after every call, starts again from there, and
-// holds the file against the input: exactly once, whatever was lost; and no file was renamed or
-// deleted whose records the output then lacks.
+// TestPowerLoss runs a whole pipeline, spool_dir -> file, on a file system that can lose unsynced
+// data. It restarts from the state that a crash after each call could leave, and compares the
+// output with the input: every record exactly once, and no input file is renamed or deleted before
+// its records are in the output.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct{ fsync, finished string }{
 		{"ack", "rename"}, {"interval", "rename"}, {"interval", "delete"}, {"ack", "keep"},
@@ -98,9 +98,9 @@ func TestPowerLoss(t *testing.T) {
 // maxCrashes bounds the crashes of one run, each of which is a run of its own.
 const maxCrashes = 2000
 
-// collect runs a workload of many goroutines and takes, after each call that may have changed
-// something, what a crash would leave: as after a kill, and with unsynced data and names lost in
-// each way.
+// collect runs a workload of many goroutines. After each call that may have changed something it
+// records the states that a crash could leave: after a kill, and with each kind of loss of unsynced
+// data and names.
 func collect(t *testing.T, m *vfstest.Mem, workload func() error, note func()) (crashes []vfstest.Crash) {
 	t.Helper()
 	kinds := []vfstest.Crash{
@@ -155,9 +155,8 @@ func checkOutput(t *testing.T, m *vfstest.Mem, input map[string]string, when str
 	}
 }
 
-// TestPowerLossLosesNothing is the same with a receiver that has no place of its own, such as an
-// HTTP service: what it took before the crash and what it takes after the restart is together
-// everything.
+// TestPowerLossLosesNothing does the same with a receiver that has no resume token, such as an HTTP
+// service: the data it accepted before the crash and after the restart is complete.
 func TestPowerLossLosesNothing(t *testing.T) {
 	f := crashConfig(t, "ack", "delete")
 	m := vfstest.New()

@@ -35,7 +35,7 @@ func killer(perBatch time.Duration, deaths *atomic.Int64) func(context.Context, 
 	}
 }
 
-// oneEach is a fakeSink whose workers take one batch at a time.
+// oneEach is a fakeSink with workers that take one batch at a time.
 type oneEach struct{ fakeSink }
 
 func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
@@ -49,9 +49,9 @@ func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestPoison: one record in 10,000 panics its worker. All others are delivered once, each poison is
-// a dead letter with the stack after it has killed 3 workers alone, and the run takes at most 1/0.8
-// of the time that it takes without any.
+// TestPoison: one record in 10,000 panics its worker. All others are delivered once. Each poison
+// record is a dead letter with the stack after it has killed 3 workers on its own. The run takes at
+// most 1/0.8 of the time of a run without poison.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -96,8 +96,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutPanic: what a sink calls a death counts like a panic, runtime.Goexit too; other
-// failures never do, however often they come.
+// TestDiedWithoutPanic: an error that a sink declares to be a death counts like a panic, and so
+// does runtime.Goexit. Other failures never do, however often they occur.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a Died": nil,
@@ -153,8 +153,8 @@ func TestAllWorkersDie(t *testing.T) {
 	})
 }
 
-// TestTree: while an engine runs its tree names the goroutines of each route and the workers;
-// before and after, what became of it.
+// TestTree: the tree of a running engine names the goroutines and workers of each route. Before and
+// after the run it shows the state of each route.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

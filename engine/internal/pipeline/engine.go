@@ -1,8 +1,8 @@
 // Package pipeline assembles sources, processors and sinks into routes and runs them: source ->
 // processors -> workers, with ledger, checkpoint and dead letters. Package engine is its API.
 //
-// It owns what its routes hold (batches, goroutines, state) and decides nothing about flow: that is
-// flow/control. It never reads a record's content.
+// It owns the batches, goroutines and state of its routes. It decides nothing about flow (see
+// flow/control) and never reads a record's content.
 package pipeline
 
 import (
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -19,8 +20,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/cluster"
+	"github.com/penstock-io/penstock/engine/internal/live"
+	"github.com/penstock-io/penstock/engine/internal/metrics"
 	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/engine/internal/tap"
+	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/engine/manifest"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/supervise"
@@ -29,43 +37,58 @@ import (
 
 // Options of an Engine.
 type Options struct {
-	Once     bool           // end when everything that is there now is settled
-	Stall    time.Duration  // with Once: give up after so long without a settle while data waits; 0 means 5 minutes
+	Once     bool           // end when all data present has settled
+	Stall    time.Duration  // with Once: give up if nothing settles for this long while data waits; 0 means 5 minutes
 	Log      *slog.Logger   // nil means slog.Default()
 	FS       vfs.FS         // nil means the real one
-	Manifest *manifest.Book // takes what is read and settled of each partition; nil: nobody asks
-	Boot     string         // names this run of the operating system, for tests; "" asks the system
+	Manifest *manifest.Book // records reads and settlements by partition; nil if disabled
+	Boot     string         // replaces the id of this run of the operating system in tests; "" means the real one
 
-	Load func() (*config.Config, error) // loads the configuration for Reload; nil refuses it
+	Load func() (*config.Config, error) // loads the configuration for Reload; nil disables Reload
+
+	Dashboard http.Handler   // the pages at the admin address; nil serves a list of the addresses
+	LogLevel  *slog.LevelVar // of Log, changeable at the admin address; nil makes it fixed
+
+	taps      *tap.Registry // set by New
+	clustered bool          // set by New: the config has a cluster
+	// connect connects to a cluster; set by New unless a test has
+	connect func(context.Context, *config.Cluster, *slog.Logger) (*cluster.Bucket, error)
+	latency *prometheus.HistogramVec // set by New
+
+	telemetry *telemetry.Exporter // set by New; nil if nothing is pushed
+	traces    float64             // set by New: share of the batches that get a span
 }
 
 // Engine runs the pipelines of one config. Its methods are safe for concurrent use.
 type Engine struct {
 	cfg     *config.Config // as given to New; Apply changes neither its State nor its Admin
 	o       Options
-	state   *state // set by Run before the pipelines start
+	state   *state   // set by Run before the pipelines start
+	tail    live.Log // the end of the log
 	started atomic.Pointer[time.Time]
 	tree    atomic.Pointer[supervise.Supervisor]
-	apply   sync.Mutex // held over an Apply
+	apply   sync.Mutex // held during an Apply
 	stuck   error      // why an Apply stopped halfway; guarded by apply
-	reload  sync.Mutex // held over a Reload
+	reload  sync.Mutex // held during a Reload
 
-	mu       sync.Mutex // guards what follows; a pipe's mu is never taken while it is held
-	pipes    []*pipe    // replaced, never changed
-	pool     *supervise.Supervisor
-	end      context.CancelCauseFunc // ends the pool; nil unless it runs
-	ended    map[*pipe]bool          // pipes that have ended and are not restarted
-	held     bool                    // Apply is changing pipes: the engine does not end
-	draining bool
-	reloaded *status.Reload // replaced, never changed
+	mu        sync.Mutex // guards the fields below; not held while a pipe's mu is taken
+	pipes     []*pipe    // copy on write
+	pool      *supervise.Supervisor
+	end       context.CancelCauseFunc // ends the pool; nil unless the pool runs
+	ended     map[*pipe]bool          // pipes that have ended and will not restart
+	held      bool                    // Apply is changing pipes: the engine does not end
+	draining  bool
+	reloaded  *status.Reload  // copy on write
+	replaying *pipe           // the running replay; nil if there is none
+	replayed  *status.Replay  // the last replay's beginning or end; copy on write
+	bucket    *cluster.Bucket // nil if there is no cluster, or Run has not connected
 }
 
-// New assembles a config that has been read.
+// New assembles the pipelines of a config.
 func New(f *config.Config, o Options) (*Engine, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	o.Log = slog.New(maskingHandler{o.Log.Handler()})
 	if o.FS == nil {
 		o.FS = osfs.New()
 	}
@@ -75,7 +98,15 @@ func New(f *config.Config, o Options) (*Engine, error) {
 	if o.Stall == 0 {
 		o.Stall = defaultStall
 	}
-	e := &Engine{cfg: f, o: o, ended: make(map[*pipe]bool)}
+	e := &Engine{cfg: f, ended: make(map[*pipe]bool)}
+	o.Log = slog.New(maskingHandler{e.tail.Handler(o.Log.Handler())})
+	o.taps, o.latency = new(tap.Registry), metrics.NewLatency()
+	if o.clustered = f.Cluster.On(); o.connect == nil {
+		o.connect = cluster.Connect
+	}
+	e.o = o
+	e.o.telemetry, e.o.traces = newExporter(e), f.Telemetry.Traces
+	o = e.o
 	for _, c := range f.Pipelines {
 		p, err := newPipe(c, o)
 		if err != nil {
@@ -88,12 +119,12 @@ func New(f *config.Config, o Options) (*Engine, error) {
 
 const defaultStall = 5 * time.Minute
 
-// Run runs every route until the data ends (Once), Drain has finished, or ctx is done, which
-// abandons what is in flight (its checkpoint stays where it was). It locks the state directory.
-// nil: all routes ended as they should. It may be called once.
+// Run runs every route until the data ends (Once), Drain has finished, or ctx is done. When ctx
+// ends, Run abandons in-flight batches and their checkpoint does not advance. Run locks the state
+// directory. It returns nil if all routes ended normally. It may be called once.
 //
-// What fails starts again, with growing waits: a route from its checkpoint, a pipeline with a new
-// source, the admin pages. With Once nothing does; and a route that the guard has stopped stays
+// Failed parts restart with growing waits: a route from its checkpoint, a pipeline with a new
+// source, and the admin pages. With Once nothing restarts. A route that the guard has stopped stays
 // stopped.
 func (e *Engine) Run(ctx context.Context) (err error) {
 	now := time.Now()
@@ -102,12 +133,12 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	}
 	dir, err := e.o.FS.MakeDir(e.cfg.State, 0o700)
 	if err != nil {
-		return e.noState(err)
+		return e.withRemedy(err)
 	}
 	defer func() { err = joined(err, dir.Close()) }()
 	lock, err := dir.Lock(LockName, fmt.Sprintf("penstock, process %d", os.Getpid()))
 	if err != nil {
-		return e.noState(err)
+		return e.withRemedy(err)
 	}
 	defer func() { err = joined(err, lock.Close()) }()
 	pages, err := e.openAdmin()
@@ -122,14 +153,18 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = joined(err, e.state.close()) }()
 	e.reportStrays(store)
+	if err := openBucket(ctx, e, dir); err != nil {
+		return err
+	}
+	defer e.bucket.Close()
 	if err := e.prepare(); err != nil {
 		return err
 	}
 	return e.supervise(ctx, pages)
 }
 
-// noState says why the state directory cannot be used, and what to do.
-func (e *Engine) noState(err error) error {
+// withRemedy adds the remedy to an error about the state directory.
+func (e *Engine) withRemedy(err error) error {
 	remedy := ""
 	switch {
 	case errors.Is(err, vfs.ErrLocked):
@@ -142,14 +177,17 @@ func (e *Engine) noState(err error) error {
 	return fmt.Errorf("state directory %s: %w%s", e.cfg.State, err, remedy)
 }
 
-// LockName is the file in the state directory that keeps a second process out.
+// LockName is the file in the state directory whose lock excludes a second process.
 const LockName = "penstock.lock"
 
-// prepare gives every route its state. After an error none has one.
+// prepare gives every route its state. On an error it closes the state of all routes.
 func (e *Engine) prepare() error {
 	var errs []error
 	for _, p := range e.pipelines() {
-		p.state = e.state
+		p.state, p.sharing.bucket = e.state, e.bucket
+		if p.sharing.on {
+			continue // the routes get their state when this process owns the pipeline
+		}
 		for _, s := range p.routes() {
 			if err := s.route.prepare(e.state, e.o.FS, e.o.Boot); err != nil {
 				errs = append(errs, fmt.Errorf("%s: %w", s.key, err))
@@ -161,13 +199,15 @@ func (e *Engine) prepare() error {
 	}
 	for _, p := range e.pipelines() {
 		for _, s := range p.routes() {
-			errs = append(errs, s.route.close())
+			if !p.sharing.on {
+				errs = append(errs, s.route.close())
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// pipelines returns the pipelines of this moment.
+// pipelines returns the current pipelines.
 func (e *Engine) pipelines() []*pipe {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -180,14 +220,16 @@ const (
 	pipelinesName = "pipelines"
 )
 
-// supervise runs the admin pages and, beside them, the pipelines; when those have ended the pages
-// end, too.
+// supervise runs the admin pages and the pipelines. The pages end after the pipelines have ended.
 func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	children := []supervise.Child{{
 		Name: pipelinesName, Run: e.runPipes, Restart: supervise.Transient, Backoff: waitsOf(true), Significant: true,
 	}}
 	if pages != nil {
 		children = append([]supervise.Child{pages.child()}, children...)
+	}
+	if e.o.telemetry != nil {
+		children = append([]supervise.Child{telemetryChild(e.o.telemetry)}, children...)
 	}
 	tree, err := supervise.New(engineName, supervise.Spec{}, children...)
 	if err != nil {
@@ -205,7 +247,7 @@ func (e *Engine) supervise(ctx context.Context, pages *pages) error {
 	return joined(append(results, ended)...)
 }
 
-// runPipes runs the pipelines side by side; one that fails stops no other.
+// runPipes runs the pipelines concurrently; a failure of one does not stop the others.
 func (e *Engine) runPipes(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -256,23 +298,26 @@ func (e *Engine) endIfDone() {
 		return
 	}
 	end := e.end
-	e.end = nil // it is too late for Apply
+	e.end = nil // too late for Apply
 	end(errAllEnded)
 }
 
-// Drain makes every route accept nothing more and finish what is in flight, each within its
-// `drain:` bound; Run then returns.
+// Drain stops every route from accepting more data and lets it finish its in-flight batches, within
+// its `drain:` bound. Run then returns.
 func (e *Engine) Drain() {
 	e.mu.Lock()
 	e.draining = true
-	pool, pipes := e.pool, e.pipes
+	pool, pipes, replay := e.pool, e.pipes, e.replaying
 	e.mu.Unlock()
+	if replay != nil {
+		replay.slots[0].drain()
+	}
 	for _, p := range pipes {
 		for _, s := range p.routes() {
 			s.drain()
 		}
-		if pool != nil && p.waiting() {
-			_ = pool.Restart(p.name) // its routes see that they are not to run
+		if pool != nil && (p.waiting() || p.standsBy()) {
+			_ = pool.Restart(p.name) // its routes do not run again, since they are draining
 		}
 	}
 }

@@ -25,9 +25,9 @@ func conserved(t *testing.T, s RouteSnapshot) {
 	}
 }
 
-// TestRoutesAreIndependent: two routes out of one source; one refuses to open. The other delivers
-// everything, processors drop and bury, every record is accounted for, and the source is not told
-// to finish what one route never had.
+// TestRoutesAreIndependent: of two routes of one source one fails to open. The other delivers
+// everything, its processors drop and dead-letter records, and every record is accounted for. The
+// source is not asked to finish partitions that the failed route never had.
 func TestRoutesAreIndependent(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(1000), size: 7}
@@ -156,8 +156,8 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestStallEndsAFiniteRun: a worker that never delivers ends a finite run after Stall, with what it
-// said.
+// TestStallEndsAFiniteRun: a worker that never delivers ends a finite run after Stall, with the
+// worker's last error.
 func TestStallEndsAFiniteRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
@@ -196,8 +196,8 @@ func TestStallNamesTheProcessor(t *testing.T) {
 	})
 }
 
-// TestRefusedRecordIsFound: one record that the receiver refuses is bisected out of its batch and
-// buried with who refused it; all others arrive.
+// TestRefusedRecordIsFound: a record that the receiver refuses is bisected out of its batch and
+// dead-lettered with the refusing worker's name; all others arrive.
 func TestRefusedRecordIsFound(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
@@ -238,8 +238,8 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardBearsALeftover: what a kill has left of a batch may be its refused record alone, which
-// is no reason to stop.
+// TestGuardBearsALeftover: after a kill a batch may consist of its refused record alone, which is
+// no reason to stop.
 func TestGuardBearsALeftover(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
@@ -262,7 +262,7 @@ func TestGuardBearsALeftover(t *testing.T) {
 	}
 }
 
-// TestSourceErrorComesLast: what was read before the source failed is delivered and saved.
+// TestSourceErrorComesLast: records read before the source failed are delivered and saved.
 func TestSourceErrorComesLast(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{}
@@ -276,7 +276,7 @@ func TestSourceErrorComesLast(t *testing.T) {
 	}
 }
 
-// TestStateIsLocked: a second process is told whose the state directory is.
+// TestStateIsLocked: the error of a second process names the owner of the state directory.
 func TestStateIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

@@ -13,23 +13,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// failures remembers the last failure of each worker and processor and logs it: the first of its
-// text at once, the same again at most every failureEvery, with how many there were. A worker that
-// fails fast must not fill the log.
+// failures keeps the last failure of each worker and processor and logs it: a new text at once, a
+// repeated one at most every failureEvery, with the number of repetitions. A worker that fails fast
+// must not fill the log.
 type failures struct {
 	log *slog.Logger
 
-	mu       sync.Mutex          // guards what follows
+	mu       sync.Mutex          // guards the fields below
 	by       map[string]*failure // by worker or processor
 	last     string
-	dead     failure // of dead letters that were not logged
+	dead     failure // dead letters that were not logged
 	deadFile string
 }
 
 type failure struct {
 	text   string
 	logged time.Time
-	more   int // since it was logged
+	more   int // repetitions since it was logged
 }
 
 const (
@@ -37,8 +37,8 @@ const (
 	failureText  = 300 // bytes of an error that are compared and shown
 )
 
-// note takes a failure of one of the route's parts. due: it is to be logged, for it is new, or the
-// same again for failureEvery; times is how often it came since it last was.
+// note records a failure of a worker or processor. due reports that it must be logged: the text is
+// new, or failureEvery has passed. times is the number of repetitions since the last log line.
 func (f *failures) note(who, text string) (times int, due bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -58,7 +58,7 @@ func (f *failures) note(who, text string) (times int, due bool) {
 	return times, true
 }
 
-// failed is called by the sender's loop with each attempt that did not deliver.
+// failed is called by the sender's loop after each failed attempt.
 func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	text := stream.MaskURLs(e.Err.Error())
 	if len(text) > failureText {
@@ -76,8 +76,8 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 
-// buried counts new dead letters and logs them, at most every failureEvery. What it does not log,
-// reportDead does.
+// buried counts new dead letters and logs them, at most every failureEvery. reportDead logs the
+// remaining ones.
 func (f *failures) buried(letters []deadletter.Letter, path string) {
 	f.mu.Lock()
 	f.dead.more += len(letters)
@@ -87,8 +87,8 @@ func (f *failures) buried(letters []deadletter.Letter, path string) {
 	f.reportDead(false)
 }
 
-// reportDead logs the dead letters that were not logged yet, if failureEvery has passed since the
-// last such line, or at the end of a route. The letters themselves have the rest.
+// reportDead logs dead letters that were not logged yet if failureEvery has passed since the last
+// such line, or at the end of a route. The details are in the letters.
 func (f *failures) reportDead(atEnd bool) {
 	now := time.Now()
 	f.mu.Lock()
@@ -103,14 +103,14 @@ func (f *failures) reportDead(atEnd bool) {
 	}
 }
 
-// latest is the last failure in words; "" when there was none.
+// latest returns the text of the last failure, or "" if there was none.
 func (f *failures) latest() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// firstLine is an error without what follows its first line, such as a stack.
+// firstLine returns the first line of an error, without a stack trace.
 func firstLine(err error) string {
 	if err == nil {
 		return ""

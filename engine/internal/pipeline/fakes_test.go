@@ -60,7 +60,7 @@ type fakeReader struct {
 	sealed bool
 }
 
-// skip goes over what is settled already, and says where the next settled stretch begins.
+// skip passes over settled records, and returns the start of the next settled range.
 func (r *fakeReader) skip() (until int) {
 	for len(r.above) > 0 && int(r.above[0].From.Num) <= r.at {
 		r.at = max(r.at, int(r.above[0].To.Num))
@@ -113,7 +113,7 @@ func (r *fakeReader) Commit(context.Context, []stream.Mark) error { return nil }
 // Close implements stream.Reader.
 func (r *fakeReader) Close() error { return nil }
 
-// fakeSink keeps what is delivered. deliver, when set, decides each attempt before that.
+// fakeSink keeps the delivered records. deliver, if set, first decides the outcome of each attempt.
 type fakeSink struct {
 	deliver func(ctx context.Context, a stream.Attempt) error
 	workers int

@@ -7,18 +7,19 @@ import (
 	"sync"
 )
 
-// maxFaults is how many different faults of a component are remembered; further ones are counted.
+// maxFaults bounds the distinct faults that are kept for a component; further ones are only
+// counted.
 const maxFaults = 8
 
-// faultLog remembers what a component has reported by stream.Host.Fault. It is safe for concurrent
-// use.
+// faultLog keeps the faults that a component has reported with stream.Host.Fault. It is safe for
+// concurrent use.
 type faultLog struct {
 	mu   sync.Mutex
 	errs []error
 	more int
 }
 
-// add remembers err and reports whether it is new. Beyond maxFaults all are new.
+// add records err and reports whether it is new. Beyond maxFaults every fault counts as new.
 func (f *faultLog) add(err error) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,7 +34,7 @@ func (f *faultLog) add(err error) bool {
 	return true
 }
 
-// err joins the faults; nil if there were none.
+// err joins the faults; it returns nil if there are none.
 func (f *faultLog) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,23 +9,23 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// finishing is a partition on its way to being finished by the source.
+// finishing is a partition that awaits the source's Finish.
 type finishing struct {
 	part  stream.Partition
 	done  map[*slot]bool
 	state backoff.State
-	next  time.Time // when Finish may be tried again
+	next  time.Time // earliest time of the next Finish
 	told  bool
 }
 
-// slotPipe is a slot's pipeline as its keeper sees it.
+// slotPipe is the view that a slot's keeper has of its pipeline.
 type slotPipe struct{ *slot }
 
 // present implements finishingPipe.
 func (s slotPipe) present() error { return s.pipe.state.present(s.o.FS) }
 
-// stateName implements finishingPipe.
-func (s slotPipe) stateName() string { return s.pipe.state.name }
+// resetCommand implements finishingPipe.
+func (s slotPipe) resetCommand(route string) string { return s.pipe.resetCommand(route) }
 
 // finish implements finishingPipe.
 func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream.Partition {
@@ -35,7 +35,7 @@ func (s slotPipe) finish(ctx context.Context, parts []stream.Partition) []stream
 	return s.pipe.finish(ctx, s.slot)
 }
 
-// routeFinished notes that the route r has settled p wholly, durably.
+// routeFinished records that the route r has durably settled all of p.
 func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,8 +48,8 @@ func (p *pipe) routeFinished(r *slot, part stream.Partition) {
 	f.done[r] = true
 }
 
-// finish calls the source's Finish for each partition that every route has done with and returns
-// those that are finished for the route r.
+// finish calls the source's Finish for each partition that every route has settled. It returns the
+// partitions that are finished for the route r.
 func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	var out []stream.Partition
 	for _, f := range p.due(time.Now()) {
@@ -82,7 +82,7 @@ func (p *pipe) finish(ctx context.Context, r *slot) []stream.Partition {
 	return out
 }
 
-// due returns the partitions whose Finish may be tried now, and claims them until it is over.
+// due returns the partitions whose Finish may be called now, and claims them for the caller.
 func (p *pipe) due(now time.Time) []*finishing {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,7 @@ func (p *pipe) due(now time.Time) []*finishing {
 	return out
 }
 
-// finishClaim keeps a second route's goroutine off a partition that is just being finished.
+// finishClaim keeps the other routes from a partition while one of them calls Finish.
 const finishClaim = time.Minute
 
 var finishBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Full()

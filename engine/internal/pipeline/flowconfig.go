@@ -1,7 +1,10 @@
 package pipeline
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
@@ -11,55 +14,42 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// windowOf returns the window of a route's workers. auto is queue; but ordered lanes with a limit
-// of their own (a file) get that limit at once: they group what is in flight into one fsync, so a
-// round trip that grows with the window says nothing about them.
+// windowOf returns the window of a route's workers. auto means queue. But ordered lanes with their
+// own limit, such as a file, use that limit from the start: they combine their in-flight batches in
+// one fsync, so their round trip grows with the window and carries no signal.
 func windowOf(f config.Flow, lanes []stream.Lane) (window.Algorithm, error) {
-	var w window.Algorithm
-	switch f.Window {
-	case "", "auto":
+	name := f.Window
+	if name == "" || name == "auto" {
+		name = "queue"
 		if allOrdered(lanes) && lanes[0].Limits.InFlight > 0 {
-			w = window.Fixed{Size: lanes[0].Limits.InFlight}
-			break
+			name, f.Size = "fixed", lanes[0].Limits.InFlight
 		}
-		w = window.Queue{Initial: f.Initial, Max: f.Max}
-	case "queue":
-		w = window.Queue{Initial: f.Initial, Max: f.Max}
-	case "aimd":
-		w = window.AIMD{Initial: f.Initial, Max: f.Max}
-	case "credit":
-		w = window.Credit{Max: f.Max}
-	case "fixed":
-		w = window.Fixed{Size: f.Size}
-	case "linear":
-		threshold, err := durationOrAuto(f.Threshold)
-		if err != nil {
-			return nil, fmt.Errorf("flow.threshold: %w", err)
-		}
-		l := window.Linear{Initial: f.Initial, Max: f.Max, Threshold: threshold}
-		if f.Step == "per_ack" {
-			l.Step = window.PerAck
-		}
-		w = l
-	default:
-		return nil, fmt.Errorf("flow.window: %q is none of linear, aimd, queue, credit, fixed", f.Window)
 	}
+	threshold, err := durationOrAuto(f.Threshold)
+	if err != nil {
+		return nil, fmt.Errorf("flow.threshold: %w", err)
+	}
+	e := window.Find(name)
+	if e == nil || e.Experiment {
+		return nil, fmt.Errorf("flow.window: %q is not one of %s",
+			f.Window, strings.Join(window.Names(), ", "))
+	}
+	w := e.With(window.Options{
+		Size: f.Size, Initial: f.Initial, Max: f.Max, Threshold: threshold, PerAck: f.Step == "per_ack",
+	})
 	return w, w.Validate()
 }
 
 func dispatchOf(f config.Flow) (dispatch.Policy, error) {
-	if f.Dispatch == "" {
-		return dispatch.LeastCompletion{Band: f.TieBand}, nil
+	name := cmp.Or(f.Dispatch, "least_completion")
+	if names := dispatch.Names(); !slices.Contains(names, name) {
+		return nil, fmt.Errorf("flow.dispatch: %q is not one of %s",
+			f.Dispatch, strings.Join(names, ", "))
 	}
-	for _, p := range []dispatch.Policy{dispatch.LeastCompletion{Band: f.TieBand}, dispatch.RoundRobin{}, dispatch.Hash{}} {
-		if p.Name() == f.Dispatch {
-			return p, nil
-		}
-	}
-	return nil, fmt.Errorf("flow.dispatch: %q is none of least_completion, round_robin, hash", f.Dispatch)
+	return dispatch.Find(name, dispatch.Options{Band: f.TieBand}), nil
 }
 
-// budgetOf bounds what is sent again in vain.
+// budgetOf returns the redelivery budget.
 func budgetOf(f config.Flow) control.Budget {
 	if f.Redeliver == 0 {
 		return control.Budget{Share: -1}
@@ -67,7 +57,7 @@ func budgetOf(f config.Flow) control.Budget {
 	return control.Budget{Share: f.Redeliver, PerSecond: f.RedeliverRate}
 }
 
-// poisonOf says when a batch is to blame.
+// poisonOf returns the thresholds at which a batch is considered poison.
 func poisonOf(f config.Flow) control.Poison {
 	if f.Poison == 0 {
 		return control.Poison{Deaths: -1, Failures: -1}
@@ -75,7 +65,7 @@ func poisonOf(f config.Flow) control.Poison {
 	return control.Poison{Deaths: f.Poison, Refuse: f.Poisoned == "dead_letter"}
 }
 
-// endOf is when a batch that keeps failing is given up.
+// endOf returns the bounds after which a failing batch is given up.
 func endOf(r config.Retry) control.End {
 	if r.Exhausted != "dead_letter" {
 		return control.End{}
@@ -91,8 +81,7 @@ func limitOf(l config.Limit) control.Limit {
 	return control.Limit{Rate: float64(l.Rate), Bytes: float64(l.Bytes), Concurrency: l.Concurrency}
 }
 
-// hedgeShare is how many batches, of those sent, may go out a second time while the first is under
-// way.
+// hedgeShare is the share of sent batches that may be hedged.
 const hedgeShare = 0.02
 
 func hedgeOf(f config.Flow) control.Hedge {

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 )
 
-// note has the reader say what it wants to find again with each mark. A note that is too long is
-// left out: it can only save work or find a mistake.
+// note asks the reader for the metadata to store with each mark. Metadata that is too long is left
+// out: it only saves work or detects a mistake.
 func (r *keeper) note(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -22,7 +23,8 @@ func (r *keeper) note(marks []stream.Mark) {
 	}
 }
 
-// forget drops what is kept of partitions that the source calls gone; of one in work, later.
+// forget drops the state of partitions that the source reports as deleted, except for those in
+// work, which follow later.
 func (r *keeper) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -36,27 +38,87 @@ func (r *keeper) forget() error {
 	now, later, idle := r.books.forget(r.gone)
 	r.mu.Unlock()
 	r.gone = later
-	if err := r.memory.forget(now); err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
+	drop := now
 	if r.resumed != nil {
 		r.prunable = append(r.prunable, r.resumed.forget(now, idle)...)
+		drop = r.keepFinished(now, idle)
+		r.prunable = append(r.prunable, r.resumed.pruneLate(drop, idle)...)
+	}
+	if err := r.memory.forget(drop); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
 }
 
-// pruneAtOnce is how many partitions a sink drops in one transaction.
+// lateTransaction is how long a transaction of this run may take to commit data of a partition that
+// was forgotten meanwhile. Databases end the sessions of vanished clients after a minute.
+const lateTransaction = time.Hour
+
+// forgotten is a partition that the local state has dropped.
+type forgotten struct {
+	id string
+	at time.Time
+}
+
+// pruneLate notes the partitions among drop that were handed out in this run, and returns those
+// that were noted so long ago that no transaction with their data can be open.
+func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
+	now := time.Now()
+	isIdle := make(map[string]bool, len(idle))
+	for _, id := range idle {
+		isIdle[id] = true
+	}
+	for _, id := range drop {
+		if !isIdle[id] {
+			s.late = append(s.late, forgotten{id, now})
+		}
+	}
+	for len(s.late) > 0 && now.Sub(s.late[0].at) > lateTransaction {
+		ids = append(ids, s.late[0].id)
+		s.late = s.late[1:]
+	}
+	return ids
+}
+
+// maxKeptFinished bounds the marks that a route keeps of deleted partitions because the sink's
+// ledger still holds them. The oldest are dropped first.
+const maxKeptFinished = 10_000
+
+// keepFinished returns those of now whose marks can be dropped. The sink's ledger drops partitions
+// of this run only in a later run. Until then the local mark tells the source that they are
+// finished. Otherwise a route without ledger, which has dropped its marks, would read them again.
+func (r *keeper) keepFinished(now, idle []string) (drop []string) {
+	isIdle := make(map[string]bool, len(idle))
+	for _, id := range idle {
+		isIdle[id] = true
+	}
+	for _, id := range now {
+		if m, ok := r.memory.mark(id); ok && m.Finished && !isIdle[id] {
+			r.kept = append(r.kept, id)
+		} else {
+			drop = append(drop, id)
+		}
+	}
+	if over := len(r.kept) - maxKeptFinished; over > 0 {
+		drop = append(drop, r.kept[:over]...)
+		r.kept = slices.Clone(r.kept[over:])
+	}
+	return drop
+}
+
+// pruneAtOnce bounds the partitions that a sink drops in one transaction.
 const pruneAtOnce = 200
 
-// prune has a sink with a ledger of its own drop what it holds of partitions that the checkpoint
-// has forgotten, durably, before: else it would hold less than the local state says. Only of those
-// that Load returned and of which this run has handed out nothing: every transaction with anything
-// of them was fenced off by Load, so none can come late and find no trace of what it repeats. The
-// others are dropped in a later run. What a kill leaves is loaded, found to be gone and dropped
-// then.
+// prune makes a transactional sink drop its rows of partitions whose deletion from the checkpoint
+// is durable; in the opposite order the ledger could hold less than the local state.
+//
+// It drops partitions that Load returned and of which this run has handed out nothing. Load
+// has fenced off every earlier transaction of such a partition, so no late one can repeat its data
+// unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a kill the
+// next run loads them, finds them deleted and drops them.
 func (r *keeper) prune(ctx context.Context) error {
 	r.mu.Lock()
-	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back meanwhile
+	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back in the meantime
 	r.mu.Unlock()
 	if len(r.prunable) == 0 {
 		return nil
@@ -73,7 +135,8 @@ func (r *keeper) prune(ctx context.Context) error {
 	return nil
 }
 
-// pruneAll is prune of all, at the end of a run: a short one may come to it here alone.
+// pruneAll prunes all remaining partitions at the end of a run. A short run may never reach prune
+// otherwise.
 func (r *keeper) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
@@ -81,15 +144,14 @@ func (r *keeper) pruneAll(ctx context.Context) error {
 	if err := r.memory.synced(); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
-	for len(r.prunable) > 0 && r.prune(ctx) == nil { // what it cannot the next run drops
+	for len(r.prunable) > 0 && r.prune(ctx) == nil { // a later run drops the rest after a failure
 		continue
 	}
 	return nil
 }
 
-// forget drops partitions of which nothing is in work and nothing unsaved, and returns the others
-// as later. Of idle ones, which are among those that are forgotten now, nothing was handed out in
-// this run.
+// forget drops partitions that have nothing in work and nothing unsaved (now), and returns the
+// others as later. idle are those of now of which nothing was handed out in this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -106,14 +168,16 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 	return now, later, idle
 }
 
-// handed says whether anything of a partition was handed out in this run and not forgotten since.
+// handed reports whether a span of a partition was handed out in this run, and the partition not
+// forgotten since.
 func (k *books) handed(id string) bool { return k.parts[id] != nil && k.parts[id].handed }
 
-// keptAccounts is how many accounts of partitions stay open of which nothing is in work.
+// keptAccounts bounds the open accounts of partitions that have nothing in work.
 const keptAccounts = 1024
 
-// rest closes the accounts of partitions of which nothing is in work and everything is saved: one
-// that comes again is opened at its mark. A hundred thousand files would hold as many ledgers else.
+// rest closes the accounts of partitions that have nothing in work and nothing unsaved. An account
+// is reopened at its mark when needed. Otherwise a hundred thousand files would need as many
+// ledgers.
 func (k *books) rest(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= keptAccounts {
@@ -128,7 +192,7 @@ func (k *books) rest(saved []stream.Mark) {
 	}
 }
 
-// forget drops the marks of partitions, in both layers.
+// forget drops the marks of partitions from both layers.
 func (m *memory) forget(ids []string) error {
 	if len(ids) == 0 {
 		return nil

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -11,7 +13,23 @@ import (
 // A partition that is gone is forgotten when nothing of it is in work and nothing unsaved; the seal
 // of one that was forgotten settles without a word.
 func TestForget(t *testing.T) {
-	k := newBooks(unknown)
+	for _, waiting := range []waitIndex{nil, noneWait{}} {
+		k := newBooks(unknown)
+		k.waiting = waiting
+		testForget(t, k)
+		if len(k.parts) != 0 {
+			t.Errorf("with %T, %d accounts are open of what was forgotten", waiting, len(k.parts))
+		}
+	}
+}
+
+// noneWait is the index of a route of which nothing waits.
+type noneWait struct{}
+
+func (noneWait) First(string) (stream.Position, bool) { return stream.Position{}, false }
+
+func testForget(t *testing.T, k *books) {
+	t.Helper()
 	part := &stream.Partition{ID: "p", Name: "p.log"}
 	b, seal := lines(part, 0, 2, false), lines(part, 4, 0, true)
 	for _, b := range []*stream.Batch{b, seal} {
@@ -37,8 +55,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// Accounts of which everything is saved are closed when there are many, and opened again at their
-// marks: nothing is lost by it, and what is in work, or sealed and not yet finished, stays.
+// If there are many accounts, saved ones are closed and reopened at their marks. Nothing is lost by
+// that; accounts in work, or sealed and not yet finished, stay open.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })
@@ -66,4 +84,23 @@ func TestAccountsRest(t *testing.T) {
 			t.Errorf("a partition goes on after its account was closed: %v", err)
 		}
 	}
+}
+
+// TestPruneLate checks that the sink drops a partition of this run only after no transaction with
+// its data can be open, and an idle one never by this path.
+func TestPruneLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var k resumed
+		if got := k.pruneLate([]string{"a", "idle"}, []string{"idle"}); len(got) > 0 {
+			t.Errorf("%q are dropped at once", got)
+		}
+		time.Sleep(lateTransaction)
+		if got := k.pruneLate([]string{"b"}, nil); len(got) > 0 {
+			t.Errorf("%q are dropped too early", got)
+		}
+		time.Sleep(time.Second)
+		if got := k.pruneLate(nil, nil); !slices.Equal(got, []string{"a"}) {
+			t.Errorf("%q are dropped, want a", got)
+		}
+	})
 }

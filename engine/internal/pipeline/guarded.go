@@ -10,20 +10,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// guardPauses are the least waits after which a route that the guard has stopped starts again. They
-// grow with each stop, so that a wrong config turns a log that grows all the time into few dead
-// letters.
+// guardPauses are the minimum waits before a route that the guard has stopped restarts. They grow
+// with each stop, so that a wrong config turns few records of a growing log into dead letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is how long a route must have run for its next pause to be the first one again.
+// guardForgets is the running time after which a route's next pause is the first one again.
 const guardForgets = time.Hour
 
-// inputPoll is how often the input is compared after the pause.
+// inputPoll is the interval at which the input is compared after the pause.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits, after the guard has stopped r with err, until the input of r is no longer
-// that of the stop. It reports false if something else stopped r, if the source cannot tell, in a
-// finite run, or if r drains meanwhile.
+// inputChanges waits, after the guard has stopped r with err, until the route's input has changed
+// since the stop. It returns false if something else stopped r, the source cannot tell, the run is
+// finite, or r drains in the meantime.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false
@@ -35,7 +34,7 @@ func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *bac
 		s.log.Warn("the input of a stopped route cannot be watched", "error", failed)
 		return false
 	}
-	defer func() { _ = reader.Close() }() // it has read nothing
+	defer func() { _ = reader.Close() }() // nothing was read
 	input, ok := reader.(stream.InputReader)
 	if !ok {
 		return false

@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host is what a component gets from the engine.
+// host implements stream.Host for the components of a route.
 type host struct {
 	log     *slog.Logger
 	fs      vfs.FS
 	counter *metrics.Set
 	faults  *faultLog
 	group   atomic.Pointer[supervise.Group]
-	cause   atomic.Pointer[error] // the first that stop was called with; nil: none
+	cause   atomic.Pointer[error] // first argument of stop; nil if stop was not called
 }
 
 // Log implements stream.Host.
@@ -45,8 +45,8 @@ func (h *host) Go(name string, run func(context.Context) error) {
 	panic("penstock: BUG: Host.Go before the route runs: a sink or processor starts goroutines in Open or Process, not in New")
 }
 
-// stop ends the route with err, which is part of the route's result even if its goroutines end by
-// themselves before they notice.
+// stop ends the route with err. The error is part of the route's result even if its goroutines end
+// by themselves first.
 func (h *host) stop(err error) {
 	h.cause.CompareAndSwap(nil, &err)
 	if g := h.group.Load(); g != nil {
@@ -54,7 +54,7 @@ func (h *host) stop(err error) {
 	}
 }
 
-// stopped returns the first error that stop was called with; nil if there was none.
+// stopped returns the first error passed to stop, or nil.
 func (h *host) stopped() error {
 	if err := h.cause.Load(); err != nil {
 		return *err
@@ -62,8 +62,8 @@ func (h *host) stopped() error {
 	return nil
 }
 
-// scoped is the same host for one of several instances of a component: its goroutines end with that
-// instance.
+// scoped returns the same host for one of several instances of a component. Goroutines started
+// through it end with that instance.
 func (h *host) scoped(g *supervise.Group) *host {
 	own := &host{log: h.log, fs: h.fs, counter: h.counter, faults: h.faults}
 	own.group.Store(g)

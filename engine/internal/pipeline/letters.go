@@ -14,23 +14,24 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// letterWriter makes records dead letters.
+// letterWriter writes dead letters.
 type letterWriter struct {
 	*core
 	store    *deadletter.Store        // set by prepare
-	ledgered stream.TransactionalSink // nil: the local checkpoint is the truth
+	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
+	sink     stream.DeadLetterSink    // nil if dead letters are only in the store
 
 	by       sync.Mutex                // guards refusers
-	refusers map[*stream.Batch]refuser // of batches that an attempt did not deliver
+	refusers map[*stream.Batch]refuser // by batch whose last attempt failed
 }
 
-// refuser is who refused a batch, or failed it last, for its dead letters.
+// refuser identifies the worker that refused a batch, or failed it last.
 type refuser struct {
 	worker   string
 	attempts int
 }
 
-// refused notes who refused batches, or failed them last.
+// refused records the worker that refused batches, or failed them last.
 func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -39,7 +40,7 @@ func (r *letterWriter) refused(by refuser, batches ...*stream.Batch) {
 	}
 }
 
-// take returns who refused a batch, and forgets it.
+// take returns and removes the refuser of a batch.
 func (r *letterWriter) take(b *stream.Batch) refuser {
 	r.by.Lock()
 	defer r.by.Unlock()
@@ -48,35 +49,60 @@ func (r *letterWriter) take(b *stream.Batch) refuser {
 	return by
 }
 
-// bury makes what is kept of a refused batch dead letters. It runs on a goroutine of the sender and
-// returns when they are durable and, where the sink keeps a ledger, their spans are in it: else
-// they would come again after a crash.
+// bury writes the kept records of a refused batch as dead letters. It runs on a goroutine of the
+// sender. It returns when the letters are durable and their spans are stored in the sink's ledger,
+// if it has one; otherwise they would be repeated after a crash.
 func (r *letterWriter) bury(ctx context.Context, it flow.Item[*stream.Batch], refusal error) error {
-	if ctx.Err() != nil { // the guard may have stopped the route: not one record more
+	if ctx.Err() != nil { // the guard may have stopped the route: write no more letters
 		return context.Cause(ctx)
 	}
 	b := it.Value
 	b.Split()
 	by := r.take(b)
 	own, _ := errors.AsType[*stream.RefusedError](refusal)
-	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+	reason := func(i int) error {
 		if own != nil {
 			if reason := own.Reasons[string(b.AppendRecordID(nil, i))]; reason != nil {
-				return reason, b.Records[i].State == stream.Kept
+				return reason
 			}
 		}
-		return refusal, b.Records[i].State == stream.Kept
+		return refusal
+	}
+	err := r.writeLetters(ctx, b, by, func(i int) (error, bool) {
+		return reason(i), b.Records[i].State == stream.Kept
 	})
 	if err != nil || r.ledgered == nil {
 		return err
 	}
-	return r.storeSpans(ctx, b.Spans)
+	if r.sink == nil {
+		return r.storeSpans(ctx, b.Spans, func(ctx context.Context) error {
+			return r.ledgered.Store(ctx, b.Spans)
+		})
+	}
+	dead := deadCopy(b, reason)
+	defer dead.Release()
+	return r.storeSpans(ctx, b.Spans, func(ctx context.Context) error {
+		return r.sink.StoreDead(ctx, dead)
+	})
 }
 
-// storeBackoff paces what is tried again until the sink has stored the spans of dead letters.
+// deadCopy returns a copy of b in which the kept records are dead. The caller releases it.
+func deadCopy(b *stream.Batch, reason func(i int) error) *stream.Batch {
+	dead := b.Cut(0, len(b.Records))
+	for i := range dead.Records {
+		if dead.Records[i].State == stream.Kept {
+			dead.Bury(i, reason(i))
+		}
+	}
+	return dead
+}
+
+// storeBackoff paces the attempts to store the spans of dead letters in the sink.
 var storeBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Full()
 
-func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span) error {
+// storeSpans calls store until it succeeds, or the spans belong to another owner.
+func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
+	store func(context.Context) error) error {
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed {
@@ -84,17 +110,16 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span) erro
 		}
 	}
 	return retry.Do(ctx, func(ctx context.Context) error {
-		err := r.ledgered.Store(ctx, spans)
+		err := store(ctx)
 		if err != nil && r.assigned.stale(spans) {
-			return nil // the next owner has the records
+			return nil // the next owner reads the records
 		}
 		r.assigned.fenced(err)
 		return err
 	}, o)
 }
 
-// buryDead makes the records that processors or the reader buried dead letters, before the batch is
-// sent.
+// buryDead writes records that processors or the reader dead-lettered, before the batch is sent.
 func (r *letterWriter) buryDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil

@@ -39,7 +39,7 @@ func maskAttrs(attrs []slog.Attr) []slog.Attr {
 	return masked
 }
 
-// maskAttr masks text, and values that print as text with a secret.
+// maskAttr masks strings, and values that print as strings with secrets.
 func maskAttr(a slog.Attr) slog.Attr {
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 	"github.com/penstock-io/penstock/stream"
@@ -12,28 +13,32 @@ import (
 
 // memory is one route's part of the checkpoint.
 //
-// Where the sink has acked what it has not made durable (`fsync: interval`), there are two layers,
-// because the kernel may write the checkpoint to disk before the sink's data. The upper one is
-// saved often, is believed only as long as the operating system has not restarted since, and so
-// covers kill -9. The lower one is saved after the sink has synced and covers a power loss. The
-// upper is always at least as far as the lower. Each is a route of its own in the store; the upper
-// one's name ends in the boot's id. See docs/adr/0004-two-layers-of-checkpoint.md.
+// It has two layers if the sink acknowledges data before it is durable (`fsync: interval`), because
+// the kernel may write the checkpoint to disk before the sink's data:
+//
+//	layer  saved                     valid                        covers
+//	upper  often                     until the system restarts    kill -9
+//	lower  after the sink has synced always                       power loss
+//
+// The upper layer is never behind the lower one. Each is a route of its own in the store; the name
+// of the upper one ends in the boot id. See docs/adr/0004-two-layers-of-checkpoint.md.
 type memory struct {
-	store *checkpoint.Store
+	store positionStore
 	lower string
-	upper string // "": one layer
+	upper string        // "" if there is one layer
+	rest  time.Duration // the pause after a small write
 
 	pendingMarks  map[string]stream.Mark // saved in the upper layer and not yet in the lower
 	pendingPlaces map[string]string
 }
 
-// newMemory returns the memory of a route. boot "" (the system does not tell) means one layer.
+// newMemory returns the memory of a route. It has one layer if boot is "" (unknown).
 //
-// What an earlier instance saved in the upper layer only, because it ended before its sink had
-// synced, goes to the lower one after this instance's first sync: a partition of which nothing
-// comes any more would else stay behind there for good.
-func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *memory {
-	m := &memory{store: store, lower: key}
+// An earlier instance that ended before its sink had synced leaves progress in the upper layer
+// only. This instance copies it to the lower layer after its first sync. Otherwise partitions
+// without new data would stay behind there forever.
+func newMemory(store positionStore, key string, lazy bool, boot string) *memory {
+	m := &memory{store: store, lower: key, rest: writeRest}
 	if lazy && boot != "" {
 		m.upper = key + checkpoint.BootMark + boot
 		m.pendingMarks = make(map[string]stream.Mark)
@@ -43,7 +48,7 @@ func newMemory(store *checkpoint.Store, key string, lazy bool, boot string) *mem
 	return m
 }
 
-// owe notes what the upper layer has and the lower has not.
+// owe schedules progress in the upper layer that the lower one lacks.
 func (m *memory) owe() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -63,12 +68,12 @@ func sameMark(a, b stream.Mark) bool {
 		a.Note == b.Note && slices.Equal(a.Above, b.Above)
 }
 
-// failed says that nothing can be saved any more before the log is opened anew.
+// failed reports that nothing can be saved until the log is opened again.
 func (m *memory) failed() bool { return m.store.Failed() != nil }
 
 func (m *memory) layered() bool { return m.upper != "" }
 
-// forgetOtherBoots drops upper layers that a restart of the system has made worthless.
+// forgetOtherBoots drops upper layers of earlier boots, which are no longer valid.
 func (m *memory) forgetOtherBoots() error {
 	for _, route := range m.store.Routes() {
 		if route == m.upper || !strings.HasPrefix(route, m.lower+checkpoint.BootMark) {
@@ -104,7 +109,7 @@ func (m *memory) save(marks []stream.Mark, places map[string]string) error {
 	return m.store.Append(m.upper, marks, places)
 }
 
-// synced makes everything that was saved safe against a power loss. The sink has synced before it.
+// synced makes all saved progress safe against a power loss. The sink has synced before.
 func (m *memory) synced() error {
 	if len(m.pendingMarks)+len(m.pendingPlaces) > 0 {
 		marks := make([]stream.Mark, 0, len(m.pendingMarks))
@@ -148,8 +153,8 @@ func (m *memory) marks() iter.Seq[stream.Mark] {
 	}
 }
 
-// strays are the lanes of other names that have a place in either layer, each with the place that
-// forgets it.
+// strays returns the lanes with other names that have a resume token in either layer, each with the
+// token that removes it.
 func (m *memory) strays(name string) map[string]string {
 	strays := make(map[string]string)
 	for _, layer := range []string{m.lower, m.upper} {
@@ -162,8 +167,8 @@ func (m *memory) strays(name string) map[string]string {
 	return strays
 }
 
-// places are those of the upper layer, where it has any: what it has forgotten may still be in the
-// lower one.
+// places returns the resume tokens of the upper layer, if it has any: the lower layer may still
+// have tokens that the upper one has dropped.
 func (m *memory) places() map[string]string {
 	if m.layered() {
 		if places := m.store.Places(m.upper); len(places) > 0 {

@@ -9,12 +9,11 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// begin opens what the route needs and waits until the other routes of its source have. ready is
-// false without an error where the route was drained meanwhile: nothing is in flight yet, so there
-// is nothing to wait for, least of all a receiver that does not answer. A finite run gives up where
-// the route has not opened within its stall.
+// begin opens the sink and the reader and waits until the other routes of the source have done so.
+// If the route drains in the meantime, ready is false and err nil: nothing is in flight, so there
+// is nothing to wait for. A finite run gives up if the route has not opened within Stall.
 func (r *route) begin(ctx context.Context, group *supervise.Group) (ready bool, err error) {
-	opening, end := context.WithCancelCause(ctx) // a sink may keep it: once all is open, only the route ends it
+	opening, end := context.WithCancelCause(ctx) // a sink may keep this context; after opening, only the route ends it
 	late := fmt.Errorf("it has not opened within %v", r.slot.o.Stall)
 	patience := time.NewTimer(r.slot.o.Stall)
 	defer patience.Stop()

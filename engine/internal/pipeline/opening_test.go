@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// deafSink opens when its context ends, as one whose database does not answer.
+// deafSink opens when its context ends, as if its database did not respond.
 type deafSink struct{ fakeSink }
 
 // Open implements stream.Sink.

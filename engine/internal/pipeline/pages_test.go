@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// TestAdminStartsAgain: admin pages whose listener is gone are served again, at the same address.
+// TestAdminStartsAgain: admin pages that lose their listener are served again at the same address.
 func TestAdminStartsAgain(t *testing.T) {
 	p := &pages{o: admin.Options{
 		Address: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),

@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// pipe is a source with its routes. A route that fails is started again by itself; when a goroutine
-// of the source fails, the source is made afresh and all routes start again.
+// pipe is a source with its routes. A failed route restarts alone. If a goroutine of the source
+// fails, the source is recreated and all routes restart.
 type pipe struct {
 	name     string
 	cfg      config.Pipeline
@@ -30,38 +30,39 @@ type pipe struct {
 	state    *state
 	host     *sourceHost                   // of source; changed with it
 	source   stream.Source                 // changed only while no route runs
-	finisher stream.Finisher               // nil: the source has nothing to finish
-	holder   atomic.Pointer[stream.Holder] // the source, if it is one
+	finisher stream.Finisher               // nil if the source has no Finish
+	holder   atomic.Pointer[stream.Holder] // nil if the source is not a Holder
 	starts   int
+	sharing  sharing
 
-	mu        sync.Mutex // guards what follows; Finish is called without it
-	slots     []*slot    // replaced, never changed
+	mu        sync.Mutex // guards the fields below; not held during Finish
+	slots     []*slot    // copy on write
 	opening   *barrier
 	tree      *supervise.Supervisor   // of the routes; nil while the pipeline does not run
 	end       context.CancelCauseFunc // ends tree
-	over      map[*slot]bool          // routes that have ended and are not restarted
+	over      map[*slot]bool          // routes that have ended and will not restart
 	held      bool                    // Apply is changing the routes: the run does not end
-	closing   bool                    // all routes have ended, and so does the run
+	closing   bool                    // all routes have ended, and the run is ending
 	finishing map[string]*finishing
 	order     []string // the keys of finishing, oldest first
-	err       error    // why the last run of it ended
-	waits     bool     // for its restart
+	err       error    // error of the last run
+	waits     bool     // whether it waits for a restart
 }
 
-// The causes with which the contexts of an engine's parts end.
+// Causes for ending the contexts of an engine's parts.
 var errAllEnded = errors.New("pipeline: every route has ended")
 
-// atOnce, as a supervisor's Shutdown, has its children stop side by side.
+// atOnce, as a supervisor's Shutdown, stops the children concurrently.
 const atOnce = time.Nanosecond
 
-// run runs the routes side by side until all have ended. The source's goroutines start before the
-// first route and stop after the last; a failure of one of them stops the routes.
+// run runs the routes concurrently until all have ended. The source's goroutines start before the
+// first route and stop after the last. A failure of one of them stops the routes.
 func (p *pipe) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.waits = false
 	p.mu.Unlock()
 	p.starts++
-	wanted := p.starts == 1 || !p.draining() // else the routes end without running
+	wanted := p.starts == 1 || !p.draining() // draining routes end without running
 	if p.starts > 1 && wanted {
 		if err := p.renew(); err != nil {
 			return err
@@ -96,7 +97,7 @@ func (p *pipe) draining() bool {
 	return !held && !slices.ContainsFunc(slots, func(s *slot) bool { return !s.isDraining() })
 }
 
-// begin makes the supervisor of the routes. Those that are leaving are not started again.
+// begin creates the supervisor of the routes, without those that are being removed.
 func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,7 +116,7 @@ func (p *pipe) begin(end context.CancelCauseFunc) (*supervise.Supervisor, error)
 	return tree, nil
 }
 
-// halted records that no route runs any more.
+// halted records that no route is running.
 func (p *pipe) halted() {
 	p.mu.Lock()
 	p.tree = nil
@@ -129,7 +130,7 @@ func (p *pipe) halted() {
 // routeEvent records how a run of a route ended.
 func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 	if e.Kind != supervise.Ended || !strings.HasSuffix(e.Supervisor, pipelinesName+"/"+p.name) {
-		return // of somebody within a route
+		return // an event of a supervisor within a route
 	}
 	slots := p.routes()
 	i := slices.IndexFunc(slots, func(s *slot) bool { return s.cfg.Name == e.Child })
@@ -137,7 +138,7 @@ func (p *pipe) routeEvent(_ context.Context, e supervise.Event) {
 		return
 	}
 	p.mu.Lock()
-	p.over[slots[i]] = !e.Restart // before the slot knows: see leave
+	p.over[slots[i]] = !e.Restart // before the slot is told: see leave
 	p.mu.Unlock()
 	slots[i].ended(e)
 	p.mu.Lock()
@@ -155,23 +156,30 @@ func (p *pipe) endIfDone() {
 	p.end(errAllEnded)
 }
 
-// routes returns the routes of this moment.
+// routes returns the current routes.
 func (p *pipe) routes() []*slot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.slots
 }
 
-// barrier returns the barrier of this run.
+// barrier returns the barrier of the current run.
 func (p *pipe) barrier() *barrier {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.opening
 }
 
-// child is the recipe of the pipeline. In a finite run it starts once.
+// child returns the supervisor's specification of the pipeline. In a finite run it starts once.
 func (p *pipe) child() supervise.Child {
-	return supervise.Child{Name: p.name, Run: p.run, Restart: supervise.Transient, Backoff: waitsOf(p.once), Shutdown: pipelineShutdown}
+	run := p.run
+	if p.sharing.on {
+		run = p.runShared
+	}
+	return supervise.Child{
+		Name: p.name, Run: run, Restart: supervise.Transient, Backoff: waitsOf(p.once),
+		Shutdown: pipelineShutdown,
+	}
 }
 
 // wake starts a route that waits for its restart.
@@ -180,11 +188,11 @@ func (p *pipe) wake(route string) {
 	tree := p.tree
 	p.mu.Unlock()
 	if tree != nil {
-		_ = tree.Restart(route) // it stops anyway, or has ended
+		_ = tree.Restart(route) // an error means that the route is stopping or has ended
 	}
 }
 
-// ended notes how a run of the pipeline ended.
+// ended records how a run of the pipeline ended.
 func (p *pipe) ended(e supervise.Event) {
 	p.mu.Lock()
 	p.err, p.waits = e.Err, e.Restart
@@ -200,7 +208,7 @@ func (p *pipe) waiting() bool {
 	return p.waits
 }
 
-// result is why the pipeline ended; nil: because its routes had.
+// result returns the pipeline's own failure, or nil if it ended because its routes did.
 func (p *pipe) result() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

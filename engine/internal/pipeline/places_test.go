@@ -96,8 +96,8 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer: what an instance saved and could not sync any more is in both layers
-// after the next one's first sync, though nothing of it is delivered again.
+// TestOwedToTheLowerLayer: progress that an instance saved without a sync is in both layers after
+// the next instance's first sync, although nothing of it is delivered again.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -135,7 +135,7 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 }
 
 // TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty
-// file; without it, or under another name, the next run begins anew.
+// file; without it, or under another name, the next run starts from the beginning.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
@@ -157,7 +157,7 @@ func TestOutputThatNeverWas(t *testing.T) {
 	}
 }
 
-// TestNoState: what keeps the state directory from being used is said with what to do about it.
+// TestNoState: an error about an unusable state directory contains the remedy.
 func TestNoState(t *testing.T) {
 	for _, c := range []struct {
 		op     vfstest.Op
@@ -212,8 +212,7 @@ func (d *countDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestPrepareLeavesNothingOpen: where one route cannot be prepared, the others give back what they
-// have opened.
+// TestPrepareLeavesNothingOpen: if one route cannot be prepared, the others close what they opened.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

@@ -22,16 +22,16 @@ type processors struct {
 	line    *line
 	letters *letterWriter
 	budget  *budget
-	encoder stream.Encoder // nil: the sink sends the batch's own bytes
+	encoder stream.Encoder // nil if the sink sends the batch's own bytes
 	make    []func(stream.Host) (stream.Processor, error)
 
-	steps [maxProcessors]atomic.Pointer[step] // by goroutine: the step that works on a batch; nil: none does
+	steps [maxProcessors]atomic.Pointer[step] // by goroutine: the step in progress; nil if idle
 }
 
 // needed reports whether there is anything to process.
 func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil }
 
-// newLine returns a line with room for the batches of all processors.
+// newLine returns a line with buffers for the batches of all processors.
 func newLine() *line {
 	return &line{
 		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()), again: make(chan *job, jobsAtOnce()),
@@ -39,23 +39,24 @@ func newLine() *line {
 	}
 }
 
-// processorCount is how many goroutines process: as many as run at once.
+// processorCount returns the number of processing goroutines: one for each CPU, up to
+// maxProcessors.
 func processorCount() int { return min(runtime.GOMAXPROCS(0), maxProcessors) }
 
 // maxProcessors bounds the goroutines and processor instances of one route.
 const maxProcessors = 64
 
-// jobsAtOnce bounds the jobs that are not processed yet: what fits into the two channels, and what
-// the processors, the reader and the producer have in hand, and the two that were read again. So
-// nobody who gives a job back to again has to wait.
+// jobsAtOnce bounds the jobs that are not processed yet: those in the two channels, those held by
+// the processors, the reader and the producer, and two that were read again. So a send to again
+// never blocks.
 func jobsAtOnce() int { return 3*processorCount() + 4 }
 
-// Run runs the processors, supervised: each is made afresh when it has died, with instances of
-// every step of its own and the goroutines and children that those have started.
+// Run runs the processors under supervision. A processor that dies is recreated with new instances
+// of every step; the goroutines and children of the old instances are stopped.
 func (r *processors) Run(ctx context.Context) error {
 	children := make([]supervise.Child, processorCount())
 	for n := range children {
-		name, idle := fmt.Sprintf("processor-%d", n), new(fruitless)
+		name, idle := fmt.Sprintf("processor-%d", n), new(processorRestarts)
 		steps := &r.steps[n]
 		children[n] = supervise.Child{
 			Name: name, Restart: supervise.Transient, Backoff: idle,
@@ -69,21 +70,21 @@ func (r *processors) Run(ctx context.Context) error {
 	return pool.Serve(ctx)
 }
 
-// fruitless is the wait of a processor that has died. It dies of what it was given, most likely,
-// and what kills is cut down until it is found: up to freeDeaths times without a record done it
-// starts again at once, after that with growing waits.
-type fruitless struct{ deaths atomic.Int32 }
+// processorRestarts is the restart policy of a processor. A processor most likely dies of its input, and
+// the input that kills it is narrowed down by restarts. So up to freeDeaths deaths without a
+// finished record restart at once; further ones wait, with exponential backoff.
+type processorRestarts struct{ deaths atomic.Int32 }
 
 const freeDeaths = 16
 
-var fruitlessWait = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Equal()
+var processorWait = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Equal()
 
 // Next implements backoff.Policy.
-func (f *fruitless) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State, ok bool) {
+func (f *processorRestarts) Next(s backoff.State, src rand.Source) (wait time.Duration, next backoff.State, ok bool) {
 	if f.deaths.Load() <= freeDeaths {
 		return 0, backoff.State{}, true
 	}
-	return fruitlessWait.Next(s, src)
+	return processorWait.Next(s, src)
 }
 
 func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
@@ -97,12 +98,12 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	}
 }
 
-// process is one incarnation of a processor.
-func (r *processors) process(ctx context.Context, name string, idle *fruitless, current *atomic.Pointer[step]) error {
+// process is one run of a processor.
+func (r *processors) process(ctx context.Context, name string, idle *processorRestarts, current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
-	defer func() { // also when it dies: what its instances have started goes with it
+	defer func() { // also on a panic: stop goroutines that its instances have started
 		scope.Stop(nil)
-		_ = scope.Wait() // what failed in it has ended the scope's context, and so the call that needed it
+		_ = scope.Wait() // a failure in it has already ended the scope's context, and with it the call that used it
 	}()
 	p := &processor{r: r, name: name, idle: idle, current: current}
 	defer current.Store(nil)
@@ -125,7 +126,7 @@ func (r *processors) process(ctx context.Context, name string, idle *fruitless, 
 	}
 }
 
-// nextJob is a batch of which a processor has died before one that is new; nil: there will be none.
+// nextJob returns a batch whose processor has died, else a new batch, or nil if there are no more.
 func (r *processors) nextJob(ctx context.Context) *job {
 	select {
 	case j := <-r.line.again:
@@ -137,33 +138,33 @@ func (r *processors) nextJob(ctx context.Context) *job {
 		return j
 	case j := <-r.line.late:
 		return j
-	case j := <-r.line.work: // nil: closed, and who has one in hand will come back for it
+	case j := <-r.line.work: // nil if closed: other processors return the jobs that they hold
 		return j
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// processor is one incarnation with its instances of the route's steps.
+// processor is one run of a processor, with its own instances of the route's steps.
 type processor struct {
 	r     *processors
 	name  string
 	chain []stream.Processor
 	names []string // of the chain's steps
-	idle  *fruitless
+	idle  *processorRestarts
 	saved *stream.Savepoint
 
-	current *atomic.Pointer[step] // nil in it between batches
+	current *atomic.Pointer[step] // holds nil between batches
 }
 
-// step is a processor of a route's chain that works on a batch.
+// step is a processor of a route's chain at work on a batch.
 type step struct {
 	name  string // such as "processor 2, exec"
 	began time.Time
 }
 
-// longestStep returns the step that has worked on its batch for the longest time, and false if no
-// batch is being processed.
+// longestStep returns the step that has worked on its batch the longest, and false if no batch is
+// being processed.
 func (r *processors) longestStep() (longest step, ok bool) {
 	for n := range r.steps {
 		if s := r.steps[n].Load(); s != nil && (!ok || s.began.Before(longest.began)) {
@@ -173,8 +174,7 @@ func (r *processors) longestStep() (longest step, ok bool) {
 	return longest, ok
 }
 
-// work processes j, or as much of it as it survives: then it gives j back and returns what it died
-// of.
+// work processes j. If that kills the processor, work puts j back and returns the cause.
 func (p *processor) work(ctx context.Context, j *job) (died error) {
 	if j.saved == nil {
 		if p.saved == nil {
@@ -187,12 +187,12 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 		if !returned {
 			died = &supervise.PanicError{Name: p.name, Value: recover(), Stack: debug.Stack()}
 			p.idle.deaths.Add(1)
-			p.r.condemn(j, died, p.idle)
+			p.r.recordDeath(j, died, p.idle)
 		}
 	}()
 	err := p.steps(ctx, j)
 	returned = true
-	p.r.budget.took(j.batch)
+	p.r.budget.correct(j.batch)
 	p.idle.deaths.Store(0)
 	j.err = err
 	j.saved, p.saved = nil, j.saved
@@ -200,7 +200,7 @@ func (p *processor) work(ctx context.Context, j *job) (died error) {
 	return nil
 }
 
-// steps has every step change the batch, encodes it and makes dead letters of what was buried.
+// steps runs every step on the batch, encodes it and writes the records that were dead-lettered.
 func (p *processor) steps(ctx context.Context, j *job) error {
 	b := j.batch
 	if !j.suspect {
@@ -236,6 +236,7 @@ func (p *processor) change(ctx context.Context, b *stream.Batch) error {
 		if err := processor.Process(ctx, b); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
+		p.r.tapProcessor(b, i)
 	}
 	return p.encode(b)
 }
@@ -250,9 +251,9 @@ func (p *processor) encode(b *stream.Batch) error {
 	return nil
 }
 
-// hide lets b look as if it had only the records of s, and returns what the states of all were.
+// hide makes b appear to have only the records of s. It returns the states of all records.
 func hide(b *stream.Batch, s stretch) []stream.State {
-	b.Parsed() // its raw bytes are more than its records now
+	b.Parsed() // its raw bytes contain more than these records
 	states := make([]stream.State, len(b.Records))
 	for i := range b.Records {
 		states[i] = b.Records[i].State
@@ -263,7 +264,7 @@ func hide(b *stream.Batch, s stretch) []stream.State {
 	return states
 }
 
-// show undoes hide, when records may have been added to s.
+// show undoes hide. Records may have been added to s in the meantime.
 func show(b *stream.Batch, s stretch, states []stream.State) {
 	added := len(b.Records) - len(states)
 	for i, state := range states {
@@ -276,11 +277,11 @@ func show(b *stream.Batch, s stretch, states []stream.State) {
 	}
 }
 
-// condemn books the death of a processor that had j, and gives j to the next one.
-func (r *processors) condemn(j *job, died error, idle *fruitless) {
+// recordDeath records the death of a processor that held j, and passes j to the next one.
+func (r *processors) recordDeath(j *job, died error, idle *processorRestarts) {
 	j.batch.RollbackTo(j.saved)
-	bury, hopeless := j.died(j.batch)
-	if hopeless {
+	bury, giveUp := j.died(j.batch)
+	if giveUp {
 		j.err = died
 		close(j.done)
 		return
@@ -296,5 +297,5 @@ func (r *processors) condemn(j *job, died error, idle *fruitless) {
 		j.pop()
 		idle.deaths.Store(0)
 	}
-	r.line.again <- j // it has room: jobsAtOnce
+	r.line.again <- j // never blocks: see jobsAtOnce
 }

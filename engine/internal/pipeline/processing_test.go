@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// steps are processors, each made anew, that do what step says to each kept record.
+// steps are processors that call step for each kept record. Each is created again after a failure.
 type steps struct {
 	made atomic.Int64
 	took time.Duration // of each record
@@ -39,7 +39,7 @@ type instance struct {
 
 // Process implements stream.Processor.
 func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
-	if !p.started { // what an instance has started ends with it
+	if !p.started { // goroutines of an instance end with it
 		p.started = true
 		p.host.Go("helper", func(ctx context.Context) error { <-ctx.Done(); return nil })
 	}
@@ -54,9 +54,9 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 }
 
 // TestPoisonedProcessors: one record in 10,000 panics, or ends the goroutine of, the processor that
-// it meets, after it has changed some of the batch. It is a dead letter with the stack after three
-// deaths alone, all others are processed exactly once, with what is made of them, dropped or
-// buried, and the run takes at most 1/0.8 of the time that it takes without any.
+// reads it, after the processor has changed part of the batch. After three deaths on its own it is
+// a dead letter with the stack. All other records are processed exactly once, including those
+// added, dropped or dead-lettered. The run takes at most 1/0.8 of the time of a run without poison.
 func TestPoisonedProcessors(t *testing.T) {
 	const records, each = 60_000, 10_000
 	for name, die := range map[string]func(){"panic": func() { panic("poisoned") }, "Goexit": runtime.Goexit} {
@@ -94,8 +94,8 @@ func TestPoisonedProcessors(t *testing.T) {
 					took = time.Since(began)
 					accounts(t, e, m, sink, poison)
 					died := e.Snapshot().Routes[0].Counters["processor_deaths"]
-					if anew := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); anew != died {
-						t.Errorf("%d processors were made anew, %d have died", anew, died)
+					if created := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); created != died {
+						t.Errorf("%d processors were created again, %d have died", created, died)
 					}
 				})
 				return took
@@ -109,7 +109,7 @@ func TestPoisonedProcessors(t *testing.T) {
 	}
 }
 
-// accounts compares what came of TestPoisonedProcessors with what should have.
+// accounts compares the result of TestPoisonedProcessors with the expected one.
 func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bool) {
 	t.Helper()
 	s := e.Snapshot().Routes[0]

@@ -88,10 +88,10 @@ func heldParts(ids ...string) (marks []stream.Mark) {
 	return marks
 }
 
-// TestPrune: a sink with a ledger of its own drops what it holds of partitions that are gone, of
-// those alone that it held at the start and of which nothing was handed out since; not before the
-// checkpoint has forgotten them for good, so that a crash at that moment leaves nothing that the
-// next run misses; at most so many at once; and again where it could not.
+// TestPrune: a sink with its own ledger drops deleted partitions that it held at the start and of
+// which nothing was handed out since. It does so only after the checkpoint has durably forgotten
+// them, so that a crash leaves no partition that the next run misses. It drops at most pruneAtOnce
+// in one transaction, and retries failures.
 func TestPrune(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -134,8 +134,9 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneAfterKill: what a kill left between the two, forgotten in the checkpoint and held by the
-// sink, the next run drops; and what was handed out in the run in which it went.
+// TestPruneAfterKill: the next run drops partitions that a kill left forgotten in the checkpoint
+// and held by the sink, and partitions forgotten in the run that handed them out. Until then the
+// checkpoint records that they are finished.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -150,8 +151,9 @@ func TestPruneAfterKill(t *testing.T) {
 	if err := jobOf(t, m, Options{Once: true}, source.use(), route).Run(t.Context()); err != nil || left == nil {
 		t.Fatal(err, left)
 	}
-	if marks := killedBy(t, left, vfstest.DataAll); len(marks) != 0 {
-		t.Fatalf("the checkpoint has %v, want all forgotten", marks)
+	marks := killedBy(t, left, vfstest.DataAll)
+	if len(marks) != 1 || marks[0].Part.ID != "fake" || !marks[0].Finished {
+		t.Fatalf("the checkpoint has %v, want the finished partition of this run alone", marks)
 	}
 	sink.prune = nil
 	sink.holds[0].Watermark.Num = records
@@ -160,5 +162,8 @@ func TestPruneAfterKill(t *testing.T) {
 	}
 	if slices.Sort(sink.dropped); !slices.Equal(sink.dropped, []string{"fake", "gone"}) || len(sink.holds) != 0 {
 		t.Errorf("dropped %v, the sink holds %v", sink.dropped, sink.holds)
+	}
+	if marks := killedBy(t, left, vfstest.DataAll); len(marks) != 0 {
+		t.Errorf("the checkpoint has %v, want all forgotten", marks)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// reader reads batches out of the source and opens their spans in the books.
+// reader reads batches from the source and opens their spans in the books.
 type reader struct {
 	*core
 	line      *line
@@ -24,50 +24,50 @@ type reader struct {
 	pool      *stream.Pool
 	budget    *budget
 	reads     scope
-	left      atomic.Int64 // bytes that the source has and nobody has read; -1: it does not tell
-	reading   atomic.Int64 // when the call of Read that runs began, in nanoseconds since started; 0: none runs
+	left      atomic.Int64 // unread bytes of the source; -1 if unknown
+	reading   atomic.Int64 // start of the running Read, in nanoseconds since started; 0 if none runs
 
 	reader    stream.Reader // set before Run
-	estimated time.Duration // when the reader was last asked how much is left
-	ahead     error         // what the reader said with its last batch, of which the next call tells
+	estimated time.Duration // time of the last request for the remaining bytes
+	ahead     error         // error returned together with the last batch; the next call returns it
 }
 
-// announcer saves progress of new partitions before the sink gets anything of them.
+// announcer saves the first marks of new partitions before the sink gets their data.
 type announcer interface {
 	announce(met []stream.Mark, b *stream.Batch)
 }
 
-// line is the way of batches from the reader through the processors to the sender.
+// line carries batches from the reader through the processors to the sender.
 type line struct {
 	jobs  chan *job // to the sender, in read order
 	work  chan *job // to the processors
-	again chan *job // back to them, of which one has died
-	late  chan *job // to them, of batches that waited and were read again
-	err   error     // why the reader ended, set before jobs is closed; io.EOF: the data ended
+	again chan *job // back to the processors after one has died
+	late  chan *job // to the processors: batches that waited and were read again
+	err   error     // why the reader ended, set before jobs is closed; io.EOF at the end of the data
 }
 
-// job is one batch on its way from the reader through the processors to the sender. Its place in
-// line.jobs is the read order, whatever the order in which the processors finish.
+// job is a batch on its way from the reader through the processors to the sender. line.jobs has the
+// read order, in whatever order the processors finish.
 type job struct {
 	batch *stream.Batch
 	keys  []string
-	done  chan struct{} // closed when processed; nil: there is nothing to process
+	done  chan struct{} // closed when processed; nil if there is nothing to process
 	err   error
 
-	trial                   // of the processors that died of it
-	saved *stream.Savepoint // what the batch was before the processor that has it now; nil: none has had it
+	trial                   // deaths of processors on this batch
+	saved *stream.Savepoint // the batch as its current processor received it; nil before the first
 }
 
-// scope is the context in which a route reads: it ends with the one it was begun in, and before
-// that when the route accepts nothing more. It is safe for concurrent use.
+// scope is the context in which a route reads. It ends with its parent, or earlier, when the route
+// stops accepting data. It is safe for concurrent use.
 type scope struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	ctx    context.Context
-	cancel context.CancelCauseFunc // nil: it was not begun
-	cause  error                   // of its end; nil: it has not been ended
+	cancel context.CancelCauseFunc // nil before it has begun
+	cause  error                   // why it ended; nil if it has not been ended
 }
 
-// in begins it in ctx. Once begun it is what it is.
+// in begins the scope as a child of ctx. Later calls return the same context.
 func (s *scope) in(ctx context.Context) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *scope) in(ctx context.Context) context.Context {
 	return s.ctx
 }
 
-// end ends it, also before it was begun. The first cause counts.
+// end ends the scope, even before it has begun. The first cause counts.
 func (s *scope) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,12 +92,12 @@ func (s *scope) end(cause error) {
 	}
 }
 
-// Run fills batches for the processors until the data ends or the route drains, then closes the way
-// to the sender. Its error reaches the sender behind the last batch, so that what was read before
-// it is still delivered. When ctx is done, what was read stays with the garbage collector.
+// Run fills batches for the processors until the data ends or the route drains, and then closes the
+// line. Its error reaches the sender after the last batch, so batches read before the error are
+// still delivered. If ctx ends, batches that were read are left to the garbage collector.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	if r.waits.store == nil { // else the processors end with the route: what waits may come to them
+	if r.waits.store == nil { // with a store the processors stop with the route, since batches that waited may still arrive
 		defer close(r.line.work)
 	}
 	for {
@@ -118,7 +118,8 @@ func (r *reader) Run(ctx context.Context) error {
 	}
 }
 
-// readSafely is readOne; a panic of the source is such an error: its reader is not asked again.
+// readSafely calls readOne and turns a panic of the source into an error. The reader is not used
+// after a panic.
 func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	returned := false
 	defer func() {
@@ -131,8 +132,9 @@ func (r *reader) readSafely(ctx context.Context) (j *job, err error) {
 	return j, err
 }
 
-// readOne reads one batch and opens its spans. io.EOF: the data has ended, or the route accepts no
-// more. A batch that was read and then not sent stays opened and unsettled: it will be read again.
+// readOne reads one batch and opens its spans. It returns io.EOF if the data has ended or the route
+// accepts no more. A batch that was read and not sent stays open and unsettled, and will be read
+// again.
 func (r *reader) readOne(ctx context.Context) (*job, error) {
 	for r.ahead == nil {
 		b := r.pool.Get(stream.BatchLimits{Bytes: int(r.cfg.Batch.Bytes), Records: r.cfg.Batch.Records})
@@ -144,7 +146,7 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 		err := r.reader.Read(ctx, b)
 		r.reading.Store(0)
 		b.Time = time.Now()
-		r.budget.took(b)
+		r.budget.correct(b)
 		switch {
 		case ctx.Err() != nil:
 			err = io.EOF
@@ -152,11 +154,12 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 			err = fmt.Errorf("source %s: %w", r.source, err)
 		}
 		r.ahead = err
-		r.estimate()
+		r.estimate(b.RawBytes())
 		if ctx.Err() != nil || len(b.Spans) == 0 {
 			b.Release()
 			continue
 		}
+		r.tapSource(b)
 		j, err := r.opened(ctx, b)
 		if errors.Is(err, errNotAssigned) {
 			continue
@@ -166,24 +169,33 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 	return nil, r.ahead
 }
 
-// estimateEvery is how often a reader is asked how much is left: it may have to look at every file.
+// estimateEvery is the interval at which a reader is asked for its remaining bytes. The reader may
+// have to check every file.
 const estimateEvery = 250 * time.Millisecond
 
-func (r *reader) estimate() {
+// estimate updates left after a batch of the given size was read.
+func (r *reader) estimate(read int64) {
 	e, ok := r.reader.(stream.Estimator)
+	if !ok {
+		return
+	}
 	now := r.now()
-	if !ok || r.ahead == nil && now-r.estimated < estimateEvery {
+	if r.ahead == nil && now-r.estimated < estimateEvery {
+		// Otherwise a reader that then blocks would leave an old figure.
+		if left := r.left.Load(); left > 0 {
+			r.left.Store(max(0, left-read))
+		}
 		return
 	}
 	r.estimated = now
 	r.left.Store(e.Left())
 }
 
-// oneKey orders everything on a single ordered lane; a batch of a thousand small files need not
-// name them all.
+// oneKey orders all items on a single ordered lane. Without it a batch of a thousand small files
+// would need all their ids.
 var oneKey = []string{"all"}
 
-// opened takes what was read into the books.
+// opened opens the spans of a batch that was read, in the books.
 func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 	j, met, err := r.book(ctx, b)
 	if len(met) > 0 {
@@ -193,15 +205,13 @@ func (r *reader) opened(ctx context.Context, b *stream.Batch) (*job, error) {
 }
 
 func (r *reader) book(ctx context.Context, b *stream.Batch) (j *job, met []stream.Mark, err error) {
-	if r.line == nil { // else the processors' goroutines do it
+	if r.line == nil { // otherwise the processors' goroutines do it
 		if err := r.letters.buryDead(ctx, b); err != nil {
 			b.Release()
 			return nil, nil, err
 		}
 	}
-	if r.manifest != nil {
-		r.manifest.Read(b)
-	}
+	r.observed.read(b)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.books.counts.readRecords == 0 {
@@ -218,7 +228,7 @@ func (r *reader) book(ctx context.Context, b *stream.Batch) (j *job, met []strea
 		b.Release()
 		return nil, nil, err
 	}
-	met = r.books.meet()
+	met = r.books.takeNew()
 	j = &job{batch: b}
 	switch r.order {
 	case inOneLane:
@@ -229,7 +239,7 @@ func (r *reader) book(ctx context.Context, b *stream.Batch) (j *job, met []strea
 	return j, met, nil
 }
 
-// idle returns for how long the reader has waited for data; 0 if it does not.
+// idle returns how long the reader has waited for data, or 0 if it is not waiting.
 func (r *reader) idle() time.Duration {
 	if since := r.reading.Load(); since > 0 {
 		return r.now() - time.Duration(since)
@@ -259,7 +269,7 @@ func (l *line) next(ctx context.Context) (*job, error) {
 	select {
 	case <-j.done:
 		return j, nil
-	case <-ctx.Done(): // it may be with a processor that waits for its restart
+	case <-ctx.Done(): // its processor may be waiting for a restart
 		return nil, context.Cause(ctx)
 	}
 }

@@ -41,8 +41,8 @@ func (r *mortalReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// What a reader has read before it waits, or dies, is delivered without anything further, in order,
-// however few batches the memory has room for.
+// Batches that a reader has read before it waits or dies are delivered in order without further
+// input, however few batches fit into memory.
 func TestReadIsDelivered(t *testing.T) {
 	for _, lines := range []int{0, 1, 2, 3, 17} {
 		for _, dies := range []bool{false, true} {
@@ -83,7 +83,7 @@ func readIsDelivered(t *testing.T, lines int, dies bool, memory stream.Size, pro
 	}
 }
 
-// promptSink is a fakeSink whose lane may be a prompt one.
+// promptSink is a fakeSink with an inline lane if prompt is set.
 type promptSink struct {
 	fakeSink
 	prompt bool

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// errNoLoader is returned by Reload if the program gave the engine no way to load its
+// errNoLoader is returned by Reload if the embedding program provides no way to load the
 // configuration.
 var errNoLoader = errors.New("this program cannot load its configuration again: restart it to change the configuration")
 

@@ -25,7 +25,7 @@ type replaced struct {
 type replacedSink struct {
 	*replaced
 	host  stream.Host
-	asked chan error // what the goroutine ends with
+	asked chan error // result of the goroutine
 }
 
 func (s *replaced) use() config.Use {

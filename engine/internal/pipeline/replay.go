@@ -12,36 +12,42 @@ import (
 // replaySource is the name of the source of a replay.
 const replaySource = "dead_letters"
 
-// ReplayConfig returns a config with one route of c, whose source is the dead letters that match
-// the filter, each once. They pass through the route's own processors and sink, on its own
-// checkpoint, which records each letter as settled. A letter that is refused again becomes a new
-// letter. Run it with Options.Once, while no other process has the state directory.
+// ReplayConfig returns a config with one route of c whose source is the dead letters that match the
+// filter, each once. They pass through the route's own processors and sink, on its own checkpoint,
+// which records each letter as settled. A letter that is refused again becomes a new letter. Run it
+// with Options.Once, while no other process uses the state directory.
 func ReplayConfig(c config.Config, pipelineName, routeName string, filter deadletter.Filter) (config.Config, error) {
 	for _, p := range c.Pipelines {
 		for _, r := range p.Routes {
-			if p.Name != pipelineName || r.Name != routeName {
-				continue
+			if p.Name == pipelineName && r.Name == routeName {
+				c.Pipelines = []config.Pipeline{replayOf(p, r, filter, false)}
+				c.Admin, c.Cluster = config.Admin{}, config.Cluster{}
+				return c, nil
 			}
-			path := LettersPath(p, r)
-			p.Routes = []config.Route{r}
-			p.Source = config.Use{Component: stream.Component{
-				Role: stream.SourceRole, Name: replaySource,
-				New: func(_ any, h stream.Host) (any, error) {
-					return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter}, nil
-				},
-			}, Where: p.Where}
-			c.Pipelines = []config.Pipeline{p}
-			c.Admin = config.Admin{}
-			return c, nil
 		}
 	}
 	return config.Config{}, fmt.Errorf("the config has no route %s/%s", pipelineName, routeName)
 }
 
-// LettersPath is the file of a route's dead letters.
+// replayOf returns a pipeline with one route of p whose source is dead letters of that route.
+func replayOf(
+	p config.Pipeline, r config.Route, filter deadletter.Filter, discard bool,
+) config.Pipeline {
+	path := LettersPath(p, r)
+	p.Routes = []config.Route{r}
+	p.Source = config.Use{Component: stream.Component{
+		Role: stream.SourceRole, Name: replaySource,
+		New: func(_ any, h stream.Host) (any, error) {
+			return &deadletter.Source{FS: h.FS(), Path: path, Filter: filter, Discard: discard}, nil
+		},
+	}, Where: p.Where}
+	return p
+}
+
+// LettersPath returns the path of a route's dead-letter file.
 func LettersPath(p config.Pipeline, r config.Route) string {
 	return filepath.Join(r.DeadLetters.Dir, deadletter.FileName(p.Name, r.Name))
 }
 
-// Boot names this run of the operating system; "" where it does not tell.
+// Boot identifies this run of the operating system; it returns "" if unknown.
 func Boot() string { return bootID() }

@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// settlerOf returns the reader of r if its senders wait for an outcome, else nil.
+// settlerOf returns the reader of r if its clients wait for an outcome, else nil.
 func settlerOf(r *keeper) stream.SettledReader {
 	s, _ := r.reader.(stream.SettledReader)
 	return s
@@ -14,7 +14,7 @@ func settlerOf(r *keeper) stream.SettledReader {
 
 // reportSettled reports the progress of the route to its reader. A sink that is durable when it
 // acknowledges needs nothing more. Another sink is synced first and the checkpoint written, because
-// a restart truncates an output file to the place in the checkpoint. Batches that settle during a
+// a restart truncates an output file to the offset in the checkpoint. Batches that settle during a
 // sync share the next one.
 func reportSettled(ctx context.Context, r *keeper, reader stream.SettledReader) error {
 	r.mu.Lock()

@@ -24,10 +24,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestRestarts: whatever of a route or its source panics, ends its goroutine or returns an error,
-// at the first calls or in the middle of the work, everything arrives, nothing counts as settled
-// that has not, the accounts are right at every moment, the engine heals by itself, and the next
-// run finds nothing left to do.
+// TestRestarts makes each part of a route or its source panic, end its goroutine or return an
+// error, in its first calls or later. The engine recovers by itself and everything arrives. Nothing
+// counts as settled before it is, and the accounts balance at every moment. The next run finds
+// nothing left to do.
 func TestRestarts(t *testing.T) {
 	hows := map[string]func() error{
 		"panic":  func() error { panic("struck") },
@@ -194,10 +194,9 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails: a checkpoint that cannot be written for a while is written later, and the
-// route neither stops nor delivers anything twice meanwhile; the bound of what a kill repeats
-// holds. One that could not be synced is opened anew by a route that starts again. Either way the
-// next run finds nothing left to do.
+// TestCheckpointFails: if the checkpoint cannot be written for a while, it is written later. The
+// route neither stops nor delivers anything twice, and the replay bound holds. After a failed sync,
+// the restarted route reopens the checkpoint. In both cases the next run finds nothing left to do.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { failedCheckpoint(t, op, starts) }) })
@@ -248,8 +247,7 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	}
 }
 
-// TestFencedRouteStaysStopped: a route whose ledger another process has taken over does not take it
-// back.
+// TestFencedRouteStaysStopped: a route does not take its ledger back from another process.
 func TestFencedRouteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int), how: func() error {

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// load asks a sink that keeps a ledger what it holds. That is the truth even if it is less than the
-// local state says, since the database may have been restored from a backup; but an empty ledger
-// beside local progress is an error. Names and notes, which no ledger has, are taken from the local
+// load asks a sink with a ledger for its progress. The ledger is authoritative even if it is behind
+// the local state, since the database may have been restored from a backup. An empty ledger beside
+// local progress is an error. Names and metadata, which ledgers do not store, come from the local
 // state.
 func (r *keeper) load(ctx context.Context) error {
 	if r.ledgered == nil || r.assigned != nil {
@@ -34,7 +34,7 @@ func (r *keeper) load(ctx context.Context) error {
 	for local := range r.memory.marks() {
 		lost.add(local)
 		m := held[local.Part.ID]
-		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // else what waits is short
+		short := m.Watermark.Compare(local.Watermark) < 0 && !local.Waiting // waiting ranges explain a lower watermark
 		if short {
 			behind++
 		}
@@ -52,13 +52,13 @@ func (r *keeper) load(ctx context.Context) error {
 	return nil
 }
 
-// amount is what local marks say was delivered.
+// amount sums the progress in local marks.
 type amount struct {
 	partitions int
 	positions  int64 // bytes of files, key values of tables
 }
 
-// add adds a mark of the source; those of replayed dead letters count for nothing.
+// add adds a mark of the source; marks of replayed dead letters do not count.
 func (a *amount) add(m stream.Mark) {
 	if deadletter.IsPartition(m.Part.ID) || m.Watermark == (stream.Position{}) && len(m.Above) == 0 {
 		return
@@ -73,15 +73,17 @@ func (a *amount) add(m stream.Mark) {
 // emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
 func (r *keeper) emptyLedger(lost amount) error {
 	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows progress in %d partitions; up to %d bytes "+
-		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with `penstock checkpoint reset %s %s`",
-		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.stateName(), r.key)
+		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
+		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }
 
-// resumed are the marks with which a route began whose sink keeps a ledger. It is safe for
+// resumed holds the marks with which a route began whose sink keeps a ledger. It is safe for
 // concurrent use.
 type resumed struct {
-	mu    sync.RWMutex // guards marks, of partitions that were not forgotten since
+	mu    sync.RWMutex // guards marks; forgotten partitions are removed from it
 	marks map[string]stream.Mark
+
+	late []forgotten // that this run has handed out; oldest first; of the checkpoint's goroutine
 }
 
 func (s *resumed) mark(id string) (stream.Mark, bool) {
@@ -97,7 +99,8 @@ func (s *resumed) all() []stream.Mark {
 	return slices.Collect(maps.Values(s.marks))
 }
 
-// forget drops the marks of ids, and returns those of idle, which are among ids, that had one.
+// forget drops the marks of ids and returns those ids in idle that had one. idle is a subset of
+// ids.
 func (s *resumed) forget(ids, idle []string) (had []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,7 +115,7 @@ func (s *resumed) forget(ids, idle []string) (had []string) {
 	return had
 }
 
-// markOf returns what this route had settled of a partition before this run.
+// markOf returns the route's progress in a partition before this run.
 func (r *keeper) markOf(id string) (stream.Mark, bool) {
 	if r.assigned != nil {
 		return stream.Mark{}, false
@@ -127,7 +130,7 @@ func (r *keeper) markOf(id string) (stream.Mark, bool) {
 	return r.waits.resume(m, known)
 }
 
-// stateDir opens the directory in which the route's reader keeps state that no mark holds.
+// stateDir opens the directory for reader state that does not fit into marks.
 func (r *route) stateDir() (vfs.Dir, error) {
 	return r.pipe.state.sourceDir(fileName(r.pipe.name) + "." + fileName(r.cfg.Name))
 }
@@ -142,7 +145,7 @@ func (r *keeper) known() iter.Seq[stream.Mark] {
 			return
 		}
 		for m := range marks {
-			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // those of replayed dead letters are none of the source's
+			if !deadletter.IsPartition(m.Part.ID) && !yield(m) { // marks of replayed dead letters are not the source's
 				return
 			}
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// ErrDraining is the cause with which a reader's context ends when its route accepts nothing more.
+// ErrDraining is the cause with which a reader's context ends when its route drains.
 var ErrDraining = errors.New("pipeline: draining")
 
-// route is one processors-to-sink path out of a source, with everything that it owns while it runs.
-// It runs once: what starts after it has failed is another one, made afresh by its slot.
+// route is a path from a source through processors to a sink, with everything that it owns while it
+// runs. It runs once; after a failure its slot creates a new route.
 //
-// A reader, processors, a sender and a keeper do its work, each in goroutines of its own; they
+// A reader, processors, a sender and a keeper do the work, each in goroutines of its own. They
 // share a core.
 type route struct {
 	*core
@@ -29,6 +29,7 @@ type route struct {
 	stall time.Duration
 	sink  stream.Sink
 
+	parking    *parkedCounts
 	letters    *letterWriter
 	reader     *reader
 	processors *processors
@@ -40,7 +41,7 @@ type route struct {
 	drained   chan struct{} // closed by drain
 	opens     atomic.Bool   // sink and reader are open
 
-	// core.mu guards what follows.
+	// core.mu guards the fields below.
 	health string
 	err    error
 }
@@ -50,11 +51,13 @@ const (
 	healthRunning    = "running"
 	healthDraining   = "draining"
 	healthFinished   = "finished"
-	healthStopped    = "stopped"    // for good
-	healthRestarting = "restarting" // it has failed, and starts again by itself
+	healthStopped    = "stopped"    // it will not restart
+	healthRestarting = "restarting" // failed, and waiting for its restart
+	healthStandby    = "standby"    // another process of the cluster may own the pipeline
 )
 
-// run runs the route until its data ends, it has drained, or ctx is done. It frees what it opened.
+// run runs the route until its data ends, it has drained, or ctx is done. It closes everything it
+// opened.
 func (r *route) run(ctx context.Context) error {
 	r.reader.left.Store(-1)
 	r.mu.Lock()
@@ -71,14 +74,14 @@ func (r *route) run(ctx context.Context) error {
 	return err
 }
 
-// runAll runs the sender and all that it needs as one group: whatever of it fails ends the others,
-// and the route.
+// runAll runs the sender and its helpers as one group: a failure in the group ends all of it, and
+// the route.
 func (r *route) runAll(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	r.host.group.Store(group)
 	var sent error
 	group.Go("sender", func(ctx context.Context) error {
-		defer r.slot.arrive() // also where it has not come so far
+		defer r.slot.arrive() // also if the route fails before it arrives by itself
 		sent = r.send(ctx, group)
 		group.Stop(sent)
 		return nil
@@ -94,8 +97,8 @@ func (r *route) runAll(ctx context.Context) error {
 	return err
 }
 
-// send opens everything, starts the other goroutines and delivers until all is delivered, or until
-// it cannot go on.
+// send opens everything, starts the other goroutines and delivers until the data ends or a failure
+// stops it.
 func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	ready, err := r.begin(ctx, group)
 	if !ready {
@@ -124,7 +127,7 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 	return joined(err, r.keeper.lastSave(ctx))
 }
 
-// joined joins errors, leaving out those that say the same again.
+// joined joins errors and leaves out duplicates.
 func joined(errs ...error) error {
 	var out []error
 	for _, err := range errs {
@@ -136,11 +139,14 @@ func joined(errs ...error) error {
 	return errors.Join(out...)
 }
 
-// open opens sink, dead letters and reader, in this order: what is read must have somewhere to go.
+// open opens the sink, dead letters and reader, in this order, so that records that are read have a
+// destination.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
+	o.DeadLetter = r.letters.append
+	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.keeper.memory.places()
-	for _, lane := range slices.Sorted(maps.Keys(places)) { // one at most: savePlace
+	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace
 		o.Place = places[lane]
 	}
 	if reopen := r.slot.reopen.Load(); reopen != nil {
@@ -149,11 +155,15 @@ func (r *route) open(ctx context.Context) error {
 	if err := r.sink.Open(ctx, o); err != nil {
 		return fmt.Errorf("sink %s: %w", r.cfg.Sink.Component.Name, err)
 	}
+	r.parking.opened()
 	if err := r.keeper.savePlace(places, r.sender.lanes()); err != nil {
 		return err
 	}
-	r.slot.reopen.Store(nil) // the checkpoint has the place
+	r.slot.reopen.Store(nil) // the checkpoint has the resume token
 	if err := r.keeper.load(ctx); err != nil {
+		return err
+	}
+	if err := r.pipe.confirm(ctx); err != nil {
 		return err
 	}
 	if err := r.waits.open(r.pipe); err != nil {
@@ -183,7 +193,7 @@ func (r *route) open(ctx context.Context) error {
 	return r.waits.begin(source)
 }
 
-// drain makes the route accept nothing more.
+// drain stops the route from accepting more data.
 func (r *route) drain() {
 	r.drainOnce.Do(func() {
 		r.mu.Lock()
@@ -195,7 +205,7 @@ func (r *route) drain() {
 	})
 }
 
-// watchDrain stops the reader when the route drains, and the route when that takes longer than its
+// watchDrain stops the reader when the route drains, and stops the route if the drain exceeds its
 // bound.
 func (r *route) watchDrain(ctx context.Context) error {
 	select {
@@ -211,9 +221,9 @@ func (r *route) watchDrain(ctx context.Context) error {
 	r.waits.stop()
 	bound := time.NewTimer(r.cfg.Drain)
 	defer bound.Stop()
-	tick := time.NewTicker(inabilityTick)
+	tick := time.NewTicker(outageTick)
 	defer tick.Stop()
-	lost := inability{refusing: true, grace: drainGrace}
+	lost := outageDetector{refusing: true, grace: drainGrace}
 	for {
 		select {
 		case <-ctx.Done():
@@ -234,9 +244,9 @@ func (r *route) watchDrain(ctx context.Context) error {
 
 // watchStall stops a finite run in which nothing settles although data waits.
 func (r *route) watchStall(ctx context.Context) error {
-	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), inabilityTick))
+	tick := time.NewTicker(min(max(r.stall/20, 10*time.Millisecond), outageTick))
 	defer tick.Stop()
-	lost := inability{grace: onceGrace}
+	lost := outageDetector{grace: onceGrace}
 	for {
 		select {
 		case <-ctx.Done():
@@ -258,7 +268,7 @@ func (r *route) watchStall(ctx context.Context) error {
 	}
 }
 
-// trouble says in words what keeps the workers from delivering.
+// trouble describes why the workers do not deliver.
 func (r *route) trouble() string {
 	if s, ok := r.processors.longestStep(); ok && time.Since(s.began) >= r.stall/2 {
 		return fmt.Sprintf("%s has worked on one batch for %v", s.name, time.Since(s.began).Round(time.Second))

@@ -14,53 +14,55 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// keeper keeps the route's positions: in the checkpoint, in the sink's ledger, and in the source.
+// keeper saves the route's progress: in the checkpoint, in the sink's ledger, and in the source.
 type keeper struct {
 	*core
 	memory   *memory                  // set by prepare
-	syncer   stream.AppendSink        // nil: what the sink has acked is durable
-	ledgered stream.TransactionalSink // nil: the local checkpoint is the truth
+	syncer   stream.AppendSink        // nil if acknowledged data is durable
+	ledgered stream.TransactionalSink // nil if progress is kept only in the local checkpoint
 	pipe     finishingPipe
 	waits    *waits
-	saved    func(bytes int64)    // called with what is saved
-	idle     func() time.Duration // for how long the reader has waited for data
+	saved    func(bytes int64)    // called with the number of bytes saved
+	idle     func() time.Duration // how long the reader has waited for data
 
 	reader  stream.Reader // set before Run
-	resumed *resumed      // of a TransactionalSink: wins over the store; nil: it keeps none
+	resumed *resumed      // of a TransactionalSink: takes precedence over the store; nil for other sinks
 
-	quarter chan struct{} // a quarter of the replay bound has settled: write now
-	some    chan struct{} // something has settled: write soon; nil: a write is more than an append, or nobody needs it
+	// a quarter of the replay bound has settled, or many partitions are new: write now
+	quarter chan struct{}
+	some    chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
 
-	gone     []string               // partitions to be forgotten; the checkpoint's goroutine owns it, and
-	prunable []string               // those that the sink may drop, once it is durable that they are forgotten, and
-	untold   map[string]stream.Mark // by partition, what was saved since source and sink were told last; nil: nothing
+	gone     []string               // partitions to forget; only the checkpoint's goroutine uses these fields
+	prunable []string               // partitions that the sink may drop once the checkpoint has durably forgotten them
+	kept     []string               // forgotten partitions that the sink's ledger still has; oldest first
+	untold   map[string]stream.Mark // by partition: progress saved since the source and the sink were last told; nil if none
 
 	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it
 }
 
-// finishingPipe is the pipeline, for partitions that are settled.
+// finishingPipe is the pipeline as its keepers use it.
 type finishingPipe interface {
-	// present reports whether the state directory is still there.
+	// present returns an error if the state directory has been deleted or replaced.
 	present() error
-	// stateName is the name of the state directory.
-	stateName() string
-	// finish tells that this route is done with partitions, and returns those that the source has
+	// resetCommand tells how an operator has a route deliver everything again.
+	resetCommand(route string) string
+	// finish reports that this route has settled partitions, and returns those that the source has
 	// finished.
 	finish(ctx context.Context, parts []stream.Partition) []stream.Partition
 }
 
-// Run writes the checkpoint whenever a quarter of the replay bound has settled, and as soon as
-// anything has, with rests, where that is no more than an append; and it syncs it (and finishes
-// partitions) at every interval. It ends with its context; lastSave does the rest.
+// Run writes the checkpoint whenever a quarter of the replay bound has settled. If a write is only
+// an append, Run also writes, with pauses, as soon as anything has settled. At every interval it
+// syncs the checkpoint and finishes partitions. It ends with its context; lastSave does the rest.
 //
-// What can be written later (the disk is full, a broker does not answer) is tried again, with
-// growing waits: nothing is lost meanwhile, and the replay bound stops the deliveries. Any other
-// failure ends the route, which starts again from the checkpoint: a sink or a log that could not
-// sync is not believed again.
+// Writes that can be made later (the disk is full, a broker does not respond) are retried with
+// growing waits. No data is lost meanwhile, and the replay bound stops deliveries. Any other
+// failure ends the route, which restarts from the checkpoint: after a failed sync, neither the sink
+// nor the log can be trusted.
 func (r *keeper) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
-	some, waits := r.some, r.waits.changed // nil while rest runs
+	some, waits := r.some, r.waits.changed // nil during the pause
 	rest := time.NewTimer(writeRest)
 	rest.Stop()
 	defer rest.Stop()
@@ -81,13 +83,13 @@ func (r *keeper) Run(ctx context.Context) error {
 			some, waits = nil, nil
 			var marks int
 			marks, err = r.write()
-			rest.Reset(max(writeRest, time.Duration(marks)*markRest))
+			rest.Reset(max(r.memory.rest, time.Duration(marks)*markRest))
 		case <-waits:
 			some, waits = nil, nil
 			err = r.waits.save()
 			rest.Reset(writeRest)
 		case <-r.quarter:
-			if r.assigned != nil {
+			if r.assigned != nil || r.hasManyParts() {
 				err = r.assigned.save(ctx, r.sync)
 				break
 			}
@@ -101,7 +103,11 @@ func (r *keeper) Run(ctx context.Context) error {
 		if err == nil {
 			continue
 		}
-		if _, later := errors.AsType[*laterError](err); !later || r.once || r.memory.failed() {
+		_, later := errors.AsType[*laterError](err)
+		switch {
+		case later && ctx.Err() != nil:
+			return nil // the run ends, and lastSave saves the rest
+		case !later || r.once || r.memory.failed():
 			return err
 		}
 		wait, next, _ := saveBackoff.Next(state, nil)
@@ -116,83 +122,85 @@ func (r *keeper) Run(ctx context.Context) error {
 	}
 }
 
-// writeRest is how long a write of what has settled, short of a quarter of the replay bound, is
-// followed by none: of more than the batches in flight a kill repeats no more than what settles
-// meanwhile. 200 appends a second are not to be seen in a profile.
+// writeRest is the pause after a write of less than a quarter of the replay bound. Apart from
+// in-flight batches, a kill repeats no more than the batches that settle during the pause. The cost
+// of 200 appends a second does not show in a profile.
 const writeRest = 5 * time.Millisecond
 
-// writesSoon says whether a kill repeats what is not written, and a write is no more than an append
-// to the log.
+// bucketRest is the pause after a write to the bucket of a cluster, which is a request.
+const bucketRest = 100 * time.Millisecond
+
+// writesSoon reports whether a kill repeats unwritten progress, and a write is only an append to
+// the log.
 func (r *keeper) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
-// saveBackoff paces what is tried again until the checkpoint could be saved and all be told: a
-// write that goes well says nothing of a broker.
+// saveBackoff paces the retries until the checkpoint is saved and source and sink are told. A
+// successful write does not reset it: the failure may be the broker's.
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
-// markRest is how much longer it rests for each mark that was written. A mark costs some
-// microseconds and up to 200 bytes of the log: of a thousand files that all grow that would be a
-// quarter of a core and 15 MB/s; so it is a hundredth, and 1 MB/s.
+// markRest lengthens the pause for each mark written. A mark costs some microseconds and up to 200
+// bytes of the log. With a thousand growing files, pauses of writeRest alone would cost 25 % of a
+// core and 15 MB/s. With markRest the cost is 1 % and 1 MB/s.
 const markRest = 200 * time.Microsecond
 
-// A laterError is a failure to save that left everything as it was.
+// A laterError is a failure to save that changed nothing and can be retried.
 type laterError struct{ err error }
 
-// Error says what failed.
+// Error implements error.
 func (e *laterError) Error() string { return e.err.Error() }
 
-// Unwrap returns it.
+// Unwrap returns the cause.
 func (e *laterError) Unwrap() error { return e.err }
 
-// forgiveAfter is how long a reader must have found nothing until what an earlier route had read
-// counts as gone.
-const forgiveAfter = 10 * time.Second
+// writeOffAfter is how long a reader must have found no data before unsettled records of an earlier
+// route count as deleted.
+const writeOffAfter = 10 * time.Second
 
-// take takes what has settled out of the books.
+// take takes the progress that the checkpoint lacks from the books.
 func (r *keeper) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.idle() > forgiveAfter {
-		r.books.forgive()
+	if r.idle() > writeOffAfter {
+		r.books.writeOffOwed()
 	}
 	s := r.books.take()
 	r.finisher = append(r.finisher, s.finished...)
 	return s
 }
 
-// restore puts back what could not be saved.
+// restore puts progress back after a failed save.
 func (r *keeper) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.books.restore(s)
-	again := func(p stream.Partition) bool { // the next take gives them again
+	again := func(p stream.Partition) bool { // the next take returns them again
 		return slices.ContainsFunc(s.finished, func(q stream.Partition) bool { return q.ID == p.ID })
 	}
 	r.finisher = slices.DeleteFunc(r.finisher, again)
 	return &laterError{err}
 }
 
-// lastSave writes what has settled since the checkpoint's goroutine ended; it runs also when the
-// route stops with an error, because what was delivered should not be delivered again. Nothing is
-// settled any more while it runs.
+// lastSave writes the progress made since the checkpoint's goroutine ended. It also runs when the
+// route stops with an error, so that delivered data is not delivered again. Nothing settles while
+// it runs.
 func (r *keeper) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
 	if err := r.assigned.save(ctx, r.sync); err != nil {
 		return err
 	}
-	if err := r.assigned.save(ctx, r.sync); err != nil { // the first one finished partitions; this one makes that known
+	if err := r.assigned.save(ctx, r.sync); err != nil { // the first call finished partitions; this one records that
 		return err
 	}
-	return r.pruneAll(ctx)
+	return r.assigned.save(ctx, r.pruneAll)
 }
 
-// lastSaveBound bounds the sink's sync and the source's finishing of partitions at the end of a
-// run.
+// lastSaveBound bounds the sink's last sync and the last calls of Finish.
 const lastSaveBound = 30 * time.Second
 
-// write makes what has settled safe against kill -9. It returns of how many partitions that was.
+// write makes settled progress safe against kill -9. It returns the number of marks written.
 func (r *keeper) write() (marks int, err error) {
 	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
@@ -209,7 +217,7 @@ func (r *keeper) append(s saving) error {
 	}
 	marks := s.marks
 	if r.assigned != nil {
-		marks = nil // the source or the sink's ledger has them
+		marks = nil // the source or the sink's ledger stores the marks
 	} else {
 		r.note(marks)
 	}
@@ -227,7 +235,7 @@ func (r *keeper) append(s saving) error {
 	if s.bytes > 0 {
 		r.saved(s.bytes)
 	}
-	if r.resumed == nil && r.assigned == nil { // else marks are what the sink said at the start
+	if r.resumed == nil && r.assigned == nil { // otherwise the sink reported the marks at the start
 		r.mu.Lock()
 		r.books.rest(s.marks)
 		r.mu.Unlock()
@@ -242,8 +250,8 @@ func (r *keeper) syncSink(ctx context.Context) error {
 	return nil
 }
 
-// sync makes what has settled safe against a power loss: first the sink's data, then the
-// checkpoint, then the source is told.
+// sync makes settled progress safe against a power loss: it syncs the sink's data, then the
+// checkpoint, and then tells the source.
 func (r *keeper) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
@@ -267,14 +275,14 @@ func (r *keeper) sync(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := r.waits.sync(); err != nil { // before the source finishes data that has just stopped waiting
+	if err := r.waits.sync(); err != nil { // before the source finishes data that no longer waits
 		return err
 	}
 	if err := r.memory.synced(); err != nil {
 		return &laterError{fmt.Errorf("checkpoint: %w", err)}
 	}
 	if err := r.tell(ctx); err != nil {
-		s.bytes = 0 // they are saved; the marks are told again
+		s.bytes = 0 // the bytes are saved; only the marks must be reported again
 		return r.restore(s, err)
 	}
 	r.mu.Lock()
@@ -282,12 +290,12 @@ func (r *keeper) sync(ctx context.Context) error {
 	r.finisher = nil
 	r.mu.Unlock()
 	r.finish(ctx, finish)
-	_ = r.prune(ctx) // it was said, and is tried again
+	_ = r.prune(ctx) // prune has logged the failure; the next sync retries
 	return r.forget()
 }
 
-// tell lets source and sink know what is durable here: all that was saved since they were told
-// last, by write, too.
+// tell reports durable progress to the source and the sink: everything saved since the last report,
+// including by write.
 func (r *keeper) tell(ctx context.Context) error {
 	if len(r.untold) == 0 {
 		return nil
@@ -307,13 +315,15 @@ func (r *keeper) tell(ctx context.Context) error {
 	if r.ledgered != nil {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {
 			folded = false
-			if ctx.Err() == nil { // else the route ends, and its last save folds them
+			if ctx.Err() == nil { // otherwise the route is ending, and its last save folds them
 				r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
 			}
 		}
 	}
-	if err := r.reader.Commit(ctx, marks); err != nil {
-		return fmt.Errorf("source %s: commit: %w", r.source, err)
+	if r.assigned.commits() {
+		if err := r.reader.Commit(ctx, marks); err != nil {
+			return fmt.Errorf("source %s: commit: %w", r.source, err)
+		}
 	}
 	r.assigned.stored(marks)
 	if folded {
@@ -322,7 +332,7 @@ func (r *keeper) tell(ctx context.Context) error {
 	return nil
 }
 
-// finish has the source finish partitions, and notes those that it has.
+// finish asks the source to finish partitions, and records those that it has finished.
 func (r *keeper) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
@@ -331,19 +341,30 @@ func (r *keeper) finish(ctx context.Context, parts []stream.Partition) {
 	}
 }
 
-// wake wakes Run when so many bytes have settled and are not saved.
-func (r *keeper) wake(unsaved int64) {
-	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 {
+// manyParts is the number of new partitions after which the checkpoint is synced early. In a folder
+// of small files, each file takes some kilobytes of memory until the source knows that it is saved.
+const manyParts = 4096
+
+// wake wakes Run when bytes have settled, or new partitions were opened, that are not saved.
+func (r *keeper) wake(unsaved int64, parts int) {
+	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.quarter)
 	} else if unsaved > 0 {
-		wake(r.some) // nil where it is not written soon
+		wake(r.some) // nil if progress is not written soon
 	}
 	if settlerOf(r) != nil {
 		wake(r.some)
 	}
 }
 
-// wake sends to a channel with room for one, unless it is awake already.
+// hasManyParts reports whether so many partitions are new that the source is to be told soon.
+func (r *keeper) hasManyParts() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.books.unsavedParts >= manyParts
+}
+
+// wake sends to a channel with a buffer of one, unless a value is already waiting.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -351,10 +372,10 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// announce saves marks of partitions that nobody had one of, before the sink gets anything of them.
-// A kill may come between the sink's commit and the first time that the checkpoint is saved: the
-// sink then says how much of a file it has, and only the checkpoint which file that was. What
-// cannot be saved now, the checkpoint's goroutine saves, or reports.
+// announce saves the first marks of new partitions before the sink gets their data. A kill may come
+// between the sink's commit and the first save of the checkpoint. The sink then knows the progress
+// in a file, but only the checkpoint knows which file that was. If saving fails here, the
+// checkpoint's goroutine retries or reports it.
 func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
@@ -367,16 +388,17 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	for i := range ahead {
 		ahead[i].Watermark = to[ahead[i].Part.ID]
 	}
-	r.note(ahead) // of what was read
+	r.note(ahead) // metadata of the data read
 	for i := range met {
 		met[i].Note = ahead[i].Note
 	}
 	_ = r.memory.save(met, nil)
 }
 
-// savePlace makes durable where the sink's ordered lane starts, before anything is delivered to it.
-// saved is what the checkpoint has. Places of lanes of other names are forgotten: the file may have
-// been renamed, config and all, and a start to come would truncate it to where it stood then.
+// savePlace makes the start of the sink's ordered lane durable before anything is delivered to it.
+// saved is the checkpoint's content. Resume tokens of lanes with other names are removed. The file
+// may have been renamed, and the config with it; a later start under the old name would truncate it
+// to the old offset.
 func (r *keeper) savePlace(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/telemetry"
 	"github.com/penstock-io/penstock/engine/internal/trace"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/flow/control"
@@ -19,30 +20,32 @@ type sender struct {
 	letters *letterWriter
 	waits   *waits
 	next    func(ctx context.Context) (*job, error) // the next batch, in read order
-	unsaved func(bytes int64)                       // called with what has settled and is not saved
-	all     bool                                    // also batches of which no record is left: the sink stores their spans
+	unsaved func(bytes int64, parts int)            // called after each settlement with what is not saved
+	all     bool                                    // also send batches without records: the sink stores their spans
 
 	trace *trace.File // nil if tracing is disabled
+	// makes the spans of a sender that starts then; nil if telemetry.traces is 0
+	tracer func(started time.Time) *telemetry.Tracer
 
-	laneOrder sync.Mutex // held over the changes of laneSet and what the sender is told of them; taken before core.mu
-	// core.mu guards what follows.
+	laneOrder sync.Mutex // serializes changes of laneSet and reports of them to the sender; taken before core.mu
+	// core.mu guards the fields below.
 	sender  *flow.Sender[*stream.Batch]
 	laneSet []stream.Lane
-	window  string // algorithm of the workers' windows; "" before there is a sender
+	window  string // algorithm of the workers' windows; "" before the sender exists
 }
 
 // Run delivers until the data ends.
 func (r *sender) Run(ctx context.Context) error { return r.sender.Run(ctx, producer{r}) }
 
-// open makes the sender, of the lanes that the sink has given.
+// open creates the sender with the sink's lanes.
 func (r *sender) open() error {
 	lanes := r.lanes()
 	c, err := controlConfig(r.cfg, lanes)
 	if err != nil {
 		return err
 	}
-	c.Defer = r.waits.options() != nil // as flow.New sets it: the trace's header has it
-	traced, err := r.openTrace(c)
+	c.Defer = r.waits.options() != nil // as flow.New sets it: it is part of the trace's header
+	traced, err := r.observe(c)
 	if err != nil {
 		return err
 	}
@@ -57,7 +60,7 @@ func (r *sender) open() error {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
 	r.mu.Lock()
-	lanes = r.laneSet // the sink may have changed them meanwhile
+	lanes = r.laneSet // the sink may have changed them in the meantime
 	r.sender = sender
 	r.window = c.Window.Name()
 	if r.cfg.Flow.Order == "partition" || r.cfg.Flow.Order == "" && allOrdered(lanes) {
@@ -79,17 +82,18 @@ func allOrdered(lanes []stream.Lane) bool {
 	return len(lanes) > 0
 }
 
-// saved tells the sender that so many bytes are saved.
+// saved reports the number of bytes saved to the sender.
 func (r *sender) saved(bytes int64) { r.sender.Saved(bytes) }
 
-// lanes returns the workers that the sink has given.
+// lanes returns the sink's workers.
 func (r *sender) lanes() []stream.Lane {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.laneSet
 }
 
-// setLanes is what a sink calls with its workers: before the sender exists they are kept for it.
+// setLanes is called by a sink to change its workers. Before the sender exists they are stored for
+// it.
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
@@ -105,28 +109,28 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 	}
 }
 
-// settled is called by the sender's loop, once for each batch or piece.
+// settled is called by the sender's loop once for each batch or piece.
 func (r *sender) settled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if s.Withdrawn {
 		r.assigned.withdraw(it.Value)
 		return
 	}
-	r.close1(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
+	r.tapSettled(it, s)
+	r.observed.sent(it.Value)
+	r.recordSettled(it.Value, ending{lane: s.Lane, place: s.Place, buried: s.Buried})
 }
 
-// settleUnsent settles a batch of which nothing is left to send.
+// settleUnsent settles a batch without records to send.
 func (r *sender) settleUnsent(b *stream.Batch) {
-	r.close1(b, ending{unsent: true})
+	r.recordSettled(b, ending{unsent: true})
 	b.Release()
 }
 
-// close1 books one settled batch, and wakes the checkpoint: it writes at once when a quarter of the
-// replay bound has settled, else soon.
-func (r *sender) close1(b *stream.Batch, end ending) {
+// recordSettled records a settled batch and wakes the checkpoint. The checkpoint is written at once when a
+// quarter of the replay bound has settled, otherwise soon.
+func (r *sender) recordSettled(b *stream.Batch, end ending) {
 	r.progress.Store(int64(r.now()))
-	if r.manifest != nil {
-		r.manifest.Settled(b, end.buried)
-	}
+	r.observed.settled(b, end.buried)
 	r.waits.settled(b) // before the ledger, from which the checkpoint is made
 	r.mu.Lock()
 	r.books.now = r.now()
@@ -134,7 +138,7 @@ func (r *sender) close1(b *stream.Batch, end ending) {
 	if err == nil {
 		err = r.guard.Observe(time.Now(), delivered, dead)
 	}
-	unsaved := r.books.unsavedBytes
+	unsaved, parts := r.books.unsavedBytes, r.books.unsavedParts
 	r.mu.Unlock()
 	r.assigned.settled()
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); guarded {
@@ -143,14 +147,15 @@ func (r *sender) close1(b *stream.Batch, end ending) {
 	if err != nil {
 		r.host.stop(err)
 	}
-	r.unsaved(unsaved)
+	r.unsaved(unsaved, parts)
 }
 
-// failed is called by the sender's loop with each attempt that did not deliver.
+// failed is called by the sender's loop after each failed attempt.
 func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.Failure) {
-	by := refuser{worker: f.Lane, attempts: f.Number} // should it be the last
+	by := refuser{worker: f.Lane, attempts: f.Number} // in case this was the last attempt
 	r.letters.refused(by, it.Value)
 	r.assigned.fenced(f.Err)
+	r.tapFailed(it, f)
 	if f.Died {
 		r.host.Count("worker_deaths", 1)
 	}
@@ -162,13 +167,13 @@ func (r *sender) failed(_ context.Context, it flow.Item[*stream.Batch], f flow.F
 			r.letters.refused(by, piece.Value)
 		}
 		if len(s.Rest) == 0 {
-			return // the dead letters say it
+			return // the dead letters report it
 		}
 	}
 	r.failures.failed(it, f)
 }
 
-// released is called by the sender's loop when no attempt of an item runs any more.
+// released is called by the sender's loop when no attempt of an item is running any more.
 func (r *sender) released(it flow.Item[*stream.Batch]) {
 	r.letters.take(it.Value)
 	it.Value.Release()
@@ -184,9 +189,9 @@ func (r *sender) bisect(it flow.Item[*stream.Batch], _ error) []flow.Item[*strea
 	return []flow.Item[*stream.Batch]{r.item(b.Cut(0, m), it.Keys), r.item(b.Cut(m, len(b.Records)), it.Keys)}
 }
 
-// producer hands batches to the sender, in read order. Where nothing processes them it reads them
-// itself: so a batch goes from the source into a worker's hands, or to its end in a prompt one's,
-// with nobody woken on its way.
+// producer hands batches to the sender in read order. Without processing it reads them itself: a
+// batch passes from the source to a worker, or through an inline sink, without waking another
+// goroutine.
 type producer struct{ r *sender }
 
 // Next implements flow.Producer.
@@ -211,6 +216,6 @@ func (r *sender) item(b *stream.Batch, keys []string) flow.Item[*stream.Batch] {
 	return flow.Item[*stream.Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes(), Keys: keys}
 }
 
-// nothingToSend says whether b needs no worker. A sink that keeps the spans itself gets empty
-// batches too, to store them.
+// nothingToSend reports whether b needs no worker. A sink with a ledger also gets empty batches, to
+// store their spans.
 func (r *sender) nothingToSend(b *stream.Batch) bool { return !r.all && b.Kept() == 0 }

@@ -8,18 +8,28 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// shown is the tree for the admin pages. Workers stand in it with the state and the reason that
-// they have in routes.
+// shown returns the tree for the admin pages. Workers appear in it with their state and reason from
+// routes.
 func (e *Engine) shown(now time.Time, routes []status.Route) *status.Child {
 	root := shownChild(e.Tree(), now)
 	for i := range routes {
 		r := &routes[i]
+		sender := root.Find(r.Pipeline, r.Name, senderName)
+		if sender == nil {
+			continue
+		}
+		workers := make(map[string]*status.Worker, len(r.Workers))
 		for k := range r.Workers {
-			if c := root.Find(r.Pipeline, r.Name, senderName, r.Workers[k].Name); c != nil {
-				c.State = r.Workers[k].State
-				if c.State != "NORMAL" {
-					c.Reason = r.Workers[k].Reason
-				}
+			workers[r.Workers[k].Name] = &r.Workers[k]
+		}
+		for k := range sender.Children {
+			c := &sender.Children[k]
+			w := workers[c.Name]
+			if w == nil {
+				continue
+			}
+			if c.State = w.State; c.State != "NORMAL" {
+				c.Reason = w.Reason
 			}
 		}
 	}

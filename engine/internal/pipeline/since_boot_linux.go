@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns for how long the operating system has been running, suspended or not; 0 if it
-// does not tell.
+// sinceBoot returns the time since the operating system started, including suspended time, or 0 if
+// unknown.
 func sinceBoot() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {

@@ -4,5 +4,5 @@ package pipeline
 
 import "time"
 
-// sinceBoot returns 0: the boot has no id here, so that the wall clock counts.
+// sinceBoot returns 0: there is no boot id here, so the wall clock is used.
 func sinceBoot() time.Duration { return 0 }

@@ -17,35 +17,38 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// slot is the place of a route in its pipeline. It makes the route afresh at each start, from the
-// checkpoint, so that nothing of one that has failed is left, and keeps what outlives a route: its
-// accounts, its counters, why it failed.
+// slot is the place of a route in its pipeline. It creates a new route from the checkpoint at each
+// start, so that nothing of a failed route remains. It keeps the state that outlives a route:
+// accounts, counters and the last error.
 type slot struct {
-	key      string // "pipeline/route"
-	pipe     *pipe
-	cfg      config.Route
-	o        Options
-	log      *slog.Logger
-	counter  *metrics.Set // of sink and processors
-	met      *metrics.Set // of the source's reader
-	failures *failures
-	arrived  atomic.Bool   // at the pipeline's barrier
-	leaving  bool          // Apply is removing it; guarded by the pipeline's mu
-	left     chan struct{} // closed when it has ended after drain
-	leftOnce sync.Once
+	key     string // "pipeline/route"
+	pipe    *pipe
+	cfg     config.Route
+	o       Options
+	log     *slog.Logger
+	counter *metrics.Set // of sink and processors
+	met     *metrics.Set // of the source's reader
 
-	// reopen has the place for the next Open of a sink, and is kept until one succeeds. Nil means the
-	// checkpoint's place.
+	parkedBase *parkedBase
+	failures   *failures
+	arrived    atomic.Bool   // at the pipeline's barrier
+	leaving    bool          // Apply is removing it; guarded by the pipeline's mu
+	left       chan struct{} // closed when the route has ended after drain
+	leftOnce   sync.Once
+
+	// reopen holds the resume token for the sink's next Open, until one succeeds. Nil means the
+	// checkpoint's token.
 	reopen atomic.Pointer[stream.ReopenError]
 
-	mu       sync.Mutex // guards what follows; a route's mu, and the pipeline's, may be taken while it is held
-	route    *route     // the last one that was made
+	mu       sync.Mutex // guards the fields below; the mu of a route or of the pipeline may be taken while it is held
+	route    *route     // the latest one created
 	starts   int
+	paused   bool // it made room for a replay: its next start is not a restart
 	running  bool
 	draining bool
-	final    bool      // it is not to start again
-	err      error     // why the last one ended
-	next     time.Time // when it starts again; zero: it runs, or never
+	final    bool      // it must not restart
+	err      error     // why the last run ended
+	next     time.Time // time of the next start; zero if it runs or will not restart
 	past     RouteSnapshot
 }
 
@@ -53,11 +56,12 @@ func newSlot(p *pipe, c config.Route, o Options) *slot {
 	log := o.Log.With("pipeline", p.name, "route", c.Name)
 	return &slot{
 		key: p.name + "/" + c.Name, pipe: p, cfg: c, o: o, log: log, counter: new(metrics.Set), met: new(metrics.Set),
-		failures: &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
+		parkedBase: new(parkedBase),
+		failures:   &failures{log: log, by: make(map[string]*failure)}, left: make(chan struct{}),
 	}
 }
 
-// renew makes the route.
+// renew creates the route.
 func (s *slot) renew() error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -69,34 +73,34 @@ func (s *slot) renew() error {
 	return nil
 }
 
-// A finalError ends a route that a restart would not help: the guard, a drain that took too long,
-// anything of a finite run.
+// A finalError ends a route that must not restart: the guard stopped it, its drain took too long,
+// or the run is finite.
 type finalError struct{ err error }
 
 func final(err error) error { return &finalError{err} }
 
-// Error says why.
+// Error implements error.
 func (e *finalError) Error() string { return e.err.Error() }
 
-// Unwrap returns why, and tells the supervisor not to start it again.
+// Unwrap returns the cause and supervise.ErrStop, which prevents a restart.
 func (e *finalError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// routeWaits are the waits before a route starts again, and, as one supervisor, those of a
-// pipeline.
+// routeWaits are the waits before a route restarts. A pipeline uses the same ones for all of its
+// routes together.
 var routeWaits = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// child is the recipe of the slot's route. In a finite run it starts once.
+// child returns the supervisor's specification of the route. In a finite run it starts once.
 func (s *slot) child() supervise.Child {
 	return supervise.Child{
 		Name: s.cfg.Name, Run: s.run, Restart: supervise.Transient, Backoff: waitsOf(s.o.Once), Shutdown: routeShutdown,
 	}
 }
 
-// routeShutdown is how long a route that is stopped may take: its attempts return, what had settled
-// is saved.
+// routeShutdown bounds the time that a stopped route may take for its attempts to return and its
+// last save.
 const routeShutdown = lastSaveBound + 30*time.Second
 
-// waitsOf is no wait at all where a failure is the end.
+// waitsOf returns no backoff if a failure ends the run.
 func waitsOf(once bool) backoff.Policy {
 	if once {
 		return backoff.Limit(routeWaits, 1)
@@ -104,7 +108,7 @@ func waitsOf(once bool) backoff.Policy {
 	return routeWaits
 }
 
-// run runs one route, from its start to its end.
+// run runs one route from its start to its end.
 func (s *slot) run(ctx context.Context) error {
 	defer s.arrive()
 	r, err := s.begin()
@@ -114,15 +118,16 @@ func (s *slot) run(ctx context.Context) error {
 	if err = s.runReopening(ctx, r); s.o.Once {
 		err = joined(err, r.host.faults.err())
 	}
+	err = s.pipe.canRestart(ctx, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running, s.err = false, err
 	switch {
 	case err == nil:
-		s.final = ctx.Err() == nil // else it was stopped with nothing in hand, maybe to start again with its pipeline
+		s.final = ctx.Err() == nil // otherwise it was stopped, and may restart with its pipeline
 	case s.o.Once, errors.Is(err, supervise.ErrStop):
 		s.final = true
-		if !s.o.Once && ctx.Err() == nil { // others go on, maybe for weeks, until Run returns it
+		if !s.o.Once && ctx.Err() == nil { // report the error now: other routes may keep Run from returning for weeks
 			s.log.Error("route stopped", "error", err)
 		}
 		return final(err)
@@ -130,9 +135,9 @@ func (s *slot) run(ctx context.Context) error {
 	return err
 }
 
-// runReopening runs r, and a new route each time its sink asks to be opened again, or the guard
-// has stopped it and its input changes. A sink that asks before the route is open fails the route
-// instead: the supervisor then waits before it restarts it.
+// runReopening runs r, and a new route each time its sink asks to be reopened, or its input changes
+// after the guard has stopped it. If the sink asks before the route is open, the route fails
+// instead, so that the supervisor waits before it restarts it.
 func (s *slot) runReopening(ctx context.Context, r *route) error {
 	var pause backoff.State
 	for {
@@ -182,7 +187,7 @@ func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	return reopen, ok
 }
 
-// begin returns the route that is to run; nil: none, with why not.
+// begin returns the route to run, or nil with the reason if it must not run.
 func (s *slot) begin() (*route, error) {
 	s.mu.Lock()
 	first := s.starts == 0
@@ -191,7 +196,10 @@ func (s *slot) begin() (*route, error) {
 		s.mu.Unlock()
 		return nil, supervise.ErrStop
 	}
-	s.starts++
+	if !s.paused {
+		s.starts++
+	}
+	s.paused = false
 	old := s.route
 	s.mu.Unlock()
 	var err error
@@ -203,7 +211,7 @@ func (s *slot) begin() (*route, error) {
 	}
 	if err != nil {
 		s.mu.Lock()
-		s.err = err
+		s.err, s.final = err, errors.Is(err, supervise.ErrStop)
 		s.mu.Unlock()
 		return nil, err
 	}
@@ -216,7 +224,7 @@ func (s *slot) begin() (*route, error) {
 	return s.route, nil
 }
 
-// again makes the next route and hands the accounts of the old one on to it.
+// again creates the next route and passes on the accounts of the old one.
 func (s *slot) again(old *route) error {
 	r, err := newRoute(s)
 	if err != nil {
@@ -232,7 +240,7 @@ func (s *slot) again(old *route) error {
 	s.past = past
 	old.mu.Lock()
 	if old.books != nil {
-		r.books.goOn(&old.books.counts)
+		r.books.continueFrom(&old.books.counts)
 		if _, stopped := errors.AsType[*deadletter.GuardError](old.err); stopped {
 			r.guard.Start(time.Now())
 		} else {
@@ -244,14 +252,14 @@ func (s *slot) again(old *route) error {
 	return nil
 }
 
-// arrive comes to the barrier, once for each run of the pipeline.
+// arrive enters the barrier, once for each run of the pipeline.
 func (s *slot) arrive() {
 	if !s.arrived.Swap(true) {
 		s.pipe.barrier().arrive()
 	}
 }
 
-// drain lets the route finish; one that waits for its restart is not started again.
+// drain lets the route finish. A route that waits for its restart is not restarted.
 func (s *slot) drain() {
 	s.mu.Lock()
 	s.draining = true
@@ -263,19 +271,19 @@ func (s *slot) drain() {
 	}
 }
 
-// isDraining reports whether the route is not to run again.
+// isDraining reports whether the route is draining and must not run again.
 func (s *slot) isDraining() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.draining
 }
 
-// ended notes whether and when the route starts again.
+// ended records the end of a route and the time of its restart, if any.
 func (s *slot) ended(e supervise.Event) {
 	s.mu.Lock()
 	s.running = false
 	if e.Err != nil && !errors.Is(e.Err, supervise.ErrStop) {
-		s.err = e.Err // also of a panic
+		s.err = e.Err // also after a panic
 	}
 	s.next = time.Time{}
 	if e.Restart {
@@ -293,7 +301,7 @@ func (s *slot) ended(e supervise.Event) {
 	}
 }
 
-// halted tells those who wait for the end of a drain that the route does not run any more.
+// halted tells those waiting for the end of a drain that the route is no longer running.
 func (s *slot) halted() {
 	s.mu.Lock()
 	draining := s.draining
@@ -303,7 +311,7 @@ func (s *slot) halted() {
 	}
 }
 
-// opening returns for how long the route has been opening its sink and source; 0 if it does not.
+// opening returns how long the route has been opening its sink and source, or 0 if it is not.
 func (s *slot) opening() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +324,8 @@ func (s *slot) opening() time.Duration {
 	return time.Since(r.started)
 }
 
-// result is why the route ended, with its name; nil: as it should, or not at all.
+// result returns the route's error with its name, or nil if the route ended normally or is still
+// running.
 func (s *slot) result() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +335,7 @@ func (s *slot) result() error {
 	return fmt.Errorf("%s: %w", s.key, s.err)
 }
 
-// snapshot is a picture of the route, with what those before it have done.
+// snapshot returns a snapshot of the route, including the counts of its predecessors.
 func (s *slot) snapshot() RouteSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -338,9 +347,15 @@ func (s *slot) snapshot() RouteSnapshot {
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
 		out.Health, out.Err = healthRestarting, s.pipe.result()
 	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
-		out.Health, out.Err = healthRestarting, s.err // it has not got further than the one before
+		out.Health, out.Err = healthRestarting, s.err // it has not got further than its predecessor
 	} else if out.Err == nil && !s.running {
 		out.Err = s.err
+	}
+	switch {
+	case s.final && s.err != nil:
+		out.Health = healthStopped
+	case !s.final && s.pipe.standsBy():
+		out.Health, out.Err, out.Again = healthStandby, nil, 0
 	}
 	return out
 }

@@ -7,50 +7,56 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Snapshot is a picture of an engine.
+// Snapshot is the state of an engine at one moment.
 type Snapshot struct {
 	Elapsed time.Duration // since Run began
 	Routes  []RouteSnapshot
-	Sources []SourceSnapshot // one a pipeline
+	Sources []SourceSnapshot // one for each pipeline
 }
 
-// SourceSnapshot is a picture of what a source did for all of its routes at once, such as to finish
-// files.
+// SourceSnapshot shows actions of a source on behalf of all its routes, such as finished files.
 type SourceSnapshot struct {
 	Pipeline, Source string // Source is the component
 	Counters         map[string]int64
 }
 
-// RouteSnapshot is a picture of one route; all counts are source records of this run.
+// RouteSnapshot is the state of one route at one moment; all counts are source records of this run.
 type RouteSnapshot struct {
 	Pipeline, Route                                             string
 	ReadRecords, ReadBytes                                      int64
 	Delivered, DeliveredBytes, Dead, Dropped, InFlight, Waiting int64
-	Attempts, Redelivered                                       int64         // batches
-	ReplayBytes                                                 int64         // what a kill right now would repeat at most
-	ReplayBound                                                 int64         // and at any moment
-	Health                                                      string        // "running", "draining", "finished", "stopped", "restarting"
-	Err                                                         error         // why it stopped, or why the one before it did
-	Starts                                                      int           // of this run; more than one: it has failed meanwhile
-	Again                                                       time.Duration // restarting: until it starts
-	Duplicates                                                  int64         // answers that delivered a batch a second time
-	Quiet                                                       time.Duration // since something settled, while data waits
-	WatermarkAge                                                time.Duration // of the oldest watermark that data waits above
-	LeftBytes                                                   int64         // that the source has and nobody has read; -1: not known
-	LastFault                                                   string        // the latest failure of a worker, in words
-	Window                                                      string        // algorithm of the windows; "" at first
-	Workers                                                     []WorkerSnapshot
-	Counters                                                    map[string]int64 // of sink and processors
-	Source                                                      string           // the component
-	SourceCounters                                              map[string]int64 // of its reader for this route
+	Parked                                                      int64 // records in the store of the sink
 
-	Budget   control.BudgetStatus // of redeliveries
-	Hedged   int64                // redeliveries beside an attempt that took long
-	Suspects int                  // batches kept apart: workers that take others fail them
-	Poisoned int64                // batches refused since workers died of them, or failed them
+	Attempts, Redelivered int64         // batches
+	ReplayBytes           int64         // bytes that a kill would repeat now
+	ReplayBound           int64         // upper bound of ReplayBytes at any moment
+	Health                string        // one of the constants in route.go
+	Err                   error         // why it, or its predecessor, stopped
+	Starts                int           // in this run; more than one after failures
+	Again                 time.Duration // time to the restart, if restarting
+	Duplicates            int64         // successful responses for a batch that was already delivered
+	Quiet                 time.Duration // time since the last settlement, while data waits
+	WatermarkAge          time.Duration // age of the oldest watermark with unsettled data above it
+	LeftBytes             int64         // unread bytes of the source; -1 if unknown
+	LastFault             string        // text of a worker's latest failure
+	Window                string        // algorithm of the windows; "" before the sender exists
+	Workers               []WorkerSnapshot
+	Counters              map[string]int64 // of sink and processors
+	Source                string           // the component
+	SourceCounters        map[string]int64 // of its reader for this route
+
+	Budget control.BudgetStatus // of redeliveries
+	Hedged int64                // attempts beside one that took long
+	Apart  SuspectCounts
 }
 
-// WorkerSnapshot is a picture of one worker.
+// SuspectCounts count batches, not records.
+type SuspectCounts struct {
+	Suspects int   // batches kept apart, because workers that accept other batches fail them
+	Poisoned int64 // batches refused because workers died of them or failed on them
+}
+
+// WorkerSnapshot is the state of one worker at one moment.
 type WorkerSnapshot struct {
 	Name                string
 	State, Reason, Gate string
@@ -64,8 +70,8 @@ type WorkerSnapshot struct {
 	Misconfigured       bool
 }
 
-// Snapshot is a consistent picture of each route: ReadRecords = Delivered + Dead + Dropped +
-// InFlight + Waiting in every one.
+// Snapshot returns a consistent state for each route: ReadRecords = Delivered + Dead + Dropped +
+// InFlight + Waiting + Parked.
 func (e *Engine) Snapshot() Snapshot {
 	s := Snapshot{Elapsed: e.elapsed()}
 	for _, p := range e.pipelines() {
@@ -77,7 +83,7 @@ func (e *Engine) Snapshot() Snapshot {
 	return s
 }
 
-// elapsed is how long Run has been running; 0 before it.
+// elapsed returns the time since Run was called; 0 before it.
 func (e *Engine) elapsed() time.Duration {
 	if t := e.started.Load(); t != nil {
 		return time.Since(*t)
@@ -87,6 +93,7 @@ func (e *Engine) elapsed() time.Duration {
 
 func (r *route) snapshot() RouteSnapshot {
 	s := RouteSnapshot{Pipeline: r.pipe.name, Route: r.cfg.Name, ReplayBound: max(int64(r.cfg.Checkpoint.Replay), int64(r.cfg.Batch.Bytes))}
+	s.LeftBytes = -1
 	s.Counters = r.host.counter.All()
 	s.Source, s.SourceCounters = r.source, r.slot.met.All()
 	r.mu.Lock()
@@ -100,10 +107,14 @@ func (r *route) snapshot() RouteSnapshot {
 		s.Duplicates = int64(status.Duplicates)
 		s.Attempts, s.Redelivered, s.ReplayBytes = int64(status.Attempts), int64(status.Redeliveries), status.ReplayBytes
 		s.Hedged = int64(status.Hedged)
-		s.Budget, s.Suspects, s.Poisoned = status.Budget, status.Suspects, int64(status.Poisoned)
+		s.Budget = status.Budget
+		s.Apart = SuspectCounts{status.Suspects, int64(status.Poisoned)}
 		for _, l := range status.Lanes {
 			if l.Gate == "none" && r.reader.budget.exhausted() {
 				l.Gate = "memory"
+			}
+			if l.Gate == "throttle" && r.parking.sink != nil { // its only reason is a full store
+				l.Gate = "park"
 			}
 			s.Workers = append(s.Workers, WorkerSnapshot{
 				Name: names[l.Lane], State: l.State.String(), Reason: l.Reason, Gate: l.Gate, Window: l.Window,
@@ -128,15 +139,16 @@ func (r *route) snapshot() RouteSnapshot {
 	c := &r.books.counts
 	s.ReadRecords, s.ReadBytes = c.readRecords, c.readBytes
 	if s.Health == healthFinished || s.Health == healthStopped {
-		s.ReplayBytes = r.books.unsavedBytes // the sender has ended and hears of no save any more
+		s.ReplayBytes = r.books.unsavedBytes // the sender has ended and no longer learns of saves
 	}
 	s.Delivered, s.DeliveredBytes, s.Dead, s.Dropped = c.delivered, c.deliveredBytes, c.dead, c.dropped
-	s.InFlight = min(inFlight, c.unsettled()) // the sender may not yet have taken what has just settled out of its sum
+	s.InFlight = min(inFlight, c.unsettled()) // the sender may still count a batch that has just settled
 	s.Waiting = c.unsettled() - s.InFlight
+	r.parking.show(&s)
 	return s
 }
 
-// add adds what earlier routes of the slot have done: what its books do not carry on.
+// add adds the counts of the slot's earlier routes that books do not carry over.
 func (s *RouteSnapshot) add(past RouteSnapshot) {
 	s.Attempts += past.Attempts
 	s.Redelivered += past.Redelivered

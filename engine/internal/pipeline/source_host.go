@@ -10,22 +10,23 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// sourceHost is the stream.SourceHost of one instance of a source. It is safe for concurrent use.
+// sourceHost implements stream.SourceHost for one instance of a source. It is safe for concurrent
+// use.
 //
 //	assembled --start--> running --stop--> stopped
 //
-// A goroutine that is asked for while assembled starts with start; while stopped it is refused. The
-// state directory can be opened while running.
+// Goroutines requested while assembled start with start; while stopped they are refused. The state
+// directory can be opened while running.
 type sourceHost struct {
 	*host
 	pipe  *pipe
 	watch *supervise.Group // tells the routes of a failure; set by start
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	phase    hostPhase
 	group    *supervise.Group // set by start
-	deferred []goroutine      // asked for before start
-	dir      vfs.Dir          // nil until it is opened
+	deferred []goroutine      // requested before start
+	dir      vfs.Dir          // nil until opened
 }
 
 type hostPhase uint8
@@ -36,14 +37,14 @@ const (
 	hostStopped
 )
 
-// goroutine is one that has not been started.
+// goroutine is a goroutine that has not been started.
 type goroutine struct {
 	name string
 	run  func(context.Context) error
 }
 
-// sourceShutdown bounds how long a source's goroutines may take to stop, and pipelineShutdown how
-// long they and the routes, which stop before them, may take together.
+// sourceShutdown bounds the time in which a source's goroutines must stop. pipelineShutdown bounds
+// that time plus the time of the routes, which stop first.
 const (
 	sourceShutdown   = 10 * time.Second
 	pipelineShutdown = routeShutdown + sourceShutdown + time.Second
@@ -107,9 +108,8 @@ func (h *sourceHost) Routes() []string {
 	return keys
 }
 
-// start starts the goroutines that the source has asked for. Those outlive ctx, of which only the
-// values are used: they end with stop. The first that fails ends the others and calls failed with
-// its error.
+// start starts the goroutines that the source has requested. They use only the values of ctx and
+// end with stop. The first one that fails ends the others, and its error is passed to failed.
 func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) {
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	h.watch = supervise.NewGroup(context.Background())
@@ -132,7 +132,8 @@ func (h *sourceHost) start(ctx context.Context, failed context.CancelCauseFunc) 
 }
 
 // stop stops the goroutines, waits for them and closes the state directory. It returns the first
-// failure of a goroutine. No route runs any more. It does nothing if the host is not running.
+// failure of a goroutine. It is called after all routes have stopped, and does nothing if the host
+// is not running.
 func (h *sourceHost) stop() error {
 	h.mu.Lock()
 	was := h.phase

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// hosted is a source whose New asks for the goroutine fake/watch. It keeps a diary of its
+// hosted is a source that starts the goroutine fake/watch in New. It records the lives of its
 // instances.
 type hosted struct {
 	*fakeSource
@@ -83,7 +83,7 @@ func (r *hostedReader) Close() error {
 	return r.Reader.Close()
 }
 
-// flaky returns the use of a sink whose Open fails while failing is true.
+// flaky returns the use of a sink that fails to open while failing is true.
 func flaky(failing *atomic.Bool, sink *fakeSink) config.Use {
 	f := &faults{site: "sink open", calls: make(map[string]int)}
 	for n := range 1000 {
@@ -188,7 +188,7 @@ func TestSourceGoroutineFails(t *testing.T) {
 	}
 }
 
-// TestSourceFailsWhileDraining drains a pipeline whose source always fails at once.
+// TestSourceFailsWhileDraining drains a pipeline with a source that always fails at once.
 func TestSourceFailsWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &hosted{fakeSource: &fakeSource{}}
@@ -325,8 +325,8 @@ func countStarts(h stream.SourceHost) (n int, err error) {
 	return len(text) + 1, errors.Join(f.Sync(), f.Close(), dir.Sync())
 }
 
-// TestSourceStateSurvives runs a pipeline that restarts three times, and starts again from each
-// state that a crash may have left: what the source had synced is there.
+// TestSourceStateSurvives runs a pipeline that restarts three times, and restarts from each state
+// that a crash may have left: the state that the source had synced is there.
 func TestSourceStateSurvives(t *testing.T) {
 	type cut struct {
 		fs   *vfstest.Mem

@@ -74,10 +74,10 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely: what is written early of many partitions that all grow costs
-// no more than what is written of a few, and what nobody has been told yet does not grow with it,
-// be it that there is no sync for an hour, or that the source refuses. It is asked ever more rarely
-// then, although what is written goes well.
+// TestManyPartitionsAreWrittenRarely: early writes for many growing partitions cost no more than
+// those for a few. The backlog of unreported progress does not grow with them either, whether there
+// is no sync for an hour or the source refuses reports. A refusing source is asked at growing
+// intervals, although writes succeed.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // a second, at most
 	for name, test := range map[string]struct {
@@ -114,6 +114,37 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 				stop()
 				<-ended
 			})
+		})
+	}
+}
+
+// TestNewPartitionsAreToldEarly checks that the source learns of many new partitions before the
+// next sync is due, and that partitions that only grow cause no further syncs.
+func TestNewPartitionsAreToldEarly(t *testing.T) {
+	for _, test := range []struct {
+		parts   int
+		commits int64
+	}{
+		{manyParts, 1},
+		{manyParts - 1, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m, source := vfstest.New(), spread(test.parts)
+			route := config.Route{
+				Sink:       use(stream.SinkRole, &fakeSink{}),
+				Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: time.Hour},
+			}
+			e := jobOf(t, m, Options{}, use(stream.SourceRole, source), route)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- e.Run(ctx) }()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if n := source.commits.Load(); n != test.commits {
+				t.Errorf("%d new partitions: %d commits, want %d", test.parts, n, test.commits)
+			}
+			stop()
+			<-ended
 		})
 	}
 }

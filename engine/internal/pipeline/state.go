@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -15,20 +16,19 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. One that has failed for good (a sync that did not succeed)
-// is opened anew for the next route that starts: what the disk has of it counts then, as after a
-// crash.
+// state is the engine's checkpoint log. After a permanent failure, such as a failed sync, it is
+// reopened for the next route that starts. Only its content on disk counts then, as after a crash.
 type state struct {
 	dir  vfs.Dir
 	name string // of the directory, for people
 	log  *slog.Logger
 
-	mu   sync.Mutex // guards the fields below; held while open is opened
+	mu   sync.Mutex // guards the fields below; held while the log is opened
 	open *checkpoint.Store
-	lost error // of present, the first time
+	lost error // the first error of present
 }
 
-// store is the log to start a route with.
+// store returns the log for a route that starts.
 func (s *state) store() (*checkpoint.Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,8 +37,8 @@ func (s *state) store() (*checkpoint.Store, error) {
 		if failed == nil {
 			return s.open, nil
 		}
-		s.log.Warn("the checkpoint is opened anew", "because", failed)
-		_ = s.open.Close() // it says again what it died of
+		s.log.Warn("the checkpoint is opened again", "because", failed)
+		_ = s.open.Close() // an error repeats the failure that is already known
 		s.open = nil
 	}
 	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) { s.log.Warn("checkpoint", "error", err) }})
@@ -63,7 +63,22 @@ func (s *state) sourceDir(name string) (vfs.Dir, error) {
 	return dir, nil
 }
 
-// waitingDir opens the directory of a route's batches that wait, and creates it if it is missing.
+// sinkDir creates the directory of a route's sink if it is missing, and returns its path.
+func (s *state) sinkDir(pipeline, route string) (string, error) {
+	dir, err := s.dir.MakeDir(SinkDir(pipeline, route), 0o700)
+	if err != nil {
+		return "", fmt.Errorf("state directory %s: %w", s.name, err)
+	}
+	path := filepath.Join(s.name, filepath.FromSlash(SinkDir(pipeline, route)))
+	return path, dir.Close()
+}
+
+// SinkDir returns the directory of a route's sink, beneath the state directory.
+func SinkDir(pipeline, route string) string {
+	return "sinks/" + fileName(pipeline) + "." + fileName(route)
+}
+
+// waitingDir opens the directory for a route's waiting batches, and creates it if it is missing.
 func (s *state) waitingDir(pipeline, route string) (vfs.Dir, error) {
 	dir, err := s.dir.MakeDir(WaitingDir(pipeline, route), 0o700)
 	if err != nil {
@@ -72,18 +87,18 @@ func (s *state) waitingDir(pipeline, route string) (vfs.Dir, error) {
 	return dir, nil
 }
 
-// WaitingDir returns the directory of a route's batches that wait, beneath the state directory.
+// WaitingDir returns the directory for a route's waiting batches, beneath the state directory.
 func WaitingDir(pipeline, route string) string {
 	return "waiting/" + fileName(pipeline) + "." + fileName(route)
 }
 
-// maxFileName bounds what fileName returns, in bytes: two of them and a dot fit into the name of a
-// file.
+// maxFileName bounds the result of fileName, in bytes, so that a file name can contain two of them
+// and a dot.
 const maxFileName = 100
 
 // fileName returns a file name for the name of a pipeline or route. Names that a config accepts
-// stay as they are; of others, which an embedder may use, all bytes but a-z, 0-9, - and _ are
-// escaped as %XX. Different names have different file names.
+// stay as they are. In other names, which an embedder may use, all bytes except a-z, 0-9, - and _
+// are escaped as %XX. Different names have different file names.
 func fileName(name string) string {
 	var b strings.Builder
 	for _, c := range []byte(name) {
@@ -103,9 +118,9 @@ func fileName(name string) string {
 	return b.String()
 }
 
-// present returns an error if the directory has been deleted or replaced, or the checkpoint in it,
-// since it was opened: what is written then is lost with the process. It is final, since only a new
-// start makes a new checkpoint.
+// present returns an error if the directory, or the checkpoint in it, has been deleted or replaced
+// since it was opened: later writes would be lost with the process. The error is final, since only
+// a restart of the process creates a new checkpoint.
 func (s *state) present(files vfs.FS) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +139,7 @@ func (s *state) present(files vfs.FS) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return gone(err)
 	} else if err != nil {
-		return nil // such as too many open files: that is not for the checkpoint to report
+		return nil // such as too many open files: the checkpoint does not report those
 	}
 	defer func() { _ = now.Close() }() // nothing was written through it
 	a, errA := s.dir.Stat(".")

@@ -20,8 +20,15 @@ func Version() string {
 	return "devel"
 }
 
-// Status is a picture of the engine for the admin pages, with the judgement whether it is ready.
+// Status returns the state of the engine for the admin pages, and whether it is ready.
 func (e *Engine) Status() status.Status {
+	s := e.picture()
+	s.Tree = e.shown(time.Now(), s.Routes)
+	return s
+}
+
+// picture returns the status without the tree.
+func (e *Engine) picture() status.Status {
 	pipes := e.pipelines()
 	s := status.Status{
 		Version: 1, PID: os.Getpid(), Program: Version(), Seconds: e.elapsed().Seconds(), Free: admin.Free(e.cfg.State),
@@ -43,13 +50,12 @@ func (e *Engine) Status() status.Status {
 			s.Routes = append(s.Routes, out)
 		}
 	}
-	s.Reload = e.lastReload()
-	s.Tree = e.shown(time.Now(), s.Routes)
+	s.Reload, s.Replay, s.Cluster = e.lastReload(), e.lastReplay(), clusterStatus(e)
 	s.Judge()
 	return s
 }
 
-// kept returns the deleted data that the source keeps, or nil if it is no stream.Holder.
+// kept returns the deleted data that the source keeps, or nil if it is not a stream.Holder.
 func (p *pipe) kept() *status.Held {
 	holder := p.holder.Load()
 	if holder == nil {
@@ -65,9 +71,10 @@ func (s *RouteSnapshot) status() status.Route {
 		Window: s.Window, LeftBytes: s.LeftBytes,
 		ReadRecords: s.ReadRecords, ReadBytes: s.ReadBytes, Delivered: s.Delivered, DeliveredBytes: s.DeliveredBytes,
 		Dead: s.Dead, Dropped: s.Dropped, InFlight: s.InFlight, Waiting: s.Waiting,
+		Parked:   s.Parked,
 		Attempts: s.Attempts, Redelivered: s.Redelivered, Duplicates: s.Duplicates,
 		RedeliveryTokens: s.Budget.Tokens, RedeliveryWaiting: s.Budget.Waiting, RedeliveryWaited: int64(s.Budget.Waited),
-		Hedged: s.Hedged, Suspects: s.Suspects, Poisoned: s.Poisoned,
+		Hedged: s.Hedged, Suspects: s.Apart.Suspects, Poisoned: s.Apart.Poisoned,
 		ReplayBytes: s.ReplayBytes, ReplayBoundBytes: s.ReplayBound,
 		QuietSeconds: s.Quiet.Seconds(), WatermarkAgeSeconds: s.WatermarkAge.Seconds(),
 		Workers: make([]status.Worker, 0, len(s.Workers)), Counters: s.Counters, SourceCounters: s.SourceCounters,
@@ -87,29 +94,34 @@ func (s *RouteSnapshot) status() status.Route {
 	return out
 }
 
-// pages are the admin pages as a supervised child. Their port is opened before anything else, so
-// that a wrong one is said at once; where they have failed it is opened again.
+// pages runs the admin pages as a supervised child. The port is opened before anything else, so
+// that a bad address is reported at once. After a failure it is opened again.
 type pages struct {
 	o      admin.Options
-	server *admin.Server // the port that is open; nil: open it
+	server *admin.Server // the open port; nil if it must be opened
 }
 
-// openAdmin opens the port of the admin pages, if there are to be any; else nil.
+// openAdmin opens the port of the admin pages, or returns nil if they are disabled.
 func (e *Engine) openAdmin() (*pages, error) {
 	a := &e.cfg.Admin
 	if !a.On() {
 		return nil, nil
 	}
 	p := &pages{o: admin.Options{
-		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status, Log: e.o.Log,
-		Reload: e.Reload,
+		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status, Live: e.picture, Log: e.o.Log,
+		Reload: e.Reload, Dashboard: e.o.Dashboard, LogLevel: e.o.LogLevel, LogTail: &e.tail,
+		Tap:     e.Tap,
+		Metrics: collectorsOf(e),
+		Config:  e.plan,
+		Letters: e.Letters, Replay: e.ReplayLetters,
+		Deliveries: e.deliveries,
 	}}
 	var err error
 	if p.server, err = admin.Listen(p.o); err != nil {
 		return nil, err
 	}
 	e.o.Log.Info("metrics, health and status are served", "address", p.server.Addr())
-	p.o.Address = p.server.Addr() // the same one again, also where the config lets the system choose
+	p.o.Address = p.server.Addr() // keep the address after a restart, even if the system chose the port
 	return p, nil
 }
 
@@ -125,7 +137,7 @@ func (p *pages) child() supervise.Child {
 	}}
 }
 
-// close may be called twice, and of nil.
+// close may be called twice, and on nil.
 func (p *pages) close() error {
 	if p == nil || p.server == nil {
 		return nil

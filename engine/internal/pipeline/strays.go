@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/checkpoint"
 )
 
-// reportStrays logs state that belongs to routes which the config does not have, and each route
-// that starts from the beginning beside such state: it may have been renamed. A replay, whose
-// config has one route of several, reports nothing.
+// reportStrays logs state of routes that are not in the config. It also logs each route that starts
+// from the beginning beside such state, because it may have been renamed. A replay, whose config
+// has a single route, reports nothing.
 func (e *Engine) reportStrays(store *checkpoint.Store) {
 	var configured, fresh, strays []string
 	for _, p := range e.pipelines() {

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// openTrace begins the trace that flow.trace asks for; without one it returns nil. What it returns
-// is flow.Options.Trace.
+// openTrace starts the trace that flow.trace requests and returns flow.Options.Trace; nil if
+// tracing is disabled.
 func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Command), error) {
 	if r.cfg.Flow.Trace == "" {
 		return nil, nil
@@ -23,18 +23,10 @@ func (r *sender) openTrace(c control.Config) (func(*control.Event, []control.Com
 	}
 	r.trace = t
 	r.host.Go("trace", t.Run)
-	return func(e *control.Event, do []control.Command) {
-		name := ""
-		if e.Kind == control.LaneUp {
-			if _, names := r.sender.Status(); int(e.Lane) < len(names) {
-				name = names[e.Lane]
-			}
-		}
-		t.Event(e, do, name)
-	}, nil
+	return func(e *control.Event, do []control.Command) { t.Event(e, do, r.laneName(e)) }, nil
 }
 
-// closeTrace ends the trace. That it could not be written to its end is no fault of the route.
+// closeTrace ends the trace. A failure to write its end does not fail the route.
 func (r *sender) closeTrace() {
 	if r.trace == nil {
 		return

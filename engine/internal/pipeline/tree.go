@@ -4,12 +4,12 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// senderName is the goroutine of a route beneath which its workers stand.
+// senderName is the goroutine of a route that is the parent of its workers.
 const senderName = "sender"
 
-// Tree is what runs in the engine now: its pipelines, their routes and every goroutine of each by
-// its name, with the children of those, each with its restarts and the error of its last end. The
-// parts are seen one after the other, not at one instant. Draw it with String.
+// Tree returns the running parts of the engine: its pipelines, their routes and all goroutines by
+// name, each with its restarts and last error. The parts are read one after the other, not at one
+// instant. Draw it with String.
 func (e *Engine) Tree() supervise.Status {
 	root := supervise.Status{Name: engineName, State: supervise.Idle}
 	if tree := e.tree.Load(); tree != nil {
@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill puts the routes of p, and their workers, into the tree, also where the tree does not hold
-// them: before and after a run.
+// fill adds the routes of p and their workers to the tree, even if the tree lacks them before and
+// after a run.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {
@@ -57,7 +57,7 @@ func childOf(s *supervise.Status, name string) *supervise.Status {
 	return nil
 }
 
-// fill adds to a route's node what its supervisor does not know.
+// fill adds the state of the slot that its supervisor does not know to a route's node.
 func (s *slot) fill(node *supervise.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

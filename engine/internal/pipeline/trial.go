@@ -4,26 +4,26 @@ package pipeline
 
 import "github.com/penstock-io/penstock/stream"
 
-// mayKill is how many processors a batch, or in the end an origin, may kill before it is suspected,
-// or buried.
+// mayKill is the number of processors that a batch may kill before it is suspected, and that an
+// origin alone may kill before it is dead-lettered.
 const mayKill = 3
 
-// trial is what a batch has on its account at which processors have died. At first the next
-// processor gets the whole batch again. After mayKill deaths it is a suspect: it is processed
-// stretch by stretch, from the back to the front so that records that are added move nobody who is
-// still to come, and a stretch that kills is cut in halves, until the origin is alone that does it.
-// After mayKill deaths alone it is to be buried.
+// trial records the deaths of processors on a batch. At first the next processor gets the whole
+// batch again. After mayKill deaths the batch is a suspect. It is then processed stretch by
+// stretch, from back to front, so that added records do not move later stretches. A stretch that
+// kills is halved until a single origin is left. After mayKill deaths on that origin alone it is
+// dead-lettered.
 type trial struct {
-	deaths  int       // of those that had the whole batch
-	suspect bool      // from then on todo says what is left
-	todo    []stretch // the last one is next, and lies behind the others
-	late    int       // deaths when nothing was left to do but to finish the batch
+	deaths  int       // of processors that had the whole batch
+	suspect bool      // from then on todo lists the rest
+	todo    []stretch // the last stretch is next; it lies behind the others
+	late    int       // deaths when only finishing the batch was left
 }
 
-// stretch is records from to to-1 of a batch.
+// stretch holds the records from to to-1 of a batch.
 type stretch struct{ from, to, deaths int }
 
-// next is the stretch to be processed; false: all have been.
+// next returns the next stretch to process, or false if none is left.
 func (t *trial) next() (stretch, bool) {
 	if len(t.todo) == 0 {
 		return stretch{}, false
@@ -31,13 +31,13 @@ func (t *trial) next() (stretch, bool) {
 	return t.todo[len(t.todo)-1], true
 }
 
-// pop takes the stretch off that next has given.
+// pop removes the stretch that next has returned.
 func (t *trial) pop() { t.todo = t.todo[:len(t.todo)-1] }
 
-// died books the death of a processor that had b, which is again what it was before. bury: the
-// records of next are to be buried, they alone have killed mayKill. hopeless: the batch kills who
-// only finishes it.
-func (t *trial) died(b *stream.Batch) (bury, hopeless bool) {
+// died records the death of a processor that had b; b has been restored. bury reports that the
+// records of next must be dead-lettered, since they alone have killed mayKill processors. giveUp
+// reports that even finishing the batch kills.
+func (t *trial) died(b *stream.Batch) (bury, giveUp bool) {
 	if !t.suspect {
 		if t.deaths++; t.deaths < mayKill {
 			return false, false
@@ -61,7 +61,7 @@ func (t *trial) died(b *stream.Batch) (bury, hopeless bool) {
 	return s.deaths >= mayKill, false
 }
 
-// middleOf is where s may be cut, between two origins; 0: it is one origin.
+// middleOf returns the index between two origins at which s can be cut, or 0 if s is one origin.
 func middleOf(b *stream.Batch, s stretch) int {
 	half := (s.from + s.to) / 2
 	for m := half; m < s.to; m++ {

@@ -61,7 +61,7 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 		deadly := func(r stream.Record) bool { return r.State == stream.Kept && kills[r.Origin] }
 		if slices.ContainsFunc(b.Records[s.from:s.to], deadly) {
 			deaths++
-			if bury, hopeless := tr.died(b); hopeless {
+			if bury, giveUp := tr.died(b); giveUp {
 				t.Fatal("it gives up")
 			} else if bury {
 				for i := s.from; i < s.to; i++ {
@@ -95,8 +95,8 @@ func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}
 	for n := 1; n <= mayKill; n++ {
-		if _, hopeless := tr.died(b); hopeless != (n == mayKill) {
-			t.Errorf("death %d: given up %v", n, hopeless)
+		if _, giveUp := tr.died(b); giveUp != (n == mayKill) {
+			t.Errorf("death %d: given up %v", n, giveUp)
 		}
 	}
 }

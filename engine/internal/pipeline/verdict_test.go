@@ -35,8 +35,8 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 // Encode implements stream.Encoder.
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
-// TestEveryRecordDead: a finite run whose records all became dead letters ends with an error for
-// every kind of sink, however many the records are, and whichever goroutine ends first.
+// TestEveryRecordDead: a finite run that dead-letters every record ends with an error for every
+// kind of sink, for any number of records, and whichever goroutine ends first.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },

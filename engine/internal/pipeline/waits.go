@@ -16,41 +16,45 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// waits are the batches of a route that wait long for a retry: their places, which a store of their
-// own keeps. Their data is given back, and the source reads it again when they are due. It
-// implements flow.WaitStore.
+// waits holds the batches of a route that wait long for a retry. A store of its own keeps their
+// positions; their data is released, and the source reads it again when they are due. It implements
+// flow.WaitStore.
 //
 // A range whose wait is durable in the store counts as settled in the ledger, so that the
-// checkpoint passes over it. The mark then says Waiting, the source is told no more than the place
-// of the first range that waits, and the partition is not finished.
+// checkpoint passes over it. The mark then has Waiting set. The source is told only the progress up
+// to the first waiting range, and does not finish the partition.
 //
-// Without a store every batch waits in memory: a sink that keeps an order or has the place of its
-// output in the checkpoint, or a source that cannot read ranges.
+// Without a store every batch waits in memory. There is none for sinks that keep an order or have a
+// resume token in the checkpoint, for sources that cannot read ranges, and for pipelines that a
+// cluster shares.
 type waits struct {
 	*core
 	letters *letterWriter
 	keeper  *keeper
 	reader  *reader
 	sender  *sender
-	boot    string // id of this run of the operating system; "": not known
+	boot    string // id of this run of the operating system; "" if unknown
 
 	dir     vfs.Dir
-	store   *waiting.Store // nil: there is none
+	store   *waiting.Store // nil if batches wait in memory
 	ranges  stream.RangeReader
-	changed chan struct{} // holds one: something is to be saved soon
+	changed chan struct{} // semaphore of one: there are changes to save soon
 
 	lost    sync.Mutex // guards missing
 	missing map[stream.Range]*missing
 }
 
-// missing is a range whose data was not found.
+// missing is a range without data in the source.
 type missing struct {
 	since time.Time
 	state backoff.State
 }
 
-// open opens the store, if the route's batches may wait there.
+// open opens the store if the route's batches may wait there.
 func (w *waits) open(p *pipe) error {
+	if p.sharing.on { // the next owner may be on another machine
+		return nil
+	}
 	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() && w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
@@ -93,7 +97,7 @@ func (w *waits) open(p *pipe) error {
 	return nil
 }
 
-// check returns an error if the checkpoint has passed over batches that wait and there is no store.
+// check returns an error if the checkpoint has passed over waiting batches and there is no store.
 func (w *waits) check(exists bool, state string) error {
 	if exists {
 		return nil
@@ -107,7 +111,7 @@ func (w *waits) check(exists bool, state string) error {
 	return nil
 }
 
-// dropSettled drops the ranges that a sink with a ledger has.
+// dropSettled drops the ranges that are in a sink's ledger.
 func (w *waits) dropSettled() {
 	for _, m := range w.keeper.resumed.all() {
 		for _, r := range w.store.Ranges(m.Part.ID) {
@@ -127,7 +131,7 @@ func (w *waits) dropSettled() {
 	}
 }
 
-// begin takes the route's reader.
+// begin stores the route's reader.
 func (w *waits) begin(reader stream.Reader) error {
 	if w.store == nil {
 		return nil
@@ -140,7 +144,7 @@ func (w *waits) begin(reader stream.Reader) error {
 	return nil
 }
 
-// resume adds to a mark the ranges that wait, which a reader is not to hand out.
+// resume adds waiting ranges to a mark, so that the reader skips them.
 func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	if w == nil || w.store == nil {
 		return m, known
@@ -161,7 +165,7 @@ func (w *waits) resume(m stream.Mark, known bool) (stream.Mark, bool) {
 	return m, known
 }
 
-// limit returns m as the source and the sink's ledger may know it: nothing of it waits.
+// limit returns m without waiting ranges, for the source and the sink's ledger.
 func (w *waits) limit(m stream.Mark) stream.Mark {
 	if w.store == nil {
 		return m
@@ -175,7 +179,7 @@ func (w *waits) limit(m stream.Mark) stream.Mark {
 	return m
 }
 
-// options returns the route's store for its sender; nil: it has none.
+// options returns the sender's wait store, or nil if there is none.
 func (w *waits) options() flow.WaitStore[*stream.Batch] {
 	if w.store == nil {
 		return nil
@@ -183,7 +187,7 @@ func (w *waits) options() flow.WaitStore[*stream.Batch] {
 	return w
 }
 
-// rangesOf returns the places of a batch, and false if they cannot stand for it.
+// rangesOf returns the ranges of a batch, and false if they cannot represent it.
 func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 	if w.ranges == nil || !stream.CanReadAgain(b) {
 		return nil, false
@@ -261,7 +265,7 @@ func (w *waits) Take(it flow.Item[*stream.Batch], wait flow.Wait) bool {
 func (w *waits) wake() {
 	select {
 	case w.changed <- struct{}{}:
-	default: // it is awake already
+	default: // a wakeup is already pending
 	}
 }
 
@@ -271,7 +275,7 @@ func (w *waits) Held() (n int, cost float64, bytes int64) {
 	return int(ranges), float64(records), size
 }
 
-// settled records that nothing of b waits any more.
+// settled records that no range of b waits any more.
 func (w *waits) settled(b *stream.Batch) {
 	if w.store == nil {
 		return
@@ -288,7 +292,7 @@ func (w *waits) settled(b *stream.Batch) {
 	}
 }
 
-// save writes what has changed, safe against kill -9.
+// save writes changes, safe against kill -9.
 func (w *waits) save() error {
 	if w.store == nil {
 		return nil
@@ -296,7 +300,7 @@ func (w *waits) save() error {
 	return w.failed(w.store.Save())
 }
 
-// sync makes what has changed durable, and hands the ranges that are over to the ledger.
+// sync makes changes durable, and passes ranges that no longer wait to the ledger.
 func (w *waits) sync() error {
 	if w.store == nil {
 		return nil
@@ -320,7 +324,7 @@ func (w *waits) failed(err error) error {
 	return &laterError{fmt.Errorf("batches that wait: %w", err)}
 }
 
-// stop ends Next: the sender leaves what waits to the next start.
+// stop ends Next. Batches that still wait are left to the next start.
 func (w *waits) stop() {
 	if w.store != nil {
 		w.store.Stop()
@@ -334,7 +338,7 @@ func (w *waits) close() error {
 	return errors.Join(w.store.Close(), w.dir.Close())
 }
 
-// Next implements flow.WaitStore: it reads the next batch that is due again, and has it processed.
+// Next implements flow.WaitStore: it reads the next batch that is due again and has it processed.
 func (w *waits) Next(ctx context.Context, suspect bool) (flow.Item[*stream.Batch], flow.History, error) {
 	limits := stream.BatchLimits{Bytes: int(w.cfg.Batch.Bytes), Records: w.cfg.Batch.Records}
 	for {
@@ -378,14 +382,14 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 	if err == nil {
 		err = w.ranges.ReadRanges(ctx, b, ranges[0].Part, places)
 		b.Time = time.Now()
-		w.reader.budget.took(b)
+		w.reader.budget.correct(b)
 	}
 	if err != nil {
 		b.Release()
 		return nil, err
 	}
 	w.found(ranges)
-	if other := int64(b.Origins) - records; other != 0 { // such as rows that were changed or deleted meanwhile
+	if other := int64(b.Origins) - records; other != 0 { // such as rows changed or deleted in the meantime
 		w.mu.Lock()
 		w.books.counts.readRecords += other
 		w.mu.Unlock()
@@ -393,7 +397,7 @@ func (w *waits) read(ctx context.Context, ranges []waiting.Range, limits stream.
 	return b, nil
 }
 
-// process has the route's processors work on a batch that was read again.
+// process passes a batch that was read again to the route's processors.
 func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	line := w.reader.line
 	if line == nil {
@@ -407,7 +411,7 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 	}
 	select {
 	case <-j.done:
-	case <-ctx.Done(): // a processor may have it still: it is left to the garbage collector
+	case <-ctx.Done(): // a processor may still have it: leave it to the garbage collector
 		return context.Cause(ctx)
 	}
 	if j.err != nil {
@@ -418,16 +422,16 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is how long data must not have been found, and the reader have found nothing either,
-	// until it counts as gone.
+	// missingFor is how long data must not have been found, and the reader have found nothing
+	// either, before it counts as deleted.
 	missingFor = 10 * time.Second
-	// missingMost bounds the ranges of which it is remembered since when they are missing.
+	// missingMost bounds the missing ranges that are tracked.
 	missingMost = 1 << 16
 )
 
 var missingBackoff = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second).Equal()
 
-// postpone has ranges that could not be read wait on, or gives them up.
+// postpone delays ranges that could not be read, or gives them up.
 func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause error) error {
 	gone := errors.Is(cause, stream.ErrRangeGone)
 	w.lost.Lock()
@@ -468,7 +472,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 	return w.books.abandon(ranges)
 }
 
-// found forgets that ranges were missing.
+// found records that ranges are no longer missing.
 func (w *waits) found(ranges []waiting.Range) {
 	w.lost.Lock()
 	defer w.lost.Unlock()

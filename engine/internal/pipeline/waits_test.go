@@ -16,10 +16,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// rangeSource is a fakeSource whose reader can read ranges again.
+// rangeSource is a fakeSource with a reader that can read ranges again.
 type rangeSource struct {
 	*fakeSource
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	reread int        // ranges
 	gone   bool
 }
@@ -73,7 +73,7 @@ func (r *rangeReader) ReadRanges(_ context.Context, b *stream.Batch, _ stream.Pa
 
 // refusals are the attempts of the records that a sink fails, by record.
 type refusals struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	at     map[string][]time.Time
 	number map[string][]int
 	fails  func(line string, attempts int) bool
@@ -105,9 +105,9 @@ func retrying(wait time.Duration) config.Route {
 	return r
 }
 
-// TestWaitsHoldNoData: batches that wait long are read again when they are due, reading goes on
-// meanwhile, the accounts hold at every moment, restarts of the process neither lose a wait nor
-// begin it again, attempts go on counting, and the source finishes the partition only when nothing
+// TestWaitsHoldNoData: batches that wait long are read again when they are due, while reading
+// continues and the accounts balance at every moment. A restart of the process neither loses nor
+// restarts a wait, and attempts keep counting. The source finishes the partition only when no range
 // of it waits.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
@@ -233,8 +233,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData: records whose data is gone while they wait are taken out of the accounts and
-// reported, and the route goes on.
+// TestWaitsOfLostData: waiting records without data in the source are removed from the accounts and
+// reported, and the route continues.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

@@ -31,7 +31,8 @@ func counted(t *testing.T) map[string]*Counts {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != top && (strings.HasPrefix(name, ".") || name == "testdata" || name == "out" || name == "bin") {
+			skipped := slices.Contains([]string{"testdata", "out", "bin", "node_modules"}, name)
+			if p != top && (strings.HasPrefix(name, ".") || skipped) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -112,7 +113,8 @@ type kept struct {
 // sentences.
 var kept0 = kept{Counts: Counts{Words: 10_000, Clauses: 15, Long: 30, Lines: 1000, Wide: 100}}
 
-// worse names what has got worse, or returns "". A count may grow with the text, but not faster.
+// worse describes the counts that got worse, or returns "". A count may grow with the text, but not
+// faster.
 func (k *kept) worse(c Counts) string {
 	grown := func(count, was, size, sizeWas int) bool {
 		return count > was && count*max(sizeWas, 1) > was*max(size, 1) && count > 1

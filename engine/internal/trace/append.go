@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine writes an event with the commands that answered it, and the line's end. It is what
-// json.Marshal would make of a line, without its allocations: the engine does this between two
-// decisions. name is that of the lane on LaneUp, where known.
+// appendLine appends an event with the resulting commands, and a line end. The output equals that
+// of json.Marshal for a line, without its allocations, because the engine calls it between two
+// decisions. name is the lane's name on LaneUp, if known.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)
 	b = strconv.AppendInt(b, int64(e.Now), 10)
@@ -47,6 +47,7 @@ func appendLine(b []byte, e *control.Event, do []control.Command, name string) [
 	if e.Limits != (control.Limits{}) {
 		b = strconv.AppendBool(append(b, `,"limits":{"ordered":`...), e.Limits.Ordered)
 		b = member(b, `,"in_flight":`, int64(e.Limits.InFlight))
+		b = member(b, `,"standby":`, int64(e.Limits.Standby))
 		b = append(b, '}')
 	}
 	b = appendHistory(b, &e.History)
@@ -75,6 +76,10 @@ func appendReport(b []byte, r *control.Report) []byte {
 	b = member(b, `,"slots":`, int64(r.Slots))
 	b = member(b, `,"queue_wait":`, int64(r.QueueWait))
 	b = member(b, `,"service":`, int64(r.Service))
+	b = whole(b, `,"cost":`, r.Cost)
+	if r.Draining {
+		b = append(b, `,"draining":true`...)
+	}
 	if r.Place != "" {
 		b = appendText(append(b, `,"place":`...), r.Place)
 	}
@@ -117,7 +122,7 @@ func appendHistory(b []byte, h *control.History) []byte {
 	return append(b, "}}"...)
 }
 
-// member writes a name and a number, and nothing for 0.
+// member appends a name and a number, or nothing for 0.
 func member(b []byte, name string, n int64) []byte {
 	if n == 0 {
 		return b
@@ -140,11 +145,11 @@ func appendKind(b []byte, words []string, n int) []byte {
 	if n < len(words) {
 		return append(b, words[n]...)
 	}
-	return strconv.AppendInt(b, int64(n), 10) // one that was added later than these words
+	return strconv.AppendInt(b, int64(n), 10) // a value added after this list was written
 }
 
-// appendFloat writes the shortest text that reads back as v. What JSON has no word for becomes 0:
-// no cost is such.
+// appendFloat appends the shortest text that reads back as v. NaN and the infinities, which JSON
+// cannot represent, become 0; no cost has these values.
 func appendFloat(b []byte, v float64) []byte {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return append(b, '0')
@@ -152,7 +157,7 @@ func appendFloat(b []byte, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendText quotes text, which is rare: names of lanes, places of files.
+// appendText appends text in quotes. It is called rarely: for names of lanes and places of files.
 func appendText(b []byte, text string) []byte {
 	plain := true
 	for i := range len(text) {
@@ -165,12 +170,12 @@ func appendText(b []byte, text string) []byte {
 	}
 	quoted, err := json.Marshal(text)
 	if err != nil {
-		return append(b, `""`...) // it is text: cannot happen
+		return append(b, `""`...) // cannot happen, because text is a string
 	}
 	return append(b, quoted...)
 }
 
-// appendEnd writes why nothing follows.
+// appendEnd appends the last line, with the reason for the end of the trace.
 func appendEnd(b []byte, now int64, why string) []byte {
 	b = strconv.AppendInt(append(b, `{"now":`...), now, 10)
 	b = appendText(append(b, `,"event":"end","why":`...), why)

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// filled is a random value of T whose every field may be anything that the machine can meet.
+// filled returns a random value of T in which every field may have any value that the machine
+// supports.
 func filled[T any](rnd *rand.Rand) (out T) {
 	fillValue(reflect.ValueOf(&out).Elem(), rnd)
 	return out
@@ -22,7 +23,7 @@ func filled[T any](rnd *rand.Rand) (out T) {
 
 func fillValue(v reflect.Value, rnd *rand.Rand) {
 	if rnd.IntN(3) == 0 && v.Kind() != reflect.Struct {
-		return // zero
+		return // leave zero
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -52,8 +53,8 @@ func fillValue(v reflect.Value, rnd *rand.Rand) {
 	}
 }
 
-// TestEveryFieldIsWritten: whatever an event or a command holds is there again when the line is
-// read. A field that is added to either and not to the format fails here.
+// TestEveryFieldIsWritten checks that all fields of events and commands are read back. It fails if
+// a field is added without extending the format.
 func TestEveryFieldIsWritten(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 9))
 	var text []byte
@@ -78,7 +79,8 @@ func TestEveryFieldIsWritten(t *testing.T) {
 		if !reflect.DeepEqual(got, e) {
 			t.Fatalf("%s reads\n%+v, want\n%+v", text, got, e)
 		}
-		if want := commandsOf(nil, do); !reflect.DeepEqual(append(want[:0:0], l.Do...), append(want[:0:0], want...)) {
+		if want := commandsOf(nil, do); !reflect.DeepEqual(append(want[:0:0], l.Do...),
+			append(want[:0:0], want...)) {
 			t.Fatalf("%s reads\n%+v, want\n%+v", text, l.Do, want)
 		}
 		if n := reflect.TypeFor[control.Command]().NumField(); n != reflect.TypeFor[command]().NumField() {
@@ -87,15 +89,15 @@ func TestEveryFieldIsWritten(t *testing.T) {
 	}
 }
 
-// TestHeaderHoldsTheWholeConfig: whatever makes a machine behave otherwise is in the header. A
-// field that is added to the config and not to the header fails here: every replay of a machine
-// that uses it would differ.
+// TestHeaderHoldsTheWholeConfig checks that every field that affects the machine is in the header.
+// It fails if a field is added to the config but not to the header, because replays would differ.
 func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var c control.Config
 	v := reflect.ValueOf(&c).Elem()
 	given := map[string]any{
-		"Window": window.Queue{Initial: 3, Max: 9}, "Dispatch": dispatch.TwoChoices{}, "Retry": backoff.Fixed(time.Second),
+		"Window": window.Queue{Initial: 3, Max: 9}, "Dispatch": dispatch.TwoChoices{},
+		"Retry": backoff.Fixed(time.Second),
 		"Probe": backoff.Fixed(time.Minute),
 	}
 	var fill func(v reflect.Value)
@@ -136,10 +138,12 @@ func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 func TestEventAllocatesNothing(t *testing.T) {
 	f := &File{wake: make(chan struct{}, 1), o: Options{Max: 1 << 40}}
 	e := control.Event{
-		Now: time.Hour, Kind: control.Answer, ID: 1 << 40, Outcome: control.Delivered, Cost: 1.25, Keys: []uint32{1, 2},
+		Now: time.Hour, Kind: control.Answer, ID: 1 << 40, Outcome: control.Delivered, Cost: 1.25,
+		Keys:   []uint32{1, 2},
 		Report: control.Report{Epoch: 3, Credit: 1 << 33, QueueWait: time.Millisecond},
 	}
-	do := []control.Command{{Kind: control.Settle, Seq: 9, ID: 1 << 40, Number: 1}, {Kind: control.Start, Seq: 10, Expect: time.Hour}}
+	do := []control.Command{{Kind: control.Settle, Seq: 9, ID: 1 << 40, Number: 1},
+		{Kind: control.Start, Seq: 10, Expect: time.Hour}}
 	f.buf = make([]byte, 0, MaxBehind)
 	if n := testing.AllocsPerRun(1000, func() { f.Event(&e, do, "") }); n != 0 {
 		t.Errorf("Event allocates %g times", n)
@@ -148,7 +152,8 @@ func TestEventAllocatesNothing(t *testing.T) {
 
 func BenchmarkEvent(b *testing.B) {
 	f := &File{wake: make(chan struct{}, 1)}
-	e := control.Event{Now: time.Hour, Kind: control.Answer, ID: 1 << 40, Outcome: control.Delivered}
+	e := control.Event{Now: time.Hour, Kind: control.Answer, ID: 1 << 40,
+		Outcome: control.Delivered}
 	do := []control.Command{{Kind: control.Settle, Seq: 9, ID: 1 << 40, Number: 1}}
 	b.ReportAllocs()
 	for b.Loop() {

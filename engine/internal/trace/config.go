@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -15,20 +16,21 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// header is the first line: all that makes one machine behave otherwise than another.
+// header is the first line: everything on which the machine's behavior depends.
 type header struct {
-	Version  int             `json:"penstock_trace"`
-	Route    string          `json:"route,omitempty"`
-	Started  string          `json:"started,omitempty"` // RFC 3339
-	Program  string          `json:"program,omitempty"`
-	Arch     string          `json:"arch,omitempty"`
-	Seed     uint64          `json:"seed"`
-	Window   string          `json:"window,omitempty"`
-	Options  json.RawMessage `json:"window_options,omitempty"` // the fields of the algorithm's Go struct
+	Version int    `json:"penstock_trace"`
+	Route   string `json:"route,omitempty"`
+	Started string `json:"started,omitempty"` // RFC 3339
+	Program string `json:"program,omitempty"`
+	Arch    string `json:"arch,omitempty"`
+	Seed    uint64 `json:"seed"`
+	Window  string `json:"window,omitempty"`
+	// the fields of the algorithm's Go struct
+	Options  json.RawMessage `json:"window_options,omitempty"`
 	Dispatch string          `json:"dispatch,omitempty"`
 	TieBand  float64         `json:"dispatch_tie_band,omitempty"`
 	Timeout  time.Duration   `json:"timeout,omitempty"`
-	Retry    string          `json:"retry,omitempty"` // as package backoff writes policies
+	Retry    string          `json:"retry,omitempty"` // in the syntax of package backoff
 	Replay   int64           `json:"replay,omitempty"`
 	Ahead    int             `json:"ahead,omitempty"`
 	Failures int             `json:"breaker_failures,omitempty"`
@@ -44,7 +46,7 @@ type header struct {
 	Lane     *limit          `json:"lane_limit,omitempty"`
 }
 
-// budget is that of redeliveries.
+// budget is the budget of redeliveries.
 type budget struct {
 	Share     float64 `json:"share,omitempty"`
 	PerSecond float64 `json:"per_second,omitempty"`
@@ -57,59 +59,52 @@ type waiting struct {
 	Bytes int64   `json:"bytes,omitempty"`
 }
 
-// end is when an item is given up.
+// end is the limit after which an item is dead-lettered.
 type end struct {
 	Attempts int           `json:"attempts,omitempty"`
 	Elapsed  time.Duration `json:"elapsed,omitempty"`
 }
 
-// poison says when an item is to blame.
+// poison is the condition under which an item is to blame.
 type poison struct {
 	Deaths   int  `json:"deaths,omitempty"`
 	Failures int  `json:"failures,omitempty"`
 	Refuse   bool `json:"refuse,omitempty"`
 }
 
-// limit bounds the attempts of all lanes, or of each.
+// limit bounds the attempts of all lanes, or of each lane.
 type limit struct {
 	Rate        float64 `json:"rate,omitempty"`
 	Bytes       float64 `json:"bytes,omitempty"`
 	Concurrency int     `json:"concurrency,omitempty"`
 }
 
-// hedge is how many twins there are.
+// hedge bounds the number of hedges.
 type hedge struct {
 	Share float64 `json:"share,omitempty"`
 	Least int     `json:"least,omitempty"`
 }
 
-// windows read an algorithm's options back, by its name.
-var windows = map[string]func(options []byte) (window.Algorithm, error){
-	"linear": options[window.Linear],
-	"aimd":   options[window.AIMD],
-	"queue":  options[window.Queue],
-	"credit": options[window.Credit],
-	"rate":   options[window.Rate],
-	"fixed":  options[window.Fixed],
-}
-
-var policies = []dispatch.Policy{
-	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, dispatch.PeakEWMA{},
-}
-
-func options[A window.Algorithm](text []byte) (window.Algorithm, error) {
-	var a A
-	dec := json.NewDecoder(bytes.NewReader(text))
+// readWindow reads back the options of the algorithm with this name.
+func readWindow(name string, options []byte) (window.Algorithm, error) {
+	e := window.Find(name)
+	if e == nil {
+		return nil, fmt.Errorf("there is no window algorithm %q", name)
+	}
+	a := reflect.New(reflect.TypeOf(e.Algorithm))
+	dec := json.NewDecoder(bytes.NewReader(options))
 	dec.DisallowUnknownFields()
-	err := dec.Decode(&a)
-	return a, err
+	if err := dec.Decode(a.Interface()); err != nil {
+		return nil, fmt.Errorf("options of %s windows: %w", name, err)
+	}
+	return a.Elem().Interface().(window.Algorithm), nil
 }
 
 func headerOf(c *control.Config, a *About) (header, error) {
 	h := header{
 		Version: Version, Route: a.Route, Program: a.Program, Arch: a.Arch,
-		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead, Failures: c.Breaker.Failures, Shared: c.Shared,
+		Seed: c.Seed, Timeout: c.Timeout, Replay: c.Replay, Ahead: c.Ahead,
+		Failures: c.Breaker.Failures, Shared: c.Shared,
 		Defer: c.Defer,
 	}
 	if !a.Started.IsZero() {
@@ -118,8 +113,9 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	var err error
 	if c.Window != nil {
 		h.Window = c.Window.Name()
-		if read := windows[h.Window]; read == nil || !sameType(read, c.Window) {
-			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: it is not one of the product's", h.Window)
+		if e := window.Find(h.Window); e == nil || !sameType(e.Algorithm, c.Window) {
+			return h, fmt.Errorf("trace: a machine with %s windows could not be replayed: "+
+				"it is not one of the product's", h.Window)
 		}
 		if h.Options, err = json.Marshal(c.Window); err != nil {
 			return h, fmt.Errorf("trace: write the options of %s windows: %w", h.Window, err)
@@ -130,8 +126,10 @@ func headerOf(c *control.Config, a *About) (header, error) {
 		if p, ok := c.Dispatch.(dispatch.LeastCompletion); ok {
 			h.TieBand = p.Band
 		}
-		if p := policy(h.Dispatch); p == nil || fmt.Sprintf("%T", p) != fmt.Sprintf("%T", c.Dispatch) {
-			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: it is not one of the product's", h.Dispatch)
+		if p := dispatch.Find(h.Dispatch, dispatch.Options{}); p == nil ||
+			!sameType(p, c.Dispatch) {
+			return h, fmt.Errorf("trace: a machine with %s dispatch could not be replayed: "+
+				"it is not one of the product's", h.Dispatch)
 		}
 	}
 	if b := budget(c.Budget); b != (budget{}) {
@@ -164,13 +162,10 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType says whether what read makes is of a's type: another's algorithm may have the same name.
-func sameType(read func([]byte) (window.Algorithm, error), a window.Algorithm) bool {
-	own, err := read([]byte("{}"))
-	return err == nil && fmt.Sprintf("%T", own) == fmt.Sprintf("%T", a)
-}
+// sameType reports whether a and b have one type: another's algorithm may have the same name.
+func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// spec writes a policy as text from which it can be read back.
+// spec returns a policy as text that can be parsed again.
 func spec(p backoff.Policy) (string, error) {
 	if p == nil {
 		return "", nil
@@ -183,15 +178,6 @@ func spec(p backoff.Policy) (string, error) {
 		return "", fmt.Errorf("%s cannot be read back: %w", s, err)
 	}
 	return s.String(), nil
-}
-
-func policy(name string) dispatch.Policy {
-	for _, p := range policies {
-		if p.Name() == name {
-			return p
-		}
-	}
-	return nil
 }
 
 func (h *header) about() (About, error) {
@@ -237,20 +223,14 @@ func (h *header) config() (control.Config, error) {
 	}
 	var err error
 	if h.Window != "" {
-		read := windows[h.Window]
-		if read == nil {
-			return c, fmt.Errorf("there is no window algorithm %q", h.Window)
-		}
-		if c.Window, err = read(h.Options); err != nil {
-			return c, fmt.Errorf("options of %s windows: %w", h.Window, err)
+		if c.Window, err = readWindow(h.Window, h.Options); err != nil {
+			return c, err
 		}
 	}
 	if h.Dispatch != "" {
-		if c.Dispatch = policy(h.Dispatch); c.Dispatch == nil {
+		c.Dispatch = dispatch.Find(h.Dispatch, dispatch.Options{Band: h.TieBand})
+		if c.Dispatch == nil {
 			return c, fmt.Errorf("there is no dispatch %q", h.Dispatch)
-		}
-		if _, ok := c.Dispatch.(dispatch.LeastCompletion); ok {
-			c.Dispatch = dispatch.LeastCompletion{Band: h.TieBand}
 		}
 	}
 	if h.Retry != "" {

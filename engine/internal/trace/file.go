@@ -17,51 +17,51 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// The bounds of a File beside its size.
+// Limits of a File in addition to its size.
 const (
-	MaxBehind  = 4 << 20     // bytes that may wait for the disk; more: the trace ends
-	flushBytes = 64 << 10    // as many are written at once
-	flushEvery = time.Second // and what there is, so often
-	lineMost   = 1 << 20     // bytes of one line; more: the trace ends
-	endMost    = 1 << 10     // bytes kept free for the last line
+	MaxBehind  = 4 << 20     // bytes that may wait for the disk; beyond it the trace ends
+	flushBytes = 64 << 10    // bytes per write
+	flushEvery = time.Second // interval of writes
+	lineMost   = 1 << 20     // bytes of one line; beyond it the trace ends
+	endMost    = 1 << 10     // bytes reserved for the last line
 )
 
-// Previous is what the trace of the run before is called, behind its own name.
+// Previous is the suffix of the previous run's trace.
 const Previous = ".1"
 
 // Options of a File.
 type Options struct {
-	Max   int64 // bytes; then the trace ends. 0 or less: no bound
+	Max   int64 // in bytes; then the trace ends; 0 or less means no bound
 	About About
-	Log   *slog.Logger // hears once why the trace ended early; nil: nobody does
+	Log   *slog.Logger // logs once why the trace ended early; may be nil
 }
 
-// File is the trace of a machine that is at work. Event only appends to memory, and Run writes that
-// out: the flow never waits for the disk. Where the disk cannot keep up, or the bound is reached,
-// the trace ends with a line that says so, and nothing else changes. A trace cannot go on in a
-// second file: a replay needs everything from the machine's first event.
+// File is the trace of a running machine. Event only appends to memory, and Run writes it to disk,
+// so that the flow never waits for the disk. If the disk is too slow, or the size limit is reached,
+// the trace ends with a line that gives the reason, and nothing else changes. A trace cannot
+// continue in a second file, because a replay needs all events since the start of the machine.
 type File struct {
 	dir  vfs.Dir
 	file vfs.File
 	path string
 	o    Options
-	wake chan struct{} // holds one: there is enough to write
+	wake chan struct{} // buffer of 1: there is enough to write
 
-	mu     sync.Mutex // guards what follows; never held while the disk is asked
+	mu     sync.Mutex // guards the fields below; never held during I/O
 	buf    []byte     // to be written
-	taken  int64      // bytes ever put into buf
+	taken  int64      // total bytes put into buf
 	now    time.Duration
-	over   bool   // no event is taken any more
-	early  string // why the trace ended before its route; "" once that was said
+	over   bool   // further events are ignored
+	early  string // why the trace ended before its route; "" after that was logged
 	closed bool
 
-	spare  []byte // Run's and Close's, as is what follows
+	spare  []byte // used by Run and Close only, like the field below
 	broken bool   // a write has failed
 }
 
-// Create begins a trace at path, 0600, of a machine made with c; missing folders are made (0700).
-// The trace of the run before becomes path.1. What stands there and is no trace is not touched:
-// that is an error.
+// Create creates a trace at path, with mode 0600, for a machine with config c. Missing directories
+// are created with 0700. The trace of the previous run is renamed to path.1. An existing file that
+// is not a trace is an error and stays unchanged.
 func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error) {
 	first, err := head(&c, &o.About)
 	if err != nil {
@@ -71,7 +71,8 @@ func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error
 	if err != nil {
 		return nil, fmt.Errorf("trace %s: %w", path, err)
 	}
-	t := &File{dir: dir, path: path, o: o, wake: make(chan struct{}, 1), buf: first, taken: int64(len(first))}
+	t := &File{dir: dir, path: path, o: o, wake: make(chan struct{}, 1), buf: first,
+		taken: int64(len(first))}
 	name := filepath.Base(path)
 	if err = t.rotate(name); err == nil {
 		t.file, err = dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -82,7 +83,7 @@ func Create(disk vfs.FS, path string, c control.Config, o Options) (*File, error
 	return t, nil
 }
 
-// rotate moves the trace of the run before out of the way.
+// rotate renames the trace of the previous run.
 func (t *File) rotate(name string) error {
 	for _, n := range []string{name, name + Previous} {
 		if err := t.ours(n); err != nil {
@@ -96,13 +97,13 @@ func (t *File) rotate(name string) error {
 	return err
 }
 
-// magic is how every trace begins.
+// magic is the prefix of every trace.
 var magic = []byte(`{"penstock_trace":`)
 
-// Begins says whether a file that begins with text is a trace.
+// Begins reports whether text is the beginning of a trace.
 func Begins(text []byte) bool { return bytes.HasPrefix(text, magic) }
 
-// ours says whether name is free, or a trace.
+// ours returns an error if name exists and is not a trace.
 func (t *File) ours(name string) error {
 	f, err := t.dir.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -114,7 +115,8 @@ func (t *File) ours(name string) error {
 	begin := make([]byte, len(magic))
 	n, err := io.ReadFull(f, begin)
 	closeErr := f.Close()
-	if n == 0 && errors.Is(err, io.EOF) { // made, and killed before the first write
+	// created by a process that was killed before the first write
+	if n == 0 && errors.Is(err, io.EOF) {
 		return closeErr
 	}
 	if !bytes.HasPrefix(magic, begin[:n]) {
@@ -123,7 +125,7 @@ func (t *File) ours(name string) error {
 	return closeErr
 }
 
-// Event notes an event and the commands that Machine.Step answered; name is that of the lane, on
+// Event records an event and the commands returned by Machine.Step; name is the lane's name on
 // LaneUp. It never blocks.
 func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	t.mu.Lock()
@@ -156,7 +158,7 @@ func (t *File) Event(e *control.Event, do []control.Command, name string) {
 	}
 }
 
-// end takes no event any more. The caller holds mu.
+// end stops recording. The caller holds mu.
 func (t *File) end(why string) {
 	t.over = true
 	t.buf = appendEnd(t.buf, int64(t.now), why)
@@ -166,12 +168,12 @@ func (t *File) end(why string) {
 func (t *File) signal() {
 	select {
 	case t.wake <- struct{}{}:
-	default: // one is on its way
+	default: // a wake-up is pending already
 	}
 }
 
-// Run writes out what Event noted, until ctx is done. It always returns nil: a trace that cannot be
-// written stops nothing.
+// Run writes recorded events until ctx is done. It always returns nil, because a failed trace must
+// not stop anything.
 func (t *File) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -186,7 +188,7 @@ func (t *File) Run(ctx context.Context) error {
 	}
 }
 
-// write writes out what there is, and says once why the trace ends early.
+// write writes the buffered events, and logs once why the trace ended early.
 func (t *File) write() {
 	t.mu.Lock()
 	t.buf, t.spare = t.spare[:0], t.buf
@@ -204,12 +206,13 @@ func (t *File) write() {
 		early = err.Error()
 	}
 	if early != "" && t.o.Log != nil {
-		t.o.Log.Warn("the trace of the flow ends here; delivery goes on", "trace", t.path, "why", early)
+		t.o.Log.Warn("the trace of the flow ends here; delivery goes on", "trace", t.path,
+			"why", early)
 	}
 }
 
-// Close ends the trace, writes out the rest and closes the file. Run has returned. It may be called
-// twice.
+// Close ends the trace, writes the rest and closes the file. It must be called after Run has
+// returned, and may be called twice.
 func (t *File) Close() error {
 	t.mu.Lock()
 	again := t.closed

@@ -20,8 +20,8 @@ func created(t *testing.T, m *vfstest.Mem, o Options) *File {
 	return f
 }
 
-// TestFileEndsWhenTheDiskIsBehind: nobody writes out, and Event neither blocks nor takes memory
-// without bound.
+// TestFileEndsWhenTheDiskIsBehind checks that, if nothing is written to disk, Event neither blocks
+// nor needs unbounded memory.
 func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer
@@ -43,7 +43,8 @@ func TestFileEndsWhenTheDiskIsBehind(t *testing.T) {
 	if err != nil || !strings.Contains(got.Ended, "cannot keep up") || got.Events < 1000 {
 		t.Errorf("Replay = %d events, ended %q, %v", got.Events, got.Ended, err)
 	}
-	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "delivery goes on") {
+	if n := strings.Count(log.String(), "\n"); n != 1 ||
+		!strings.Contains(log.String(), "delivery goes on") {
 		t.Errorf("%d lines were logged: %s", n, &log)
 	}
 }

@@ -1,13 +1,12 @@
 //penstock:pure
 
-// Package trace writes what a flow machine was told and what it then did, and replays that bit for
-// bit.
+// Package trace records the events and commands of a flow machine, and replays them bit for bit.
 //
-// A trace is JSON lines: a header with the machine's config, then one event a line with the
-// commands that the machine answered (docs/formats/trace.md). The simulator writes it with a
-// [Writer], the engine (`flow: {trace: FILE}`) with a [File], which never makes the flow wait;
-// `penstock sim flow --replay` and `penstock explain` read it with a [Player]. The package decides
-// nothing about flow.
+// A trace consists of JSON lines: a header with the machine's config, then one line per event with
+// the resulting commands (docs/formats/trace.md). The simulator writes it with a [Writer], the
+// engine (`flow: {trace: FILE}`) with a [File], which never delays the flow. `penstock sim flow
+// --replay` and `penstock explain` read it with a [Player]. The package makes no decisions about
+// flow.
 package trace
 
 import (
@@ -19,18 +18,18 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Version of the format that is written.
+// Version is the version of the format that is written.
 const Version = 1
 
-// endKind is the event of the last line of a trace that was ended.
+// endKind is the event of the last line of a trace that has ended.
 const endKind = "end"
 
-// line is an event with the commands that answered it. Zero values are left out.
+// line is an event with the resulting commands. Zero values are omitted.
 type line struct {
-	Now     time.Duration `json:"now"` // ns since the sender's start
+	Now     time.Duration `json:"now"` // ns since the start of the sender
 	Kind    string        `json:"event"`
 	Name    string        `json:"name,omitempty"` // lane_up: of the lane
-	Why     string        `json:"why,omitempty"`  // end: why nothing follows
+	Why     string        `json:"why,omitempty"`  // end: the reason
 	Outcome string        `json:"outcome,omitempty"`
 	Lane    int32         `json:"lane,omitempty"`
 	Seq     uint64        `json:"seq,omitempty"`
@@ -57,15 +56,18 @@ type report struct {
 	Slots     int           `json:"slots,omitempty"`
 	QueueWait time.Duration `json:"queue_wait,omitempty"`
 	Service   time.Duration `json:"service,omitempty"`
+	Cost      uint64        `json:"cost,omitempty"`
+	Draining  bool          `json:"draining,omitempty"`
 	Place     string        `json:"place,omitempty"`
 }
 
 type limits struct {
 	InFlight int  `json:"in_flight,omitempty"`
 	Ordered  bool `json:"ordered,omitempty"`
+	Standby  int  `json:"standby,omitempty"`
 }
 
-// history has the past of a deferred item.
+// history is the past of a deferred item.
 type history struct {
 	Attempts uint32        `json:"attempts,omitempty"`
 	Failures uint32        `json:"failures,omitempty"`
@@ -113,14 +115,15 @@ type command struct {
 	History *history `json:"history,omitempty"`
 }
 
-// The words of the format, by the machine's numbers; 0 is none of them.
+// The words of the format, indexed by the machine's numbers; 0 is not used.
 var (
 	kinds = []string{
 		"", "offer", "answer", "tick", "lane_up", "lane_down", "saved", "cut", "piece", "buried",
 		"withdraw", "abort", "held",
 	}
 	outcomes = []string{
-		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured", "split",
+		"", "delivered", "throttled", "retryable", "timed_out", "rejected", "misconfigured",
+		"split",
 	}
 	deeds   = []string{"", "start", "cancel", "settle", "bisect", "bury", "wait", "defer"}
 	reasons = []string{"", "probe", "twin", "deadly", "failing", "apart", "exhausted", "withdrawn"}
@@ -138,14 +141,15 @@ func number(words []string, w, what string) (uint8, error) {
 	return 0, fmt.Errorf("%q is no %s", w, what)
 }
 
-// commandsOf gives commands as a line has them; it uses to again.
+// commandsOf converts commands to the form in a line, reusing to.
 func commandsOf(to []command, do []control.Command) []command {
 	to = to[:0]
 	for i := range do {
 		c := &do[i]
 		to = append(to, command{
-			Kind: string(appendKind(nil, deeds, int(c.Kind))), Why: string(appendKind(nil, reasons, int(c.Why))),
-			Seq: c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
+			Kind: string(appendKind(nil, deeds, int(c.Kind))),
+			Why:  string(appendKind(nil, reasons, int(c.Why))),
+			Seq:  c.Seq, ID: c.ID, Lane: c.Lane, Number: c.Number,
 			Count: c.Count, Run: c.Run, Place: c.Place, Expect: c.Expect,
 			History: historyOf(&c.History),
 		})

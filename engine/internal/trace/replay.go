@@ -15,28 +15,30 @@ import (
 // maxLine bounds a line of a trace.
 const maxLine = 16 << 20
 
-// Player plays a trace, event by event, to a machine of its own, and compares every command. It is
-// not safe for concurrent use.
+// Player replays a trace, event by event, on a machine of its own, and compares every command. It
+// is not safe for concurrent use.
 type Player struct {
-	About    About
-	Config   control.Config
-	Machine  *control.Machine  // as it is after Event
-	Names    map[int32]string  // of lanes, as far as the trace tells; they stay when a lane is gone
-	Event    control.Event     // the last that was played
-	Commands []control.Command // that answered it
-	Events   int               // played
-	Torn     bool              // the last line is not whole: the writer was killed, or is still writing
-	Ended    string            // why the trace was ended; "" where it does not say
+	About   About
+	Config  control.Config
+	Machine *control.Machine // its state after Event
+	// of lanes, as far as the trace contains them; they stay after a lane is removed
+	Names    map[int32]string
+	Event    control.Event     // the last event played
+	Commands []control.Command // the resulting commands
+	Events   int               // number of events played
+	// the last line is incomplete: the writer was killed or is still writing
+	Torn  bool
+	Ended string // why the trace has ended; "" if it does not say
 
 	in    *bufio.Scanner
 	line  int
 	ahead *line // the event of the next line
 	got   []command
 	atEnd bool
-	wrong error // in the next line; look says so again and again
+	wrong error // error in the next line, returned repeatedly by look
 }
 
-// NewPlayer reads the header. An error says what is wrong with it.
+// NewPlayer reads the header and returns an error if it is invalid.
 func NewPlayer(r io.Reader) (*Player, error) {
 	p := &Player{in: bufio.NewScanner(r), Names: make(map[int32]string), line: 1}
 	p.in.Buffer(make([]byte, 0, 64<<10), maxLine)
@@ -60,7 +62,8 @@ func NewPlayer(r io.Reader) (*Player, error) {
 	return p, nil
 }
 
-// Peek is the event that Next would play; false at the end or before an error, which Next tells.
+// Peek returns the event that Next would play; false at the end or before an error, which Next
+// returns.
 func (p *Player) Peek() (control.Event, bool) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return control.Event{}, false
@@ -69,8 +72,8 @@ func (p *Player) Peek() (control.Event, bool) {
 	return e, err == nil
 }
 
-// Next plays one event. false: the trace has ended. An error is a DiffersError, or says in which
-// line the trace is broken.
+// Next plays one event. It returns false at the end of the trace. An error is a *DiffersError or
+// names the invalid line.
 func (p *Player) Next() (bool, error) {
 	if err := p.look(); err != nil || p.ahead == nil {
 		return false, err
@@ -88,13 +91,14 @@ func (p *Player) Next() (bool, error) {
 	p.Commands = p.Machine.Step(e, p.Commands[:0])
 	p.got = commandsOf(p.got, p.Commands)
 	if !slices.Equal(p.got, l.Do) {
-		return false, &DiffersError{Line: p.line, Got: text(p.got), Want: text(l.Do), About: p.About}
+		return false, &DiffersError{Line: p.line, Got: text(p.got), Want: text(l.Do),
+			About: p.About}
 	}
 	p.Events++
 	return true, nil
 }
 
-// look reads the next line, unless that was done.
+// look reads the next line, unless it was read already.
 func (p *Player) look() error {
 	if p.ahead != nil || p.atEnd {
 		return p.wrong
@@ -129,19 +133,19 @@ func (p *Player) read() error {
 	return nil
 }
 
-// DiffersError is the first place where the machine did something else than the trace says.
+// DiffersError is the first event at which the machine's commands differ from the trace.
 type DiffersError struct {
 	Line      int
-	Got, Want string // the commands, as the trace would have them
+	Got, Want string // the commands, in the form of the trace
 	About     About
 }
 
-// Error names the line and both sides.
+// Error returns the line and both lists of commands.
 func (e *DiffersError) Error() string {
 	return fmt.Sprintf("line %d: the machine did %s, and the trace says %s", e.Line, e.Got, e.Want)
 }
 
-// Replayed is what a replay found.
+// Replayed is the result of a replay.
 type Replayed struct {
 	Events, Commands int
 	Torn             bool   // see Player
@@ -197,9 +201,11 @@ func OtherProgram(err error, program, arch string) string {
 	}
 	switch a := differs.About; {
 	case a.Arch != "" && a.Arch != arch:
-		return fmt.Sprintf("; it was written on %s, and this is %s: a replay is exact on the same one only", a.Arch, arch)
+		return fmt.Sprintf("; it was written on %s, and this is %s: "+
+			"a replay is exact on the same one only", a.Arch, arch)
 	case a.Program != "" && a.Program != program:
-		return fmt.Sprintf("; it was written by penstock %s, and this is %s: replay it with that one", a.Program, program)
+		return fmt.Sprintf("; it was written by penstock %s, and this is %s: "+
+			"replay it with that one", a.Program, program)
 	}
 	return ""
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// About says where a trace comes from; all of it may be zero.
+// About describes the origin of a trace; all fields are optional.
 type About struct {
 	Route   string    // "pipeline/route"
-	Started time.Time // the moment from which Event.Now counts
+	Started time.Time // the time of Event.Now 0
 	Program string    // version of the program
-	Arch    string    // its GOARCH: a replay is exact on the same one
+	Arch    string    // its GOARCH: a replay is exact on the same architecture
 }
 
-// Writer writes a trace. It is not safe for concurrent use: the machine's owner calls it. Its first
-// error stays, and what comes after it is not written; Close returns it.
+// Writer writes a trace. It is not safe for concurrent use: the machine's owner calls it. After the
+// first error nothing more is written, and Close returns the error.
 type Writer struct {
 	w    *bufio.Writer
 	line []byte
 	err  error
 }
 
-// NewWriter begins a trace of a machine made with c. It refuses a config that could not be read
+// NewWriter begins a trace of a machine with config c. It refuses a config that could not be read
 // back.
 func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	head, err := head(&c, &a)
@@ -40,7 +40,7 @@ func NewWriter(w io.Writer, c control.Config, a About) (*Writer, error) {
 	return &Writer{w: buf}, nil
 }
 
-// head is the first line.
+// head returns the first line.
 func head(c *control.Config, a *About) ([]byte, error) {
 	h, err := headerOf(c, a)
 	if err != nil {
@@ -53,7 +53,7 @@ func head(c *control.Config, a *About) ([]byte, error) {
 	return append(line, '\n'), nil
 }
 
-// Event writes an event and the commands that Machine.Step answered, before either is changed.
+// Event writes an event and the commands returned by Machine.Step, before either is changed.
 func (t *Writer) Event(e *control.Event, do []control.Command) {
 	if t.err != nil {
 		return
@@ -64,7 +64,7 @@ func (t *Writer) Event(e *control.Event, do []control.Command) {
 	}
 }
 
-// Close writes what is buffered and returns the first error. It does not close the file.
+// Close writes buffered data and returns the first error. It does not close the file.
 func (t *Writer) Close() error {
 	if err := t.w.Flush(); t.err == nil && err != nil {
 		t.err = fmt.Errorf("trace: write the end: %w", err)

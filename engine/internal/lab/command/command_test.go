@@ -32,7 +32,8 @@ type outcome struct {
 func try(t *testing.T, args ...string) outcome {
 	t.Helper()
 	var out, stderr bytes.Buffer
-	code := cli.Program{Commands: Commands()}.Run(t.Context(), args, bytes.NewReader(nil), &out, &stderr)
+	code := cli.Program{Commands: Commands()}.Run(t.Context(), args, bytes.NewReader(nil), &out,
+		&stderr)
 	return outcome{code, out.String(), stderr.String()}
 }
 

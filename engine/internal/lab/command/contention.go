@@ -33,7 +33,7 @@ type contentionFlags struct {
 }
 
 // contentionResult is a line of `sim backoff --json`; its names are stable. The deviations are
-// those of one trial; the mean's are smaller by the root of the number of trials.
+// those of one trial; those of the mean are smaller by the square root of the number of trials.
 type contentionResult struct {
 	Policy   string  `json:"policy"` // as it was given
 	Clients  int     `json:"clients"`
@@ -41,7 +41,8 @@ type contentionResult struct {
 	TimeSDMs float64 `json:"time_sd_ms"`
 	Calls    float64 `json:"calls"`
 	CallsSD  float64 `json:"calls_sd"`
-	GaveUp   float64 `json:"gave_up,omitempty"` // clients whose policy ended before they were done, mean of the trials
+	// clients that gave up before they were done, mean of the trials
+	GaveUp float64 `json:"gave_up,omitempty"`
 }
 
 // outageResult is a line of `sim backoff --outage --json`: means of the trials.
@@ -78,20 +79,28 @@ or a spec as penstock backoff takes it.`,
   penstock sim backoff --outage 50ms,5s,10m --clients 1,100`,
 		DisableFlagsInUseLine: true,
 		Args:                  noArguments,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command,
+			_ []string) error {
+			return f.run(cmd.OutOrStdout())
+		},
 	}
-	cmd.Flags().IntSliceVar(&f.clients, "clients", nil, "how many clients, one run each (default 10,50,100,190; 1,100 with --outage)")
-	cmd.Flags().StringArrayVar(&f.policies, "policy", nil, "name or spec, may be given several times (default: all names)")
+	cmd.Flags().IntSliceVar(&f.clients, "clients", nil,
+		"how many clients, one run each (default 10,50,100,190; 1,100 with --outage)")
+	cmd.Flags().StringArrayVar(&f.policies, "policy", nil,
+		"name or spec, may be given several times (default: all names)")
 	cmd.Flags().IntVar(&f.trials, "trials", 100, "how often each is run")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
-	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil, "how long the service is away, such as `50ms,5s,10m`")
+	cmd.Flags().DurationSliceVar(&f.outages, "outage", nil,
+		"how long the service is away, such as `50ms,5s,10m`")
 	cmd.Flags().Lookup("outage").DefValue = "" // pflag would show []
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each policy and number of clients")
-	cmd.Flags().StringVar(&f.plot, "plot", "", "file to draw to, .svg or .png, replaced if it exists")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false,
+		"print a line of JSON for each policy and number of clients")
+	cmd.Flags().StringVar(&f.plot, "plot", "",
+		"file to draw to, .svg or .png, replaced if it exists")
 	return cmd
 }
 
-// policyNames lists the names with what they mean.
+// policyNames lists the names with their descriptions.
 func policyNames() string {
 	rows := make([][]string, 0, len(contention.Names))
 	for _, n := range contention.Names {
@@ -146,7 +155,8 @@ func (f contentionFlags) contend(out io.Writer, policies []backoff.Policy) error
 		for _, n := range f.clients {
 			m := contention.Measure(p, n, f.trials, f.seed)
 			r := contentionResult{
-				Policy: f.policies[i], Clients: n, TimeMs: ms(m.Time), TimeSDMs: ms(m.TimeDeviation), Calls: m.Calls, CallsSD: m.CallsSD,
+				Policy: f.policies[i], Clients: n, TimeMs: ms(m.Time),
+				TimeSDMs: ms(m.TimeDeviation), Calls: m.Calls, CallsSD: m.CallsSD,
 				GaveUp: m.GaveUp,
 			}
 			results = append(results, r)
@@ -156,7 +166,8 @@ func (f contentionFlags) contend(out io.Writer, policies []backoff.Policy) error
 				}
 			}
 			rows = append(rows, []string{
-				r.Policy, strconv.Itoa(n), short(m.Time), short(m.TimeDeviation), digits(m.Calls), digits(m.CallsSD), digits(m.GaveUp),
+				r.Policy, strconv.Itoa(n), short(m.Time), short(m.TimeDeviation), digits(m.Calls),
+				digits(m.CallsSD), digits(m.GaveUp),
 			})
 		}
 	}
@@ -165,14 +176,16 @@ func (f contentionFlags) contend(out io.Writer, policies []backoff.Policy) error
 
 func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error {
 	var results []outageResult
-	rows := [][]string{{"policy", "outage", "clients", "wasted", "delay", "worst", "burst", "gave up"}}
+	rows := [][]string{{"policy", "outage", "clients", "wasted", "delay", "worst", "burst",
+		"gave up"}}
 	for _, length := range f.outages {
 		for _, n := range f.clients {
 			for i, p := range policies {
 				l := contention.MeasureOutage(p, n, length, f.trials, f.seed)
 				r := outageResult{
 					Policy: f.policies[i], OutageMs: ms(length), Clients: n, Wasted: l.Wasted,
-					DelayMs: ms(l.Delay), DelayWorstMs: ms(l.DelayWorst), Burst: l.Burst, GaveUp: l.GaveUp,
+					DelayMs: ms(l.Delay), DelayWorstMs: ms(l.DelayWorst), Burst: l.Burst,
+					GaveUp: l.GaveUp,
 				}
 				results = append(results, r)
 				if f.asJSON {
@@ -181,7 +194,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 					}
 				}
 				rows = append(rows, []string{
-					r.Policy, length.String(), strconv.Itoa(n), digits(l.Wasted), short(l.Delay), short(l.DelayWorst),
+					r.Policy, length.String(), strconv.Itoa(n), digits(l.Wasted), short(l.Delay),
+					short(l.DelayWorst),
 					digits(l.Burst), digits(l.GaveUp),
 				})
 			}
@@ -190,8 +204,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table unless lines of JSON were printed, and draws the figure if it is wanted.
-// Columns that say nothing but 0 are left out.
+// finish prints the table unless lines of JSON were printed, and draws the figure if requested.
+// Columns with only zeros are omitted.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {
@@ -213,7 +227,7 @@ func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() pl
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// digits writes a mean with one decimal where that says something.
+// digits returns a mean, with one decimal if that is significant.
 func digits(x float64) string {
 	if x >= 100 || x == float64(int64(x)) {
 		return strconv.FormatFloat(x, 'f', 0, 64)
@@ -223,8 +237,10 @@ func digits(x float64) string {
 
 // contentionFigure draws time and calls over the number of clients.
 func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure {
-	panel := func(title, label string, format func(float64) string, value func(contentionResult) float64) plot.Panel {
-		p := plot.Panel{Title: title, X: plot.Axis{Label: "clients", Whole: true}, Y: plot.Axis{Label: label, Format: format, Log: true}}
+	panel := func(title, label string, format func(float64) string,
+		value func(contentionResult) float64) plot.Panel {
+		p := plot.Panel{Title: title, X: plot.Axis{Label: "clients", Whole: true},
+			Y: plot.Axis{Label: label, Format: format, Log: true}}
 		for i, name := range f.policies {
 			s := plot.Series{Name: name, Color: i, Dashed: i >= plot.Colors}
 			for _, r := range results[i*len(f.clients) : (i+1)*len(f.clients)] {
@@ -235,11 +251,14 @@ func contentionFigure(f contentionFlags, results []contentionResult) plot.Figure
 		return p
 	}
 	return plot.Figure{
-		Title:    "Clients that contend for one row",
-		Subtitle: "mean of " + strconv.Itoa(f.trials) + " trials, as penstock sim backoff prints it; less is better",
+		Title: "Clients that contend for one row",
+		Subtitle: "mean of " + strconv.Itoa(f.trials) +
+			" trials, as penstock sim backoff prints it; less is better",
 		Panels: []plot.Panel{
-			panel("Until the last is done", "time", secondsText, func(r contentionResult) float64 { return r.TimeMs / 1000 }),
-			panel("What it cost", "calls", nil, func(r contentionResult) float64 { return r.Calls }),
+			panel("Until the last is done", "time", secondsText,
+				func(r contentionResult) float64 { return r.TimeMs / 1000 }),
+			panel("What it cost", "calls", nil,
+				func(r contentionResult) float64 { return r.Calls }),
 		},
 	}
 }

@@ -24,13 +24,15 @@ type csmaFlags struct {
 
 // csmaResult is a line of `sim csma --json`; its names are stable.
 type csmaResult struct {
-	Stations   int     `json:"stations"`
-	FrameBits  int     `json:"frame_bits"`
-	Formula    float64 `json:"formula"`        // Metcalfe and Boggs
-	Ideal      float64 `json:"ideal"`          // the same model, simulated: each station sends with the chance 1/Q
-	BEB        float64 `json:"beb"`            // utilisation with the real backoff
-	LostShare  float64 `json:"lost_share"`     // frames given up after that many attempts
-	WinsInARow float64 `json:"wins_in_a_row"`  // frames whose sender had sent the one before: the capture effect
+	Stations  int     `json:"stations"`
+	FrameBits int     `json:"frame_bits"`
+	Formula   float64 `json:"formula"` // Metcalfe and Boggs
+	// the same model, simulated: each station sends with the chance 1/Q
+	Ideal     float64 `json:"ideal"`
+	BEB       float64 `json:"beb"`        // utilisation with the real backoff
+	LostShare float64 `json:"lost_share"` // frames given up after that many attempts
+	// frames sent by the sender of the previous frame: the capture effect
+	WinsInARow float64 `json:"wins_in_a_row"`
 	Longest    int     `json:"longest_in_row"` // most frames in a row by one station
 }
 
@@ -47,7 +49,7 @@ prints which share of the time carries frames:
     beb       the real thing: carrier sense, collision, jam, interframe gap, and
               the truncated binary exponential backoff of 802.3
     lost      frames that 802.3 gives up after 16 collisions
-    in a row  frames whose sender had sent the one before: who wins starts anew,
+    in a row  frames whose sender had sent the one before: the winner starts over,
               who lost waits longer, and so the winner wins again
 
 802.3 gives up at the 16th collision, after 15 waits; --attempts 17 is the 16
@@ -56,17 +58,23 @@ retries that are often told of.`,
   penstock sim csma --bit-rate 3e6 --slot 16us --frame-bits 4096,1024,512,48 --json`,
 		DisableFlagsInUseLine: true,
 		Args:                  noArguments,
-		RunE:                  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command,
+			_ []string) error {
+			return f.run(cmd.OutOrStdout())
+		},
 	}
-	cmd.Flags().IntSliceVar(&f.stations, "stations", []int{2, 5, 10, 32, 64, 256}, "how many stations")
+	cmd.Flags().IntSliceVar(&f.stations, "stations", []int{2, 5, 10, 32, 64, 256},
+		"how many stations")
 	cmd.Flags().IntSliceVar(&f.frameBits, "frame-bits", []int{512, 4096, 12144}, "bits of a frame")
 	cmd.Flags().Float64Var(&f.bitRate, "bit-rate", 10e6, "bits a second")
 	cmd.Flags().DurationVar(&f.slot, "slot", 0, "slot time (default: 512 bit times)")
 	cmd.Flags().IntVar(&f.attempts, "attempts", 16, "transmissions of a frame before it is lost")
 	cmd.Flags().IntVar(&f.frames, "frames", 20000, "how many frames each run sends")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "the same seed gives the same figures")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print a line of JSON for each number of stations and bits")
-	cmd.Flags().StringVar(&f.plot, "plot", "", "file to draw to, .svg or .png, replaced if it exists")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false,
+		"print a line of JSON for each number of stations and bits")
+	cmd.Flags().StringVar(&f.plot, "plot", "",
+		"file to draw to, .svg or .png, replaced if it exists")
 	return cmd
 }
 
@@ -78,12 +86,14 @@ func (f csmaFlags) run(out io.Writer) error {
 		return usagef("sim csma --frames: %d is not 1 to %d", f.frames, maxFrames)
 	}
 	if f.attempts < 1 || f.slot < 0 {
-		return usagef("sim csma: --attempts is %d and --slot %v; want 1 or more, and 0 or more", f.attempts, f.slot)
+		return usagef("sim csma: --attempts is %d and --slot %v; want 1 or more, and 0 or more",
+			f.attempts, f.slot)
 	}
 	var networks []csma.Network
 	for _, q := range f.stations {
 		for _, bits := range f.frameBits {
-			n, err := csma.Network{Stations: q, FrameBits: bits, BitRate: f.bitRate, Slot: f.slot, Attempts: f.attempts}.Check()
+			n, err := csma.Network{Stations: q, FrameBits: bits, BitRate: f.bitRate, Slot: f.slot,
+				Attempts: f.attempts}.Check()
 			if err != nil {
 				return usagef("sim csma: %v", err)
 			}
@@ -91,12 +101,15 @@ func (f csmaFlags) run(out io.Writer) error {
 		}
 	}
 	var results []csmaResult
-	rows := [][]string{{"stations", "frame bits", "formula", "ideal", "beb", "lost", "in a row", "longest"}}
+	rows := [][]string{{"stations", "frame bits", "formula", "ideal", "beb", "lost", "in a row",
+		"longest"}}
 	for _, n := range networks {
 		run := csma.Run(n, f.frames, f.seed)
 		r := csmaResult{
-			Stations: n.Stations, FrameBits: n.FrameBits, Formula: csma.Formula(n), Ideal: csma.Ideal(n, f.frames, f.seed),
-			BEB: run.Utilisation, LostShare: run.LostShare(), WinsInARow: run.WinsInARow(), Longest: run.Longest,
+			Stations: n.Stations, FrameBits: n.FrameBits, Formula: csma.Formula(n),
+			Ideal: csma.Ideal(n, f.frames, f.seed),
+			BEB:   run.Utilisation, LostShare: run.LostShare(), WinsInARow: run.WinsInARow(),
+			Longest: run.Longest,
 		}
 		results = append(results, r)
 		if f.asJSON {
@@ -105,7 +118,8 @@ func (f csmaFlags) run(out io.Writer) error {
 			}
 		}
 		rows = append(rows, []string{
-			strconv.Itoa(r.Stations), strconv.Itoa(r.FrameBits), share(r.Formula), share(r.Ideal), share(r.BEB),
+			strconv.Itoa(r.Stations), strconv.Itoa(r.FrameBits), share(r.Formula), share(r.Ideal),
+			share(r.BEB),
 			share(r.LostShare), share(r.WinsInARow), strconv.Itoa(r.Longest),
 		})
 	}
@@ -126,13 +140,16 @@ func share(x float64) string { return strconv.FormatFloat(x, 'f', 4, 64) }
 // figure draws utilisation and capture over the number of stations.
 func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	stations := plot.Axis{Label: "stations", Log: true}
-	use := plot.Panel{Title: "Share of the time that carries frames", X: stations, Y: plot.Axis{Label: "utilisation"}}
-	rest := plot.Panel{Title: "Whose frames", X: stations, Y: plot.Axis{Label: "share of the frames"}}
+	use := plot.Panel{Title: "Share of the time that carries frames", X: stations,
+		Y: plot.Axis{Label: "utilisation"}}
+	rest := plot.Panel{Title: "Whose frames", X: stations,
+		Y: plot.Axis{Label: "share of the frames"}}
 	for i, bits := range f.frameBits {
 		var x, formula, beb, row, lost []float64
 		for j := i; j < len(results); j += len(f.frameBits) {
 			r := results[j]
-			x, formula, beb = append(x, float64(r.Stations)), append(formula, r.Formula), append(beb, r.BEB)
+			x, formula, beb = append(x, float64(r.Stations)), append(formula, r.Formula),
+				append(beb, r.BEB)
 			row, lost = append(row, r.WinsInARow), append(lost, r.LostShare)
 		}
 		name := strconv.Itoa(bits) + " bits"
@@ -146,8 +163,9 @@ func (f csmaFlags) figure(results []csmaResult) plot.Figure {
 	use.Series = append(use.Series, plot.Series{Name: "formula", Color: 6, Dashed: true})
 	rest.Series = append(rest.Series, plot.Series{Name: "lost", Color: 6, Dashed: true})
 	return plot.Figure{
-		Title:    "Ethernet in saturation",
-		Subtitle: "the real backoff, as penstock sim csma prints it; the left panel's lines are beb, the right one's wins in a row",
-		Panels:   []plot.Panel{use, rest},
+		Title: "Ethernet in saturation",
+		Subtitle: "the real backoff, as penstock sim csma prints it; " +
+			"the left panel's lines are beb, the right one's wins in a row",
+		Panels: []plot.Panel{use, rest},
 	}
 }

@@ -93,17 +93,25 @@ Dispatches: ` + inLines(flowsim.DispatchNames()) + ".",
 		RunE:                  f.run,
 	}
 	fl := cmd.Flags()
-	fl.StringArrayVar(&f.algorithms, "algorithm", nil, "one of those above; may be given several times")
-	fl.StringVar(&f.dispatch, "dispatch", "", "one of those above, for algorithms whose name carries none")
+	fl.StringArrayVar(&f.algorithms, "algorithm", nil,
+		"one of those above; may be given several times")
+	fl.StringVar(&f.dispatch, "dispatch", "",
+		"one of those above, for algorithms whose name carries none")
 	fl.IntVar(&f.seeds, "seeds", 20, "runs of each scenario and algorithm")
 	fl.Uint64Var(&f.seed, "seed", 1, "of the first run; each further one has the next")
 	fl.BoolVar(&f.asJSON, "json", false, "one object a line")
-	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and algorithm, of the first seed")
-	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, of one scenario, algorithm and seed")
-	fl.StringVar(&f.replay, "replay", "", "trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
-	fl.BoolVar(&f.ablate, "ablate", false, "run the article's arguments as experiments, instead of scenarios")
-	fl.BoolVar(&f.table, "table", false, "print markdown tables of all algorithms and peers over the scenarios; 5 seeds unless said")
-	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write that, as markdown, between the markers of this page")
+	fl.StringVar(&f.plot, "plot", "", "folder to write an SVG into for each scenario and "+
+		"algorithm, of the first seed")
+	fl.StringVar(&f.trace, "trace", "", "file to write what the machine was told and did, "+
+		"of one scenario, algorithm and seed")
+	fl.StringVar(&f.replay, "replay", "",
+		"trace to replay, of this command or of flow: {trace: FILE}, instead of scenarios")
+	fl.BoolVar(&f.ablate, "ablate", false,
+		"run the article's arguments as experiments, instead of scenarios")
+	fl.BoolVar(&f.table, "table", false,
+		"print markdown tables of all algorithms and peers over the scenarios; 5 seeds unless said")
+	fl.StringVar(&f.into, "into", "", "with --table or --ablate: write that, as markdown, "+
+		"between the markers of this page")
 	return cmd
 }
 
@@ -117,7 +125,8 @@ func (f *flowFlags) run(cmd *cobra.Command, files []string) error {
 	case f.replay != "":
 		return f.runReplay(cmd.OutOrStdout())
 	case f.ablate && len(files) > 0:
-		return usagef("sim flow: --ablate has its own scenarios and takes none, and %q is one", files[0])
+		return usagef("sim flow: --ablate has its own scenarios and takes none, and %q is one",
+			files[0])
 	case len(files) == 0 && !f.ablate:
 		return usagef("sim flow needs scenario files: %s", cmd.UseLine())
 	case f.seeds < 1 || f.seeds > maxSeeds:
@@ -125,7 +134,8 @@ func (f *flowFlags) run(cmd *cobra.Command, files []string) error {
 	case f.into != "" && !f.table && !f.ablate:
 		return usagef("sim flow: --into is where --table and --ablate write; give one of them")
 	case f.table && (f.ablate || f.asJSON || f.plot != "" || f.trace != ""):
-		return usagef("sim flow: --table prints tables only; leave --ablate, --json, --plot and --trace out")
+		return usagef("sim flow: --table prints tables only; leave --ablate, --json, " +
+			"--plot and --trace out")
 	case f.table:
 		return f.runTable(cmd, files)
 	}
@@ -167,7 +177,8 @@ func (f *flowFlags) run(cmd *cobra.Command, files []string) error {
 		return fmt.Errorf("sim flow: %w", err)
 	}
 	if len(missed) > 0 {
-		return fmt.Errorf("sim flow: %d bounds missed:\n  %s", len(missed), strings.Join(missed, "\n  "))
+		return fmt.Errorf("sim flow: %d bounds missed:\n  %s", len(missed),
+			strings.Join(missed, "\n  "))
 	}
 	return nil
 }
@@ -191,7 +202,8 @@ func (r *flowJSON) end() error { return nil }
 
 func (r *flowJSON) summary(s *flowsim.Summary) error {
 	for i := range s.Runs {
-		head, err := json.Marshal(flowRun{s.Scenario.Name, s.Spec.Name, s.Spec.Dispatch, s.First + uint64(i)})
+		head, err := json.Marshal(flowRun{s.Scenario.Name, s.Spec.Name, s.Spec.Dispatch,
+			s.First + uint64(i)})
 		if err != nil {
 			return err
 		}
@@ -202,7 +214,8 @@ func (r *flowJSON) summary(s *flowsim.Summary) error {
 		}
 	}
 	sum := flowSummary{
-		Scenario: s.Scenario.Name, Algorithm: s.Spec.Name, Dispatch: s.Spec.Dispatch, Seeds: len(s.Runs),
+		Scenario: s.Scenario.Name, Algorithm: s.Spec.Name, Dispatch: s.Spec.Dispatch,
+		Seeds:  len(s.Runs),
 		Median: s.Median, Worst: s.Worst, Expect: []flowBound{}, OK: s.OK,
 	}
 	for _, v := range s.Verdicts {
@@ -220,7 +233,7 @@ func (r *flowJSON) summary(s *flowsim.Summary) error {
 	return err
 }
 
-// flowTable prints a line for each scenario and algorithm, and under it what was expected.
+// flowTable prints a line for each scenario and algorithm, followed by the bounds.
 type flowTable struct{ w *tabwriter.Writer }
 
 func (r *flowTable) end() error { return r.w.Flush() }
@@ -228,8 +241,10 @@ func (r *flowTable) end() error { return r.w.Flush() }
 func (r *flowTable) summary(s *flowsim.Summary) error {
 	m := &s.Median
 	fmt.Fprintf(r.w, "%s\t%s\tgoodput %s\tbloat %s\trtt %s ms\tp99 %s ms\tattempts %s\n",
-		s.Scenario.Name, s.Spec.Title(), table.Number(m[scenario.Goodput]), table.Number(m[scenario.Bloat]),
-		table.Number(m[scenario.RTTMean]), table.Number(m[scenario.LatencyP99]), table.Number(m[scenario.AttemptsPerBatch]))
+		s.Scenario.Name, s.Spec.Title(), table.Number(m[scenario.Goodput]),
+		table.Number(m[scenario.Bloat]),
+		table.Number(m[scenario.RTTMean]), table.Number(m[scenario.LatencyP99]),
+		table.Number(m[scenario.AttemptsPerBatch]))
 	for _, v := range s.Verdicts {
 		word := "ok"
 		if !v.OK {
@@ -239,7 +254,8 @@ func (r *flowTable) summary(s *flowsim.Summary) error {
 		if v.Worst {
 			of = "worst "
 		}
-		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field, table.Number(v.Got), v.Text)
+		fmt.Fprintf(r.w, "\t\t%s\t%s%s\tis %s\tmust be %s\n", word, of, v.Field,
+			table.Number(v.Got), v.Text)
 	}
 	return nil
 }

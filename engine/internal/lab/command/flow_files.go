@@ -19,7 +19,8 @@ import (
 // files writes the plots and the trace of the first seed.
 func (f *flowFlags) files(plans []flowsim.Plan) error {
 	if f.trace != "" && (len(plans) != 1 || len(plans[0].Specs) != 1 || f.seeds != 1) {
-		return usagef("sim flow: --trace is of one run: give one scenario, one --algorithm and --seeds 1")
+		return usagef("sim flow: --trace is of one run: give one scenario, one --algorithm " +
+			"and --seeds 1")
 	}
 	if f.plot != "" {
 		if err := os.MkdirAll(f.plot, 0o755); err != nil {
@@ -48,7 +49,8 @@ func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 			return createErr
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
-		w, traceErr := trace.NewWriter(file, spec.Config(s, f.seed), trace.About{Program: pipeline.Version(), Arch: runtime.GOARCH})
+		w, traceErr := trace.NewWriter(file, spec.Config(s, f.seed),
+			trace.About{Program: pipeline.Version(), Arch: runtime.GOARCH})
 		if traceErr != nil {
 			return traceErr
 		}
@@ -63,13 +65,15 @@ func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 	if err != nil {
 		return err
 	}
-	return errors.Join(flowsim.WriteTimeline(file, s, spec, f.seed, o.Series, &figures), file.Close())
+	return errors.Join(flowsim.WriteTimeline(file, s, spec, f.seed, o.Series, &figures),
+		file.Close())
 }
 
 // plotName is a file name of a scenario and an algorithm: nothing in it leads out of the folder.
 func plotName(scenario, algorithm string) string {
 	safe := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' ||
+			r == '_' {
 			return r
 		}
 		return '-'
@@ -86,13 +90,15 @@ func (f *flowFlags) runReplay(out io.Writer) error {
 	defer file.Close()
 	done, err := trace.Replay(file)
 	if err != nil {
-		return fmt.Errorf("sim flow: replay %s: %w%s", f.replay, err, trace.OtherProgram(err, pipeline.Version(), runtime.GOARCH))
+		return fmt.Errorf("sim flow: replay %s: %w%s", f.replay, err,
+			trace.OtherProgram(err, pipeline.Version(), runtime.GOARCH))
 	}
 	torn := ""
 	if done.Torn {
 		torn = "; its last line is torn and was left out"
 	}
-	_, err = fmt.Fprintf(out, "%s: %d events replayed, %d commands, all the same bit for bit%s\n", f.replay, done.Events,
+	_, err = fmt.Fprintf(out, "%s: %d events replayed, %d commands, all the same bit for bit%s\n",
+		f.replay, done.Events,
 		done.Commands, torn)
 	return err
 }

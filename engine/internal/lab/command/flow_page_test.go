@@ -30,8 +30,8 @@ func part(t *testing.T, what string) string {
 
 var numbers = regexp.MustCompile(`[0-9][0-9.,]*(e[+-][0-9]+)?|NaN`)
 
-// form is a generated part without its figures, which change whenever the machine does, and without
-// what bounds are missed.
+// form returns a generated part without its figures, which change with the machine, and without the
+// missed bounds.
 func form(text string) string {
 	var out []string
 	for line := range strings.Lines(text) {
@@ -55,21 +55,23 @@ func sameForm(t *testing.T, what string, want []byte) {
 			if i < len(a) {
 				line = a[i]
 			}
-			const text = "%s of docs/flow-control.md are not of this program's form; run make docs-flow. The page has\n%s\nwant\n%s"
+			const text = "%s of docs/flow-control.md are not of this program's form; " +
+				"run make docs-flow. The page has\n%s\nwant\n%s"
 			t.Fatalf(text, what, line, b[i])
 		}
 	}
-	t.Fatalf("%s of docs/flow-control.md have lines that the program does not write: %q", what, a[len(b):])
+	t.Fatalf("%s of docs/flow-control.md have lines that the program does not write: %q", what,
+		a[len(b):])
 }
 
-// TestFlowPageTables: the tables are of the scenarios that are there, for the algorithms that there
-// are.
+// TestFlowPageTables checks that the tables cover the existing scenarios and algorithms.
 func TestFlowPageTables(t *testing.T) {
 	files, err := filepath.Glob(docs + "scenarios/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scenarios: %v", err)
 	}
-	r := tableResult{medians: map[*scenario.Scenario]map[string]scenario.Figures{}, seeds: tableSeeds, first: 1}
+	r := tableResult{medians: map[*scenario.Scenario]map[string]scenario.Figures{},
+		seeds: tableSeeds, first: 1}
 	for _, file := range files {
 		s, err := scenario.Load(file)
 		if err != nil {
@@ -82,7 +84,7 @@ func TestFlowPageTables(t *testing.T) {
 	sameForm(t, "tables", want.Bytes())
 }
 
-// TestFlowPageExperiments: so are the experiments.
+// TestFlowPageExperiments checks that the experiments are those of the simulator.
 func TestFlowPageExperiments(t *testing.T) {
 	var want bytes.Buffer
 	want.WriteString(seedsLine(ablateSeeds, 1, "--ablate"))
@@ -95,11 +97,12 @@ func TestFlowPageExperiments(t *testing.T) {
 	sameForm(t, "experiments", want.Bytes())
 }
 
-// TestFlowPageIsTrue: what the page calls are commands, flags, targets and files that there are.
+// TestFlowPageIsTrue checks that the commands, flags, targets and files on the page exist.
 func TestFlowPageIsTrue(t *testing.T) {
 	text := page(t, "flow-control.md") + page(t, "coming-from.md")
 	called := 0
-	for _, line := range regexp.MustCompile("(?m)(?:^|`)penstock [^`#\n]+").FindAllString(text, -1) {
+	for _, line := range regexp.MustCompile("(?m)(?:^|`)penstock [^`#\n]+").FindAllString(text,
+		-1) {
 		words := strings.Fields(strings.TrimPrefix(line, "`"))[1:]
 		cmd, rest, err := cli.Program{Commands: Commands()}.Command().Find(words)
 		if err != nil || !cmd.HasParent() {
@@ -128,13 +131,15 @@ func TestFlowPageIsTrue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
+	for _, m := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text,
+		-1) {
 		if !strings.Contains(string(makefile), "\n"+m[1]+":") {
 			t.Errorf("the page says make %s, and the Makefile has no such target", m[1])
 		}
 	}
 	headings := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page(t, "flow-control.md"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(page(t,
+		"flow-control.md"), -1) {
 		headings[anchor(m[1])] = true
 	}
 	for _, m := range regexp.MustCompile(`\]\(([^)]+)\)`).FindAllStringSubmatch(text, -1) {
@@ -169,7 +174,7 @@ func exists(t *testing.T, path string) {
 	}
 }
 
-// TestScenariosAreTheSuite: docs/scenarios is the suite that the bounds stand in, unchanged.
+// TestScenariosAreTheSuite checks that docs/scenarios equals the suite that contains the bounds.
 func TestScenariosAreTheSuite(t *testing.T) {
 	dir := os.Getenv("PENSTOCK_SCENARIOS")
 	if dir == "" {
@@ -178,7 +183,8 @@ func TestScenariosAreTheSuite(t *testing.T) {
 	suite, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
 	ours, oursErr := filepath.Glob(docs + "scenarios/*.yaml")
 	if err != nil || oursErr != nil || len(suite) != len(ours) {
-		t.Fatalf("the suite has %d scenarios, docs/scenarios %d (%v, %v)", len(suite), len(ours), err, oursErr)
+		t.Fatalf("the suite has %d scenarios, docs/scenarios %d (%v, %v)", len(suite), len(ours),
+			err, oursErr)
 	}
 	for _, file := range suite {
 		want, err := os.ReadFile(file)

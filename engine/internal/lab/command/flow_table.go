@@ -39,13 +39,13 @@ type tableFigure struct {
 
 var (
 	goodputPercent = tableFigure{scenario.Goodput, 100}
-	// A row may have one figure more, by what happens in its scenario.
+	// A row may have an additional figure, depending on the events of its scenario.
 	tableExtras = []struct {
 		what string
 		when func(s *scenario.Scenario) bool
 		tableFigure
 	}{
-		{"% of attempts into what fails", func(s *scenario.Scenario) bool { return has(s, scenario.Fail) || has(s, scenario.Hang) },
+		{"% of attempts to failing workers", func(s *scenario.Scenario) bool { return has(s, scenario.Fail) || has(s, scenario.Hang) },
 			tableFigure{scenario.BadShare, 100}},
 		{"% of attempts answered 429", func(s *scenario.Scenario) bool { return has(s, scenario.Throttle) },
 			tableFigure{scenario.RejectedShare, 100}},
@@ -53,15 +53,20 @@ var (
 		{"s to recover", func(s *scenario.Scenario) bool { return has(s, scenario.Rate) }, tableFigure{scenario.Recover, 1}},
 	}
 	tableKinds = []tableKind{
-		{"One receiver whose delay depends on its load (Vector's fixtures)", "mean in flight · batches a second · mean round trip ms",
+		{"One receiver whose delay depends on its load (Vector's fixtures)",
+			"mean in flight · batches a second · mean round trip ms",
 			func(s *scenario.Scenario) bool { return s.Link != nil },
-			[]tableFigure{{scenario.InFlightMean, 1}, {scenario.RateMean, 1}, {scenario.RTTMean, 1}}},
+			[]tableFigure{{scenario.InFlightMean, 1}, {scenario.RateMean, 1},
+				{scenario.RTTMean, 1}}},
 		{"A finite job", "seconds that it takes · mean round trip ms",
-			func(s *scenario.Scenario) bool { return s.Load.Batches > 0 }, []tableFigure{{scenario.Finish, 1}, {scenario.RTTMean, 1}}},
+			func(s *scenario.Scenario) bool { return s.Load.Batches > 0 },
+			[]tableFigure{{scenario.Finish, 1}, {scenario.RTTMean, 1}}},
 		{"Open load", "goodput % · p99 ms from the planned arrival to the ack",
-			func(s *scenario.Scenario) bool { return s.Load.Poisson > 0 }, []tableFigure{goodputPercent, {scenario.LatencyP99, 1}}},
+			func(s *scenario.Scenario) bool { return s.Load.Poisson > 0 },
+			[]tableFigure{goodputPercent, {scenario.LatencyP99, 1}}},
 		{"Endless backlog", "goodput % · mean round trip ms",
-			func(*scenario.Scenario) bool { return true }, []tableFigure{goodputPercent, {scenario.RTTMean, 1}}},
+			func(*scenario.Scenario) bool { return true },
+			[]tableFigure{goodputPercent, {scenario.RTTMean, 1}}},
 	}
 )
 
@@ -86,7 +91,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	if len(f.algorithms) == 0 {
 		f.algorithms = tableAlgorithms
 	}
-	r := tableResult{medians: map[*scenario.Scenario]map[string]scenario.Figures{}, seeds: f.seeds, first: f.seed}
+	r := tableResult{medians: map[*scenario.Scenario]map[string]scenario.Figures{}, seeds: f.seeds,
+		first: f.seed}
 	var plans []flowsim.Plan
 	for _, file := range files {
 		s, err := scenario.Load(file)
@@ -94,7 +100,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 			return usagef("sim flow: %v", err)
 		}
 		algorithms := slices.Clone(f.algorithms)
-		for _, e := range s.Expect { // what the file has bounds for is held to them, with a column or without
+		// all algorithms with bounds in the file are checked, with or without a column
+		for _, e := range s.Expect {
 			if !slices.Contains(algorithms, e.Algorithm) {
 				algorithms = append(algorithms, e.Algorithm)
 			}
@@ -107,7 +114,8 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 		r.medians[s] = map[string]scenario.Figures{}
 		plans = append(plans, p)
 	}
-	if err := flowsim.RunAll(cmd.Context(), plans, f.seed, f.seeds, func(s *flowsim.Summary) error { r.add(s); return nil }); err != nil {
+	if err := flowsim.RunAll(cmd.Context(), plans, f.seed, f.seeds,
+		func(s *flowsim.Summary) error { r.add(s); return nil }); err != nil {
 		return fmt.Errorf("sim flow: --table: %w", err)
 	}
 	var text bytes.Buffer
@@ -119,10 +127,11 @@ func (f *flowFlags) runTable(cmd *cobra.Command, files []string) error {
 	return err
 }
 
-// seedsLine says of how many runs the figures of the page are, and by which command anybody gets
-// them.
+// seedsLine describes the number of runs behind the figures of the page, and the command that
+// reproduces them.
 func seedsLine(seeds int, first uint64, what string) string {
-	const text = "Medians of %d seeds, from seed %d on: `penstock sim flow --seeds %d --seed %d %s`.\n"
+	const text = "Medians of %d seeds, from seed %d on: " +
+		"`penstock sim flow --seeds %d --seed %d %s`.\n"
 	return fmt.Sprintf(text, seeds, first, seeds, first, what)
 }
 
@@ -155,7 +164,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 		if len(rows) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n### %s\n\nA cell: %s; behind a second dot what the row names.\n\n| scenario |", kind.title, kind.cell)
+		fmt.Fprintf(w, "\n### %s\n\nA cell: %s; "+
+			"after a second dot the figure named in the row.\n\n| scenario |", kind.title, kind.cell)
 		for _, a := range algorithms {
 			fmt.Fprintf(w, " `%s` |", a)
 		}
@@ -164,7 +174,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 			r.row(w, kind, s, algorithms)
 		}
 	}
-	const bounds = "\n### Bounds\n\nThe files hold %d bounds, for the algorithms that they name; with these seeds %d hold.\n"
+	const bounds = "\n### Bounds\n\nThe files hold %d bounds, for the algorithms that they name; " +
+		"with these seeds %d hold.\n"
 	fmt.Fprintf(w, bounds, r.held+len(r.missed), r.held)
 	for i, m := range r.missed {
 		if i == 0 {
@@ -227,7 +238,8 @@ func writeBetween(path, what string, text []byte) error {
 	before, rest, found := bytes.Cut(page, []byte(begin))
 	_, after, closed := bytes.Cut(rest, []byte(end))
 	if !found || !closed {
-		return usagef("sim flow: --into: %s has no line %q with %q below it", path, strings.TrimSpace(begin), end)
+		return usagef("sim flow: --into: %s has no line %q with %q below it", path,
+			strings.TrimSpace(begin), end)
 	}
 	page = slices.Concat(before, []byte(begin+"\n"), text, []byte("\n"+end), after)
 	if err := os.WriteFile(path, page, 0o644); err != nil {

@@ -34,13 +34,15 @@ func scenarioFile(t *testing.T, text string) string {
 func TestSimFlowJSON(t *testing.T) {
 	file := scenarioFile(t, trickle)
 	got := try(t, "sim", "flow", file, "--seeds", "3", "--seed", "5", "--json")
-	if got.code != exitUnfinished || !strings.Contains(got.stderr, "trickle: fixed:4+round_robin: bloat is ") {
+	if got.code != exitUnfinished ||
+		!strings.Contains(got.stderr, "trickle: fixed:4+round_robin: bloat is ") {
 		t.Errorf("exit code %d, %q; want 1 and the bound that was missed", got.code, got.stderr)
 	}
 	text := strings.TrimSuffix(got.out, "\n")
 	rows := strings.Split(text, "\n")
 	if len(rows) != 8 {
-		t.Fatalf("%d lines, want three runs and a summary for each of two algorithms:\n%s", len(rows), text)
+		t.Fatalf("%d lines, want three runs and a summary for each of two algorithms:\n%s",
+			len(rows), text)
 	}
 	for i, row := range rows {
 		var m map[string]any
@@ -82,12 +84,14 @@ func TestSimFlowFiles(t *testing.T) {
 	file := scenarioFile(t, trickle)
 	dir := t.TempDir()
 	record, plots := filepath.Join(dir, "trace.ndjson"), filepath.Join(dir, "plots")
-	got := try(t, "sim", "flow", file, "--algorithm", "linear", "--seeds", "1", "--trace", record, "--plot", plots)
+	got := try(t, "sim", "flow", file, "--algorithm", "linear", "--seeds", "1", "--trace", record,
+		"--plot", plots)
 	if got.code != exitOK || !strings.Contains(got.out, "trickle  linear  goodput ") {
 		t.Fatalf("exit code %d, %q, %q", got.code, got.out, got.stderr)
 	}
 	svg, err := os.ReadFile(filepath.Join(plots, "trickle-linear.svg"))
-	if err != nil || !strings.HasPrefix(string(svg), "<svg ") || !strings.HasSuffix(string(svg), "</svg>\n") {
+	if err != nil || !strings.HasPrefix(string(svg), "<svg ") ||
+		!strings.HasSuffix(string(svg), "</svg>\n") {
 		t.Errorf("the plot is %.40q, %v", svg, err)
 	}
 	got = try(t, "sim", "flow", "--replay", record)
@@ -103,7 +107,8 @@ func TestSimFlowFiles(t *testing.T) {
 	if err := os.WriteFile(record, []byte(changed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got = try(t, "sim", "flow", "--replay", record); got.code != exitUnfinished || !strings.Contains(got.stderr, "the trace says") {
+	if got = try(t, "sim", "flow", "--replay", record); got.code != exitUnfinished ||
+		!strings.Contains(got.stderr, "the trace says") {
 		t.Errorf("replay of a changed trace: exit code %d, %q", got.code, got.stderr)
 	}
 }
@@ -120,36 +125,45 @@ func TestSimFlowRefusals(t *testing.T) {
 		{[]string{wrong}, "trickle.yaml:11:1: scenario has no option \"speed\""},
 		{[]string{unknown}, `trickle.yaml:11:3: there is no algorithm "tidal"; there is: linear`},
 		{[]string{file, "--algorithm", "tidal"}, `there is no algorithm "tidal"; there is: linear`},
-		{[]string{file, "--dispatch", "darts", "--algorithm", "linear"}, `there is no dispatch "darts"`},
+		{[]string{file, "--dispatch", "darts", "--algorithm", "linear"},
+			`there is no dispatch "darts"`},
 		{[]string{file, "--seeds", "0"}, "--seeds is 0"},
 		{[]string{file, "--trace", "x"}, "--trace is of one run"},
 		{[]string{file, "--into", "x"}, "--into is where --table and --ablate write"},
 		{[]string{file, "--table", "--json"}, "--table prints tables only"},
 		{[]string{wrong, "--table"}, "scenario has no option \"speed\""},
-		{[]string{file, "--table", "--algorithm", "fixed:4", "--seeds", "1", "--into", file}, "has no line"},
+		{[]string{file, "--table", "--algorithm", "fixed:4", "--seeds", "1", "--into", file},
+			"has no line"},
 		{[]string{file, "--replay", "x"}, "--replay takes the trace"},
 	} {
 		got := try(t, append([]string{"sim", "flow"}, c.args...)...)
 		if got.code != exitUsage || !strings.Contains(got.stderr, c.want) {
-			t.Errorf("sim flow %q: exit code %d, %q; want 2 and %q", c.args, got.code, got.stderr, c.want)
+			t.Errorf("sim flow %q: exit code %d, %q; want 2 and %q", c.args, got.code,
+				got.stderr, c.want)
 		}
 	}
 }
 
-// TestSimFlowTable: a page gets the tables, and the text around them stays.
+// TestSimFlowTable checks that the tables are written to a page, and that the text around them
+// stays.
 func TestSimFlowTable(t *testing.T) {
 	file := scenarioFile(t, trickle)
-	got := try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "fixed:4", "--algorithm", "queue", file)
-	for _, want := range []string{"### Endless backlog", "| scenario | `fixed:4` | `queue` |", "| trickle | ",
-		"The files hold 2 bounds, for the algorithms that they name; with these seeds 1 hold.\n\n- trickle, `fixed:4+round_robin`: worst"} {
+	got := try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "fixed:4", "--algorithm",
+		"queue", file)
+	for _, want := range []string{"### Endless backlog", "| scenario | `fixed:4` | `queue` |",
+		"| trickle | ",
+		"The files hold 2 bounds, for the algorithms that they name; " +
+			"with these seeds 1 hold.\n\n- trickle, `fixed:4+round_robin`: worst"} {
 		if got.code != exitOK || !strings.Contains(got.out, want) {
 			t.Errorf("exit code %d, no %q in\n%s%s", got.code, want, got.out, got.stderr)
 		}
 	}
 	page := filepath.Join(t.TempDir(), "page.md")
-	before, after := "# Page\n\n<!-- tables: make docs-flow -->\n", "<!-- end of tables -->\n\nThe end.\n"
+	before, after := "# Page\n\n<!-- tables: make docs-flow -->\n",
+		"<!-- end of tables -->\n\nThe end.\n"
 	write := func() outcome {
-		return try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "queue", "--into", page, file)
+		return try(t, "sim", "flow", "--table", "--seeds", "1", "--algorithm", "queue", "--into",
+			page, file)
 	}
 	if got := write(); got.code == exitOK {
 		t.Error("a page that is not there was written")
@@ -157,13 +171,15 @@ func TestSimFlowTable(t *testing.T) {
 	if err := os.WriteFile(page, []byte(before+"stale\n"+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // again in place of what it wrote
+	for range 2 { // the second time it replaces its own output
 		if got := write(); got.code != exitOK {
 			t.Fatal(got.stderr)
 		}
 		text, err := os.ReadFile(page)
-		if err != nil || !strings.HasPrefix(string(text), before) || !strings.HasSuffix(string(text), after) ||
-			strings.Contains(string(text), "stale") || strings.Count(string(text), "| trickle |") != 1 {
+		if err != nil || !strings.HasPrefix(string(text), before) ||
+			!strings.HasSuffix(string(text), after) ||
+			strings.Contains(string(text), "stale") ||
+			strings.Count(string(text), "| trickle |") != 1 {
 			t.Errorf("the page is now\n%s", text)
 		}
 	}

@@ -90,7 +90,8 @@ With --plot it draws the waits too, as SVG or PNG by the file's name.`,
 		DisableFlagsInUseLine: true,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usagef("backoff needs a policy, such as %q", "exponential base=250ms max=30s jitter=full")
+				return usagef("backoff needs a policy, such as %q",
+					"exponential base=250ms max=30s jitter=full")
 			}
 			return nil
 		},
@@ -101,7 +102,8 @@ With --plot it draws the waits too, as SVG or PNG by the file's name.`,
 	cmd.Flags().IntVar(&f.steps, "n", 20, "how many waits")
 	cmd.Flags().Uint64Var(&f.seed, "seed", 1, "of the waits that are drawn")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one line of JSON")
-	cmd.Flags().StringVar(&f.plot, "plot", "", "file to draw to, .svg or .png, replaced if it exists")
+	cmd.Flags().StringVar(&f.plot, "plot", "",
+		"file to draw to, .svg or .png, replaced if it exists")
 	return cmd
 }
 
@@ -136,8 +138,10 @@ func steps(p backoff.Policy, n int, src rand.Source) []backoffStep {
 		}
 		s.N, s.Drawn = step, drawn
 		s.Lowest, s.Mean, s.Highest = backoff.Bounds(p, step)
-		s.TotalLowest, s.TotalMean = saturated(s.TotalLowest, s.Lowest), saturated(s.TotalMean, s.Mean)
-		s.TotalHighest, s.TotalDrawn = saturated(s.TotalHighest, s.Highest), saturated(s.TotalDrawn, s.Drawn)
+		s.TotalLowest, s.TotalMean = saturated(s.TotalLowest, s.Lowest),
+			saturated(s.TotalMean, s.Mean)
+		s.TotalHighest, s.TotalDrawn = saturated(s.TotalHighest, s.Highest),
+			saturated(s.TotalDrawn, s.Drawn)
 		list = append(list, s)
 	}
 	return list
@@ -151,7 +155,8 @@ func saturated(a, b time.Duration) time.Duration {
 }
 
 func (r backoffResult) text(asked int) string {
-	rows := [][]string{{"step", "lowest", "mean", "highest", "drawn", "sum: lowest", "mean", "highest", "drawn"}}
+	rows := [][]string{{"step", "lowest", "mean", "highest", "drawn", "sum: lowest", "mean",
+		"highest", "drawn"}}
 	for _, s := range r.Steps {
 		rows = append(rows, []string{
 			strconv.Itoa(s.N), short(s.Lowest), short(s.Mean), short(s.Highest), short(s.Drawn),
@@ -160,7 +165,8 @@ func (r backoffResult) text(asked int) string {
 	}
 	text := table.Text(rows, 0)
 	if len(r.Steps) < asked {
-		text += fmt.Sprintf("gives up after %d waits, that is %d attempts\n", len(r.Steps), len(r.Steps)+1)
+		text += fmt.Sprintf("gives up after %d waits, that is %d attempts\n", len(r.Steps),
+			len(r.Steps)+1)
 	}
 	return text
 }
@@ -181,7 +187,8 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 		n = append(n, float64(s.N))
 		low, mean, high, drawn = append(low, s.Lowest.Seconds()), append(mean, s.Mean.Seconds()),
 			append(high, s.Highest.Seconds()), append(drawn, s.Drawn.Seconds())
-		sumLow, sumMean, sumHigh, sumDrawn = append(sumLow, s.TotalLowest.Seconds()), append(sumMean, s.TotalMean.Seconds()),
+		sumLow, sumMean, sumHigh, sumDrawn = append(sumLow, s.TotalLowest.Seconds()),
+			append(sumMean, s.TotalMean.Seconds()),
 			append(sumHigh, s.TotalHighest.Seconds()), append(sumDrawn, s.TotalDrawn.Seconds())
 	}
 	panel := func(title, label string, low, mean, high, drawn []float64) plot.Panel {
@@ -192,7 +199,8 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 			Series: []plot.Series{
 				{Name: "lowest to highest", Shape: plot.Band, X: n, Y: high, Low: low},
 				{Name: "mean", Shape: plot.Line, X: n, Y: mean},
-				{Name: "drawn, seed " + strconv.FormatUint(seed, 10), Shape: plot.Dots, Color: 1, X: n, Y: drawn},
+				{Name: "drawn, seed " + strconv.FormatUint(seed, 10), Shape: plot.Dots, Color: 1,
+					X: n, Y: drawn},
 			},
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestWhichBackoff runs every command of docs/which-backoff.md and compares what it prints and
-// draws with what the page shows. -update rewrites both.
+// TestWhichBackoff runs every command in docs/which-backoff.md and compares its output, and the
+// files that it draws, with the page. -update rewrites both.
 func TestWhichBackoff(t *testing.T) {
 	docs := filepath.Join(top, "docs")
 	page := filepath.Join(docs, "which-backoff.md")
@@ -47,7 +47,8 @@ func TestWhichBackoff(t *testing.T) {
 		}
 		return
 	}
-	t.Errorf("docs/which-backoff.md shows other figures than the program prints; see them with go test -run WhichBackoff -update")
+	t.Errorf("docs/which-backoff.md shows other figures than the program prints; " +
+		"see them with go test -run WhichBackoff -update")
 }
 
 // runDocumented runs one command; a plot is drawn aside and compared with the page's.
@@ -56,7 +57,8 @@ func runDocumented(t *testing.T, docs string, args []string) string {
 	shown, drawn := "", ""
 	for i, word := range args {
 		if name, ok := strings.CutPrefix(word, "docs/"); ok {
-			shown, drawn = filepath.Join(docs, name), filepath.Join(t.TempDir(), filepath.Base(name))
+			shown, drawn = filepath.Join(docs, name),
+				filepath.Join(t.TempDir(), filepath.Base(name))
 			args[i] = drawn
 		}
 	}

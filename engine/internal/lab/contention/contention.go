@@ -1,13 +1,13 @@
 //penstock:pure
 
-// Package contention measures backoff policies where they matter: many clients that want one thing,
-// and a service that was away.
+// Package contention measures backoff policies in two situations: many clients that compete for one
+// resource, and a service that was down.
 //
 // [Run] is the simulator of the AWS Architecture Blog ("Exponential Backoff And Jitter", M. Brooker
 // 2015; code: aws-arch-backoff-simulator): clients read a row and write it back with the version
-// that they have read, which fails if another client was faster. [Outage] is a service that answers
-// nobody for a while. Both are pure: the policies are the ones that ship, chance comes from a seed,
-// and time is a number. The package prints nothing.
+// that they have read, which fails if another client was faster. [Outage] is a service that does
+// not respond for a while. Both are pure: they use the production policies, random numbers from a
+// seed, and virtual time. The package prints nothing.
 package contention
 
 import (
@@ -19,27 +19,27 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// The set-up of the original. A hop from client to server or back takes |N(HopMean, HopDeviation)|.
+// The setup of the original. A hop from client to server or back takes |N(HopMean, HopDeviation)|.
 const (
 	HopMean      = 10 * time.Millisecond
 	HopDeviation = 2 * time.Millisecond
-	// Latency is what an attempt takes: the way there and back for the read, and for the write.
+	// Latency is the duration of an attempt: two hops for the read, and two for the write.
 	Latency = 4 * HopMean
 )
 
-// MaxCalls ends a trial in which the clients do not come to an end, as with a policy that never
-// waits and a million of them.
+// MaxCalls ends a trial in which the clients do not finish, for example a million clients without
+// waits.
 const MaxCalls = 10_000_000
 
-// Trial is what one contention has cost.
+// Trial is the cost of one contention.
 type Trial struct {
 	Time   time.Duration // until the last client knew that it was done, or gave up
 	Calls  int           // writes, successful or not
-	GaveUp int           // clients whose policy gave up first
+	GaveUp int           // clients that gave up first
 }
 
-// Run lets clients clients update one row, all starting at 0, and returns what it cost. The same
-// seed and trial number give the same course.
+// Run lets clients clients update one row, all starting at 0, and returns the cost. Equal seeds and
+// trial numbers give equal results.
 func Run(p backoff.Policy, clients int, seed, trial uint64) Trial {
 	w := simulation{policy: p, rng: kernel.Rand(seed, trial), clients: make([]client, clients)}
 	for i := range w.clients {
@@ -59,10 +59,10 @@ type kind uint8
 
 const (
 	atServerRead  kind = iota // a read arrives at the server
-	atClientRead              // its answer arrives at the client
+	atClientRead              // its response arrives at the client
 	atServerWrite             // a write arrives
-	atClientDone              // the answer to a write that succeeded arrives
-	atClientLost              // the answer to one that came too late arrives
+	atClientDone              // the response to a successful write arrives
+	atClientLost              // the response to a failed write arrives
 )
 
 type event struct {
@@ -72,7 +72,7 @@ type event struct {
 
 type client struct {
 	state   backoff.State
-	version int // as it has read it
+	version int // the version it has read
 }
 
 type simulation struct {
@@ -124,11 +124,11 @@ func (w *simulation) step(e event) {
 type Figures struct {
 	Time, TimeDeviation time.Duration
 	Calls, CallsSD      float64
-	GaveUp              float64 // clients a trial
+	GaveUp              float64 // clients per trial
 }
 
-// Measure runs trials and sums them up. The deviations are those of one trial; that of the mean is
-// smaller by the root of the number of trials.
+// Measure runs trials and summarizes them. The deviations are those of one trial; those of the mean
+// are smaller by the square root of the number of trials.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {

@@ -25,7 +25,7 @@ type Named struct {
 const (
 	base     = 10 * time.Millisecond
 	ceiling  = 2 * time.Second
-	unending = 1 << 30 // attempts: the comparison lets no policy give up
+	unending = 1 << 30 // attempts: no policy gives up in the comparison
 )
 
 // Names are the policies of the comparison.
@@ -36,22 +36,31 @@ var Names = []Named{
 	{"linear", backoff.Linear(base, base, ceiling), "10 ms more each time"},
 	{"fibonacci", backoff.Fibonacci(base, ceiling), "0, 10, 10, 20, 30, 50 ms, ..."},
 	{"exponential", backoff.Exponential(base, 2, ceiling), "doubling, no jitter"},
-	{"equal", backoff.Exponential(base, 2, ceiling).Equal(), "doubling, from half of it to all of it"},
+	{"equal", backoff.Exponential(base, 2, ceiling).Equal(),
+		"doubling, from half of it to all of it"},
 	{"full", backoff.Exponential(base, 2, ceiling).Full(), "doubling, anything below it"},
-	{"decorrelated", decorrelated{}, "from 5 ms to three times the last wait, as the AWS blog has it"},
-	{"polly", compat.Polly{Type: compat.PollyExponential, Delay: base, Max: ceiling, Jitter: true, MaxRetries: unending},
+	{"decorrelated", decorrelated{}, "from 5 ms to three times the last wait, " +
+		"as the AWS blog has it"},
+	{"polly", compat.Polly{Type: compat.PollyExponential, Delay: base, Max: ceiling, Jitter: true,
+		MaxRetries: unending},
 		"Polly v8, exponential with jitter"},
 	{"cenkalti", compat.Cenkalti{Initial: base, Max: ceiling, Multiplier: 1.5, Randomization: .5},
 		"cenkalti/backoff: times 1.5, 50 % around"},
-	{"hadoop", compat.Cenkalti{Initial: base, Max: ceiling, Multiplier: 2, Randomization: .5}, "Hadoop's width: doubling, 50 % around"},
-	{"pekko", compat.Pekko{Min: base, Max: ceiling, RandomFactor: .2}, "Pekko: doubling, up to 20 % more"},
-	{"jpillora", compat.Jpillora{Min: base, Max: ceiling, Factor: 2, Jitter: true}, "jpillora/backoff with jitter"},
+	{"hadoop", compat.Cenkalti{Initial: base, Max: ceiling, Multiplier: 2, Randomization: .5},
+		"Hadoop's width: doubling, 50 % around"},
+	{"pekko", compat.Pekko{Min: base, Max: ceiling, RandomFactor: .2},
+		"Pekko: doubling, up to 20 % more"},
+	{"jpillora", compat.Jpillora{Min: base, Max: ceiling, Factor: 2, Jitter: true},
+		"jpillora/backoff with jitter"},
 	{"slotted", backoff.Slotted(base, 10, unending), "802.3's backoff with a slot of 10 ms"},
-	{"full_latency", backoff.Exponential(2*Latency, 2, ceiling).Full(), "full jitter, begun at the latency of an attempt, 40 ms"},
-	{"recommended", backoff.Recommended(Latency, ceiling), "full jitter over a square of the latency: backoff.Recommended"},
+	{"full_latency", backoff.Exponential(2*Latency, 2, ceiling).Full(),
+		"full jitter, begun at the latency of an attempt, 40 ms"},
+	{"recommended", backoff.Recommended(Latency, ceiling),
+		"full jitter over a square of the latency: backoff.Recommended"},
 }
 
-// Resolve reads a policy: a name of the comparison, or a spec as compat.Parse takes it.
+// Resolve returns the policy of a name in the comparison, or of a spec in the syntax of
+// compat.Parse.
 func Resolve(text string) (backoff.Policy, error) {
 	if i := slices.IndexFunc(Names, func(n Named) bool { return n.Name == text }); i >= 0 {
 		return Names[i].Policy, nil
@@ -62,15 +71,16 @@ func Resolve(text string) (backoff.Policy, error) {
 		for _, n := range Names {
 			names = append(names, n.Name)
 		}
-		return nil, fmt.Errorf("policy %q: want one of %s, or a spec such as %q", text, strings.Join(names, ", "),
+		return nil, fmt.Errorf("policy %q: want one of %s, or a spec such as %q", text,
+			strings.Join(names, ", "),
 			"exponential base=10ms max=2s jitter=full")
 	}
 	return p, err
 }
 
-// decorrelated is the AWS blog's min(cap, U(base, 3 * last)), base 5 ms: the cap cuts the draw and
-// not the range, as backoff.Decorrelated does, so that a fifth of the waits of a long sequence are
-// the cap itself.
+// decorrelated is the AWS blog's min(cap, U(base, 3 * last)) with base 5 ms. The cap limits the
+// draw and not the range, unlike in backoff.Decorrelated, so that a fifth of the waits in a long
+// sequence equal the cap.
 type decorrelated struct{}
 
 // Next implements backoff.Policy.

@@ -13,21 +13,21 @@ import (
 // Window is the time over which a burst is counted.
 const Window = 50 * time.Millisecond
 
-// maxAttempts ends a client that an outage would let try for ever, as with a policy that never
-// waits.
+// maxAttempts bounds the attempts of a client in an outage, for policies that never wait.
 const maxAttempts = 1_000_000
 
-// Loss is what an outage has cost with one policy; of several trials the means.
+// Loss is the cost of an outage with one policy; for several trials the means.
 type Loss struct {
-	Wasted     float64       // attempts that the outage made fail, per client
-	Delay      time.Duration // from the recovery to a client's success, mean of the clients
-	DelayWorst time.Duration // of the client that came last
+	Wasted     float64       // attempts that failed because of the outage, per client
+	Delay      time.Duration // from the recovery to a client's success, mean over the clients
+	DelayWorst time.Duration // of the last client
 	Burst      float64       // most attempts in any Window after the recovery
-	GaveUp     float64       // clients whose policy ended before the outage did
+	GaveUp     float64       // clients that gave up before the end of the outage
 }
 
 // MeasureOutage runs trials and returns the means.
-func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials int, seed uint64) Loss {
+func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials int,
+	seed uint64) Loss {
 	var wasted, delay, worst, most, gaveUp sum
 	for i := range trials {
 		l := Outage(p, clients, length, seed, uint64(i))
@@ -38,22 +38,23 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 		gaveUp.add(l.GaveUp)
 	}
 	return Loss{
-		Wasted: wasted.mean, Delay: time.Duration(delay.mean), DelayWorst: time.Duration(worst.mean),
-		Burst: most.mean, GaveUp: gaveUp.mean,
+		Wasted: wasted.mean, Delay: time.Duration(delay.mean),
+		DelayWorst: time.Duration(worst.mean),
+		Burst:      most.mean, GaveUp: gaveUp.mean,
 	}
 }
 
-// Outage lets clients run into a service that is away from 0 to length and up to a tenth longer, as
-// otherwise the delay of a policy without jitter would depend on where in its ladder the end
-// happens to fall. All of them call within the first Latency, fail at once, and try again as p says
-// until they get through. An attempt that fails takes HopMean both ways. The service that is back
-// serves everybody at once: what is measured is how the clients come.
+// Outage runs clients against a service that is down from 0 to length, plus up to a tenth;
+// otherwise the delay of a policy without jitter would depend on the position of the end in its
+// sequence. All clients call within the first Latency, fail at once, and retry according to p until
+// they succeed. A failed attempt takes two HopMeans. The recovered service serves all clients at
+// once, so the result shows only the timing of the clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))
 	var loss Loss
 	var total time.Duration
-	var back []time.Duration // when the clients got through, since the recovery
+	var back []time.Duration // times of the clients' successes, since the recovery
 	wasted := 0
 	for range clients {
 		at := time.Duration(rng.Int64N(int64(Latency)))
@@ -84,7 +85,7 @@ func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uin
 	return loss
 }
 
-// burst returns how many instants at most fall into a window.
+// burst returns the maximum number of instants in a window.
 func burst(at []time.Duration) (most int) {
 	slices.Sort(at)
 	first := 0

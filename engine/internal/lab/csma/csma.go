@@ -1,12 +1,12 @@
 //penstock:pure
 
 // Package csma simulates stations that share an Ethernet: carrier sense, collision detection, and
-// the truncated binary exponential backoff of IEEE 802.3, which is backoff.Slotted itself.
+// the truncated binary exponential backoff of IEEE 802.3, implemented by backoff.Slotted.
 //
-// [Formula] is the efficiency that Metcalfe and Boggs computed, [Ideal] the model behind it,
-// simulated, and [Run] the protocol as it is: stations that always have a frame to send, that send
-// as soon as the medium has been idle for the interframe gap (1-persistent), collide, jam, and back
-// off. The package is pure: time is a number, chance comes from a seed.
+// [Formula] is the efficiency computed by Metcalfe and Boggs, [Ideal] a simulation of their model,
+// and [Run] the actual protocol: stations that always have a frame to send, start as soon as the
+// medium has been idle for the interframe gap (1-persistent), collide, jam, and back off. The
+// package is pure: it uses virtual time, and random numbers from a seed.
 package csma
 
 import (
@@ -20,30 +20,30 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// Network is the medium and the rule.
+// Network is the medium and its rules.
 type Network struct {
 	Stations  int
 	FrameBits int
-	BitRate   float64       // bits a second
-	Slot      time.Duration // 0 means 512 bit times: a collision is known everywhere after it
+	BitRate   float64       // bits per second
+	Slot      time.Duration // 0 means 512 bit times: after it all stations know of a collision
 	Attempts  int           // transmissions of a frame before it is lost; 0 means 16
 }
 
 // The constants of 802.3, in bit times.
 const (
 	SlotBits     = 512
-	PreambleBits = 64 // ahead of each frame; no bits of it
+	PreambleBits = 64 // before each frame, not counted as its bits
 	JamBits      = 32
 	GapBits      = 96
 )
 
-// maxStations is more than an Ethernet ever had, and as many as can be simulated one by one.
+// maxStations bounds the stations, which are simulated one by one. It exceeds any real Ethernet.
 const maxStations = 100_000
 
-// MaxExponent is where the backoff stops growing.
+// MaxExponent is the collision count after which the backoff stops growing.
 const MaxExponent = 10
 
-// Check returns the network with its defaults, or what is wrong with it.
+// Check returns the network with its defaults, or an error if it is invalid.
 func (n Network) Check() (Network, error) {
 	if n.Slot == 0 && n.BitRate > 0 {
 		n.Slot = n.bits(SlotBits)
@@ -66,14 +66,14 @@ func (n Network) Check() (Network, error) {
 	return n, nil
 }
 
-// bits is how long the medium takes for n bits.
+// bits returns the transmission time of count bits.
 func (n Network) bits(count float64) time.Duration {
 	return time.Duration(math.Round(count / n.BitRate * float64(time.Second)))
 }
 
 // Formula is the efficiency of Metcalfe and Boggs (Ethernet: Distributed Packet Switching for Local
-// Computer Networks, CACM 1976): of Q stations each sends in a slot with the chance 1/Q, so that
-// one of them acquires it with the chance A = (1-1/Q)^(Q-1); W = (1-A)/A slots are lost before
+// Computer Networks, CACM 1976). Each of Q stations sends in a slot with probability 1/Q, so that
+// one of them acquires it with probability A = (1-1/Q)^(Q-1). W = (1-A)/A slots are lost before
 // that.
 func Formula(n Network) float64 {
 	q := float64(n.Stations)
@@ -95,7 +95,7 @@ func Ideal(n Network, frames int, seed uint64) float64 {
 	return sent / (sent + float64(lost)*n.Slot.Seconds())
 }
 
-// acquired plays one slot: exactly one station sends.
+// acquired plays one slot and reports whether exactly one station sends.
 func acquired(rng *rand.Rand, stations int) bool {
 	senders := 0
 	for range stations {
@@ -108,18 +108,18 @@ func acquired(rng *rand.Rand, stations int) bool {
 	return senders == 1
 }
 
-// Result is what a run of the protocol has shown.
+// Result is the result of a run of the protocol.
 type Result struct {
 	Utilisation float64 // share of the time in which bits of frames that arrived were sent
 	Delivered   int
 	Lost        int     // frames given up after Attempts collisions
 	Collisions  int     // transmissions of several stations at once
-	InARow      int     // frames whose sender had sent the frame before too
+	InARow      int     // frames sent by the sender of the previous frame
 	Longest     int     // most frames in a row by one station
-	MeanWait    float64 // slots of backoff a collision has cost each of its senders
+	MeanWait    float64 // mean slots of backoff per collision and sender
 }
 
-// LostShare is the share of the frames that were lost.
+// LostShare returns the share of lost frames.
 func (r Result) LostShare() float64 {
 	if r.Delivered+r.Lost == 0 {
 		return 0
@@ -127,8 +127,8 @@ func (r Result) LostShare() float64 {
 	return float64(r.Lost) / float64(r.Delivered+r.Lost)
 }
 
-// WinsInARow is the share of the frames sent by the station that had sent the one before: the
-// capture effect.
+// WinsInARow returns the share of frames sent by the sender of the previous frame: the capture
+// effect.
 func (r Result) WinsInARow() float64 {
 	if r.Delivered < 2 {
 		return 0
@@ -136,13 +136,12 @@ func (r Result) WinsInARow() float64 {
 	return float64(r.InARow) / float64(r.Delivered-1)
 }
 
-// Run runs the protocol from a start in which all stations want to send, until frames have been
+// Run runs the protocol, starting with all stations ready to send, until frames frames have been
 // delivered or lost.
 //
-// The medium: a station hears another one half a slot after that has begun (the longest cable
-// between any two), so those whose backoff passes within that time send too, and collide. A
-// collision takes a slot and the jam; the backoff counts from its end, in real time, also while
-// others send.
+// A station senses another one half a slot after it has begun (the longest cable between any two).
+// Stations with a backoff that ends within that time also send, and collide. A collision takes a
+// slot and the jam. The backoff counts from its end, in real time, also while others send.
 func Run(n Network, frames int, seed uint64) Result {
 	e := ether{
 		Network: n, rng: kernel.Rand(seed, uint64(n.Stations)<<32|uint64(n.FrameBits)),
@@ -152,12 +151,14 @@ func Run(n Network, frames int, seed uint64) Result {
 	for i := range n.Stations {
 		e.ready.At(0, i)
 	}
-	e.gap, e.frame, e.jam = n.bits(GapBits), n.bits(float64(PreambleBits+n.FrameBits)), n.bits(JamBits)
+	e.gap, e.frame, e.jam = n.bits(GapBits), n.bits(float64(PreambleBits+n.FrameBits)),
+		n.bits(JamBits)
 	for e.result.Delivered+e.result.Lost < frames {
 		e.transmit()
 	}
 	if e.idle > 0 {
-		e.result.Utilisation = float64(e.result.Delivered) * float64(n.FrameBits) / n.BitRate / e.idle.Seconds()
+		e.result.Utilisation = float64(e.result.Delivered) * float64(
+			n.FrameBits) / n.BitRate / e.idle.Seconds()
 	}
 	if e.backoffs > 0 {
 		e.result.MeanWait = e.waited / float64(e.backoffs)
@@ -170,14 +171,15 @@ type ether struct {
 	gap, frame, jam time.Duration
 	policy          backoff.Policy
 	rng             *rand.Rand
-	ready           kernel.Kernel[int] // stations whose backoff has passed; each always has a frame to send
-	collisions      []backoff.State    // of the frame of each station
-	senders         []int
-	idle            time.Duration // from here on the medium is idle, and the gap has passed
-	last, row       int           // the last sender, and its frames in a row
-	waited          float64       // slots
-	backoffs        int
-	result          Result
+	// stations at the end of their backoff; each always has a frame to send
+	ready      kernel.Kernel[int]
+	collisions []backoff.State // of the frame of each station
+	senders    []int
+	idle       time.Duration // the medium is idle from here on, including the gap
+	last, row  int           // the last sender, and its frames in a row
+	waited     float64       // slots
+	backoffs   int
+	result     Result
 }
 
 // transmit lets the next station, or stations, send.

@@ -35,9 +35,11 @@ func network(t *testing.T, n csma.Network) csma.Network {
 func TestFormulaReproducesTheTable(t *testing.T) {
 	for _, row := range metcalfeBoggs {
 		for i, bits := range packetBits {
-			n := network(t, csma.Network{Stations: row.stations, FrameBits: bits, BitRate: 3e6, Slot: 16 * time.Microsecond})
+			n := network(t, csma.Network{Stations: row.stations, FrameBits: bits, BitRate: 3e6,
+				Slot: 16 * time.Microsecond})
 			if got := csma.Formula(n); math.Abs(got-row.efficiency[i]) > .00005 {
-				t.Errorf("%d stations, %d bits: %.5f, want %.4f", row.stations, bits, got, row.efficiency[i])
+				t.Errorf("%d stations, %d bits: %.5f, want %.4f", row.stations, bits, got,
+					row.efficiency[i])
 			}
 		}
 	}
@@ -56,10 +58,12 @@ func TestFormulaReproducesTheTable(t *testing.T) {
 func TestIdealComesNearTheFormula(t *testing.T) {
 	for _, row := range metcalfeBoggs {
 		for _, bits := range packetBits {
-			n := network(t, csma.Network{Stations: row.stations, FrameBits: bits, BitRate: 3e6, Slot: 16 * time.Microsecond})
+			n := network(t, csma.Network{Stations: row.stations, FrameBits: bits, BitRate: 3e6,
+				Slot: 16 * time.Microsecond})
 			for seed := range uint64(3) {
 				if ideal, formula := csma.Ideal(n, 5000, seed), csma.Formula(n); math.Abs(ideal-formula) > .02 {
-					t.Errorf("%d stations, %d bits, seed %d: simulated %.4f, computed %.4f", row.stations, bits, seed, ideal, formula)
+					t.Errorf("%d stations, %d bits, seed %d: simulated %.4f, computed %.4f",
+						row.stations, bits, seed, ideal, formula)
 				}
 			}
 		}
@@ -77,12 +81,15 @@ func TestRealBackoff(t *testing.T) {
 		{512, 2, .956, -1}, {512, 8, .919, -1}, {512, 32, .823, -1}, {512, 64, .779, -1},
 		{1518, 2, .980, .006}, {1518, 8, .951, .041}, {1518, 32, .914, .15}, {1518, 64, .901, .27},
 	} {
-		r := csma.Run(network(t, csma.Network{Stations: c.stations, FrameBits: c.bytes * 8, BitRate: 10e6}), 50000, 1)
+		r := csma.Run(network(t, csma.Network{Stations: c.stations, FrameBits: c.bytes * 8,
+			BitRate: 10e6}), 50000, 1)
 		if math.Abs(r.Utilisation-c.utilisation) > .03 {
-			t.Errorf("%d stations, %d bytes: utilisation %.3f, want about %.3f", c.stations, c.bytes, r.Utilisation, c.utilisation)
+			t.Errorf("%d stations, %d bytes: utilisation %.3f, want about %.3f", c.stations,
+				c.bytes, r.Utilisation, c.utilisation)
 		}
 		if c.lost >= 0 && math.Abs(r.LostShare()-c.lost) > .02 {
-			t.Errorf("%d stations, %d bytes: %.3f lost, want about %.3f", c.stations, c.bytes, r.LostShare(), c.lost)
+			t.Errorf("%d stations, %d bytes: %.3f lost, want about %.3f", c.stations, c.bytes,
+				r.LostShare(), c.lost)
 		}
 	}
 }
@@ -90,16 +97,21 @@ func TestRealBackoff(t *testing.T) {
 // Reset on success lets the winner win again: with two stations nearly always. An idle network has
 // no collisions.
 func TestCapture(t *testing.T) {
-	two := csma.Run(network(t, csma.Network{Stations: 2, FrameBits: 12144, BitRate: 10e6}), 20000, 2)
+	two := csma.Run(network(t, csma.Network{Stations: 2, FrameBits: 12144, BitRate: 10e6}),
+		20000, 2)
 	if two.WinsInARow() < .98 || two.Longest < 100 {
-		t.Errorf("of two stations the same one wins again with %.3f, at most %d times running", two.WinsInARow(), two.Longest)
+		t.Errorf("of two stations the same one wins again with %.3f, at most %d times running",
+			two.WinsInARow(), two.Longest)
 	}
-	many := csma.Run(network(t, csma.Network{Stations: 64, FrameBits: 12144, BitRate: 10e6}), 20000, 2)
+	many := csma.Run(network(t, csma.Network{Stations: 64, FrameBits: 12144, BitRate: 10e6}),
+		20000, 2)
 	if many.WinsInARow() >= two.WinsInARow() {
-		t.Errorf("64 stations capture more (%.3f) than 2 (%.3f)", many.WinsInARow(), two.WinsInARow())
+		t.Errorf("64 stations capture more (%.3f) than 2 (%.3f)", many.WinsInARow(),
+			two.WinsInARow())
 	}
 	one := csma.Run(network(t, csma.Network{Stations: 1, FrameBits: 12144, BitRate: 10e6}), 1000, 2)
-	if want := 12144.0 / (12144 + 64 + 96); one.Collisions != 0 || one.Lost != 0 || math.Abs(one.Utilisation-want) > .001 {
+	if want := 12144.0 / (12144 + 64 + 96); one.Collisions != 0 || one.Lost != 0 ||
+		math.Abs(one.Utilisation-want) > .001 {
 		t.Errorf("one station: %+v, want no collision and a utilisation of %.4f", one, want)
 	}
 }
@@ -125,7 +137,8 @@ func TestLongestWaits(t *testing.T) {
 			waits++
 		}
 		const digits = 10 * time.Microsecond
-		if waits != want.waits || longest != time.Duration(want.slots)*slot || longest.Round(digits).String() != want.total ||
+		if waits != want.waits || longest != time.Duration(want.slots)*slot ||
+			longest.Round(digits).String() != want.total ||
 			mean.Round(digits).String() != want.expected {
 			t.Errorf("%d attempts: %d waits, at most %v, mean %v; want %d, %s, %s",
 				attempts, waits, longest, mean, want.waits, want.total, want.expected)

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// Experiment is one argument of the article over which the flow control was built, as a table: rows
-// are what is tried, columns figures of one or two scenarios.
+// Experiment is one argument of the article on which the flow control is based, as a table: the
+// rows are variants, the columns figures of one or two scenarios.
 type Experiment struct {
 	Name, Question string
 	Columns        []Column
 	Rows           []Row
-	Note           string // what was measured elsewhere
+	Note           string // related measurements
 }
 
 // Column is a figure, the median over seeds.
@@ -25,7 +25,7 @@ type Column struct {
 	scale    float64 // 0 means 1
 }
 
-// Row is a thing tried.
+// Row is one variant.
 type Row struct {
 	Name      string
 	Values    []float64 // by column
@@ -33,7 +33,7 @@ type Row struct {
 	scenarios []string // scenarios as text, in the order of Column.scenario; nil: the experiment's
 }
 
-// article are the twelve unequal workers, 655 batches a second together.
+// article is the twelve unequal workers of the article, 655 batches per second in total.
 const article = `warmup: 5s
 workers:
   - { count: 4, rate: 100 }
@@ -61,8 +61,8 @@ const (
 
 var withoutTimeouts = []string{finiteJob + noTimeout, openLoad + noTimeout}
 
-// Ablate runs the article as an experiment: each of its arguments, with and without what it argues
-// for.
+// Ablate runs the experiments of the article: each of its arguments, with and without the feature
+// it argues for.
 func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) {
 	all := experiments()
 	for i := range all {
@@ -81,7 +81,7 @@ func Ablate(ctx context.Context, first uint64, seeds int) ([]Experiment, error) 
 	return append(all, storm, crash), nil
 }
 
-// Experiments are what Ablate runs, in its order, without values.
+// Experiments returns the experiments of Ablate, in order, without values.
 func Experiments() []Experiment { return append(experiments(), oneLimit(), restarted()) }
 
 func experiments() []Experiment {
@@ -183,8 +183,8 @@ func batchRecords() (rows []Row) {
 	return rows
 }
 
-// run fills in the values. A scenario that begins with an algorithm's name and a line end is run
-// with that one.
+// run computes the values. A scenario that begins with the name of an algorithm and a line end is
+// run with that algorithm.
 func (x *Experiment) run(ctx context.Context, first uint64, seeds int) error {
 	var plans []Plan
 	for _, r := range x.Rows {

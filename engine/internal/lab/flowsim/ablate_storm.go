@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/internal/kernel"
 )
 
-// stormRow is what was measured of Storm 2.8.3 itself: one process, one acker, 12 bolts of the
-// article's rates that serve in exponential time, no network delay, 60 s of which the first 20 are
-// left out.
+// stormRow is a measurement of Storm 2.8.3 itself: one process, one acker, 12 bolts with the
+// article's rates and exponential service times, no network delay, and 60 s of which the first 20
+// are omitted.
 type stormRow struct {
 	name                          string
 	limit                         int     // max.spout.pending; 0: a window for each bolt
@@ -27,19 +27,24 @@ var stormMeasured = []stormRow{
 	{"a window for each", 0, 99.5, 34, 54},
 }
 
-// Of the runs in which Storm was measured.
+// The duration and the warm-up of the measurements of Storm.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
 // oneLimit is the experiment of that name, without values.
 func oneLimit() Experiment {
 	x := Experiment{
-		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow control, or a window for each: endless backlog",
+		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow " +
+			"control, or a window for each: endless backlog",
 		Columns: []Column{
-			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"}, {Title: "Storm: round trip ms"},
+			{Title: "goodput %"}, {Title: "Storm measured: goodput %"}, {Title: "Storm: in flight"},
+			{Title: "Storm: round trip ms"},
 		},
-		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the first 20 are left out; a window " +
-			"for each is the article's consumers re-built on it, threshold 50 ms. One limit is simulated here as Storm does it: a " +
-			"tuple that is acked lets the spout send the next to the bolt whose turn it is. It fills up with what the slowest holds: " +
+		Note: "Measured: Storm 2.8.3, max.spout.pending, shuffle grouping, 60 s of which the " +
+			"first 20 are left out; a window " +
+			"for each is the article's consumers re-built on it, threshold 50 ms. One limit is " +
+			"simulated here as Storm does it: a " +
+			"tuple that is acked lets the spout send the next to the bolt whose turn it is. It " +
+			"fills up with the batches of the slowest: " +
 			"12 x 5/s = 9.2 % in the long run.",
 	}
 	for _, m := range stormMeasured {
@@ -48,7 +53,7 @@ func oneLimit() Experiment {
 	return x
 }
 
-// runOneLimit sets one limit for all workers, which is what Storm has, against a window for each.
+// runOneLimit compares one limit for all workers, as in Storm, with a window for each.
 func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, error) {
 	x := oneLimit()
 	s, err := scenario.Parse(x.Name, []byte(endless))
@@ -60,10 +65,11 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 		return x, err
 	}
 	own := 0.0
-	err = RunAll(ctx, []Plan{{Scenario: s, Specs: []*Spec{linear}}}, first, seeds, func(sum *Summary) error {
-		own = 100 * sum.Median[scenario.Goodput]
-		return nil
-	})
+	err = RunAll(ctx, []Plan{{Scenario: s, Specs: []*Spec{linear}}}, first, seeds,
+		func(sum *Summary) error {
+			own = 100 * sum.Median[scenario.Goodput]
+			return nil
+		})
 	if err != nil {
 		return x, fmt.Errorf("%s: %w", x.Name, err)
 	}
@@ -82,8 +88,8 @@ func runOneLimit(ctx context.Context, first uint64, seeds int) (Experiment, erro
 	return x, nil
 }
 
-// spout is the goodput of one that keeps limit tuples in flight over all workers of s and takes
-// them in turn, whatever each of them has: a closed network of queues. There is no network delay.
+// spout returns the goodput of a spout that keeps limit tuples in flight over all workers of s and
+// uses them in turn, regardless of their queues: a closed network of queues without network delay.
 func spout(s *scenario.Scenario, limit int, seed uint64) float64 {
 	rnd := kernel.Rand(seed, serviceStream)
 	var served kernel.Kernel[int] // by worker

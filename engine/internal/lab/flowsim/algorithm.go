@@ -21,14 +21,14 @@ type Spec struct {
 	Dispatch string
 	Window   window.Algorithm
 	Policy   dispatch.Policy
-	Reports  bool    // the workers say what they have and can: for algorithms that listen
+	Reports  bool    // the workers report their load and capacity, for algorithms that use it
 	Hedge    float64 // bounds the hedges, as a share of the attempts; 0 means none
 }
 
-// algorithm is a line of the registry. option is what stands behind a colon; "" if nothing does.
+// algorithm is an entry of the registry. option is the text after a colon, or "".
 type algorithm struct {
 	name    string
-	option  string // what may stand behind a colon, for messages; "": nothing
+	option  string // description of the text allowed after a colon, for messages; "" for none
 	reports bool
 	make    func(option string) (window.Algorithm, error)
 }
@@ -37,34 +37,47 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 	return func(string) (window.Algorithm, error) { return a, nil }
 }
 
-// algorithms of the product, and peers.
-var algorithms = []algorithm{
-	{name: "linear", option: "per_ack or a threshold, such as linear:50ms", make: linear},
-	{name: "aimd", make: plain(window.AIMD{})},
-	{name: "queue", make: plain(window.Queue{})},
-	{name: "credit", reports: true, make: plain(window.Credit{})},
-	{name: "rate", make: plain(window.Rate{})},
-	{name: "fixed", option: "batches, such as fixed:10", make: fixed},
-	{name: "vector_arc", make: plain(peers.VectorARC{})},
-	{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
-	{name: "netflix_gradient2", option: "min1: from 4, down to 1", make: gradient2},
-	{name: "reno", make: plain(peers.Reno{})},
+// algorithms are those of the registry, and peers.
+var algorithms = append(registered(),
+	algorithm{name: "vector_arc", make: plain(peers.VectorARC{})},
+	algorithm{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
+	algorithm{name: "netflix_gradient2", option: "min1: from 4, down to 1", make: gradient2},
+	algorithm{name: "reno", make: plain(peers.Reno{})},
+)
+
+// registered returns the algorithms of the registry.
+func registered() (all []algorithm) {
+	for _, e := range window.Registry() {
+		a := algorithm{name: e.Name(), reports: e.Adverts, make: plain(e.Algorithm)}
+		switch e.Algorithm.(type) {
+		case window.Linear:
+			a.option, a.make = "per_ack or a threshold, such as linear:50ms", linear
+		case window.Fixed:
+			a.option, a.make = "batches, such as fixed:10", fixed
+		}
+		all = append(all, a)
+	}
+	return all
 }
 
-var policies = []dispatch.Policy{
-	dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-	dispatch.LeastInFlight{}, dispatch.TwoChoices{}, peers.PeakEWMA{}, hashOnce{},
+// policies are those of the registry, a peer's, and one to compare with.
+var policies = allPolicies()
+
+func allPolicies() (all []dispatch.Policy) {
+	for _, e := range dispatch.Registry() {
+		all = append(all, e.Policy)
+	}
+	return append(all, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch that does not bind: what a lane has failed goes to the one with the
-// next highest hash. It is the other half of the question whether a batch should go to the same
-// worker again after a timeout.
+// hashOnce is hash dispatch that does not bind: an item that failed at a lane goes to the lane with
+// the next highest hash. It shows whether a batch should return to the same worker after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
 func (hashOnce) New(rand.Source) dispatch.Chooser { return &free{by: dispatch.Hash{}.New(nil)} }
 
-// free lets a chooser see the free lanes only.
+// free shows only the free lanes to a chooser.
 type free struct {
 	by   dispatch.Chooser
 	only []dispatch.Candidate
@@ -84,10 +97,10 @@ func (f *free) Choose(now time.Duration, cost float64, key uint64, c []dispatch.
 	return -1
 }
 
-// DefaultDispatch is the dispatch of an algorithm whose name carries none.
+// DefaultDispatch is the dispatch of an algorithm whose name contains none.
 const DefaultDispatch = "least_completion"
 
-// AlgorithmNames lists what Find knows.
+// AlgorithmNames lists the algorithms accepted by Find.
 func AlgorithmNames() []string {
 	var names []string
 	for _, a := range algorithms {
@@ -119,7 +132,8 @@ func Find(name, policy string) (*Spec, error) {
 	base, option, _ := strings.Cut(base, ":")
 	i := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == base })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no algorithm %q; there is: %s", base, strings.Join(AlgorithmNames(), ", "))
+		return nil, fmt.Errorf("there is no algorithm %q; there is: %s", base,
+			strings.Join(AlgorithmNames(), ", "))
 	}
 	a := &algorithms[i]
 	if option != "" && a.option == "" {
@@ -132,7 +146,8 @@ func Find(name, policy string) (*Spec, error) {
 	s.Reports = a.reports
 	i = slices.IndexFunc(policies, func(p dispatch.Policy) bool { return p.Name() == s.Dispatch })
 	if i < 0 {
-		return nil, fmt.Errorf("there is no dispatch %q; there is: %s", s.Dispatch, strings.Join(DispatchNames(), ", "))
+		return nil, fmt.Errorf("there is no dispatch %q; there is: %s", s.Dispatch,
+			strings.Join(DispatchNames(), ", "))
 	}
 	s.Policy = policies[i]
 	return s, nil

@@ -24,24 +24,27 @@ type family struct {
 	bad     float64 // share of the batches
 	kind    string  // how a bad batch fails, as in the scenario
 	chance  float64 // with which a worker fails anything
-	trouble string  // further trouble: "", "worker" (one fails everything), "data" (one refuses bad data), "outage"
-	order   string  // "free", "key", "strict"
+	// further trouble: "", "worker" (one fails everything), "data" (one refuses bad data), "outage"
+	trouble string
+	order   string // "free", "key", "strict"
 	hedge   bool
 }
 
 func (f family) String() string {
-	return fmt.Sprintf("workers=%d,bad=%v,%s,chance=%v,trouble=%s,order=%s,hedge=%v", f.workers, f.bad,
+	return fmt.Sprintf("workers=%d,bad=%v,%s,chance=%v,trouble=%s,order=%s,hedge=%v",
+		f.workers, f.bad,
 		strings.ReplaceAll(f.kind, " ", ""), f.chance, f.trouble, f.order, f.hedge)
 }
 
-// text returns the scenario, or that of the omniscient sender.
+// text returns the scenario, for the sender under test or for the omniscient one.
 func (f family) text(omniscient bool) string {
 	var b strings.Builder
 	duration := 40 * time.Second
 	if f.trouble == "outage" {
 		duration = 120 * time.Second
 	}
-	fmt.Fprintf(&b, "duration: %v\nwarmup: 10s\nload: saturated\nservice: exponential\nnetwork: { rtt: 10ms }\n", duration)
+	fmt.Fprintf(&b, "duration: %v\nwarmup: 10s\nload: saturated\nservice: exponential\nnetwork: "+
+		"{ rtt: 10ms }\n", duration)
 	fmt.Fprintf(&b, "workers: [ { rate: 50, slots: 2, count: %d } ]\nbad: { %s", f.workers, f.kind)
 	if !omniscient {
 		fmt.Fprintf(&b, ", share: %v", f.bad)
@@ -88,19 +91,21 @@ const badRetry = 400 * time.Millisecond
 // play runs one seed.
 func (f family) play(t testing.TB, seed uint64, omniscient bool) *familyRun {
 	r := &familyRun{
-		s: parse(t, f.text(omniscient)), seed: seed, attempts: map[uint64]int{}, failed: map[uint64]map[int32]time.Duration{},
+		s: parse(t, f.text(omniscient)), seed: seed, attempts: map[uint64]int{},
+		failed:  map[uint64]map[int32]time.Duration{},
 		running: map[uint64]control.Command{}, apart: map[uint64]bool{},
 	}
-	figures, err := flowsim.Run(r.s, find(t, "queue"), flowsim.Options{Seed: seed, Trace: r.see, Adjust: func(c *control.Config) {
-		c.Retry = backoff.Fixed(badRetry)
-		c.Waiting.Cost = 1e6
-		if f.order == "strict" {
-			c.End.Attempts = 3
-		}
-		if f.hedge {
-			c.Hedge.Share = 0.02
-		}
-	}})
+	figures, err := flowsim.Run(r.s, find(t, "queue"),
+		flowsim.Options{Seed: seed, Trace: r.see, Adjust: func(c *control.Config) {
+			c.Retry = backoff.Fixed(badRetry)
+			c.Waiting.Cost = 1e6
+			if f.order == "strict" {
+				c.End.Attempts = 3
+			}
+			if f.hedge {
+				c.Hedge.Share = 0.02
+			}
+		}})
 	if err != nil {
 		t.Error(err)
 	}
@@ -145,7 +150,7 @@ func (r *familyRun) see(e *control.Event, do []control.Command) {
 	}
 }
 
-// accused returns the share of good items that were set apart.
+// accused returns the share of good items that were isolated.
 func (r *familyRun) accused() float64 {
 	wrong := 0
 	for seq := range r.apart {
@@ -195,20 +200,24 @@ func families(whole bool) (all []family) {
 				for _, chance := range []float64{0, 0.1, 0.3} {
 					for _, trouble := range []string{"", "worker", "data", "outage"} {
 						for _, order := range []string{"free", "key", "strict"} {
-							if bad == 0 && kind != "after: 1ms" || workers == 1 && (trouble == "worker" || trouble == "data") {
+							if bad == 0 && kind != "after: 1ms" ||
+								workers == 1 && (trouble == "worker" || trouble == "data") {
 								continue
 							}
-							all = append(all, family{workers, bad, kind, chance, trouble, order, false})
+							all = append(all,
+								family{workers, bad, kind, chance, trouble, order, false})
 						}
 					}
 				}
 			}
 		}
 	}
-	all = append(all, family{12, 0.01, "after: 1ms", 0.1, "", "free", true}, family{12, 0.1, "hang: true", 0, "", "free", true})
+	all = append(all, family{12, 0.01, "after: 1ms", 0.1, "", "free", true},
+		family{12, 0.1, "hang: true", 0, "", "free", true})
 	if pick := os.Getenv("PENSTOCK_FAMILY"); pick != "" {
 		return slices.DeleteFunc(all, func(f family) bool {
-			return slices.ContainsFunc(strings.Fields(pick), func(w string) bool { return !strings.Contains(f.String(), w) })
+			return slices.ContainsFunc(strings.Fields(pick),
+				func(w string) bool { return !strings.Contains(f.String(), w) })
 		})
 	}
 	if whole {
@@ -227,7 +236,8 @@ func families(whole bool) (all []family) {
 // and 3 % more for the draw of a single seed. It is 0 where that is not reached yet, see ADR 17.
 func (f family) least(seeds int) float64 {
 	switch {
-	case f.order != "free" || f.trouble != "" || f.bad > 0.5 || f.kind != "after: 1ms" && f.bad > 0.01:
+	case f.order != "free" || f.trouble != "" || f.bad > 0.5 || f.kind != "after: 1ms" &&
+		f.bad > 0.01:
 		return 0
 	case seeds == 1:
 		return 0.92
@@ -262,16 +272,19 @@ func TestFamilies(t *testing.T) {
 	group.Wait()
 	for i, f := range all {
 		x := found[i]
-		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d", f, x.goodput, x.accused, x.probes, x.early)
+		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d", f, x.goodput, x.accused,
+			x.probes, x.early)
 		if least := f.least(seeds); x.goodput < least {
-			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f, x.goodput, least)
+			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f,
+				x.goodput, least)
 		}
 		most := 0.01
 		if f.bad > 0.1 {
 			most = 0.05
 		}
 		if x.accused > most {
-			t.Errorf("%v: %.2f %% of the good items were set apart, want at most %v %%", f, 100*x.accused, 100*most)
+			t.Errorf("%v: %.2f %% of the good items were set apart, want at most %v %%", f,
+				100*x.accused, 100*most)
 		}
 		if x.early > 0 {
 			t.Errorf("%v: %d attempts came before their time", f, x.early)
@@ -279,7 +292,8 @@ func TestFamilies(t *testing.T) {
 		if x.settled == 0 && f.bad <= 0.5 {
 			t.Errorf("%v: nothing was delivered", f)
 		}
-		if f.trouble == "" && f.order == "free" && f.bad <= 0.5 && f.kind == "after: 1ms" && x.probes > 3 {
+		if f.trouble == "" && f.order == "free" && f.bad <= 0.5 && f.kind == "after: 1ms" &&
+			x.probes > 3 {
 			t.Errorf("%v: %d probes, although only data is bad", f, x.probes)
 		}
 	}

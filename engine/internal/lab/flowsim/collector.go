@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector takes in what happens and makes the figures of it.
+// collector records events and computes the figures.
 type collector struct {
 	s      *scenario.Scenario
 	warm   time.Duration
@@ -24,10 +24,11 @@ type collector struct {
 	lags       []time.Duration // age of the oldest batch, every watchEvery
 
 	attempts, firsts, rejected, duplicates int
-	hits, badHits                          int // attempts while any worker fails; into those that do
-	settled                                int
-	cost                                   float64
-	settledCost                            float64 // warm-up included
+	// attempts while any worker fails; into those that do
+	hits, badHits int
+	settled       int
+	cost          float64
+	settledCost   float64 // warm-up included
 
 	work, done, planned bins
 }
@@ -44,7 +45,7 @@ func (c *collector) begin(s *scenario.Scenario, series *Series) {
 	}
 }
 
-// advance lets time pass.
+// advance accounts for the time between two events.
 func (c *collector) advance(from, to time.Duration) {
 	if from = max(from, c.warm); to > from {
 		c.area += c.inFlight * (to - from).Seconds()
@@ -105,7 +106,7 @@ func (c *collector) settle(x *sim, it *item) {
 	}
 }
 
-// watch takes the age of the oldest batch that is not settled.
+// watch records the age of the oldest unsettled batch.
 func (c *collector) watch(x *sim) {
 	if x.events.Now() < c.warm {
 		return
@@ -146,7 +147,8 @@ func (c *collector) figures(x *sim) (f scenario.Figures) {
 	slices.Sort(c.roundTrips)
 	slices.Sort(c.latencies)
 	slices.Sort(c.lags)
-	f[scenario.RTTMean], f[scenario.RTTP50], f[scenario.RTTMax] = mean(c.roundTrips), quantile(c.roundTrips, 0.5), quantile(c.roundTrips, 1)
+	f[scenario.RTTMean], f[scenario.RTTP50], f[scenario.RTTMax] = mean(c.roundTrips),
+		quantile(c.roundTrips, 0.5), quantile(c.roundTrips, 1)
 	f[scenario.LatencyP50] = quantile(c.latencies, 0.5)
 	f[scenario.LatencyP99] = quantile(c.latencies, 0.99)
 	f[scenario.LatencyP999] = quantile(c.latencies, 0.999)
@@ -172,7 +174,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// jain is (sum x)^2 / (n sum x^2) of what the senders have had.
+// jain returns Jain's index (sum x)^2 / (n sum x^2) of the senders' deliveries.
 func jain(d []sender) float64 {
 	sum, squares := 0.0, 0.0
 	for i := range d {
@@ -190,8 +192,8 @@ func mean(d []time.Duration) float64 {
 	return ratio(sum, float64(len(d)))
 }
 
-// quantile q of what is sorted, in milliseconds: the smallest value that at least that share does
-// not exceed.
+// quantile returns quantile q of a sorted slice, in milliseconds: the smallest value that at least
+// that share does not exceed.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

@@ -27,21 +27,34 @@ func TestOptimum(t *testing.T) {
 		{"half of it", "load: { poisson: 0.5 }", 327.5},
 		{"more than all of it", "load: { poisson: 2 }", 655},
 		{"one every", "load: { every: 25ms }", 40},
-		{"a burst that is served", "load: { poisson: 0.5, burst: { at: 0s, batches: 655 } }", 327.5 + 65.5},
-		{"four times slower for half of the time", "load: saturated\nevents: [ { at: 5s, workers: { fastest: 4 }, rate: x0.25 } ]",
+		{"a burst that is served", "load: { poisson: 0.5, burst: { at: 0s, batches: 655 } }",
+			327.5 + 65.5},
+		{"four times slower for half of the time",
+			"load: saturated\nevents: [ { at: 5s, workers: { fastest: 4 }, rate: x0.25 } ]",
 			655 - 150},
-		{"another rate", "load: saturated\nevents: [ { at: 0s, for: 5s, workers: [0], rate: 300 } ]", 755},
-		{"a hang", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [0], hang: true } ]", 605},
-		{"a pause", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [4], pause: true } ]", 630},
-		{"errors", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: all, fail: { after: 5ms } } ]", 327.5},
+		{"another rate", "load: saturated\nevents: [ { at: 0s, for: 5s, workers: " +
+			"[0], rate: 300 } ]", 755},
+		{"a hang", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [0], hang: true } ]",
+			605},
+		{"a pause", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: [4], pause: true } ]",
+			630},
+		{"errors", "load: saturated\nevents: [ { at: 2s, for: 5s, workers: all, fail: " +
+			"{ after: 5ms } } ]", 327.5},
 		{"half errors cost attempts, not capacity",
-			"load: saturated\nevents: [ { at: 0s, workers: all, fail: { after: 5ms, share: 0.5 } } ]", 655},
-		{"a throttle", "load: saturated\nevents: [ { at: 0s, workers: [0, 1], throttle: { rate: 30 } } ]", 655 - 140},
-		{"a throttle above the rate", "load: saturated\nevents: [ { at: 0s, workers: [0, 1], throttle: { rate: 300 } } ]", 655},
-		{"pauses", "load: saturated\npauses: { every: 10s, for: 500ms, phase: random }", 655 * 0.95},
+			"load: saturated\nevents: [ { at: 0s, workers: all, fail: { after: " +
+				"5ms, share: 0.5 } } ]", 655},
+		{"a throttle", "load: saturated\nevents: [ { at: 0s, workers: [0, 1], throttle: " +
+			"{ rate: 30 } } ]", 655 - 140},
+		{"a throttle above the rate", "load: saturated\nevents: [ { at: 0s, workers: " +
+			"[0, 1], throttle: { rate: 300 } } ]", 655},
+		{"pauses", "load: saturated\npauses: { every: 10s, for: 500ms, phase: random }",
+			655 * 0.95},
 		{"a shared server", "load: saturated\nshared: { rate: 200 }", 200},
-		{"a brown-out that is made up for", "load: { poisson: 0.5 }\nevents: [ { at: 2s, for: 2s, workers: all, rate: x0.25 } ]", 327.5},
-		{"a window of nothing", "load: saturated\nevents: [ { at: 0s, for: 5s, workers: [0], credit: 0 } ]", 605},
+		{"a brown-out that is made up for",
+			"load: { poisson: 0.5 }\nevents: [ { at: 2s, for: 2s, workers: all, rate: x0.25 } ]",
+			327.5},
+		{"a window of nothing", "load: saturated\nevents: [ { at: 0s, for: 5s, workers: " +
+			"[0], credit: 0 } ]", 605},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := parse(t, "duration: 10s\n"+twelve+c.text)
@@ -76,49 +89,64 @@ func TestWStar(t *testing.T) {
 			t.Errorf("rates %v: W* is %g, want %d", rates, got, best)
 		}
 	}
-	s := parse(t, "duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\nsize: { constant: 7 }\nworkers: [ { rate: 70 } ]")
-	plain := parse(t, "duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\nworkers: [ { rate: 10 } ]")
+	s := parse(t, "duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\nsize: { constant: "+
+		"7 }\nworkers: [ { rate: 70 } ]")
+	plain := parse(t, "duration: 10s\nload: saturated\nnetwork: { rtt: 20ms }\nworkers: "+
+		"[ { rate: 10 } ]")
 	near(t, "W* of batches of 7", s.WStar(), 7*plain.WStar(), 1e-12)
 }
 
-// TestEvents: each event does what it says to the worker that it is about, and ends.
+// TestEvents checks that each event has its effect on its workers, and ends.
 func TestEvents(t *testing.T) {
-	base := "duration: 60s\nworkers: [ { rate: 100 } ]\nservice: deterministic\nnetwork: { rtt: 10ms }\nload: saturated\ntimeout: 1h\n"
+	base := "duration: 60s\nworkers: [ { rate: 100 } ]\nservice: deterministic\nnetwork: { rtt: " +
+		"10ms }\nload: saturated\ntimeout: 1h\n"
 	for _, c := range []struct {
 		name, event string
 		check       func(*testing.T, scenario.Figures)
 	}{
-		{"half the rate", "{ at: 30s, workers: all, rate: x0.5 }", func(t *testing.T, f scenario.Figures) {
-			near(t, "rate", f[scenario.RateMean], 75, 0.01)
-			near(t, "goodput", f[scenario.Goodput], 1, 0.01)
-		}},
-		{"a rate for a while", "{ at: 30s, for: 15s, workers: all, rate: 20 }", func(t *testing.T, f scenario.Figures) {
-			near(t, "rate", f[scenario.RateMean], 80, 0.01)
-			near(t, "longest round trip", f[scenario.RTTMax], 200, 0.02) // four are there, 50 ms each
-		}},
-		{"a pause", "{ at: 30s, for: 6s, workers: all, pause: true }", func(t *testing.T, f scenario.Figures) {
-			near(t, "rate", f[scenario.RateMean], 90, 0.01)
-			near(t, "longest round trip", f[scenario.RTTMax], 6040, 0.01)
-			near(t, "attempts", f[scenario.AttemptsPerBatch], 1, 1e-9)
-		}},
-		{"a hang that is never answered", "{ at: 30s, for: 6s, workers: all, hang: true }", func(t *testing.T, f scenario.Figures) {
-			near(t, "rate", f[scenario.RateMean], 50, 0.01) // all four places are held until the attempts are abandoned
-			near(t, "p99.9", f[scenario.LatencyP999], 30_000, 0.01)
-		}},
-		{"a restart", "{ at: 30s, workers: all, restart: true }", func(t *testing.T, f scenario.Figures) {
-			near(t, "rate", f[scenario.RateMean], 75, 0.01) // three of the four are lost, the one in the network goes on
-		}},
-		{"errors", "{ at: 30s, for: 6s, workers: all, fail: { after: 6ms } }", func(t *testing.T, f scenario.Figures) {
-			near(t, "bad share", f[scenario.BadShare], 1, 1e-9)
-			if f[scenario.AttemptsPerBatch] <= 1 || f[scenario.AttemptsPerBatch] > 1.1 {
-				t.Errorf("%g attempts a batch; want a few that failed", f[scenario.AttemptsPerBatch])
-			}
-		}},
-		{"a throttle", "{ at: 30s, workers: all, throttle: { rate: 10, retry_after: 1s } }", func(t *testing.T, f scenario.Figures) {
-			if f[scenario.RejectedShare] == 0 || f[scenario.RateMean] > 50+10.0/2+0.5 {
-				t.Errorf("%g of the attempts rejected, %g/s; want some, at most 55", f[scenario.RejectedShare], f[scenario.RateMean])
-			}
-		}},
+		{"half the rate", "{ at: 30s, workers: all, rate: x0.5 }",
+			func(t *testing.T, f scenario.Figures) {
+				near(t, "rate", f[scenario.RateMean], 75, 0.01)
+				near(t, "goodput", f[scenario.Goodput], 1, 0.01)
+			}},
+		{"a rate for a while", "{ at: 30s, for: 15s, workers: all, rate: 20 }",
+			func(t *testing.T, f scenario.Figures) {
+				near(t, "rate", f[scenario.RateMean], 80, 0.01)
+				// four are there, 50 ms each
+				near(t, "longest round trip", f[scenario.RTTMax], 200, 0.02)
+			}},
+		{"a pause", "{ at: 30s, for: 6s, workers: all, pause: true }",
+			func(t *testing.T, f scenario.Figures) {
+				near(t, "rate", f[scenario.RateMean], 90, 0.01)
+				near(t, "longest round trip", f[scenario.RTTMax], 6040, 0.01)
+				near(t, "attempts", f[scenario.AttemptsPerBatch], 1, 1e-9)
+			}},
+		{"a hang that is never answered", "{ at: 30s, for: 6s, workers: all, hang: true }",
+			func(t *testing.T, f scenario.Figures) {
+				// all four slots are occupied until the attempts are abandoned
+				near(t, "rate", f[scenario.RateMean], 50, 0.01)
+				near(t, "p99.9", f[scenario.LatencyP999], 30_000, 0.01)
+			}},
+		{"a restart", "{ at: 30s, workers: all, restart: true }",
+			func(t *testing.T, f scenario.Figures) {
+				// three of the four are lost; the one in the network continues
+				near(t, "rate", f[scenario.RateMean], 75, 0.01)
+			}},
+		{"errors", "{ at: 30s, for: 6s, workers: all, fail: { after: 6ms } }",
+			func(t *testing.T, f scenario.Figures) {
+				near(t, "bad share", f[scenario.BadShare], 1, 1e-9)
+				if f[scenario.AttemptsPerBatch] <= 1 || f[scenario.AttemptsPerBatch] > 1.1 {
+					t.Errorf("%g attempts a batch; want a few that failed",
+						f[scenario.AttemptsPerBatch])
+				}
+			}},
+		{"a throttle", "{ at: 30s, workers: all, throttle: { rate: 10, retry_after: 1s } }",
+			func(t *testing.T, f scenario.Figures) {
+				if f[scenario.RejectedShare] == 0 || f[scenario.RateMean] > 50+10.0/2+0.5 {
+					t.Errorf("%g of the attempts rejected, %g/s; want some, at most 55",
+						f[scenario.RejectedShare], f[scenario.RateMean])
+				}
+			}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.check(t, run(t, parse(t, base+"events: [ "+c.event+" ]"), "fixed:4", 1))
@@ -126,8 +154,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestThrottleTakesItsRate: whoever keeps to the rate is never refused, whoever does not gets no
-// more than it.
+// TestThrottleTakesItsRate checks that a sender within the rate is never refused, and that a faster
+// one gets no more than the rate.
 func TestThrottleTakesItsRate(t *testing.T) {
 	text := "duration: 20s\nworkers: [ { rate: 1000 } ]\nservice: deterministic\ntimeout: 1h\n" +
 		"events: [ { at: 0s, workers: all, throttle: { rate: 100, retry_after: 1ms } } ]\nload: "
@@ -141,8 +169,8 @@ func TestThrottleTakesItsRate(t *testing.T) {
 	}
 }
 
-// TestPauses: each worker pauses for its share of the time, and what came meanwhile is served
-// afterwards.
+// TestPauses checks that each worker pauses for its share of the time, and then serves the batches
+// that arrived meanwhile.
 func TestPauses(t *testing.T) {
 	s := parse(t, "duration: 200s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
 		"pauses: { every: 10s, for: 2s, phase: random }\n"+twelve)
@@ -153,7 +181,8 @@ func TestPauses(t *testing.T) {
 
 // TestSharedServer: all workers together have the one server's rate.
 func TestSharedServer(t *testing.T) {
-	s := parse(t, "duration: 100s\nwarmup: 5s\nload: saturated\ntimeout: 1h\nservice: deterministic\n"+
+	s := parse(t, "duration: 100s\nwarmup: 5s\nload: saturated\ntimeout: 1h\nservice: "+
+		"deterministic\n"+
 		"shared: { rate: 200, slots: 1 }\n"+twelve)
 	f := run(t, s, "fixed:4", 1)
 	near(t, "rate", f[scenario.RateMean], 200, 0.002)
@@ -162,13 +191,14 @@ func TestSharedServer(t *testing.T) {
 
 // TestSenders: a sender that joins takes its part, and fairness counts from there.
 func TestSenders(t *testing.T) {
-	s := parse(t, "duration: 100s\nwarmup: 10s\nload: saturated\ntimeout: 1h\nsenders: 2\njoins: [0s, 50s]\n"+twelve)
+	s := parse(t, "duration: 100s\nwarmup: 10s\nload: saturated\ntimeout: 1h\nsenders: 2\njoins: "+
+		"[0s, 50s]\n"+twelve)
 	f := run(t, s, "fixed:4", 1)
 	near(t, "jain", f[scenario.Jain], 1, 0.005)
 	near(t, "in flight", f[scenario.InFlightMean], 48*(1+50.0/90), 0.01)
 }
 
-// TestLinkOptimum are the optima that the fixtures' authors give.
+// TestLinkOptimum checks the optima given by the fixtures' authors.
 func TestLinkOptimum(t *testing.T) {
 	for _, c := range []struct {
 		link string
@@ -202,18 +232,21 @@ func TestLinkDelay(t *testing.T) {
 		{"{ delay: 100ms, concurrency: { knee_start: 10, knee_exp: 1.1 } }", 9, 100},
 		{"{ delay: 100ms, concurrency: { limit: 5, action: defer } }", 5, 100},
 	} {
-		f := run(t, parse(t, "duration: 30s\nload: saturated\ntimeout: 10s\nlink: "+c.link), fmt.Sprintf("fixed:%d", c.window), 1)
-		near(t, fmt.Sprintf("round trip of %d at %s", c.window, c.link), f[scenario.RTTMax], c.want, 1e-6)
+		f := run(t, parse(t, "duration: 30s\nload: saturated\ntimeout: 10s\nlink: "+c.link),
+			fmt.Sprintf("fixed:%d", c.window), 1)
+		near(t, fmt.Sprintf("round trip of %d at %s", c.window, c.link), f[scenario.RTTMax],
+			c.want, 1e-6)
 	}
 	f := run(t, parse(t, "duration: 30s\nload: { batches: 20 }\ntimeout: 10s\n"+
 		"link: { delay: 100ms, fail_first: { after: 2, failures: 5 } }"), "fixed:1", 1)
 	near(t, "attempts", f[scenario.AttemptsPerBatch], 25.0/20, 1e-9)
 }
 
-// TestSettling: a window that keeps every slot busy has converged at once, one that cannot never
-// does, and work that is lost or done twice does not count.
+// TestSettling checks that a window that keeps every slot busy converges at once, that one that
+// cannot never does, and that lost or repeated work does not count.
 func TestSettling(t *testing.T) {
-	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: 2, rate: 8, slots: 8 } ]\n" +
+	base := "duration: 40s\nwarmup: 1s\nload: saturated\nworkers: [ { rate: 100 }, { count: " +
+		"2, rate: 8, slots: 8 } ]\n" +
 		"network: { rtt: 10ms }\n"
 	f := run(t, parse(t, base+"timeout: 1h"), "fixed:40+round_robin", 1)
 	if f[scenario.Converge] > 0.2 {
@@ -227,10 +260,12 @@ func TestSettling(t *testing.T) {
 		t.Errorf("recovered after %g s with every slot busy", f[scenario.Recover])
 	}
 	if f = run(t, parse(t, fmt.Sprintf(step, "hang: true")), "fixed:40+round_robin", 1); f[scenario.Recover] < 15 {
-		t.Errorf("recovered after %g s though the worker's places were lost for good", f[scenario.Recover])
+		t.Errorf("recovered after %g s though the worker's places were lost for good",
+			f[scenario.Recover])
 	}
 	f = run(t, parse(t, base+"timeout: 100ms"), "fixed:40+round_robin", 1)
 	if f[scenario.Converge] < 35 || f[scenario.DuplicatesPerBatch] < 0.01 {
-		t.Errorf("converged after %g s with %g duplicates a batch", f[scenario.Converge], f[scenario.DuplicatesPerBatch])
+		t.Errorf("converged after %g s with %g duplicates a batch", f[scenario.Converge],
+			f[scenario.DuplicatesPerBatch])
 	}
 }

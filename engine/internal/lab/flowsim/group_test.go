@@ -11,7 +11,8 @@ import (
 )
 
 // grouped runs a scenario and reports whether its sender takes the lanes for a group at the end.
-func grouped(t *testing.T, s *scenario.Scenario, algorithm string, seed uint64) (f scenario.Figures, together bool) {
+func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
+	seed uint64) (f scenario.Figures, together bool) {
 	t.Helper()
 	spec := find(t, algorithm)
 	c := spec.Config(s, seed)
@@ -48,7 +49,8 @@ load: saturated
 		for _, slots := range []int{1, 4} {
 			f, together := grouped(t, parse(t, fmt.Sprintf(shared, service, slots)), "queue", 11)
 			if !together || f[scenario.RTTP50] > 60 || f[scenario.Goodput] < 0.97 {
-				t.Errorf("%s service, %d slots: a group %v, median round trip %.0f ms, goodput %.3f; want one, 60 ms, 0.97",
+				t.Errorf("%s service, %d slots: a group %v, median round trip %.0f ms, "+
+					"goodput %.3f; want one, 60 ms, 0.97",
 					service, slots, together, f[scenario.RTTP50], f[scenario.Goodput])
 			}
 		}
@@ -61,11 +63,13 @@ func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{
 		"service: exponential\n" + twelve,
 		"service: deterministic\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\n",
-		"service: exponential\nevents: [ { at: 20s, for: 10s, workers: all, rate: x0.2 } ]\n" + twelve,
+		"service: exponential\nevents: [ { at: 20s, for: 10s, workers: all, rate: x0.2 } ]\n" +
+			twelve,
 	} {
 		s := parse(t, "duration: 60s\nwarmup: 20s\nload: saturated\n"+text)
 		if f, together := grouped(t, s, "queue", 12); together || f[scenario.Goodput] < 0.95 {
-			t.Errorf("%sa group: %v, goodput %.3f; want none, and 0.95", text, together, f[scenario.Goodput])
+			t.Errorf("%sa group: %v, goodput %.3f; want none, and 0.95", text, together,
+				f[scenario.Goodput])
 		}
 	}
 }

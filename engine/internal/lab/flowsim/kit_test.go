@@ -45,8 +45,10 @@ func near(t testing.TB, what string, got, want, share float64) {
 	}
 }
 
-// one is a scenario of one worker without timeouts: what queueing theory knows.
+// one returns a scenario of one worker without timeouts, for which queueing theory has closed
+// formulas.
 func one(duration, worker, service, network, load string) string {
-	return fmt.Sprintf("duration: %s\nwarmup: 10s\nworkers: [ %s ]\nservice: %s\nnetwork: %s\nload: %s\ntimeout: 1h\n",
+	return fmt.Sprintf("duration: %s\nwarmup: 10s\nworkers: [ %s ]\nservice: %s\nnetwork: "+
+		"%s\nload: %s\ntimeout: 1h\n",
 		duration, worker, service, network, load)
 }

@@ -15,7 +15,7 @@ import (
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand
-	inFlight  int // what it will answer
+	inFlight  int // batches that it will answer
 	begun     fifo[time.Duration]
 	successes int
 	failed    int

@@ -26,22 +26,24 @@ func (s *starts) all() (n int) {
 }
 
 // observed is run, and counts attempts into n.
-func observed(t testing.TB, s *scenario.Scenario, spec *flowsim.Spec, seed uint64, n *starts) scenario.Figures {
+func observed(t testing.TB, s *scenario.Scenario, spec *flowsim.Spec, seed uint64,
+	n *starts) scenario.Figures {
 	t.Helper()
-	f, err := flowsim.Run(s, spec, flowsim.Options{Seed: seed, Trace: func(e *control.Event, do []control.Command) {
-		if e.Now < n.from || e.Now >= n.to {
-			return
-		}
-		for _, c := range do {
-			if c.Kind != control.Start {
-				continue
+	f, err := flowsim.Run(s, spec, flowsim.Options{Seed: seed,
+		Trace: func(e *control.Event, do []control.Command) {
+			if e.Now < n.from || e.Now >= n.to {
+				return
 			}
-			n.byWorker[c.Lane]++
-			if c.Why == control.Twin {
-				n.hedged++
+			for _, c := range do {
+				if c.Kind != control.Start {
+					continue
+				}
+				n.byWorker[c.Lane]++
+				if c.Why == control.Twin {
+					n.hedged++
+				}
 			}
-		}
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,9 +61,11 @@ func seeds(n uint64) uint64 {
 func TestLinearSaturated(t *testing.T) {
 	for algorithm, n := range map[string]uint64{"linear": 5, "linear+round_robin": 2} {
 		for seed := range seeds(n) {
-			f := run(t, parse(t, "duration: 120s\nwarmup: 40s\nload: saturated\n"+twelve), algorithm, seed)
+			f := run(t, parse(t, "duration: 120s\nwarmup: 40s\nload: saturated\n"+twelve),
+				algorithm, seed)
 			if f[scenario.Goodput] < 0.97 {
-				t.Errorf("%s, seed %d: goodput is %.3f of the optimum, want 0.97", algorithm, seed, f[scenario.Goodput])
+				t.Errorf("%s, seed %d: goodput is %.3f of the optimum, want 0.97", algorithm, seed,
+					f[scenario.Goodput])
 			}
 		}
 	}
@@ -83,7 +87,8 @@ func TestFaultyWorkerAt60Percent(t *testing.T) {
 				s.Events[0].Outcome = c.outcome
 				f := run(t, s, "linear", seed)
 				if f[scenario.BadShare] > 0.01 {
-					t.Errorf("%.4f of the attempts went into the faulty worker, want at most 0.01", f[scenario.BadShare])
+					t.Errorf("%.4f of the attempts went into the faulty worker, want at most 0.01",
+						f[scenario.BadShare])
 				}
 				if f[scenario.LatencyP99] > 250 {
 					t.Errorf("p99 latency is %.0f ms, want at most 250", f[scenario.LatencyP99])
@@ -110,7 +115,8 @@ func TestLeastCompletionBeatsRoundRobin(t *testing.T) {
 	}
 	least, robin := slices.Max(p99["linear"]), slices.Min(p99["linear+round_robin"])
 	if least > robin/2 || least > 140 {
-		t.Errorf("p99 of least completion is %.0f ms, of round robin %.0f ms; want at most half and 140 ms", least, robin)
+		t.Errorf("p99 of least completion is %.0f ms, of round robin %.0f ms; "+
+			"want at most half and 140 ms", least, robin)
 	}
 }
 
@@ -127,14 +133,16 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 	before, after := job("fixed:4+hash", "24h"), job("linear", "auto")
 	if before < 5*after {
-		t.Errorf("hash dispatch takes %.1f s, least completion %.1f s; want at least 5 times as long", before, after)
+		t.Errorf("hash dispatch takes %.1f s, least completion %.1f s; "+
+			"want at least 5 times as long", before, after)
 	}
 }
 
 // TestColdStart: one worker that answers each in 100 ms however many are in flight; one step a
 // round needs 31 rounds for 500 batches.
 func TestColdStart(t *testing.T) {
-	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: [ { rate: 2000, slots: 200 } ]\n")
+	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
+		"[ { rate: 2000, slots: 200 } ]\n")
 	if took := run(t, s, "linear", 0)[scenario.Finish]; took > 3.5 {
 		t.Errorf("500 batches took %.2f s, want at most 3.5", took)
 	}
@@ -147,17 +155,20 @@ func TestRecovery(t *testing.T) {
 		for seed := range seeds(2) {
 			n := starts{from: 30 * time.Second, to: 60 * time.Second}
 			s := parse(t, "duration: 100s\nwarmup: 65s\nload: saturated\n"+
-				"events: [ { at: 30s, for: 30s, workers: [0, 1, 4, 5, 8, 10], "+fault+" } ]\n"+twelve)
+				"events: [ { at: 30s, for: 30s, workers: [0, 1, 4, 5, 8, 10], "+fault+
+				" } ]\n"+twelve)
 			f := observed(t, s, find(t, "linear"), seed, &n)
 			if f[scenario.Goodput] < 0.95 {
-				t.Errorf("%s, seed %d: goodput is %.3f of the optimum from 5 s after they are back", fault, seed, f[scenario.Goodput])
+				t.Errorf("%s, seed %d: goodput is %.3f of the optimum from 5 s after they are back",
+					fault, seed, f[scenario.Goodput])
 			}
 			hits := 0
 			for _, i := range bad {
 				hits += n.byWorker[i]
 			}
 			if float64(hits) > 0.04*float64(n.all()) || n.all() == 0 {
-				t.Errorf("%s, seed %d: %d of %d attempts went into workers that failed", fault, seed, hits, n.all())
+				t.Errorf("%s, seed %d: %d of %d attempts went into workers that failed", fault,
+					seed, hits, n.all())
 			}
 		}
 	}
@@ -195,11 +206,13 @@ func TestBrownOut(t *testing.T) {
 // TestHedgeShortensTheTail: one worker of twelve stops for half a second every few seconds. Hedges
 // for at most 2 % of the attempts take most of the wait from the slowest thousandth of the batches.
 func TestHedgeShortensTheTail(t *testing.T) {
-	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: { rtt: 10ms }\n"+
+	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: "+
+		"{ rtt: 10ms }\n"+
 		"workers: [ { count: 12, rate: 50 } ]\n")
 	for at := 5 * time.Second; at < s.Duration; at += 3 * time.Second {
 		s.Events = append(s.Events, scenario.Event{
-			Kind: scenario.Rate, Factor: 0.01, At: at, For: 500 * time.Millisecond, Workers: []int{int(at/time.Second) / 3 % 12},
+			Kind: scenario.Rate, Factor: 0.01, At: at, For: 500 * time.Millisecond,
+			Workers: []int{int(at/time.Second) / 3 % 12},
 		})
 	}
 	play := func(share float64) (float64, starts) {
@@ -211,7 +224,8 @@ func TestHedgeShortensTheTail(t *testing.T) {
 	slow, _ := play(0)
 	quick, n := play(0.02)
 	share := float64(n.hedged) / float64(n.all()-n.hedged)
-	t.Logf("p99.9 %.0f ms without and %.0f ms with %d hedges, %.2f %%", slow, quick, n.hedged, 100*share)
+	t.Logf("p99.9 %.0f ms without and %.0f ms with %d hedges, %.2f %%", slow, quick, n.hedged,
+		100*share)
 	if quick > slow*3/4 || share > 0.02 || n.hedged == 0 {
 		t.Errorf("p99.9 %.0f ms with, %.0f ms without; %.2f %% hedges", quick, slow, 100*share)
 	}

@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// report is what a worker says of itself with an answer, by the product's own pool; nothing, if the
-// algorithm is for workers that say nothing.
+// report returns the report of a worker with an answer, from the product's own pool, or nothing if
+// the algorithm does not use reports.
 func (x *sim) report(v *server, j *job) control.Report {
 	if !x.spec.Reports {
 		return control.Report{}

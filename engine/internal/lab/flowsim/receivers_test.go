@@ -13,24 +13,26 @@ import (
 // kinds are all kinds of windows.
 func kinds() []window.Algorithm {
 	return []window.Algorithm{
-		window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{Size: 4},
+		window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{},
+		window.Fixed{Size: 4},
 	}
 }
 
-// policies are all ways to choose a worker.
+// policies returns all dispatch policies.
 func policies() []dispatch.Policy {
 	return []dispatch.Policy{
-		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}, dispatch.LeastInFlight{}, dispatch.TwoChoices{},
-		dispatch.PeakEWMA{},
+		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+		dispatch.LeastInFlight{}, dispatch.TwoChoices{},
 	}
 }
 
-// receiver is a worker without chance: one server, a queue, and a network in front.
+// receiver is a deterministic worker: one server, a queue, and a network.
 type receiver struct {
 	service time.Duration // of one item
 	network time.Duration // round trip
 	others  int           // items of other senders that are always in the queue
-	fails   int           // each item of ours whose number this divides fails after its service; 0 means none fails
+	// each item whose number is a multiple of this fails after its service; 0 means none fails
+	fails int
 }
 
 // harness runs a machine against receivers in virtual time. A run without chance in the machine has
@@ -68,7 +70,9 @@ type attempt struct {
 }
 
 type event struct {
-	kind     byte // 'l' lane comes up, 'i' item arrives, 'r' attempt reaches its receiver, 's' it was served, 'a' answer, 'w' wake
+	// 'l' lane comes up, 'i' item arrives, 'r' attempt reaches its receiver, 's' it was served, 'a'
+	// answer, 'w' wake
+	kind     byte
 	receiver int
 	id       uint64
 	outcome  control.Outcome
@@ -84,7 +88,8 @@ func newHarness(t *testing.T, c control.Config, every time.Duration, r ...receiv
 	}
 	h := &harness{m: m, receivers: r, every: every, byLane: map[int32]int{}}
 	_, h.credit = c.Window.(window.Credit)
-	h.queues, h.pools, h.taken = make([][]uint64, len(r)), make([]window.Pool, len(r)), make([]uint64, len(r))
+	h.queues, h.pools, h.taken = make([][]uint64, len(r)), make([]window.Pool, len(r)),
+		make([]uint64, len(r))
 	for i := range r {
 		h.lanes = append(h.lanes, int32(i))
 	}
@@ -162,7 +167,8 @@ func (h *harness) served(i int) {
 		}
 		if h.credit {
 			ad := h.pools[i].Done(h.events.Now(), 1, 1, float64(len(q)), r.network)
-			e.report = control.Report{Epoch: 1, Credit: ad.Credit, Taken: ad.Taken, QueueLen: ad.QueueLen}
+			e.report = control.Report{Epoch: 1, Credit: ad.Credit, Taken: ad.Taken,
+				QueueLen: ad.QueueLen}
 		}
 		h.events.After(r.network/2, e)
 	}

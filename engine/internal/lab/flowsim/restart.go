@@ -9,28 +9,30 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// crashScenario is a minute at 60 % load, one worker hangs shortly before the crash at its end, so
-// that the watermark stands still.
-const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: 1s, workers: [0], hang: true } ]\n" + article
+// crashScenario is a minute at 60 % load. One worker hangs shortly before the crash at the end, so
+// that the watermark does not advance.
+const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59s, for: " +
+	"1s, workers: [0], hang: true } ]\n" + article
 
-// checkpointEvery is how often the checkpoint is made durable.
+// checkpointEvery is the interval of durable checkpoints.
 const checkpointEvery = time.Second
 
 // restarted is the experiment restart, without values.
 func restarted() Experiment {
 	return Experiment{
-		Name: "restart", Question: "Delivered before a crash and sent again after it: a minute at 60 % load, a worker " +
+		Name: "restart", Question: "Delivered before a crash and sent again after it: " +
+			"a minute at 60 % load, a worker " +
 			"hangs in its last second",
 		Columns: []Column{{Title: "batches"}, {Title: "% of those delivered"}},
 		Rows: []Row{
-			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"}, {Name: "and ranges above it"},
+			{Name: "no acks (hash dispatch)"}, {Name: "cumulative ack, saved each second"},
+			{Name: "and ranges above it"},
 		},
 	}
 }
 
 // restarts counts the batches that are sent again after a crash although they had been delivered:
-// by the system without acks and checkpoint that the article replaced, by a cumulative ack, and
-// with the ranges above it.
+// with the system without acks and checkpoint, with a cumulative ack, and with the ranges above it.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures
@@ -51,8 +53,8 @@ func restarts(first uint64, seeds int) (Experiment, error) {
 	return x, nil
 }
 
-// crash runs to the crash, and says how many batches had settled and how many of them each system
-// sends again.
+// crash runs to the crash, and returns the number of settled batches and the number that each
+// system sends again.
 func crash(seed uint64) (settled int, again [3]int, err error) {
 	s, err := scenario.Parse("restart", []byte(crashScenario))
 	if err != nil {

@@ -25,14 +25,14 @@ type attempt struct {
 	seq     uint64
 	cost    float64
 	sent    time.Duration
-	over    bool // the machine has had its answer
+	over    bool // the machine has received its answer
 	lost    bool // it will never be answered
 	outcome control.Outcome
 	hint    time.Duration
 	report  control.Report
 }
 
-// sender is one machine with its world.
+// sender is one machine with its state in the simulation.
 type sender struct {
 	num     int32
 	m       *control.Machine
@@ -51,12 +51,12 @@ type sender struct {
 	refused []control.Event // answers to Bisect and Bury that the machine is still to get
 }
 
-// plan adds a batch that is to be sent from now on.
+// plan adds a batch that can be sent from now on.
 func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// feed offers what the machine of d has room for, and arranges to wake it.
+// feed offers batches while the machine of d has room, and schedules its next wake-up.
 func (x *sim) feed(d *sender) {
 	if !d.joined {
 		return
@@ -85,7 +85,7 @@ func (x *sim) offer(d *sender) control.Event {
 	return e
 }
 
-// wake ticks the machine of d, if this is the wake that it waits for.
+// wake ticks the machine of d, if this is its pending wake-up.
 func (x *sim) wake(d *sender) {
 	if !d.awake || d.wakeAt != x.events.Now() {
 		return
@@ -110,7 +110,8 @@ func (x *sim) step(d *sender, e control.Event) {
 		case control.Cancel:
 			x.cancel(d, c.ID)
 		case control.Bisect:
-			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq}) // nothing here can be cut
+			// items here cannot be cut
+			d.refused = append(d.refused, control.Event{Kind: control.Cut, Seq: c.Seq})
 		case control.Bury:
 			d.refused = append(d.refused, control.Event{Kind: control.Buried, Seq: c.Seq})
 		}
@@ -125,7 +126,8 @@ func (x *sim) step(d *sender, e control.Event) {
 func (x *sim) start(d *sender, c *control.Command) {
 	it := &d.items[c.Seq-1]
 	a := x.newAttempt()
-	*a = attempt{id: c.ID, sender: d.num, lane: c.Lane, seq: c.Seq, cost: it.cost, sent: x.events.Now()}
+	*a = attempt{id: c.ID, sender: d.num, lane: c.Lane, seq: c.Seq, cost: it.cost,
+		sent: x.events.Now()}
 	d.flying[c.ID] = a
 	if d.windows != nil {
 		d.atLane[c.Lane]++
@@ -141,7 +143,7 @@ func (x *sim) start(d *sender, c *control.Command) {
 	}
 }
 
-// giveUp abandons the attempts whose time is up.
+// giveUp abandons the attempts whose time has expired.
 func (x *sim) giveUp() {
 	x.patient = false
 	for x.patience.len() > 0 {
@@ -160,14 +162,14 @@ func (x *sim) giveUp() {
 	}
 }
 
-// cancel ends an attempt whose item has settled; its worker does not know.
+// cancel ends an attempt whose item has settled; its worker is not notified.
 func (x *sim) cancel(d *sender, id uint64) {
 	if a := d.flying[id]; a != nil {
 		x.canceled = append(x.canceled, a)
 	}
 }
 
-// end tells the machine of a's sender how a has ended.
+// end reports the end of a to the machine of its sender.
 func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	if a.over {
 		return
@@ -182,7 +184,8 @@ func (x *sim) end(a *attempt, out control.Outcome, hint time.Duration) {
 	if len(x.observers) > 0 {
 		x.observers[a.sender].Observe(x.events.Now(), a.lane, x.events.Now()-a.sent, out)
 	}
-	x.step(d, control.Event{Kind: control.Answer, ID: a.id, Outcome: out, After: hint, Report: a.report})
+	x.step(d, control.Event{Kind: control.Answer, ID: a.id, Outcome: out, After: hint,
+		Report: a.report})
 	for len(x.canceled) > 0 {
 		c := x.canceled[len(x.canceled)-1]
 		x.canceled = x.canceled[:len(x.canceled)-1]

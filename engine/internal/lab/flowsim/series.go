@@ -12,7 +12,7 @@ import (
 type Series struct {
 	Step      time.Duration
 	Names     []string    // of the lanes of the first sender that Windows is of
-	Windows   [][]float64 // by lane, then point: what its window allows
+	Windows   [][]float64 // by lane, then point: the limit of its window
 	InFlight  []float64   // cost, all senders
 	RoundTrip []float64   // mean of the answers since the point before, ms; -1: none
 	Goodput   []float64   // cost per second since the point before

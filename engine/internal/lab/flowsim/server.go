@@ -71,7 +71,7 @@ const (
 	hyperShort = 0.55
 )
 
-// reach takes an attempt that has come over the network.
+// reach handles the arrival of an attempt at its worker.
 func (x *sim) reach(v *server, a *attempt) {
 	if x.link != nil {
 		x.reachLink(a)
@@ -114,7 +114,7 @@ func (v *server) admits(now time.Duration) bool {
 	return true
 }
 
-// serve begins what free slots allow.
+// serve starts batches while slots are free.
 func (x *sim) serve(v *server) {
 	for v.speed > 0 && len(v.busy) < v.cfg.Slots && v.queue.len() > 0 {
 		w := v.queue.take()
@@ -122,7 +122,8 @@ func (x *sim) serve(v *server) {
 		if v.queue.len() == 0 {
 			v.waits = 0
 		}
-		j := &job{a: w.a, slot: len(v.busy), since: x.events.Now(), began: x.events.Now(), waited: x.events.Now() - w.at}
+		j := &job{a: w.a, slot: len(v.busy), since: x.events.Now(), began: x.events.Now(),
+			waited: x.events.Now() - w.at}
 		j.left = time.Duration(float64(v.cfg.Mean(w.a.cost)) * draw(x.s.Service, v.rnd))
 		j.service = j.left
 		v.busy = append(v.busy, j)
@@ -143,7 +144,7 @@ func (x *sim) await(v *server, j *job) {
 	x.events.After(d, occurrence{kind: served, num: v.num, gen: j.gen, job: j})
 }
 
-// account takes the time since a job's figures were last taken as work done.
+// account adds the work done since the last update of a job.
 func (x *sim) account(v *server, j *job) {
 	if dt := x.events.Now() - j.since; dt > 0 && v.speed > 0 {
 		work := dt.Seconds() * v.speed * v.cfg.Rate / float64(v.cfg.Slots)
@@ -161,7 +162,7 @@ func (x *sim) accountAll(v *server) {
 	}
 }
 
-// setSpeed changes how fast a server works; what it has begun goes on at the new speed.
+// setSpeed changes the speed of a server; batches in service continue at the new speed.
 func (x *sim) setSpeed(v *server, speed float64) {
 	if speed == v.speed {
 		return
@@ -179,7 +180,7 @@ func (x *sim) served(v *server, j *job) {
 	x.account(v, j)
 	v.leave(j)
 	it := &x.senders[j.a.sender].items[j.a.seq-1]
-	if it.served { // a second copy is no use to anybody
+	if it.served { // the item was delivered before: a repetition does not count
 		x.fig.work.spread(j.began, x.events.Now(), -j.done)
 		x.fig.duplicate(x.events.Now())
 	}
@@ -197,7 +198,7 @@ func (v *server) leave(j *job) {
 	v.busy = v.busy[:len(v.busy)-1]
 }
 
-// lose forgets what a server holds: nothing of it will be answered.
+// lose discards the batches of a server, which will never be answered.
 func (x *sim) lose(v *server) {
 	for _, j := range v.busy {
 		x.account(v, j)
@@ -214,7 +215,7 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart begins a new epoch of a worker, if that is what e does to it.
+// restart begins a new epoch of a worker, if e is a restart of it.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++
@@ -222,7 +223,7 @@ func (x *sim) restart(v *server, e *scenario.Event) {
 	}
 }
 
-// change brings a worker in line with the events and pauses that hold now.
+// change applies the active events and pauses to a worker.
 func (x *sim) change(v *server) {
 	if v.fails() {
 		x.failing--

@@ -4,7 +4,7 @@ package flowsim
 
 import "time"
 
-// bins hold an amount for each stretch of binWidth.
+// bins hold an amount for each interval of binWidth.
 type bins []float64
 
 const binWidth = 100 * time.Millisecond
@@ -15,7 +15,7 @@ func (b bins) add(at time.Duration, v float64) {
 	}
 }
 
-// spread shares an amount out evenly over a stretch of time.
+// spread distributes an amount evenly over an interval of time.
 func (b bins) spread(from, to time.Duration, v float64) {
 	if to <= from {
 		b.add(from, v)
@@ -37,14 +37,14 @@ const (
 	spanRounds = 10
 )
 
-// settling says how long it takes from the start, and from the end of the last event, until every
-// window of max(1 s, 10 round trips of the drained workers) has at least 0.95 of the optimum; the
-// time to the end if that never is. What counts from the start ends with the first event.
+// settling returns the time from the start, and from the end of the last event, until every window
+// of max(1 s, 10 round trips of the drained workers) has at least 0.95 of the optimum, or the time
+// to the end if that never happens. The measurement from the start ends at the first event.
 //
-// Under a backlog what counts is the work of which something came: the time that slots were busy,
-// times their rate. Its expectation is the cost delivered, without the noise of the service times'
-// draw, which alone puts one window in ten below 0.95. Under an open load it is the cost delivered,
-// against the arrivals as they were.
+// Under a backlog it measures the work that led to a delivery: the time that slots were busy, times
+// their rate. Its expectation is the delivered cost, without the variation of the service times,
+// which alone puts one window in ten below 0.95. Under an open load it measures the delivered cost
+// relative to the actual arrivals.
 func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	n := int(end / binWidth)
 	best := make([]float64, n)
@@ -58,7 +58,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 		backlog = float64(l.Batches) * c.s.Size.Mean()
 	}
 	for i := range best {
-		able := c.s.Capacity(time.Duration(i)*binWidth+binWidth/2) * binWidth.Seconds() // whatever is offered
+		// the full capacity, regardless of the load
+		able := c.s.Capacity(time.Duration(i)*binWidth+binWidth/2) * binWidth.Seconds()
 		if open {
 			backlog += c.planned[i]
 		}
@@ -88,8 +89,8 @@ func (c *collector) settling(end time.Duration) (converge, recovery float64) {
 	return converge, recovery
 }
 
-// settled is the time in seconds from bin `from` until windows that begin no earlier, and end
-// before `to`, all have the optimum's share.
+// settled returns the time in seconds from bin `from` until all windows that begin later and end
+// before `to` have the required share of the optimum.
 func settled(got, best bins, from, to, span int) float64 {
 	for i := to - span; i >= from; i-- {
 		g, b := 0.0, 0.0

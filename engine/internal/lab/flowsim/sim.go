@@ -30,7 +30,7 @@ type sim struct {
 	events  kernel.Kernel[occurrence]
 	servers []server
 	shared  *server
-	failing int // workers that hang or answer errors
+	failing int // workers that hang or return errors
 	link    *link
 	senders []sender
 
@@ -49,13 +49,13 @@ type sim struct {
 	last      time.Duration // settle
 	fig       collector
 	observers []Observer // by sender
-	joining   int32      // sender whose lanes are being made
+	joining   int32      // sender whose lanes are being created
 	tracer    func(*control.Event, []control.Command)
 	seed      uint64
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser that wants to see answers, as the dispatch of some peers does.
+// Observer is a chooser that is notified of answers, like the dispatch of some peers.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -63,10 +63,11 @@ type Observer interface {
 
 // Options of a run beside its scenario.
 type Options struct {
-	Seed   uint64
-	Trace  func(*control.Event, []control.Command) // of the first sender; what it gets is valid during the call only
-	Series *Series                                 // is filled in, if given
-	Adjust func(*control.Config)                   // changes the machines' configuration, if given
+	Seed uint64
+	// called for the first sender; its arguments are valid during the call only
+	Trace  func(*control.Event, []control.Command)
+	Series *Series               // is filled in, if given
+	Adjust func(*control.Config) // changes the machines' configuration, if given
 }
 
 // The random streams of a run: each part of the world has its own, so that two algorithms meet the
@@ -102,7 +103,8 @@ const abandonAfter = time.Minute
 // Run carries out one run.
 func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) {
 	x := &sim{
-		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed, adjust: o.Adjust,
+		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed,
+		adjust:   o.Adjust,
 		arrivals: kernel.Rand(o.Seed, arrivalStream),
 		costs:    kernel.Rand(o.Seed, costStream),
 		net:      kernel.Rand(o.Seed, netStream),
@@ -116,7 +118,8 @@ func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) 
 		}
 	}
 	for i := range x.servers {
-		x.servers[i] = newServer(int32(i), s.Workers[i], o.Seed, serviceStream+uint64(i), errorStream+uint64(i))
+		x.servers[i] = newServer(int32(i), s.Workers[i], o.Seed, serviceStream+uint64(i),
+			errorStream+uint64(i))
 	}
 	if s.Shared != nil {
 		v := newServer(-1, *s.Shared, o.Seed, sharedStream, errorStream)
@@ -139,7 +142,7 @@ func newServer(num int32, w scenario.Worker, seed, service, fate uint64) server 
 	}
 }
 
-// newSender makes the machine of sender i. Each has its own seed, and so its own chance.
+// newSender creates the machine of sender i, with its own seed.
 func (x *sim) newSender(i int32, seed uint64) error {
 	c := x.spec.Config(x.s, seed+uint64(i)*0x9e3779b97f4a7c15)
 	if x.adjust != nil {
@@ -165,13 +168,13 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a policy whose choosers want to see answers.
+// observing is a policy whose choosers are notified of answers.
 type observing interface {
 	dispatch.Policy
 	Observes()
 }
 
-// keeper notes the choosers that a policy makes, to show them answers.
+// keeper records the choosers of a policy, to notify them of answers.
 type keeper struct {
 	dispatch.Policy
 	x *sim
@@ -185,19 +188,19 @@ func (k keeper) New(src rand.Source) dispatch.Chooser {
 	return c
 }
 
-// sending is an algorithm whose windows are told of every attempt.
+// sending is an algorithm whose windows are notified of every attempt.
 type sending interface {
 	window.Algorithm
 	Sends()
 }
 
-// Sent is a window that is told of every attempt: how many are now in flight at its worker.
+// Sent is a window that is notified of every attempt, with the number now in flight at its worker.
 type Sent interface {
 	window.Window
 	Sent(inFlight int)
 }
 
-// sendingKeeper notes the windows that an algorithm makes: the machine of each sender makes them in
+// sendingKeeper records the windows of an algorithm, which the machine of each sender creates in
 // the order of its lanes.
 type sendingKeeper struct {
 	window.Algorithm
@@ -214,7 +217,7 @@ func (k sendingKeeper) New() window.Window {
 	return w
 }
 
-// schedule schedules what the scenario prescribes.
+// schedule schedules the scenario's events.
 func (x *sim) schedule(seed uint64) {
 	for i := range x.s.Events {
 		e := &x.s.Events[i]
@@ -252,7 +255,7 @@ func (x *sim) nextArrival() time.Duration {
 	return x.events.Now() + time.Duration(x.arrivals.ExpFloat64()/x.lambda*float64(time.Second))
 }
 
-// drawCost is the cost of the next batch.
+// drawCost returns the cost of the next batch.
 func (x *sim) drawCost() float64 {
 	switch z := x.s.Size; z.Kind {
 	case scenario.Lognormal:
@@ -346,7 +349,7 @@ func (x *sim) happen(o *occurrence) {
 	}
 }
 
-// deal plans a batch at the sender whose turn it is, and returns its cost.
+// deal plans a batch at the next sender in turn, and returns its cost.
 func (x *sim) deal() float64 {
 	d := &x.senders[x.turn]
 	x.turn = (x.turn + 1) % len(x.senders)

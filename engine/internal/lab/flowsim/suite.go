@@ -42,7 +42,7 @@ func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, 
 	return p, nil
 }
 
-// Verdict is a bound and what it met.
+// Verdict is a bound with the measured value.
 type Verdict struct {
 	scenario.Bound
 	Got float64
@@ -63,7 +63,8 @@ type Summary struct {
 
 // RunAll runs every plan with seeds first, first+1, ... on GOMAXPROCS goroutines, and calls done
 // with each summary in the order of the plans. An error of done ends it.
-func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done func(*Summary) error) error {
+func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
+	done func(*Summary) error) error {
 	type task struct {
 		summary *Summary
 		seed    int
@@ -73,7 +74,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done fun
 	left := map[*Summary]int{}
 	for i := range plans {
 		for _, spec := range plans[i].Specs {
-			s := &Summary{Scenario: plans[i].Scenario, Spec: spec, First: first, Runs: make([]scenario.Figures, seeds)}
+			s := &Summary{Scenario: plans[i].Scenario, Spec: spec, First: first,
+				Runs: make([]scenario.Figures, seeds)}
 			summaries = append(summaries, s)
 			left[s] = seeds
 			for k := range seeds {
@@ -81,7 +83,8 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int, done fun
 			}
 		}
 	}
-	var mu sync.Mutex // guards next, left and reported; done is called under it, which keeps its order
+	// guards next, left and reported; done is called under it, which keeps its order
+	var mu sync.Mutex
 	next, reported := 0, 0
 	work := func(ctx context.Context) error {
 		for {

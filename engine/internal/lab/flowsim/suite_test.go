@@ -51,7 +51,8 @@ func TestScenarios(t *testing.T) {
 						t.Errorf("%s: %s is %g", algorithm, scenario.Figure(i), v)
 					}
 				}
-				if f[scenario.Goodput] <= 0 || f[scenario.Goodput] > 1.25 || f[scenario.RTTMean] <= 0 || f[scenario.AttemptsPerBatch] < 1 ||
+				if f[scenario.Goodput] <= 0 || f[scenario.Goodput] > 1.25 ||
+					f[scenario.RTTMean] <= 0 || f[scenario.AttemptsPerBatch] < 1 ||
 					f[scenario.Overshoot] <= 0 {
 					b, _ := f.MarshalJSON()
 					t.Errorf("%s: %s", algorithm, b)
@@ -63,10 +64,12 @@ func TestScenarios(t *testing.T) {
 
 // TestSameSeedSameBytes: a run is a function of its seed, also beside others.
 func TestSameSeedSameBytes(t *testing.T) {
-	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: 1 }\nsenders: 2\n"+
+	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: "+
+		"1 }\nsenders: 2\n"+
 		"pauses: { every: 3s, for: 100ms, phase: random }\n"+
 		"events: [ { at: 5s, for: 5s, workers: [0], fail: { after: 1ms, share: 0.5 } } ]\n"+twelve)
-	plans := []flowsim.Plan{{Scenario: s, Specs: []*flowsim.Spec{find(t, "linear"), find(t, "netflix_vegas+peak_ewma")}}}
+	plans := []flowsim.Plan{{Scenario: s,
+		Specs: []*flowsim.Spec{find(t, "linear"), find(t, "netflix_vegas+peak_ewma")}}}
 	all := func() (out [][]byte) {
 		err := flowsim.RunAll(t.Context(), plans, 7, 3, func(sum *flowsim.Summary) error {
 			for _, f := range sum.Runs {
@@ -98,14 +101,16 @@ func TestSameSeedSameBytes(t *testing.T) {
 
 // TestTraceReplays: the trace of a run, replayed, is the run.
 func TestTraceReplays(t *testing.T) {
-	s := parse(t, "duration: 10s\nload: { poisson: 0.8 }\nevents: [ { at: 2s, for: 3s, workers: [0, 4], hang: true } ]\n"+twelve)
+	s := parse(t, "duration: 10s\nload: { poisson: 0.8 }\nevents: [ { at: 2s, for: 3s, workers: "+
+		"[0, 4], hang: true } ]\n"+twelve)
 	spec := find(t, "linear+round_robin")
 	var text bytes.Buffer
 	w, err := trace.NewWriter(&text, spec.Config(s, 3), trace.About{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := flowsim.Run(s, spec, flowsim.Options{Seed: 3, Trace: func(e *control.Event, do []control.Command) { w.Event(e, do) }})
+	f, err := flowsim.Run(s, spec, flowsim.Options{Seed: 3,
+		Trace: func(e *control.Event, do []control.Command) { w.Event(e, do) }})
 	if err := errors.Join(err, w.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +141,9 @@ worst:
 				word = "ok"
 			}
 			got = append(got, sum.Spec.Name+" "+v.Field.String()+" "+word)
-			if worst := v.Field == scenario.RateMean; v.Worst != worst || worst && v.Got != max(sum.Runs[0][v.Field],
-				sum.Runs[1][v.Field], sum.Runs[2][v.Field]) {
+			if worst := v.Field == scenario.RateMean; v.Worst != worst ||
+				worst && v.Got != max(sum.Runs[0][v.Field],
+					sum.Runs[1][v.Field], sum.Runs[2][v.Field]) {
 				t.Errorf("%s: worst %v, %g", v.Field, v.Worst, v.Got)
 			}
 		}
@@ -146,7 +152,8 @@ worst:
 		}
 		return nil
 	})
-	want := "linear goodput ok, linear bloat missed, linear rate_mean missed, linear+round_robin goodput missed"
+	want := "linear goodput ok, linear bloat missed, linear rate_mean missed, linear+round_robin " +
+		"goodput missed"
 	if err != nil || strings.Join(got, ", ") != want {
 		t.Errorf("verdicts %q, %v\nwant %q", strings.Join(got, ", "), err, want)
 	}
@@ -154,32 +161,38 @@ worst:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := flowsim.RunAll(t.Context(), []flowsim.Plan{other}, 1, 1, func(sum *flowsim.Summary) error {
-		if len(sum.Verdicts) != 1 || sum.Verdicts[0].Value != 2 {
-			t.Errorf("linear with --dispatch round_robin is judged by %+v; want the bounds of linear+round_robin", sum.Verdicts)
-		}
-		return nil
-	}); err != nil {
+	if err := flowsim.RunAll(t.Context(), []flowsim.Plan{other}, 1, 1,
+		func(sum *flowsim.Summary) error {
+			if len(sum.Verdicts) != 1 || sum.Verdicts[0].Value != 2 {
+				t.Errorf("linear with --dispatch round_robin is judged by %+v; "+
+					"want the bounds of linear+round_robin", sum.Verdicts)
+			}
+			return nil
+		}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func TestRunAllEnds(t *testing.T) {
-	p := flowsim.Plan{Scenario: parse(t, "duration: 10s\nload: saturated\n"+twelve), Specs: []*flowsim.Spec{find(t, "linear")}}
+	p := flowsim.Plan{Scenario: parse(t, "duration: 10s\nload: saturated\n"+twelve),
+		Specs: []*flowsim.Spec{find(t, "linear")}}
 	stop := errors.New("enough")
-	if err := flowsim.RunAll(t.Context(), []flowsim.Plan{p, p}, 1, 2, func(*flowsim.Summary) error { return stop }); !errors.Is(err, stop) {
+	if err := flowsim.RunAll(t.Context(), []flowsim.Plan{p, p}, 1, 2,
+		func(*flowsim.Summary) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("RunAll = %v, want what done returned", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(stop)
-	if err := flowsim.RunAll(ctx, []flowsim.Plan{p}, 1, 1, func(*flowsim.Summary) error { return nil }); !errors.Is(err, stop) {
+	if err := flowsim.RunAll(ctx, []flowsim.Plan{p}, 1, 1,
+		func(*flowsim.Summary) error { return nil }); !errors.Is(err, stop) {
 		t.Errorf("RunAll = %v, want the cause of its context", err)
 	}
 }
 
 func TestFind(t *testing.T) {
 	for name, want := range map[string]string{
-		"tidal":           `there is no algorithm "tidal"; there is: linear, aimd, queue, credit, rate, fixed`,
+		"tidal": `there is no algorithm "tidal"; there is: linear, aimd, queue, ` +
+			`credit, rate, fixed`,
 		"linear+darts":    `there is no dispatch "darts"; there is: least_completion, round_robin`,
 		"fixed:0":         "no number of batches",
 		"fixed:many":      "no number of batches",
@@ -192,13 +205,14 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %v; want %q in it", name, err, want)
 		}
 	}
-	if s := find(t, "fixed:10+hash"); s.Window.Name() != "fixed" || s.Policy.Name() != "hash" || s.Title() != "fixed:10+hash" {
+	if s := find(t, "fixed:10+hash"); s.Window.Name() != "fixed" || s.Policy.Name() != "hash" ||
+		s.Title() != "fixed:10+hash" {
 		t.Errorf("Find(fixed:10+hash) = %+v", s)
 	}
 }
 
 // TestLateAcksEndTheGlobalBackoff: windows far too wide for the one server behind all workers make
-// everything late; once late acks have settled all, nothing waits that could be the probe, and the
+// everything late. Once late acks have settled all items, none is left to be the probe, and the
 // machine must ask for one.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
 	const shared = `
@@ -215,7 +229,8 @@ timeout: auto
 `
 	for seed := range uint64(5) {
 		if f := run(t, parse(t, shared), "fixed:32", seed+1); f[scenario.Goodput] < 0.9 {
-			t.Errorf("seed %d: goodput is %.3f: the sender stood still", seed+1, f[scenario.Goodput])
+			t.Errorf("seed %d: goodput is %.3f: the sender stood still", seed+1,
+				f[scenario.Goodput])
 		}
 	}
 }

@@ -44,29 +44,35 @@ const (
 )
 
 // The palette of Okabe and Ito, which people of any colour vision tell apart.
-var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
+var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+	"#555555"}
 
-// WriteTimeline draws one run: the windows of the first sender, what is in flight, the round trip
+// WriteTimeline draws one run: the windows of the first sender, the cost in flight, the round trip
 // and the goodput.
-func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, r *Series, f *scenario.Figures) error {
-	t := timeline{w: bufio.NewWriter(to), s: s, duration: float64(len(r.InFlight)) * r.Step.Seconds()}
+func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, r *Series,
+	f *scenario.Figures) error {
+	t := timeline{w: bufio.NewWriter(to), s: s,
+		duration: float64(len(r.InFlight)) * r.Step.Seconds()}
 	panels := []panel{
 		{"windows of the first sender", t.windows(r)},
 		{"in flight (cost)", []curve{{color: lineColors[0], values: r.InFlight}}},
 		{"mean round trip (ms)", []curve{{color: lineColors[0], values: r.RoundTrip}}},
 		{"goodput (cost per second)", []curve{
-			{name: "delivered", color: lineColors[0], values: r.Goodput}, {name: "workers can", color: lineColors[1],
+			{name: "delivered", color: lineColors[0], values: r.Goodput},
+			{name: "workers can", color: lineColors[1],
 				values: r.Optimum, dashed: true},
 		}},
 	}
 	height := headHeight + float64(len(panels))*(panelHeight+panelGap)
-	t.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" font-family="sans-serif">`+"\n",
+	t.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%g" height="%g" viewBox="0 0 %g %g" `+
+		`font-family="sans-serif">`+"\n",
 		pageWidth, height, pageWidth, height)
 	t.printf(`<rect width="%g" height="%g" fill="#ffffff"/>`+"\n", pageWidth, height)
 	t.text(16, 26, 17, "start", fmt.Sprintf("%s: %s, seed %d", s.Name, spec.Title(), seed))
 	t.text(16, 46, 12, "start", s.About)
 	t.text(16, 63, 12, "start",
-		fmt.Sprintf("goodput %.3f of the optimum, %.3g times the bandwidth-delay product in flight, mean round trip %.4g ms",
+		fmt.Sprintf("goodput %.3f of the optimum, %.3g times the bandwidth-delay product in "+
+			"flight, mean round trip %.4g ms",
 			f[scenario.Goodput], f[scenario.Bloat], f[scenario.RTTMean]))
 	for i, p := range panels {
 		t.panel(p, headHeight+float64(i)*(panelHeight+panelGap)+20, r.Step.Seconds())
@@ -107,7 +113,8 @@ func (t *timeline) windows(r *Series) []curve {
 func (t *timeline) printf(format string, args ...any) { fmt.Fprintf(t.w, format, args...) }
 
 func (t *timeline) text(x, y, size float64, anchor, s string) {
-	t.printf(`<text x="%.1f" y="%.1f" font-size="%g" text-anchor="%s" fill="#222b35">%s</text>`+"\n", x, y, size, anchor,
+	t.printf(`<text x="%.1f" y="%.1f" font-size="%g" text-anchor="%s" fill="#222b35">%s</text>`+
+		"\n", x, y, size, anchor,
 		html.EscapeString(s))
 }
 
@@ -128,7 +135,8 @@ func (t *timeline) panel(p panel, top, step float64) {
 	t.text(leftEdge, top-6, 13, "start", p.title)
 	t.events(top)
 	for v := 0.0; v <= highest*1.0001; v += unit {
-		t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e3e7ec"/>`+"\n", leftEdge, y(v), pageWidth-rightEdge, y(v))
+		t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e3e7ec"/>`+"\n", leftEdge,
+			y(v), pageWidth-rightEdge, y(v))
 		t.text(leftEdge-6, y(v)+4, 11, "end", fmt.Sprintf("%g", math.Round(v*1e6)/1e6))
 	}
 	each := roundStep(t.duration / 8)
@@ -139,7 +147,8 @@ func (t *timeline) panel(p panel, top, step float64) {
 	for _, c := range p.lines {
 		t.curve(c, step, y)
 		if c.name != "" {
-			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="3"/>`+"\n",
+			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="3"/>`+
+				"\n",
 				pageWidth-rightEdge+10, top+10+row, pageWidth-rightEdge+26, top+10+row, c.color)
 			t.text(pageWidth-rightEdge+31, top+14+row, 11, "start", c.name)
 			row += 17
@@ -147,7 +156,7 @@ func (t *timeline) panel(p panel, top, step float64) {
 	}
 }
 
-// events shades what is out of the ordinary, and names it once.
+// events shades the scenario's events, and labels each once.
 func (t *timeline) events(top float64) {
 	for i := range t.s.Events {
 		e := &t.s.Events[i]
@@ -159,17 +168,20 @@ func (t *timeline) events(top float64) {
 			continue
 		}
 		width := max(1.5, t.x(to)-t.x(from))
-		t.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#e69f00" fill-opacity="0.16"><title>%s</title></rect>`+"\n",
+		t.printf(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="#e69f00" `+
+			`fill-opacity="0.16"><title>%s</title></rect>`+"\n",
 			t.x(from), top, width, panelHeight, html.EscapeString(title(e)))
 		t.text(t.x(from)+3, top+12+13*float64(i%4), 10, "start", title(e))
 	}
 	if b := t.s.Load.Burst; b.Batches > 0 {
-		t.printf(`<rect x="%.1f" y="%.1f" width="1.5" height="%.1f" fill="#e69f00"/>`+"\n", t.x(b.At.Seconds()), top, panelHeight)
+		t.printf(`<rect x="%.1f" y="%.1f" width="1.5" height="%.1f" fill="#e69f00"/>`+"\n",
+			t.x(b.At.Seconds()), top, panelHeight)
 		t.text(t.x(b.At.Seconds())+3, top+12, 10, "start", fmt.Sprintf("burst of %d", b.Batches))
 	}
 	for i, at := range t.s.Joins {
 		if at > 0 {
-			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e69f00" stroke-dasharray="3 `+
+			t.printf(`<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="#e69f00" `+
+				`stroke-dasharray="3 `+
 				`3"><title>sender %d joins</title></line>`+"\n",
 				t.x(at.Seconds()), top, t.x(at.Seconds()), top+panelHeight, i)
 		}
@@ -179,7 +191,8 @@ func (t *timeline) events(top float64) {
 // title describes an event.
 func title(e *scenario.Event) string {
 	what := [...]string{
-		scenario.Rate: "other rate", scenario.Hang: "hang", scenario.Pause: "pause", scenario.Fail: "errors",
+		scenario.Rate: "other rate", scenario.Hang: "hang", scenario.Pause: "pause",
+		scenario.Fail:     "errors",
 		scenario.Throttle: "429", scenario.Restart: "restart", scenario.Credit: "advertises",
 	}[e.Kind]
 	switch {
@@ -216,7 +229,8 @@ func (t *timeline) curve(c curve, step float64, y func(float64) float64) {
 	if c.faint {
 		extra += ` stroke-opacity="0.55"`
 	}
-	t.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.3"%s/>`+"\n", b.String(), c.color, extra)
+	t.printf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.3"%s/>`+"\n", b.String(),
+		c.color, extra)
 }
 
 // roundStep is 1, 2 or 5 times a power of ten, at least v.

@@ -93,8 +93,9 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	vegasProbe            = 30 // times the limit updates between two adoptions of a sample as the base
-	vegasSeed             = 5681
+	// times the limit updates between two adoptions of a sample as the base
+	vegasProbe = 30
+	vegasSeed  = 5681
 )
 
 func newVegas(initial, most float64) *vegas {
@@ -154,7 +155,8 @@ func (NetflixGradient2) Name() string { return "netflix_gradient2" }
 // Validate returns an error if a limit is negative.
 func (g NetflixGradient2) Validate() error {
 	if g.Initial < 0 || g.Min < 0 || g.Max < 0 {
-		return fmt.Errorf("netflix_gradient2: initial %g, min %g, max %g: want positive ones", g.Initial, g.Min, g.Max)
+		return fmt.Errorf("netflix_gradient2: initial %g, min %g, max %g: want positive ones",
+			g.Initial, g.Min, g.Max)
 	}
 	return nil
 }
@@ -167,7 +169,8 @@ func (g NetflixGradient2) New() window.Window {
 		}
 		return v
 	}
-	return &windowed{inner: &gradient2{limit: or(g.Initial, 20), min: or(g.Min, 20), max: or(g.Max, 200)}}
+	return &windowed{inner: &gradient2{limit: or(g.Initial, 20), min: or(g.Min, 20),
+		max: or(g.Max, 200)}}
 }
 
 const (

@@ -12,14 +12,15 @@ import (
 )
 
 // PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and
-// decays over ten seconds, times what is pending and one. Every answer counts, errors too, as in
-// Finagle. All lanes are compared instead of two drawn ones, so that the metric stands alone.
+// decays over ten seconds, times the pending requests plus one. As in Finagle, every answer counts,
+// including errors. All lanes are compared instead of two random ones, so that only the metric is
+// tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks that its choosers want to see every answer.
+// Observes marks choosers that are notified of every answer.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser; src breaks ties.
@@ -52,7 +53,7 @@ func (d *decaying) observe(now time.Duration, rtt float64) {
 	d.at = now
 }
 
-// Observe takes in an answer, whatever it says.
+// Observe records an answer of any kind.
 func (p *peak) Observe(now time.Duration, lane int32, roundTrip time.Duration, _ control.Outcome) {
 	p.lane(now, lane).observe(now, roundTrip.Seconds())
 }

@@ -1,12 +1,12 @@
 //penstock:pure
 
-// Package peers holds the flow control of other programs, rewritten from their published rules, so
-// that the simulator can set them beside ours in one table: Vector's adaptive request concurrency,
-// Netflix' Vegas and Gradient2, Finagle's Peak EWMA, and TCP Reno (RFC 5681).
+// Package peers implements the flow control of other programs from their published rules, for
+// comparison in the simulator: Vector's adaptive request concurrency, Netflix' Vegas and Gradient2,
+// Finagle's Peak EWMA, and TCP Reno (RFC 5681).
 //
 // They are window.Algorithm and dispatch.Policy values and run in the production machine, which
-// gives them what their own programs have around them: timeouts, redelivery, the breaker. Their
-// constants are their programs' defaults. Nothing of the product imports them.
+// adds the features that surround them in their own programs: timeouts, redelivery, the breaker.
+// Their constants are their programs' defaults. The product does not import them.
 package peers
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// simple is what all windows here share: they count batches, have no epochs and do not take back a
-// timeout.
+// simple is the common part of all windows here: they count batches, have no epochs and do not undo
+// a timeout.
 type simple struct{ state window.State }
 
 func (simple) Batches() bool          { return true }
@@ -24,7 +24,7 @@ func (simple) Epoch() uint32          { return 0 }
 func (simple) OnUndo(time.Duration)   {}
 func (s *simple) State() window.State { return s.state }
 
-// inFlight is a sample's, in batches of its own size.
+// inFlight returns a sample's cost in flight, in batches of its own size.
 func inFlight(s *window.Sample) float64 {
 	if s.Cost <= 0 {
 		return 1

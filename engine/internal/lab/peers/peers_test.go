@@ -100,7 +100,8 @@ func TestVectorHoldsWhatItDoesNotUse(t *testing.T) {
 	v := VectorARC{Initial: 5}.New().(*vectorARC)
 	for i := range 20 {
 		v.Sent(3)
-		v.OnSample(window.Sample{Now: time.Duration(i) * time.Second, RoundTrip: time.Second - time.Duration(i)*ms, Cost: 1})
+		v.OnSample(window.Sample{Now: time.Duration(i) * time.Second,
+			RoundTrip: time.Second - time.Duration(i)*ms, Cost: 1})
 	}
 	if v.Limit() > 5 {
 		t.Errorf("the limit grew to %g and was never reached", v.Limit())
@@ -124,13 +125,15 @@ func TestGradient2(t *testing.T) {
 	}
 	g.update(40*ms, 100, true) // long is about 10.1 ms: gradient 0.5
 	if want := 0.8*100 + 0.2*54.0; math.Abs(g.limit-want) > 1e-9 {
-		t.Errorf("limit %g, want %g: the gradient is at least 0.5, drops are ignored", g.limit, want)
+		t.Errorf("limit %g, want %g: the gradient is at least 0.5, drops are ignored",
+			g.limit, want)
 	}
 	for range 1000 {
 		g.update(time.Second, 100, false)
 	}
 	if g.limit < 190 {
-		t.Errorf("limit %g under a constant round trip; it grows to its maximum, as published", g.limit)
+		t.Errorf("limit %g under a constant round trip; it grows to its maximum, as published",
+			g.limit)
 	}
 }
 
@@ -138,13 +141,15 @@ func TestGradient2(t *testing.T) {
 func TestWindowedThrowsAwayThinWindows(t *testing.T) {
 	w := NetflixVegas{}.New()
 	for i := range 200 {
-		w.OnSample(window.Sample{Now: time.Duration(i) * 200 * ms, RoundTrip: 200 * ms, Cost: 1, InFlightAtSend: 20})
+		w.OnSample(window.Sample{Now: time.Duration(i) * 200 * ms, RoundTrip: 200 * ms, Cost: 1,
+			InFlightAtSend: 20})
 	}
 	if w.Limit() != 20 {
 		t.Errorf("limit %g after five samples a second, want the 20 that it began with", w.Limit())
 	}
 	for i := range 200 {
-		w.OnSample(window.Sample{Now: time.Minute + time.Duration(i)*20*ms, RoundTrip: 20 * ms, Cost: 1, InFlightAtSend: 20})
+		w.OnSample(window.Sample{Now: time.Minute + time.Duration(i)*20*ms, RoundTrip: 20 * ms,
+			Cost: 1, InFlightAtSend: 20})
 	}
 	if w.Limit() <= 20 {
 		t.Errorf("limit %g after fifty samples a second without a queue, want growth", w.Limit())
@@ -168,7 +173,8 @@ func TestReno(t *testing.T) {
 	}
 	r.OnTimeout(time.Second+5*ms, 1)
 	if r.window != 8 {
-		t.Errorf("window %g after a second loss within a round trip, want 8: it is the same event", r.window)
+		t.Errorf("window %g after a second loss within a round trip, want 8: it is the same event",
+			r.window)
 	}
 	ack(8)
 	if r.window < 8.9 || r.window > 9.1 {
@@ -176,7 +182,8 @@ func TestReno(t *testing.T) {
 	}
 	r.OnTimeout(2*time.Second, 1)
 	if r.window != 1 || math.Abs(r.threshold-4.47) > 0.1 {
-		t.Errorf("window %g, threshold %g after a timeout at 9; want 1 and half", r.window, r.threshold)
+		t.Errorf("window %g, threshold %g after a timeout at 9; want 1 and half", r.window,
+			r.threshold)
 	}
 }
 

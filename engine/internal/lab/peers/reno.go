@@ -11,8 +11,8 @@ import (
 )
 
 // Reno is TCP's congestion window by RFC 5681 in batches: slow start by one per ack up to ssthresh,
-// then one per window; a nack, which says that the receiver is there, halves it as fast retransmit
-// does; a timeout leaves one.
+// then one per window. A nack, which shows that the receiver is alive, halves it as in fast
+// retransmit; a timeout leaves one.
 type Reno struct{}
 
 // Name returns "reno".
@@ -76,7 +76,7 @@ func (r *reno) cut(now time.Duration) bool {
 	return true
 }
 
-// Reset is what RFC 5681 calls the restart window after an idle time.
+// Reset sets the restart window of RFC 5681 after an idle time.
 func (r *reno) Reset(time.Duration) { r.window = min(renoInitial, r.window) }
 
 func (r *reno) Reason() string {

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// VectorARC is Vector's adaptive request concurrency: once per past mean round trip the limit grows
-// by one if it was reached, nothing pushed back and the interval's mean is not above the moving
-// one; it shrinks to nine tenths, rounded down, if something did or the mean is 2.5 standard
-// deviations above. Zero fields are Vector's defaults.
+// VectorARC is Vector's adaptive request concurrency, updated once per past mean round trip. The
+// limit grows by one if it was reached, there was no back pressure, and the interval's mean is not
+// above the moving one. It shrinks to nine tenths, rounded down, after back pressure or if the mean
+// is 2.5 standard deviations above. Zero fields are Vector's defaults.
 type VectorARC struct {
 	Initial, Max int     // batches; 0 means 1 and 200
 	Decrease     float64 // ratio; 0 means 0.9
@@ -25,13 +25,14 @@ func (VectorARC) Name() string { return "vector_arc" }
 // Validate returns an error if a field is out of range.
 func (v VectorARC) Validate() error {
 	if v.Initial < 0 || v.Max < 0 || v.Decrease < 0 || v.Decrease >= 1 {
-		return fmt.Errorf("vector_arc: initial %d, max %d, decrease %g: want positive ones and a ratio below 1", v.Initial, v.Max,
+		return fmt.Errorf("vector_arc: initial %d, max %d, decrease %g: "+
+			"want positive ones and a ratio below 1", v.Initial, v.Max,
 			v.Decrease)
 	}
 	return nil
 }
 
-// Sends marks an algorithm whose windows are told of every attempt.
+// Sends marks an algorithm whose windows are notified of every attempt.
 func (VectorARC) Sends() {}
 
 // New returns a window for one worker.
@@ -120,5 +121,6 @@ func (v *vectorARC) begin(now time.Duration) {
 }
 
 func (v *vectorARC) Reason() string {
-	return fmt.Sprintf("moving round trip %.4g s, standard deviation %.3g s", v.mean, math.Sqrt(v.variance))
+	return fmt.Sprintf("moving round trip %.4g s, standard deviation %.3g s", v.mean,
+		math.Sqrt(v.variance))
 }

@@ -1,8 +1,8 @@
 //penstock:pure
 
 // Package plot draws figures of one or more panels: lines, bands, points and bars over linear or
-// logarithmic axes, as SVG or PNG. It is what `penstock backoff --plot` and the plots in docs/ need
-// and no more: it reads no data and knows no units but those that a panel's format functions write.
+// logarithmic axes, as SVG or PNG. It serves `penstock backoff --plot` and the plots in docs/. It
+// reads no data, and knows only the units that a panel's format functions write.
 package plot
 
 import (
@@ -66,7 +66,8 @@ type Bar struct {
 // The palette of Okabe and Ito, told apart by people of any colour vision, but for its yellow,
 // which is too light for lines on white.
 var palette = []color.RGBA{
-	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff}, {0xcc, 0x79, 0xa7, 0xff},
+	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
+	{0xcc, 0x79, 0xa7, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x55, 0x55, 0x55, 0xff},
 }
 
@@ -85,7 +86,7 @@ var (
 
 type point struct{ x, y float64 }
 
-// canvas is what a figure is drawn on. Lengths are in pixels, y grows downwards.
+// canvas is a drawing surface. Lengths are in pixels, y grows downwards.
 type canvas interface {
 	line(points []point, c color.RGBA, width float64, dashed bool)
 	area(points []point, c color.RGBA, opacity float64)
@@ -217,11 +218,14 @@ func (p Panel) axes(c canvas, box area, xs, ys scale) {
 	for _, t := range xs.ticks() {
 		x := box.x + xs.place(t)*box.w
 		c.line([]point{{x, box.y + box.h}, {x, box.y + box.h + 4}}, frame, 1, false)
-		c.text(point{x, box.y + box.h + 18}, p.X.format(t), style{size: 12, color: faint, align: .5})
+		c.text(point{x, box.y + box.h + 18}, p.X.format(t),
+			style{size: 12, color: faint, align: .5})
 	}
 	c.line([]point{{box.x, box.y + box.h}, {box.x + box.w, box.y + box.h}}, frame, 1.2, false)
-	c.text(point{box.x + box.w/2, box.y + box.h + 38}, p.X.Label, style{size: 12.5, color: ink, align: .5})
-	c.text(point{box.x - 52, box.y + box.h/2}, p.Y.Label, style{size: 12.5, color: ink, align: .5, vertical: true})
+	c.text(point{box.x + box.w/2, box.y + box.h + 38}, p.X.Label,
+		style{size: 12.5, color: ink, align: .5})
+	c.text(point{box.x - 52, box.y + box.h/2}, p.Y.Label,
+		style{size: 12.5, color: ink, align: .5, vertical: true})
 }
 
 // legendRows parts the named series into rows that fit the panel; there is always one.
@@ -312,7 +316,8 @@ func (p Panel) drawBars(c canvas, x, y float64) {
 	for _, t := range xs.ticks() {
 		x := box.x + xs.place(t)*box.w
 		c.line([]point{{x, box.y}, {x, box.y + box.h}}, grid, 1, false)
-		c.text(point{x, box.y + box.h + 18}, p.X.format(t), style{size: 12, color: faint, align: .5})
+		c.text(point{x, box.y + box.h + 18}, p.X.format(t),
+			style{size: 12, color: faint, align: .5})
 	}
 	for i, b := range p.Bars {
 		from, w := box.y+float64(i)*step+4, xs.place(b.Value)*box.w
@@ -322,11 +327,13 @@ func (p Panel) drawBars(c canvas, x, y float64) {
 		} else {
 			c.text(point{box.x - 8, from + 11.5}, b.Name, style{size: 12, color: ink, align: 1})
 		}
-		c.area([]point{{box.x, from}, {box.x + w, from}, {box.x + w, from + 15}, {box.x, from + 15}}, shade(b.Color), .85)
+		c.area([]point{{box.x, from}, {box.x + w, from}, {box.x + w, from + 15},
+			{box.x, from + 15}}, shade(b.Color), .85)
 		c.text(point{box.x + w + 6, from + 11.5}, p.X.format(b.Value), style{size: 12, color: ink})
 	}
 	c.line([]point{{box.x, box.y}, {box.x, box.y + box.h}}, frame, 1.2, false)
-	c.text(point{box.x + box.w/2, box.y + box.h + 38}, p.X.Label, style{size: 12.5, color: ink, align: .5})
+	c.text(point{box.x + box.w/2, box.y + box.h + 38}, p.X.Label,
+		style{size: 12.5, color: ink, align: .5})
 }
 
 func (a Axis) format(v float64) string {

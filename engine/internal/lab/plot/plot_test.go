@@ -21,16 +21,19 @@ func sample() plot.Figure {
 		Title: `a <b> & "c"`, Subtitle: "below",
 		Panels: []plot.Panel{
 			{
-				Title: "lines", X: plot.Axis{Label: "step", Whole: true}, Y: plot.Axis{Label: "wait", Time: true},
+				Title: "lines", X: plot.Axis{Label: "step", Whole: true},
+				Y: plot.Axis{Label: "wait", Time: true},
 				Series: []plot.Series{
-					{Name: "range", Shape: plot.Band, X: x, Y: []float64{1, 2, 4, 8, 8}, Low: []float64{0, 0, 0, 0, 0}},
+					{Name: "range", Shape: plot.Band, X: x, Y: []float64{1, 2, 4, 8, 8},
+						Low: []float64{0, 0, 0, 0, 0}},
 					{Name: "mean", X: x, Y: []float64{.5, 1, math.NaN(), 4, 4}},
 					{Name: "drawn", Shape: plot.Dots, Color: 1, X: x, Y: []float64{.1, 2, 3, 7, 1}},
 					{Name: "formula", X: x, Y: []float64{1, 1, 1, 1, 1}, Dashed: true, Color: 2},
 				},
 			},
 			{Title: "bars", X: plot.Axis{Label: "attempts", Log: true},
-				Bars: []plot.Bar{{Name: "none", Value: 30000}, {Name: "exponential base=100ms max=30s", Value: 28}}},
+				Bars: []plot.Bar{{Name: "none", Value: 30000},
+					{Name: "exponential base=100ms max=30s", Value: 28}}},
 		},
 	}
 }
@@ -57,7 +60,8 @@ func TestSVGIsWellFormedAndSaysEverything(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		`a <b> & "c"`, "lines", "range", "mean", "drawn", "none", "exponential base=100ms max=30s", "30000", "step",
+		`a <b> & "c"`, "lines", "range", "mean", "drawn", "none", "exponential base=100ms max=30s",
+		"30000", "step",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in the figure", want)
@@ -92,7 +96,8 @@ func TestPNGShowsTheSeries(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]color.RGBA{
-		"paper": {255, 255, 255, 255}, "line": {0, 0x72, 0xb2, 255}, "dots": {0xd5, 0x5e, 0, 255}, "dashes": {0, 0x9e, 0x73, 255},
+		"paper": {255, 255, 255, 255}, "line": {0, 0x72, 0xb2, 255}, "dots": {0xd5, 0x5e, 0, 255},
+		"dashes": {0, 0x9e, 0x73, 255},
 	} {
 		if counts[c] < 100 {
 			t.Errorf("%s: %d pixels of its colour", name, counts[c])
@@ -112,14 +117,16 @@ func FuzzFigure(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b, c float64, log, clock bool) {
 		axis := plot.Axis{Log: log, Time: clock}
 		fig := plot.Figure{Panels: []plot.Panel{
-			{X: axis, Y: axis, Series: []plot.Series{{X: []float64{a, b, c}, Y: []float64{b, c, a}}}},
+			{X: axis, Y: axis, Series: []plot.Series{{X: []float64{a, b, c},
+				Y: []float64{b, c, a}}}},
 			{X: axis, Bars: []plot.Bar{{Value: a}, {Value: b}, {Value: c}}},
 		}}
 		var out bytes.Buffer
 		if err := fig.WriteSVG(&out); err != nil {
 			t.Fatal(err)
 		}
-		if text := out.String(); len(text) > 1<<20 || strings.Contains(text, `"NaN"`) || strings.Contains(text, "Inf,") {
+		if text := out.String(); len(text) > 1<<20 || strings.Contains(text, `"NaN"`) ||
+			strings.Contains(text, "Inf,") {
 			t.Errorf("%d bytes: %.300s", len(text), text)
 		}
 	})
@@ -130,10 +137,12 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestWriteErrorsComeThrough(t *testing.T) {
-	if err := sample().WriteSVG(broken{}); err == nil || !strings.Contains(err.Error(), "disk full") {
+	if err := sample().WriteSVG(broken{}); err == nil ||
+		!strings.Contains(err.Error(), "disk full") {
 		t.Error(err)
 	}
-	if err := sample().WritePNG(broken{}); err == nil || !strings.Contains(err.Error(), "disk full") {
+	if err := sample().WritePNG(broken{}); err == nil ||
+		!strings.Contains(err.Error(), "disk full") {
 		t.Error(err)
 	}
 }

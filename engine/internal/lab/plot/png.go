@@ -24,7 +24,8 @@ const pixels = 2
 // WritePNG writes the figure as PNG, twice as large as the SVG's nominal size.
 func (f Figure) WritePNG(w io.Writer) error {
 	width, height := f.size()
-	r := &raster{img: image.NewRGBA(image.Rect(0, 0, int(width*pixels), int(height*pixels))), faces: map[style]font.Face{}}
+	r := &raster{img: image.NewRGBA(image.Rect(0, 0, int(width*pixels), int(height*pixels))),
+		faces: map[style]font.Face{}}
 	var err error
 	if r.regular, err = opentype.Parse(goregular.TTF); err == nil {
 		r.medium, err = opentype.Parse(gomedium.TTF)
@@ -78,7 +79,8 @@ func surrounding(outlines [][]point) (around image.Rectangle) {
 	for _, o := range outlines {
 		for _, p := range o {
 			x, y := p.x*pixels, p.y*pixels
-			at := image.Rect(int(math.Floor(x)), int(math.Floor(y)), int(math.Floor(x))+1, int(math.Floor(y))+1)
+			at := image.Rect(int(math.Floor(x)), int(math.Floor(y)), int(math.Floor(x))+1,
+				int(math.Floor(y))+1)
 			around = around.Union(at)
 		}
 	}
@@ -116,7 +118,8 @@ func (r *raster) line(points []point, c color.RGBA, width float64, dashed bool) 
 			continue
 		}
 		dx, dy := (b.x-a.x)/length*width/2, (b.y-a.y)/length*width/2
-		outlines = append(outlines, []point{{a.x + dy, a.y - dx}, {b.x + dy, b.y - dx}, {b.x - dy, b.y + dx}, {a.x - dy, a.y + dx}})
+		outlines = append(outlines, []point{{a.x + dy, a.y - dx}, {b.x + dy, b.y - dx},
+			{b.x - dy, b.y + dx}, {a.x - dy, a.y + dx}})
 		if i > 1 {
 			outlines = append(outlines, circle(a, width/2))
 		}
@@ -168,7 +171,8 @@ func (r *raster) face(st style) font.Face {
 	if st.bold {
 		source = r.medium
 	}
-	f, err := opentype.NewFace(source, &opentype.FaceOptions{Size: st.size * pixels, DPI: 72, Hinting: font.HintingNone})
+	f, err := opentype.NewFace(source, &opentype.FaceOptions{Size: st.size * pixels, DPI: 72,
+		Hinting: font.HintingNone})
 	if err != nil {
 		if r.err == nil {
 			r.err = err
@@ -187,7 +191,8 @@ func (r *raster) text(at point, s string, st style) {
 	d := font.Drawer{Dst: r.img, Src: image.NewUniform(st.color), Face: face}
 	width := float64(d.MeasureString(s)) / 64
 	if !st.vertical {
-		d.Dot = fixed.Point26_6{X: fixed.Int26_6((at.x*pixels - st.align*width) * 64), Y: fixed.Int26_6(at.y * pixels * 64)}
+		d.Dot = fixed.Point26_6{X: fixed.Int26_6((at.x*pixels - st.align*width) * 64),
+			Y: fixed.Int26_6(at.y * pixels * 64)}
 		d.DrawString(s)
 		return
 	}

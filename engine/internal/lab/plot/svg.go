@@ -11,8 +11,10 @@ import (
 func (f Figure) WriteSVG(w io.Writer) error {
 	width, height := f.size()
 	s := &svg{}
-	fmt.Fprintf(&s.out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" `+
-		`font-family="Helvetica, Arial, sans-serif" role="img">`+"\n", number(width), number(height))
+	fmt.Fprintf(&s.out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" `+
+		`width="%[1]s" height="%[2]s" `+
+		`font-family="Helvetica, Arial, sans-serif" role="img">`+"\n", number(width),
+		number(height))
 	fmt.Fprintf(&s.out, "<title>%s</title>\n", escape(f.Title))
 	f.draw(s)
 	s.out.WriteString("</svg>\n")
@@ -29,16 +31,19 @@ func (s *svg) line(points []point, c color.RGBA, width float64, dashed bool) {
 	if dashed {
 		dash = ` stroke-dasharray="6 4"`
 	}
-	fmt.Fprintf(&s.out, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round"%s/>`+"\n",
+	fmt.Fprintf(&s.out, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s" `+
+		`stroke-linejoin="round"%s/>`+"\n",
 		coordinates(points), hex(c), number(width), dash)
 }
 
 func (s *svg) area(points []point, c color.RGBA, opacity float64) {
-	fmt.Fprintf(&s.out, `<polygon points="%s" fill="%s" fill-opacity="%s"/>`+"\n", coordinates(points), hex(c), number(opacity))
+	fmt.Fprintf(&s.out, `<polygon points="%s" fill="%s" fill-opacity="%s"/>`+"\n",
+		coordinates(points), hex(c), number(opacity))
 }
 
 func (s *svg) dot(at point, radius float64, c color.RGBA) {
-	fmt.Fprintf(&s.out, `<circle cx="%s" cy="%s" r="%s" fill="%s"/>`+"\n", number(at.x), number(at.y), number(radius), hex(c))
+	fmt.Fprintf(&s.out, `<circle cx="%s" cy="%s" r="%s" fill="%s"/>`+"\n", number(at.x),
+		number(at.y), number(radius), hex(c))
 }
 
 func (s *svg) text(at point, text string, st style) {

@@ -31,7 +31,7 @@ func Parse(path string, text []byte) (*Scenario, error) {
 	return d.read(config.Decode(path, text, kind, d))
 }
 
-// document is a scenario as it is written. Keys whose form is that of the field are decoded into
+// document is a scenario in its file form. Keys with the same form as their field are decoded into
 // the Scenario; Validate translates the others.
 type document struct {
 	Scenario
@@ -136,7 +136,7 @@ func (r *rate) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// yes is a key whose value is true.
+// yes is a key that can only be true.
 type yes bool
 
 // UnmarshalText reads true.
@@ -182,7 +182,7 @@ func newDocument(name string) *document {
 	return d
 }
 
-// read returns what Validate has translated, unless there was an error.
+// read returns the translated scenario, or the error.
 func (d *document) read(err error) (*Scenario, error) {
 	if err != nil {
 		return nil, err
@@ -205,7 +205,8 @@ func (d *document) Validate() error {
 	if err := d.checkWhole(); err != nil {
 		return err
 	}
-	return errors.Join(d.translateEvents(), d.translateBounds(d.Expect, "expect", false), d.translateBounds(d.Worst, "worst", true))
+	return errors.Join(d.translateEvents(), d.translateBounds(d.Expect, "expect", false),
+		d.translateBounds(d.Worst, "worst", true))
 }
 
 const maxWorkers = 10_000
@@ -271,9 +272,11 @@ func (d *document) checkLoad() error {
 	case l.Burst.Batches > 0 && l.Poisson == 0:
 		return wrong("load", "burst goes with poisson only")
 	case !l.Saturated && l.Poisson == 0 && l.Every == 0 && l.Batches == 0:
-		return wrong("load", "is missing; write saturated, {poisson: 0.5}, {every: 25ms} or {batches: 500}")
+		return wrong("load", "is missing; write saturated, {poisson: 0.5}, {every: "+
+			"25ms} or {batches: 500}")
 	case d.Link != nil && l.Poisson > 0:
-		return wrong("load", "poisson is a share of the workers' rate, and a link has none; write every or batches")
+		return wrong("load", "poisson is a share of the workers' rate, and a link has none; "+
+			"write every or batches")
 	}
 	return nil
 }
@@ -296,7 +299,8 @@ func (d *document) checkWhole() error {
 	s := &d.Scenario
 	switch p := s.Pauses; {
 	case s.Warmup >= s.Duration:
-		return wrong("warmup", "is %v of a duration of %v; nothing would be measured", s.Warmup, s.Duration)
+		return wrong("warmup", "is %v of a duration of %v; nothing would be measured", s.Warmup,
+			s.Duration)
 	case s.Link == nil && len(s.Workers) == 0:
 		return wrong("", "has neither workers nor link")
 	case s.Link != nil && len(s.Workers) > 0:
@@ -304,9 +308,11 @@ func (d *document) checkWhole() error {
 	case s.Link != nil && (s.Shared != nil || p != Pauses{}):
 		return wrong("link", "shared and pauses are for workers, and this is a link")
 	case s.Shared != nil && p != Pauses{}:
-		return wrong("pauses", "are for workers that serve, and those in front of a shared server only forward")
+		return wrong("pauses", "are for workers that serve, and those in front of a shared "+
+			"server only forward")
 	case p != Pauses{} && (p.Every == 0 || p.For >= p.Every):
-		return wrong("pauses", "takes every and a shorter for: {every: 10s, for: 500ms, phase: random}")
+		return wrong("pauses", "takes every and a shorter for: {every: 10s, for: "+
+			"500ms, phase: random}")
 	case len(s.Joins) > s.Senders:
 		return wrong("joins", "%d joins for %d senders", len(s.Joins), s.Senders)
 	}

@@ -28,8 +28,9 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	e := Event{At: *v.At, For: v.For, Share: 1}
 	things := 0
 	for k, given := range map[EventKind]bool{
-		Rate: v.Rate != nil, Hang: bool(v.Hang), Pause: bool(v.Pause), Fail: v.Fail != nil, Throttle: v.Throttle != nil,
-		Restart: bool(v.Restart), Credit: v.Credit != nil,
+		Rate: v.Rate != nil, Hang: bool(v.Hang), Pause: bool(v.Pause), Fail: v.Fail != nil,
+		Throttle: v.Throttle != nil,
+		Restart:  bool(v.Restart), Credit: v.Credit != nil,
 	} {
 		if given {
 			e.Kind = k
@@ -38,7 +39,8 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	}
 	switch {
 	case things != 1:
-		return e, wrong(key, "an event does one thing: rate, hang, pause, fail, throttle, restart or credit; this does %d", things)
+		return e, wrong(key, "an event does one thing: rate, hang, pause, fail, throttle, "+
+			"restart or credit; this does %d", things)
 	case e.At > s.Duration:
 		return e, wrong(key+".at", "%v is after the end at %v", e.At, s.Duration)
 	case e.Kind == Restart && e.For > 0:
@@ -46,7 +48,8 @@ func (v *event) translate(key string, s *Scenario) (Event, error) {
 	case s.Link != nil:
 		return e, wrong(key, "events are for workers, and this is a link")
 	case s.Shared != nil && (e.Kind == Rate || e.Kind == Pause || e.Kind == Restart):
-		return e, wrong(key, "workers in front of a shared server only forward: hang, fail and throttle are what can happen to them")
+		return e, wrong(key, "workers in front of a shared server only forward: "+
+			"hang, fail and throttle are what can happen to them")
 	}
 	switch e.Kind {
 	case Rate:
@@ -74,7 +77,8 @@ func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 	for i, w := range c.Listed {
 		switch {
 		case w >= len(workers):
-			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "%d is out of range: 0 to %d", w, len(workers)-1)
+			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "%d is out of range: 0 to %d", w,
+				len(workers)-1)
 		case slices.Contains(c.Listed[:i], w):
 			return nil, wrong(fmt.Sprintf("%s[%d]", key, i), "worker %d is named twice", w)
 		}
@@ -92,7 +96,10 @@ func (c *chosen) of(workers []Worker, key string) ([]int, error) {
 	if c.all {
 		return order, nil
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(workers[b].Rate, workers[a].Rate) })
+	slices.SortStableFunc(order, func(a,
+		b int) int {
+		return cmp.Compare(workers[b].Rate, workers[a].Rate)
+	})
 	return order[:c.Fastest], nil
 }
 
@@ -122,7 +129,8 @@ func (d *document) translateBounds(list []expectation, section string, worst boo
 func (s *Scenario) bound(name, text string) (Bound, *stream.OptionError) {
 	field, ok := figureNamed(name)
 	if !ok {
-		return Bound{}, &stream.OptionError{Err: fmt.Errorf("there is no figure %q", name), Word: name, Known: FigureNames()}
+		return Bound{}, &stream.OptionError{Err: fmt.Errorf("there is no figure %q", name),
+			Word: name, Known: FigureNames()}
 	}
 	if why := s.lacks(field); why != "" {
 		return Bound{}, &stream.OptionError{Err: errors.New(why)}
@@ -130,14 +138,16 @@ func (s *Scenario) bound(name, text string) (Bound, *stream.OptionError) {
 	op, number, _ := strings.Cut(strings.TrimSpace(text), " ")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || math.IsNaN(v) || !slices.Contains([]string{">=", "<=", ">", "<"}, op) {
-		return Bound{}, &stream.OptionError{Err: fmt.Errorf("the bound is %q; write \">= 0.97\" or \"<= 4\", in quotes", text)}
+		return Bound{}, &stream.OptionError{Err: fmt.Errorf(
+			"the bound is %q; write \">= 0.97\" or \"<= 4\", in quotes", text)}
 	}
 	return Bound{Field: field, Op: op, Value: v, Text: text}, nil
 }
 
 // lacks returns why a figure does not apply to s, or "".
 func (s *Scenario) lacks(f Figure) string {
-	failing := slices.ContainsFunc(s.Events, func(e Event) bool { return e.Kind == Fail || e.Kind == Hang })
+	failing := slices.ContainsFunc(s.Events,
+		func(e Event) bool { return e.Kind == Fail || e.Kind == Hang })
 	switch {
 	case f == Finish && !s.Load.Finite():
 		return "the load never ends"

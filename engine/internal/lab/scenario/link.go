@@ -16,13 +16,13 @@ func (k *Knee) Growth(level float64) float64 {
 // Above reports whether a level is refused.
 func (k *Knee) Above(level int) bool { return k.Limit > 0 && level > k.Limit }
 
-// linkLevels bounds the search for a link's best level: a link without a limit has none, and 200 is
-// where its authors stop.
+// linkLevels bounds the search for a link's best level. A link without a limit has none; its
+// authors stop at 200.
 const linkLevels = 200
 
-// Best is the most that a link delivers per second at any level that it does not refuse, and that
-// level: l batches in flight take delay (1 + jitter + s(l) + s(rate)), where rate is what that
-// makes in a second.
+// Best returns the maximum delivery rate of a link at a level that it does not refuse, and that
+// level. l batches in flight take delay (1 + jitter + s(l) + s(rate)), where rate is the resulting
+// number per second.
 func (l *Link) Best() (rate float64, level int) {
 	most := linkLevels
 	if l.Concurrency.Limit > 0 {
@@ -36,7 +36,8 @@ func (l *Link) Best() (rate float64, level int) {
 	return rate, level
 }
 
-// throughput with level batches in flight: the fixed point of the delay that its own rate causes.
+// throughput returns the rate with level batches in flight: the fixed point of the delay that the
+// rate itself causes.
 func (l *Link) throughput(level float64) float64 {
 	low, high := 0.0, level/l.Delay.Seconds()
 	for range 60 {

@@ -4,16 +4,16 @@ package scenario
 
 import "math"
 
-// Throughput of a closed network: window batches circulate between a station of slots parallel
-// exponential servers, rate batches per second together, and a network in which each spends think
-// seconds. It is what mean-value analysis computes (Reiser and Lavenberg 1980), here by the birth
-// and death of what is at the station.
+// Throughput returns the throughput of a closed network: window batches circulate between a station
+// of slots parallel exponential servers, with rate batches per second together, and a network in
+// which each spends think seconds. The result equals that of mean-value analysis (Reiser and
+// Lavenberg 1980); here it is computed from the birth-death process of the station.
 func Throughput(window, slots int, rate, think float64) float64 {
 	if think <= 0 {
 		return rate * float64(min(window, slots)) / float64(slots)
 	}
 	mu := rate / float64(slots)
-	// In logarithms: a window of hundreds overflows otherwise.
+	// Use logarithms, because a window of hundreds would overflow.
 	logs := make([]float64, window+1)
 	highest := 0.0
 	for n := 1; n <= window; n++ {
@@ -31,12 +31,12 @@ func Throughput(window, slots int, rate, think float64) float64 {
 	return busy / sum * mu
 }
 
-// enough is the share of the optimum from which a window counts as wide enough.
+// enough is the share of the optimum at which a window counts as wide enough.
 const enough = 0.99
 
-// WStar is the smallest total window, in cost, whose throughput by mean-value analysis is at least
-// 0.99 of the workers' nominal rate. Throughput is concave in each window, so each step goes where
-// it helps most.
+// WStar returns the smallest total window, in cost, whose throughput by mean-value analysis is at
+// least 0.99 of the workers' nominal rate. Throughput is concave in each window, so each step
+// widens the window that helps most.
 func (s *Scenario) WStar() float64 {
 	mean := s.Size.Mean()
 	if s.Link != nil {
@@ -58,7 +58,8 @@ func (s *Scenario) WStar() float64 {
 	for i := range workers {
 		w := &workers[i]
 		target += enough * w.Rate / mean
-		stations[i] = station{slots: w.Slots, mu: w.Rate / mean / float64(w.Slots), think: think, p: make([]float64, w.Slots)}
+		stations[i] = station{slots: w.Slots, mu: w.Rate / mean / float64(w.Slots), think: think,
+			p: make([]float64, w.Slots)}
 		stations[i].p[0] = 1
 		stations[i].widen()
 	}
@@ -79,14 +80,14 @@ func (s *Scenario) WStar() float64 {
 	return float64(total) * mean
 }
 
-// station is the recursion of mean-value analysis for one worker with its network: each widen adds
+// station computes mean-value analysis recursively for one worker with its network: each widen adds
 // one batch.
 type station struct {
 	slots     int
 	mu, think float64
 	window    int
 	queued    float64   // at the station
-	p         []float64 // chance of so many there, for less than slots
+	p         []float64 // probabilities of fewer than slots batches at the station
 	now, last float64   // throughput at window, and at one less
 }
 

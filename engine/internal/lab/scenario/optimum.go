@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Nominal is the rate of all workers, without events, in cost per second.
+// Nominal returns the rate of all workers, without events, in cost per second.
 func (s *Scenario) Nominal() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()
@@ -19,13 +19,12 @@ func (s *Scenario) Nominal() float64 {
 		sum += s.Workers[i].Rate
 	}
 	if s.Shared != nil {
-		return s.Shared.Rate // what is in front of it only forwards
+		return s.Shared.Rate // the workers only forward
 	}
 	return sum
 }
 
-// Capacity is the highest delivery rate at a time, in cost per second, with the events that hold
-// then.
+// Capacity returns the highest delivery rate at a time, in cost per second, with the active events.
 func (s *Scenario) Capacity(at time.Duration) float64 {
 	if s.Link != nil {
 		return s.Nominal()
@@ -43,12 +42,12 @@ func (s *Scenario) Capacity(at time.Duration) float64 {
 	return sum
 }
 
-// able is what worker i can deliver at a time. One that advertises a window of nothing is not to be
-// sent to, and so counts as able to take nothing.
+// able returns the rate of worker i at a time. A worker that advertises an empty window must not be
+// used, and so has rate 0.
 func (s *Scenario) able(i int, at time.Duration) float64 {
 	rate, limit := s.Workers[i].Rate, math.Inf(1)
 	if s.Shared != nil {
-		rate = limit // forwarding takes nothing
+		rate = limit // forwarding takes no time
 	}
 	for j := range s.Events {
 		e := &s.Events[j]
@@ -77,7 +76,7 @@ func (s *Scenario) able(i int, at time.Duration) float64 {
 	return min(rate, limit)
 }
 
-// Offered is the mean rate of the load in cost per second. Zero means an endless backlog.
+// Offered returns the mean rate of the load in cost per second. Zero means an endless backlog.
 func (s *Scenario) Offered() float64 {
 	switch {
 	case s.Load.Poisson > 0:
@@ -88,9 +87,8 @@ func (s *Scenario) Offered() float64 {
 	return 0
 }
 
-// Ideal is the cost that can be delivered from one time to another: all that the workers can, or
-// what has been offered if that is less. What could not be delivered when it was offered is
-// delivered later.
+// Ideal returns the maximum cost that can be delivered from one time to another: the capacity of
+// the workers, or the offered load if that is less. A backlog is delivered later.
 func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	lambda := s.Offered()
 	backlog, sum := 0.0, 0.0
@@ -117,10 +115,10 @@ func (s *Scenario) Ideal(from, to time.Duration) float64 {
 	return sum
 }
 
-// idealStep is how finely the ideal is followed where a backlog may end between two events.
+// idealStep is the time step of the ideal while a backlog may end between two events.
 const idealStep = 10 * time.Millisecond
 
-// cuts are the times at which the ideal may change, and the steps between them.
+// cuts returns the times at which the ideal may change, and the steps between them.
 func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	t := []time.Duration{0, from, to}
 	for i := range s.Events {
@@ -139,7 +137,8 @@ func (s *Scenario) cuts(from, to time.Duration) []time.Duration {
 	return slices.Compact(t)
 }
 
-// Product is the cost in flight that just keeps every worker busy: rate times round trip, in cost.
+// Product returns the cost in flight that just keeps every worker busy: rate times round trip, in
+// cost.
 func (s *Scenario) Product() float64 {
 	if s.Link != nil {
 		rate, _ := s.Link.Best()

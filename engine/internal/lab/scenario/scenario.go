@@ -1,10 +1,10 @@
 //penstock:pure
 
-// Package scenario holds flow-control scenarios: their files, and what each allows at best.
+// Package scenario parses flow-control scenarios and computes their theoretical optimum.
 //
-// A scenario is a file (see [Load]): workers, network, load, what goes wrong when, and bounds on
-// the figures. docs/scenarios/README.md describes the file. Package flowsim runs scenarios; this
-// package runs nothing.
+// A scenario is a file (see [Load]) with workers, network, load, a schedule of events, and bounds
+// on the figures. docs/scenarios/README.md describes the format. Package flowsim runs scenarios;
+// this package runs nothing.
 package scenario
 
 import (
@@ -18,20 +18,21 @@ import (
 
 // Scenario is one file.
 type Scenario struct {
-	Name     string          `yaml:"name"`
-	About    string          `yaml:"about"`
-	Duration time.Duration   `yaml:"duration" required:"true" min:"1ms" max:"24h" doc:"how long it runs, such as 120s"`
-	Warmup   time.Duration   `yaml:"warmup" max:"24h"` // figures that are means or quantiles count from here
-	Service  Service         `yaml:"service" enum:"exponential,deterministic,hyper"`
-	Load     Workload        `yaml:"load"`
-	Senders  int             `yaml:"senders" min:"1" max:"1000"`
-	Joins    []time.Duration `yaml:"joins"` // by sender; those beyond its end begin at 0
-	Pauses   Pauses          `yaml:"pauses"`
-	Link     *Link           `yaml:"link"` // instead of workers
-	Bad      Bad             `yaml:"bad"`
+	Name     string        `yaml:"name"`
+	About    string        `yaml:"about"`
+	Duration time.Duration `yaml:"duration" required:"true" min:"1ms" max:"24h" doc:"how long it runs, such as 120s"`
+	// means and quantiles are taken from here on
+	Warmup  time.Duration   `yaml:"warmup" max:"24h"`
+	Service Service         `yaml:"service" enum:"exponential,deterministic,hyper"`
+	Load    Workload        `yaml:"load"`
+	Senders int             `yaml:"senders" min:"1" max:"1000"`
+	Joins   []time.Duration `yaml:"joins"` // by sender; further senders begin at 0
+	Pauses  Pauses          `yaml:"pauses"`
+	Link    *Link           `yaml:"link"` // instead of workers
+	Bad     Bad             `yaml:"bad"`
 
 	Workers     []Worker
-	RTT, Jitter time.Duration // of the network; the jitter is the mean of an exponential extra
+	RTT, Jitter time.Duration // of the network; the jitter is the mean of an exponential addition
 	Size        Size
 	Events      []Event
 	Shared      *Worker       // one server behind all workers, which then only forward
@@ -39,35 +40,39 @@ type Scenario struct {
 	Expect      []Expectation // in the order of the file
 }
 
-// Worker is a receiver: Slots parallel servers behind one FIFO queue without a limit.
+// Worker is a receiver: Slots parallel servers behind one unbounded FIFO queue.
 type Worker struct {
 	Rate  float64 // cost per second of the whole worker
 	Slots int
 }
 
-// Service is how long a batch is served, relative to its mean.
+// Service is the distribution of service times, relative to their mean.
 type Service string
 
 // The service times.
 const (
 	Exponential   Service = "exponential"
 	Deterministic Service = "deterministic"
-	Hyper         Service = "hyper" // with probability 0.1 exponential with mean 5.05, else exponential with mean 0.55
+	// with probability 0.1 exponential with mean 5.05, otherwise exponential with mean 0.55
+	Hyper Service = "hyper"
 )
 
 // Workload is the load of all senders together.
 type Workload struct {
-	Saturated bool          // an endless backlog
-	Poisson   float64       `yaml:"poisson" min:"1e-6" max:"1000"`  // share of the nominal rate of all workers
-	Every     time.Duration `yaml:"every" min:"1us" max:"1h"`       // from one batch to the next
-	Batches   int           `yaml:"batches" min:"1" max:"10000000"` // bounds the load: all at time 0, or one Every; 0 means no end
-	Burst     Burst         `yaml:"burst"`
+	Saturated bool // an endless backlog
+	// share of the nominal rate of all workers
+	Poisson float64       `yaml:"poisson" min:"1e-6" max:"1000"`
+	Every   time.Duration `yaml:"every" min:"1us" max:"1h"` // from one batch to the next
+	// bounds the load: all at time 0, or one every Every; 0 means unbounded
+	Batches int   `yaml:"batches" min:"1" max:"10000000"`
+	Burst   Burst `yaml:"burst"`
 }
 
-// UnmarshalText reads saturated, the load that is no mapping.
+// UnmarshalText parses saturated, the only load that is not a mapping.
 func (l *Workload) UnmarshalText(text []byte) error {
 	if l.Saturated = string(text) == "saturated"; !l.Saturated {
-		return fmt.Errorf("%q is no load; write saturated, {poisson: 0.5}, {every: 25ms} or {batches: 500}", text)
+		return fmt.Errorf("%q is no load; write saturated, {poisson: 0.5}, {every: "+
+			"25ms} or {batches: 500}", text)
 	}
 	return nil
 }
@@ -75,13 +80,14 @@ func (l *Workload) UnmarshalText(text []byte) error {
 // Finite reports whether the load ends.
 func (l *Workload) Finite() bool { return l.Batches > 0 }
 
-// Bad is data that no worker accepts. It takes none of a worker's service.
+// Bad is data that no worker accepts. It uses no service time.
 type Bad struct {
-	Keys  int           `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
-	Share float64       `yaml:"share" min:"0" max:"1"`      // of the batches
-	After time.Duration `yaml:"after" max:"1h"`             // a worker answers with an error after that
-	Hang  bool          `yaml:"hang"`                       // or not at all
-	Lanes []int         `yaml:"lanes" min:"0"`              // that refuse it; empty means all
+	Keys  int     `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
+	Share float64 `yaml:"share" min:"0" max:"1"`      //
+	// a worker responds with an error after this time,
+	After time.Duration `yaml:"after" max:"1h"`
+	Hang  bool          `yaml:"hang"`          // or not at all
+	Lanes []int         `yaml:"lanes" min:"0"` // lanes that refuse it; empty means all
 }
 
 // Hits reports whether batch seq, counted from 1 for each sender, is bad in the run with this seed.
@@ -136,29 +142,32 @@ type EventKind uint8
 
 // The events.
 const (
-	Rate     EventKind = iota + 1 // serves at another rate
-	Hang                          // takes what comes and what was there, and answers none of it
-	Pause                         // serves nothing, and goes on afterwards
-	Fail                          // answers an error After the arrival, with the chance Share
-	Throttle                      // answers 429 above Limit a second
-	Restart                       // loses its queue and begins another epoch
-	Credit                        // advertises that
+	Rate  EventKind = iota + 1 // serves at another rate
+	Hang                       // accepts batches and responds to none, including earlier ones
+	Pause                      // serves nothing, and continues afterwards
+	// responds with an error After the arrival, with probability Share
+	Fail
+	Throttle // responds with 429 above Limit per second
+	Restart  // loses its queue and begins a new epoch
+	Credit   // advertises this window
 )
 
 // Event is something that happens to some workers.
 type Event struct {
 	Kind    EventKind
-	At, For time.Duration // For 0: to the end
+	At, For time.Duration // For 0 means to the end
 	Workers []int
-	Factor  float64         // Rate: times the nominal rate; 0: Limit is the rate
-	Limit   float64         // Rate, Throttle: cost per second (Throttle: batches); Credit: the advertised one
-	After   time.Duration   // Fail
-	Share   float64         // Fail
-	Outcome control.Outcome // Fail: of the answers; 0 means control.Retryable. No file sets it
-	Hint    time.Duration   // Throttle: Retry-After; 0: none
+	Factor  float64 // Rate: multiple of the nominal rate; 0 means that Limit is the rate
+	// Rate, Throttle: cost per second (Throttle: batches); Credit: the advertised window
+	Limit float64
+	After time.Duration // Fail
+	Share float64       // Fail
+	// Fail: of the responses; 0 means control.Retryable. Files cannot set it
+	Outcome control.Outcome
+	Hint    time.Duration // Throttle: Retry-After; 0 means none
 }
 
-// Until returns the time at which the event is over: the end of the scenario if it lasts.
+// Until returns the end of the event: the end of the scenario if For is 0.
 func (e *Event) Until(duration time.Duration) time.Duration {
 	if e.For == 0 {
 		return duration
@@ -166,20 +175,22 @@ func (e *Event) Until(duration time.Duration) time.Duration {
 	return min(duration, e.At+e.For)
 }
 
-// Pauses are periodic pauses of every worker, each with a phase of its own.
+// Pauses are periodic pauses of every worker, each with its own phase.
 type Pauses struct {
 	Every time.Duration `yaml:"every" min:"1ms" max:"24h"`
 	For   time.Duration `yaml:"for" min:"1ms" max:"24h"`
 	Phase string        `yaml:"phase" enum:"random"`
 }
 
-// Link is one receiver whose delay depends on its load.
+// Link is a receiver whose delay depends on its load.
 type Link struct {
-	Delay       time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
-	Jitter      float64       `yaml:"jitter" min:"0" max:"1000"` // mean of an exponential extra, as a share of Delay
-	Concurrency Knee          `yaml:"concurrency"`               // over the batches in flight
-	Rate        Knee          `yaml:"rate"`                      // over the batches begun in the last second
-	FailFirst   FailFirst     `yaml:"fail_first"`
+	Delay time.Duration `yaml:"delay" required:"true" min:"1us" max:"1h" doc:"of a batch alone, such as 100ms"`
+	// mean of an exponential addition, as a share of Delay
+	Jitter      float64 `yaml:"jitter" min:"0" max:"1000"`
+	Concurrency Knee    `yaml:"concurrency"` // over the batches in flight
+	// over the batches begun in the last second
+	Rate      Knee      `yaml:"rate"`
+	FailFirst FailFirst `yaml:"fail_first"`
 }
 
 // FailFirst makes a link answer Failures errors once After batches have succeeded.
@@ -188,13 +199,14 @@ type FailFirst struct {
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
 }
 
-// Knee is how a link's delay grows with a level, and what happens above a limit.
+// Knee describes how a link's delay grows with a level, and its treatment of levels above a limit.
 type Knee struct {
-	Scale  float64 `yaml:"scale" min:"0" max:"1e6"`
-	Start  float64 `yaml:"knee_start" min:"0" max:"1e6"`
-	Exp    float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means no knee
-	Limit  int     `yaml:"limit" min:"1" max:"10000000"` // 0 means none
-	Action string  `yaml:"action" enum:"defer,drop"`     // above Limit; defer, an error after the delay, is the default
+	Scale float64 `yaml:"scale" min:"0" max:"1e6"`
+	Start float64 `yaml:"knee_start" min:"0" max:"1e6"`
+	Exp   float64 `yaml:"knee_exp" min:"1" max:"1e3"`   // 0 means no knee
+	Limit int     `yaml:"limit" min:"1" max:"10000000"` // 0 means none
+	// above Limit; defer, an error after the delay, is the default
+	Action string `yaml:"action" enum:"defer,drop"`
 }
 
 // Expectation is the bounds of one algorithm.
@@ -209,8 +221,8 @@ type Bound struct {
 	Field Figure
 	Op    string // ">=", "<=", ">", "<"
 	Value float64
-	Text  string // as it was written
-	Worst bool   // of the worst seed instead of the median
+	Text  string // as written
+	Worst bool   // for the worst seed instead of the median
 }
 
 // Holds reports whether v is within b.

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// driven configures drive.
+type driven struct {
+	path    string // of the config
+	once    bool
+	watch   bool // reload the config when it changes
+	reloads bool // SIGHUP reloads the config instead of draining the engine
+	manager *serviceManager
+}
+
+// drive runs e until it ends. The first SIGINT or SIGTERM drains it, the second stops it at once,
+// and drive does not wait longer than p.stopping for an engine that hangs. SIGHUP reloads the
+// config, or drains e if there is none to reload. It is never a second signal: a terminal that
+// closes may send several.
+func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
+	signals, stop := p.notify()
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	group := supervise.NewGroup(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	group.Go("engine", func(context.Context) error {
+		err := errors.New("the engine ended without a result") // what remains if Run panics
+		defer func() { ended <- err }()
+		err = e.Run(ctx)
+		return nil
+	})
+	reloads := newReloader(e, d.manager)
+	group.Go("reload", reloads.Run)
+	if d.watch {
+		group.Go("watch", func(ctx context.Context) error { return watch(ctx, d.path, reloads.request) })
+	}
+	if d.manager != nil {
+		group.Go("service manager", func(ctx context.Context) error { return d.manager.Run(ctx, e) })
+	}
+	every := progressEvery
+	if con.view != nil {
+		every = drawEvery
+		defer con.view.draw(nil)
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	var seen progressView
+	stopper := &stopper{p: p, e: e, manager: d.manager, con: con, cancel: cancel, late: time.NewTimer(0)}
+	stopper.late.Stop()
+	defer stopper.late.Stop()
+	for {
+		select {
+		case err := <-ended:
+			d.manager.stopping()
+			group.Stop(nil)
+			if panicked := group.Wait(); panicked != nil {
+				return panicked
+			}
+			return finalError(ctx, err, d.once && stopper.count > 0, e)
+		case <-stopper.late.C:
+			return errStoppedAtOnce
+		case s := <-signals:
+			switch {
+			case isHangup(s) && stopper.count > 0:
+			case isHangup(s) && d.reloads:
+				con.notice("penstock: hangup: reloading the config", "reloading", "signal", s.String())
+				reloads.request()
+			default:
+				stopper.signal(s)
+			}
+		case <-tick.C:
+			if con.view != nil {
+				con.view.draw(seen.lines(e.Status()))
+			} else {
+				con.progress(e.Status())
+			}
+		}
+	}
+}
+
+// stopper ends an engine by signals.
+type stopper struct {
+	p       *program
+	e       runner
+	manager *serviceManager
+	con     *console
+	cancel  context.CancelCauseFunc // stops the engine at once
+	late    *time.Timer             // runs from the second signal
+	count   int                     // signals so far
+}
+
+// signal drains the engine at the first call and stops it at the others.
+func (s *stopper) signal(sig os.Signal) {
+	s.con.interrupted = true
+	if s.count++; s.count > 1 {
+		s.cancel(errStoppedAtOnce)
+		s.late.Reset(s.p.stopping)
+		return
+	}
+	line := fmt.Sprintf("penstock: %v: finishing what is in flight; once more stops at once", sig)
+	s.con.notice(line, "draining", "signal", sig.String())
+	s.manager.stopping()
+	s.e.Drain()
+}

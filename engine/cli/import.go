@@ -1,0 +1,315 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine/internal/flume"
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/engine/internal/migrate/filebeat"
+	"github.com/penstock-io/penstock/engine/internal/migrate/fluentbit"
+	"github.com/penstock-io/penstock/engine/internal/migrate/vector"
+)
+
+// maxImported bounds the size of another program's configuration.
+const maxImported = 4 << 20
+
+// importResult is the last line of `import --json`, after the notes.
+type importResult struct {
+	OK       bool   `json:"ok"`              // every route has a source and a sink
+	Agent    string `json:"agent,omitempty"` // of Flume
+	Out      string `json:"out,omitempty"`
+	Lost     int    `json:"lost"`
+	Differs  int    `json:"differs"`
+	Needless int    `json:"needless"`
+	Carried  int    `json:"carried"` // files that resume at a stored position, or were finished
+}
+
+type importNote struct {
+	Line   int    `json:"line"` // 0: not known, or the whole file
+	Key    string `json:"key"`
+	Weight string `json:"weight"`
+	Text   string `json:"text"`
+}
+
+// importer is the command that imports one program's configuration.
+type importer struct {
+	command     string // first word: "flume"
+	argument    string // "AGENT.conf"
+	needs       string // description of the argument
+	short, long string
+	example     string
+	convert     func(text, path string, f *importFlags) (migrate.Result, error)
+}
+
+type importFlags struct {
+	importer
+	agent, data, out string
+	json             bool
+}
+
+func importCommand() *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "import",
+		Short: "Make a config of another program's",
+		Long: `Import reads another program's configuration and prints one of penstock that does the
+same. What cannot be carried over is named with its place, and nothing is guessed:
+what does not exist here is left out, so that the config does not pass validate until
+a person has decided.
+
+With --out, and where no checkpoint is yet, one is made beside the config, of the
+positions that the other program has stored, so that each file goes on where it stood.
+What comes twice all the same is said. Run it on that program's machine, after it has
+stopped.`,
+		Example: `  penstock import flume /etc/flume/agent.conf > penstock.yaml
+  penstock import filebeat /etc/filebeat/filebeat.yml --out penstock.yaml`,
+	})
+	for _, i := range importers {
+		cmd.AddCommand(i.cobra())
+	}
+	return cmd
+}
+
+const weightsExplained = `What cannot be carried over is named on stderr, with its place: "lost" is not there,
+"differs" works in another way, "needless" has the same effect unsaid. A route whose
+source or sink does not exist here is left without one, and the exit code is 1.
+`
+
+var importers = []importer{
+	{
+		command: "flume", argument: "AGENT.conf",
+		needs: "the path of a Flume agent's properties file",
+		short: "Make a config of a Flume agent's",
+		long: `Import flume reads the properties file of a Flume 1.11 agent and prints a config that
+does the same: sources spooldir and TAILDIR (and exec with tail -F), channels memory
+and file, sinks http, file_roll and null, sink groups, the interceptor regex_filter.
+
+` + weightsExplained + `
+With --out, and where no checkpoint is yet, one is made beside the config, of the position
+files and tracker directories that Flume has left, so that each file goes on where Flume
+stood. What comes twice all the same is said. Run it where the agent ran, in its folder.
+
+How to move without losing a record: stop the agent's sources, let its channels run
+empty, stop the agent, import, read the config, ` + "`penstock validate`" + ` it, start.`,
+		example: `  penstock import flume /etc/flume/agent.conf > penstock.yaml
+  penstock import flume agent.conf --agent a1 --out penstock.yaml`,
+		convert: func(text, _ string, f *importFlags) (migrate.Result, error) {
+			return flume.Convert(text, f.agent)
+		},
+	},
+	{
+		command:  "filebeat",
+		argument: "FILEBEAT.yml",
+		needs:    "the path of filebeat.yml",
+		short:    "Make a config of Filebeat's",
+		long: `Import filebeat reads a filebeat.yml (7.9 and newer) and prints a config that does the
+same: inputs filestream, log and container, outputs Elasticsearch, Kafka, file and
+console.
+
+` + weightsExplained + `
+With --out, and where no checkpoint is yet, one is made beside the config, of the
+registry beneath path.data or --data: each file goes on where Filebeat stood, by inode
+or fingerprint. Stop Filebeat before.`,
+		example: `  penstock import filebeat /etc/filebeat/filebeat.yml --out penstock.yaml
+  penstock import filebeat filebeat.yml --data ./data --out penstock.yaml`,
+		convert: func(text, _ string, f *importFlags) (migrate.Result, error) {
+			return filebeat.Convert(text, f.data)
+		},
+	},
+	{
+		command:  "fluent-bit",
+		argument: "FLUENT-BIT.conf",
+		needs:    "the path of a Fluent Bit configuration",
+		short:    "Make a config of Fluent Bit's",
+		long: `Import fluent-bit reads a configuration of Fluent Bit (1.9 and newer), classic or YAML,
+and prints a config that does the same: the input tail, the filters grep, modify and
+record_modifier, outputs es, opensearch, loki, http, kafka, file, stdout and null.
+Outputs become the routes of the inputs whose tag they match.
+
+` + weightsExplained + `
+With --out, and where no checkpoint is yet, one is made beside the config, of the
+input's DB: each file goes on where Fluent Bit stood. Stop Fluent Bit before.`,
+		example: `  penstock import fluent-bit /etc/fluent-bit/fluent-bit.conf --out penstock.yaml`,
+		convert: func(text, _ string, _ *importFlags) (migrate.Result, error) {
+			return fluentbit.Convert(text)
+		},
+	},
+	{
+		command:  "vector",
+		argument: "VECTOR.yaml",
+		needs:    "the path of a Vector configuration, .yaml, .yml or .toml",
+		short:    "Make a config of Vector's",
+		long: `Import vector reads a configuration of Vector (0.20 and newer), .yaml, .yml or .toml, and
+prints a config that does the same: the source file, sinks elasticsearch, loki, http,
+kafka, clickhouse, file, console and blackhole. Of the transforms, a remap that only
+parses JSON is carried over.
+
+` + weightsExplained + `
+With --out, and where no checkpoint is yet, one is made beside the config, of the
+checkpoints beneath data_dir or --data: each file goes on where Vector stood, known by
+the checksum of its first line. Stop Vector before.`,
+		example: `  penstock import vector /etc/vector/vector.yaml --out penstock.yaml`,
+		convert: func(text, path string, f *importFlags) (migrate.Result, error) {
+			return vector.Convert(text, strings.HasSuffix(path, ".toml"), f.data)
+		},
+	},
+}
+
+func (i importer) cobra() *cobra.Command {
+	f := &importFlags{importer: i}
+	cmd := &cobra.Command{
+		Use:                   i.command + " " + i.argument,
+		Short:                 i.short,
+		Long:                  i.long,
+		Example:               i.example,
+		DisableFlagsInUseLine: true,
+		Args:                  needs(i.needs),
+		RunE:                  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	switch i.command {
+	case "flume":
+		cmd.Flags().StringVar(&f.agent, "agent", "",
+			"which agent of the file; needed where it declares several")
+	case "filebeat", "vector":
+		cmd.Flags().StringVar(&f.data, "data", "",
+			"data directory with the stored positions; default: the configured one")
+	}
+	cmd.Flags().
+		StringVar(&f.out, "out", "", "file to write, which must not exist; default: standard output")
+	cmd.Flags().
+		BoolVar(&f.json, "json", false, "print the notes as JSON, one object per line; needs --out")
+	return cmd
+}
+
+// name is the command, as messages begin with it.
+func (f *importFlags) name() string { return "import " + f.command }
+
+func (f *importFlags) run(cmd *cobra.Command, path string) error {
+	if f.json && f.out == "" {
+		return usagef(
+			"%s: --json prints the notes on standard output, so the config needs --out FILE",
+			f.name(),
+		)
+	}
+	text, err := f.read(path)
+	if err != nil {
+		return err
+	}
+	r, err := f.convert(text, path, f)
+	if err != nil {
+		return usagef("%s: %s: %v", f.name(), path, err)
+	}
+	if err := f.write(cmd.OutOrStdout(), r.Config); err != nil {
+		return err
+	}
+	carried, err := f.carry(&r)
+	if err != nil {
+		return err
+	}
+	if err := f.say(cmd, r, carried); err != nil {
+		return err
+	}
+	if !r.Runnable {
+		return fmt.Errorf(
+			"%s: %s: a source or sink in it does not exist here (see above): complete the "+
+				"config, then run penstock validate on it",
+			f.name(),
+			path,
+		)
+	}
+	return nil
+}
+
+func (f *importFlags) read(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", usagef("%s: %v", f.name(), err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxImported+1))
+	if err != nil {
+		return "", usagef("%s: %v", f.name(), err)
+	}
+	if len(text) > maxImported {
+		return "", usagef(
+			"%s: %s is larger than %d bytes: want %s",
+			f.name(),
+			path,
+			maxImported,
+			f.needs,
+		)
+	}
+	return string(text), nil
+}
+
+func (f *importFlags) write(stdout io.Writer, config string) (err error) {
+	w := stdout
+	if f.out != "" {
+		file, createErr := os.OpenFile(
+			f.out,
+			os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+			0o600,
+		) // endpoints may hold passwords
+		if createErr != nil {
+			return usagef("%s: --out: %v", f.name(), createErr)
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		w = file
+	}
+	if _, err := io.WriteString(w, config); err != nil {
+		return fmt.Errorf("%s: write the config: %w", f.name(), err)
+	}
+	return nil
+}
+
+// say prints the notes: as text on stderr, or as JSON on stdout.
+func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
+	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
+	for _, n := range r.Notes {
+		switch n.Weight {
+		case migrate.Lost:
+			result.Lost++
+		case migrate.Differs:
+			result.Differs++
+		case migrate.Needless:
+			result.Needless++
+		}
+		if f.json {
+			if err := writeResult(
+				cmd.OutOrStdout(),
+				importNote{n.Line, n.Key, string(n.Weight), n.Text},
+			); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintln(cmd.ErrOrStderr(), n)
+	}
+	if f.json {
+		return writeResult(cmd.OutOrStdout(), result)
+	}
+	fmt.Fprintf(
+		cmd.ErrOrStderr(),
+		"%s: %d lost, %d differ, %d needless; %d files go on where they stood\n",
+		r.Name,
+		result.Lost,
+		result.Differs,
+		result.Needless,
+		carried,
+	)
+	return nil
+}
+
+// agentOf returns the name of a Flume agent, or "".
+func agentOf(name string) string {
+	agent, _ := strings.CutPrefix(name, "agent ")
+	if agent == name {
+		return ""
+	}
+	return agent
+}

@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/engine/internal/osfs"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+)
+
+// carry creates a checkpoint for the new config from the other program's stored progress, and adds
+// the resulting notes. It returns the number of files in it.
+func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
+	if len(r.Progress) == 0 {
+		return 0, nil
+	}
+	add := func(p migrate.Progress, w migrate.Weight, text string) {
+		r.Notes = append(r.Notes, migrate.Note{Key: p.Pipeline, Weight: w, Text: text})
+	}
+	defer func() { migrate.Sort(r.Notes) }()
+	if f.out == "" {
+		for _, p := range r.Progress {
+			add(
+				p,
+				migrate.Differs,
+				"the stored positions are carried over with --out only, as a checkpoint beside the config",
+			)
+		}
+		return 0, nil
+	}
+	folder, err := filepath.Abs(filepath.Dir(f.out))
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", f.name(), err)
+	}
+	state := filepath.Join(folder, "state")
+	if _, err := os.Lstat(filepath.Join(state, checkpoint.Name)); err == nil {
+		for _, p := range r.Progress {
+			add(
+				p,
+				migrate.Differs,
+				"there is a checkpoint in "+state+" already: the stored positions are not carried over into it",
+			)
+		}
+		return 0, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("%s: %w", f.name(), err)
+	}
+	carried := make([]migrate.Carried, len(r.Progress))
+	for i, p := range r.Progress {
+		if carried[i], err = p.Carry(osfs.New(), folder); err != nil {
+			return 0, fmt.Errorf("%s: stored positions of %s: %w", f.name(), p.Pipeline, err)
+		}
+		r.Notes = append(r.Notes, carried[i].Notes...)
+		files += len(carried[i].Marks)
+	}
+	if files == 0 {
+		return 0, nil
+	}
+	return files, keepMarks(state, r.Progress, carried)
+}
+
+// keepMarks writes the first checkpoint of a state directory.
+func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) (err error) {
+	dir, err := osfs.New().MakeDir(state, 0o700)
+	if err != nil {
+		return fmt.Errorf("import: state directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(
+		pipeline.LockName,
+		fmt.Sprintf("penstock import, process %d", os.Getpid()),
+	)
+	if err != nil {
+		return fmt.Errorf("import: state directory %s: %w; stop the run first", state, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	for i, p := range progress {
+		for _, route := range p.Routes {
+			if err := store.Append(p.Pipeline+"/"+route, carried[i].Marks, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return store.Sync()
+}

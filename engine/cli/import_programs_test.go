@@ -1,0 +1,382 @@
+//go:build unix
+
+package cli
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// device returns the device number of a file.
+func device(t *testing.T, name string) uint64 {
+	t.Helper()
+	info, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint64(info.Sys().(*syscall.Stat_t).Dev)
+}
+
+// imported imports a program's config, runs the result twice, and returns the delivered data and the
+// notes.
+func imported(t *testing.T, carried int, args ...string) (arrived, said string) {
+	t.Helper()
+	p := realProgram()
+	made := p.try(
+		t,
+		append(append([]string{"import"}, args...), "--out", "penstock.yaml", "--json")...)
+	if made.code != exitOK || !strings.Contains(made.out, fmt.Sprintf(`"carried":%d}`, carried)) {
+		t.Fatalf("import: %+v; want %d files carried over", made, carried)
+	}
+	if valid := p.try(t, "validate", "penstock.yaml"); valid.code != exitOK {
+		t.Fatalf("validate: %+v", valid)
+	}
+	for range 2 { // the second run finds nothing to do
+		if ran := p.try(t, "run", "--once", "penstock.yaml"); ran.code != exitOK {
+			t.Fatalf("run: %+v", ran)
+		}
+	}
+	got, err := os.ReadFile("out/all.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got), made.out
+}
+
+// wantNew checks that each line "new N" for N up to n arrived once and no line "read N" did.
+func wantNew(t *testing.T, got string, n int) {
+	t.Helper()
+	for i := 1; i <= n; i++ {
+		if line := fmt.Sprintf(
+			"new %d",
+			i,
+		); strings.Count(
+			got,
+			line+`"`,
+		)+strings.Count(
+			got,
+			line+"\n",
+		) != 1 {
+			t.Errorf("%q is not there once", line)
+		}
+	}
+	if strings.Contains(got, "read ") {
+		t.Errorf("data came twice: %q", got)
+	}
+}
+
+// logs writes files that the other program has read in part, in the folder logs.
+func logs(t *testing.T) (here string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, "logs/whole.log", "read whole 1\nread 2\n")
+	writeFile(t, "logs/half.log", "read half 3\nnew 1\nnew 2\n")
+	writeFile(t, "logs/app.log.1", "read rotated 4\nnew 3\n")
+	writeFile(t, "logs/app.log", "new 4\n")
+	writeFile(t, "logs/unknown.log", "new 5\n")
+	return here
+}
+
+const filebeatConfig = `
+filebeat.inputs:
+  - { type: %s, id: %s, paths: ["%s/logs/*.log*"] }
+output.file: { path: ./out, filename: all.log }
+path.data: ./data
+`
+
+// TestImportFilebeatLog checks the registry of the input log: a snapshot, and a log of changes with
+// a removed key, an older change and a torn end.
+func TestImportFilebeatLog(t *testing.T) {
+	here := logs(t)
+	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
+	key := func(name string) string {
+		return fmt.Sprintf(
+			"filebeat::logs::native::%d-%d",
+			inode(t, "logs/"+name),
+			device(t, "logs/"+name),
+		)
+	}
+	state := func(source string, offset int) string {
+		return fmt.Sprintf(
+			`"source":"%s/logs/%s","offset":%d,"identifier_name":"native","ttl":-1`,
+			here,
+			source,
+			offset,
+		)
+	}
+	const registry = "data/registry/filebeat/"
+	writeFile(t, registry+"meta.json", `{"version":"1"}`)
+	writeFile(t, registry+"active.dat", "/var/lib/filebeat/registry/filebeat/20.json")
+	writeFile(
+		t,
+		registry+"20.json",
+		fmt.Sprintf(`[{"_key":"%s",%s},{"_key":"%s",%s},{"_key":"%s",%s}]`,
+			key("whole.log"), state("whole.log", 20), key("half.log"), state("half.log", 3),
+			key("unknown.log"), state("unknown.log", 6)),
+	)
+	writeFile(t, registry+"log.json", fmt.Sprintf(
+		`{"op":"set","id":20}
+{"k":"%[1]s","v":{%[2]s}}
+{"op":"set","id":21}
+{"k":"%[1]s","v":{%[3]s}}
+{"op":"set","id":22}
+{"k":"%[4]s","v":{%[5]s}}
+{"op":"remove","id":23}
+{"k":"%[6]s"}
+{"op":"set","id":24}
+{"k":"%[1]s","v":{"off`,
+		key(
+			"half.log",
+		),
+		state("half.log", 0),
+		state("half.log", 12),
+		key("app.log.1"),
+		state("app.log", 15),
+		key("unknown.log"),
+	))
+	got, said := imported(t, 3, "filebeat", "filebeat.yml")
+	wantNew(t, got, 5)
+	for _, want := range []string{"3 of 3 files go on where", "app.log\",\"weight\":\"differs\",\"text\":\"is app.log.1 by now"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no note says %q in %s", want, said)
+		}
+	}
+}
+
+// TestImportFilestream checks entries by fingerprint, which is that of the first 1,024 bytes, by
+// inode and by path; entries of another input are left alone.
+func TestImportFilestream(t *testing.T) {
+	here := logs(t)
+	long := strings.Repeat("read long line\n", 100)
+	writeFile(t, "logs/long.log.2", long+"new 6\n")
+	sum := sha256.Sum256([]byte(long[:1024]))
+	writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "filestream", "mine", here))
+	set := func(id int, key, source string, offset int) string {
+		return fmt.Sprintf(`{"op":"set","id":%d}
+{"k":"filestream::%s","v":{"ttl":-1,"cursor":{"offset":%d,"eof":false},"meta":{"source":"%s/logs/%s"}}}
+`, id, key, offset, here, source)
+	}
+	writeFile(
+		t,
+		"beats/registry/filebeat/log.json",
+		set(1, "mine::fingerprint::"+hex.EncodeToString(sum[:]), "long.log",
+			len(long))+
+			set(2, fmt.Sprintf("mine::native::%d-1", inode(t, "logs/half.log")), "half.log", 12)+
+			set(3, "mine::path::"+here+"/logs/whole.log", "whole.log", 20)+
+			set(4, fmt.Sprintf("mine::native::%d-1", inode(t, "logs/app.log.1")), "app.log", 15)+
+			set(5, fmt.Sprintf("other::native::%d-1", inode(t, "logs/app.log")), "app.log", 6),
+	)
+	got, said := imported(t, 4, "filebeat", "filebeat.yml", "--data", "beats")
+	wantNew(t, got, 6)
+	if !strings.Contains(said, "4 of 4 files go on where") {
+		t.Error(said)
+	}
+}
+
+// TestImportFluentBit checks the database of an input tail, with an older row of a file.
+func TestImportFluentBit(t *testing.T) {
+	here := logs(t)
+	writeFile(t, "fluent-bit.conf", fmt.Sprintf(`[INPUT]
+    Name tail
+    Path %s/logs/*.log,%[1]s/logs/*.log.1
+    DB   tail.db
+    Tag  shop
+    Read_from_Head On
+[OUTPUT]
+    Name file
+    Match *
+    Path ./out
+    File all.log
+`, here))
+	db, err := sql.Open("sqlite", "tail.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	run := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.Exec(statement, args...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run("PRAGMA journal_mode = WAL")
+	run(`CREATE TABLE in_tail_files (id INTEGER PRIMARY KEY, name TEXT NOT NULL, offset INTEGER,
+		inode INTEGER, created INTEGER, rotated INTEGER DEFAULT 0)`)
+	for _, row := range []struct {
+		name, file string
+		offset     int
+	}{
+		{"half.log", "half.log", 0}, {"whole.log", "whole.log", 20}, {"half.log", "half.log", 12},
+		{"app.log", "app.log.1", 15},
+	} {
+		run("INSERT INTO in_tail_files (name, offset, inode, created) VALUES (?, ?, ?, 1)",
+			here+"/logs/"+row.name, row.offset, inode(t, "logs/"+row.file))
+	}
+	got, said := imported(t, 3, "fluent-bit", "fluent-bit.conf") // while the log is not merged
+	wantNew(t, got, 5)
+	if !strings.Contains(said, "3 of 3 files go on where") ||
+		!strings.Contains(got, `{"log":"new 1"}`) {
+		t.Errorf("%s\n%s", said, got)
+	}
+}
+
+// TestImportVector checks checkpoints by the checksum of the first line and by inode.
+func TestImportVector(t *testing.T) {
+	here := logs(t)
+	writeFile(t, "vector.toml", fmt.Sprintf(`data_dir = "data"
+[sources.in]
+type = "file"
+include = ["%s/logs/*.log", "%[1]s/logs/*.log.1"]
+[sinks.out]
+type = "file"
+inputs = ["in"]
+path = "out/all.log"
+encoding.codec = "text"
+`, here))
+	writeFile(t, "data/in/checkpoints.json", fmt.Sprintf(`{"version":"1","checkpoints":[
+		{"fingerprint":{"first_lines_checksum":%d},"position":20,"modified":"2026-01-02T03:04:05Z"},
+		{"fingerprint":{"first_lines_checksum":%d},"position":12,"modified":"2026-01-02T03:04:05Z"},
+		{"fingerprint":{"first_lines_checksum":1},"position":12,"modified":"2026-01-02T03:04:05Z"},
+		{"fingerprint":{"dev_inode":[%d,%d]},"position":15,"modified":"2026-01-02T03:04:05Z"}]}`,
+		ecma182("read whole 1\n"), ecma182("read half 3\n"),
+		device(t, "logs/app.log.1"), inode(t, "logs/app.log.1")))
+	got, said := imported(t, 3, "vector", "vector.toml")
+	wantNew(t, got, 5)
+	if !strings.Contains(said, "3 files go on where") || !strings.Contains(said, "which has 4") {
+		t.Error(said)
+	}
+}
+
+// ecma182 is CRC-64/ECMA-182 by long division, another way than the importer's.
+func ecma182(text string) uint64 {
+	var bits []byte
+	for _, b := range append([]byte(text), make([]byte, 8)...) {
+		for i := 7; i >= 0; i-- {
+			bits = append(bits, b>>i&1)
+		}
+	}
+	var sum uint64
+	for _, bit := range bits {
+		top := sum >> 63
+		sum = sum<<1 | uint64(bit)
+		if top == 1 {
+			sum ^= 0x42f0e1eba9ea3693
+		}
+	}
+	return sum
+}
+
+func TestCheckValue(t *testing.T) {
+	if got := ecma182("123456789"); got != 0x6c40df5f0b497347 {
+		t.Errorf("CRC-64/ECMA-182 of the usual text is %x", got)
+	}
+}
+
+// TestImportWithoutPositions checks that missing or damaged positions are reported, and that
+// everything is delivered.
+func TestImportWithoutPositions(t *testing.T) {
+	for _, c := range []struct{ name, file, text, want string }{
+		{"none", "", "", "registry/filebeat is not here: every file is read from its beginning"},
+		{"no snapshot", "data/registry/filebeat/active.dat", "7.json", "which active.dat names: is not there"},
+		{"torn snapshot", "data/registry/filebeat/active.dat", "x", "which active.dat names"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			here := logs(t)
+			writeFile(t, "filebeat.yml", fmt.Sprintf(filebeatConfig, "log", "any", here))
+			if c.file != "" {
+				writeFile(t, c.file, c.text)
+			}
+			made := realProgram().try(t, "import", "filebeat", "filebeat.yml", "--out", "penstock.yaml")
+			if !strings.Contains(made.stderr, c.want) || (made.code == exitOK) != (c.file == "") {
+				t.Errorf("%+v, want %s", made, c.want)
+			}
+		})
+	}
+}
+
+// TestImportSays checks messages for bad input.
+func TestImportSays(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, text := range map[string]string{
+		"list.yml": "- a\n", "broken.yml": "a: [", "section.conf": "[INPUT\n", "before.conf": "@SET a=b\nName tail\n",
+		"other.yaml": "a: b\n", "broken.toml": "[sources\n", "udp.yml": "filebeat.inputs: [{type: udp}]\n",
+		"empty.yml": "", "cpu.conf": "[INPUT]\nName cpu\n", "metrics.yaml": "sources: {a: {type: host_metrics}}\n",
+		"taken.yaml": "", "s3.yaml": "sources: {a: {type: file, include: [/x]}}\nsinks: {b: {type: aws_s3, inputs: [a]}}\n",
+		"big.yml": strings.Repeat("# x\n", maxImported/4+1),
+	} {
+		writeFile(t, name, text)
+	}
+	p := newProgram(newFake(), nil)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"filebeat", "list.yml"}, exitUsage, "import filebeat: list.yml: line 1: not a mapping at the top"},
+		{[]string{"filebeat", "broken.yml"}, exitUsage, "import filebeat: broken.yml: "},
+		{[]string{"filebeat", "absent.yml"}, exitUsage, "import filebeat: open absent.yml"},
+		{[]string{"filebeat", "big.yml"}, exitUsage, "is larger than 4194304 bytes: want the path of filebeat.yml"},
+		{[]string{"filebeat", "udp.yml"}, exitUnfinished, `an input "udp" does not exist here`},
+		{[]string{"filebeat", "empty.yml"}, exitUnfinished, "a source or sink in it does not exist here"},
+		{[]string{"filebeat", "udp.yml", "--out", "taken.yaml"}, exitUsage, "import filebeat: --out: open taken.yaml"},
+		{[]string{"filebeat", "udp.yml", "--json"}, exitUsage, "needs --out FILE"},
+		{[]string{"filebeat"}, exitUsage, "the path of filebeat.yml"},
+		{[]string{"fluent-bit", "section.conf"}, exitUsage, `line 1: "[INPUT" is not a section: want [NAME]`},
+		{[]string{"fluent-bit", "before.conf"}, exitUsage, `"Name tail" stands before the first section`},
+		{[]string{"fluent-bit", "other.yaml"}, exitUsage, "it is not a configuration of Fluent Bit"},
+		{[]string{"fluent-bit", "cpu.conf"}, exitUnfinished, `lost: line 1: INPUT: an input "cpu" does not exist here`},
+		{[]string{"fluent-bit"}, exitUsage, "the path of a Fluent Bit configuration"},
+		{[]string{"fluent-bit", "cpu.conf", "--data", "x"}, exitUsage, "import fluent-bit has no flag --data"},
+		{[]string{"vector", "broken.toml"}, exitUsage, "import vector: broken.toml: toml: "},
+		{[]string{"vector", "metrics.yaml"}, exitUnfinished, `a source "host_metrics" does not exist here`},
+		{[]string{"vector", "s3.yaml"}, exitUnfinished, `lost: line 2: sinks.b: a sink "aws_s3" does not exist here`},
+		{[]string{"vector"}, exitUsage, "the path of a Vector configuration"},
+		{[]string{"logstash", "x"}, exitUsage, "logstash"},
+	} {
+		got := p.try(t, append([]string{"import"}, c.args...)...)
+		if got.code != c.code || !strings.Contains(got.stderr, c.want) {
+			t.Errorf("%v: code %d, %q; want %d, %q", c.args, got.code, got.stderr, c.code, c.want)
+		}
+	}
+}
+
+// TestImportedIsValid validates the configs made from whole files of the other programs.
+func TestImportedIsValid(t *testing.T) {
+	for _, c := range []struct{ program, file string }{
+		{"filebeat", "filebeat/kafka.yml"}, {"fluent-bit", "fluent-bit/pipeline.yaml"},
+		{"vector", "vector/small.toml"},
+	} {
+		file, err := filepath.Abs("../internal/migrate/testdata/" + c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Run(c.program, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			p := realProgram()
+			if made := p.try(
+				t,
+				"import",
+				c.program,
+				file,
+				"--out",
+				"penstock.yaml",
+			); made.code != exitOK {
+				t.Fatalf("import: %+v", made)
+			}
+			if valid := p.try(t, "validate", "penstock.yaml"); valid.code != exitOK {
+				t.Errorf("validate: %+v", valid)
+			}
+		})
+	}
+}

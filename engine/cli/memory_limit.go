@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"bytes"
+	"io/fs"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// The share of a cgroup's memory that the Go runtime may use. The rest is for memory that it does
+// not count, such as page tables, stacks of the kernel and child processes.
+const (
+	memoryShareNumerator   = 9
+	memoryShareDenominator = 10
+)
+
+// cgroupMemory returns the memory limit of this process in bytes: the least memory.max of its
+// cgroup and the cgroups above it. root is the root of the file system. ok is false if there is no
+// limit, or no cgroup of version 2.
+func cgroupMemory(root fs.FS) (limit int64, ok bool) {
+	text, err := fs.ReadFile(root, "proc/self/cgroup")
+	if err != nil {
+		return 0, false
+	}
+	group, found := "", false
+	for line := range strings.Lines(string(text)) {
+		if group, found = strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::"); found {
+			break // the other lines are of version 1
+		}
+	}
+	if !found {
+		return 0, false
+	}
+	limit = math.MaxInt64
+	// In a container the path may lead outside: Clean keeps .. within the root.
+	for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
+		if n, limited := memoryMax(root, dir); limited {
+			limit, ok = min(limit, n), true
+		}
+		if dir == "/" {
+			return limit, ok
+		}
+	}
+}
+
+// memoryMax returns the limit of one cgroup.
+func memoryMax(root fs.FS, group string) (limit int64, ok bool) {
+	text, err := fs.ReadFile(root, path.Join("sys/fs/cgroup", group, "memory.max"))
+	if err != nil {
+		return 0, false // the root has no limit
+	}
+	limit, err = strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64) // "max" is none
+	return limit, err == nil && limit > 0
+}
+
+// followCgroup limits the memory of the Go runtime to a share of the cgroup's, so that it collects
+// garbage more often instead of being killed. set is debug.SetMemoryLimit.
+func followCgroup(root fs.FS, set func(limit int64) int64) {
+	if limit, ok := cgroupMemory(root); ok {
+		set(limit / memoryShareDenominator * memoryShareNumerator)
+	}
+}

@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestOperatorMessages gives bad input to the commands of operators. Each message names the place
+// and the remedy, and no message has the token.
+func TestOperatorMessages(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv(tokenVariable, "hunter2")
+	const route = "pipelines: {p: {source: {tail: {include: [./logs/*]}}, sink: {drop: {}}}}\n"
+	for name, text := range map[string]string{
+		"plain.yaml":  route,
+		"admin.yaml":  "admin: {address: \"127.0.0.1:1\", token: hunter2}\n" + route,
+		"open.yaml":   "admin: 0.0.0.0:7070\n" + route,
+		"otlp.yaml":   "telemetry: {otlp: \"127.0.0.1:4318\", token: hunter2}\n" + route,
+		"traces.yaml": "telemetry: {otlp: \"http://h\", traces: 2}\n" + route,
+		"pushes.yaml": "telemetry: {otpl: \"http://h\"}\n" + route,
+		"stdin.yaml":  "pipelines: {p: {source: {stdin: {}}, sink: {drop: {}}}}\n",
+		"end.yaml":    strings.Replace(route, "logs/*]", "logs/*], start: end", 1),
+		"two.yaml": "pipelines: {p: {source: {tail: {include: [./a]}}, " +
+			"routes: {a: {sink: {drop: {}}}, b: {sink: {drop: {}}}}}}\n",
+		"split/a.yaml": "admin: 127.0.0.1:1\n" + route,
+		"split/b.yaml": "admin: 127.0.0.1:2\n",
+		"state/x":      "", "logs/a": "one\n",
+	} {
+		writeFile(t, name, text)
+	}
+	for _, c := range []struct {
+		line string
+		code int
+		want string
+	}{
+		{"audit", exitUsage, "audit needs a config"},
+		{"audit plain.yaml p/main x", exitUsage, `"x" is one too many`},
+		{"audit plain.yaml p/mian", exitUsage, `no route "p/mian"; it has p/main`},
+		{"audit nothing.yaml", exitUsage, "nothing.yaml"},
+		{"audit stdin.yaml", exitUnfinished, "source stdin cannot be read a second time"},
+		{"audit end.yaml", exitUnfinished, "`start: end`"},
+		{"audit --jsno plain.yaml", exitUsage, "did you mean --json?"},
+		{"status plain.yaml", exitUnfinished, "add `admin: 127.0.0.1:7070`"},
+		{"status admin.yaml", exitUnfinished, "127.0.0.1:1"},
+		{"status --timeout 0s admin.yaml", exitUsage, "it must be above zero"},
+		{"status --timeout soon admin.yaml", exitUsage, "is not a duration such as 200ms"},
+		{"status 127.0.0.1:1", exitUnfinished, "127.0.0.1:1"},
+		{"reload plain.yaml", exitUnfinished, "add `admin: 127.0.0.1:7070`"},
+		{"reload admin.yaml", exitUnfinished, "127.0.0.1:1"},
+		{"reload open.yaml", exitUsage, "set a token, or listen on 127.0.0.1"},
+		{"reload --timeout -1s admin.yaml", exitUsage, "it must be above zero"},
+		{"tap plain.yaml", exitUnfinished, "add `admin: 127.0.0.1:7070`"},
+		{"tap --rate many admin.yaml", exitUsage, "--rate"},
+		{"top plain.yaml", exitUnfinished, "`admin:`"},
+		{"try two.yaml", exitUsage, "pipeline p has 2 routes: name one"},
+		{"try --route p/c two.yaml", exitUsage, `pipeline p has no route "c"`},
+		{"dead list --since yesterday plain.yaml", exitUsage, "neither a time such as"},
+		{"dead list --route q plain.yaml", exitUsage, `no route "q"; it has p/main`},
+		{"dead show", exitUsage, "dead show needs a config"},
+		{"parked list plain.yaml", exitUsage, "a sink http with url: does"},
+		{"checkpoint show state", exitUnfinished, "holds no checkpoint"},
+		{"checkpoint set state --route p/main", exitUnfinished, "needs --partition"},
+		{"checkpoint reset state p/main --route p/main", exitUsage, "the route is given twice"},
+		{"validate otlp.yaml", exitUsage, "write http://127.0.0.1:4318"},
+		{"validate traces.yaml", exitUsage, "it is a share, 0 to 1"},
+		{"validate pushes.yaml", exitUsage, `did you mean "otlp"?`},
+		{"validate split", exitUsage, "admin"},
+		{"worker two.yaml", exitUsage, "--listen"},
+		{"test plain.yaml", exitUnfinished, "tests"},
+	} {
+		got := realProgram().try(t, strings.Fields(c.line)...)
+		said := got.out + got.stderr
+		if got.code != c.code || !strings.Contains(said, c.want) {
+			t.Errorf("%s: exit code %d, want %d with %q:\n%s", c.line, got.code, c.code, c.want, said)
+		}
+		if strings.Contains(said, "hunter2") {
+			t.Errorf("%s: the output has the token:\n%s", c.line, said)
+		}
+	}
+}

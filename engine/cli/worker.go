@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// workerFlags are the options of the source http_server that a worker has.
+type workerFlags struct {
+	listen, format, tokenFile string
+	insecure                  bool
+	slots                     int
+}
+
+func workerCommand(p *program) *cobra.Command {
+	f := runFlags{stall: 5 * time.Minute}
+	var w workerFlags
+	cmd := &cobra.Command{
+		Use:   "worker --listen ADDR CONFIG",
+		Short: "Run the processors and sinks of a config for other penstock processes",
+		Long: `Worker runs a pipeline without a source. Its records come from penstock processes on
+other machines, whose sink http names this one as an endpoint. A batch is answered
+when every route has delivered it, and each answer advertises how much the worker
+can take. It is short for a config with the source
+
+    http_server: { listen: ADDR, ack: delivered }
+
+It is stopped as ` + "`penstock run`" + ` is. While it drains, its answers tell the senders to
+deliver elsewhere.`,
+		Example: `  penstock worker --listen 127.0.0.1:8080 worker.yaml
+  penstock worker --listen 10.0.0.7:8080 --insecure --format ndjson worker.yaml`,
+		DisableFlagsInUseLine: true,
+		Args:                  needs("the path of a config without a source"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if w.listen == "" {
+				return usagef("worker: --listen is missing; write HOST:PORT, such as 127.0.0.1:8080")
+			}
+			if err := w.resolve(); err != nil {
+				return err
+			}
+			f.source = w.source()
+			return p.run(cmd, args, f)
+		},
+	}
+	cmd.Flags().StringVar(&w.listen, "listen", "", "`HOST:PORT` for the batches of senders")
+	cmd.Flags().StringVar(&w.format, "format", "lines", "of bodies: lines, ndjson, json_array")
+	set := cmd.Flags()
+	set.IntVar(&w.slots, "slots", 0, "batches that the sink serves at once; 0: unknown")
+	set.StringVar(&w.tokenFile, "token-file", "", "`FILE` with the token that senders must have")
+	set.BoolVar(&w.insecure, "insecure", false, "listen beyond loopback without TLS")
+	set.BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
+	set.BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
+	set.StringVar(&f.admin, "admin", "", "admin pages, in place of the config: `HOST:PORT`, or off")
+	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+// resolve makes the path of the token absolute: those in a config are relative to its folder.
+func (w *workerFlags) resolve() (err error) {
+	if w.tokenFile != "" {
+		w.tokenFile, err = filepath.Abs(w.tokenFile)
+	}
+	return err
+}
+
+// source returns the source as YAML.
+func (w *workerFlags) source() string {
+	quote := func(s string) string {
+		text, _ := json.Marshal(s) // a string has no error
+		return string(text)
+	}
+	more := ""
+	if w.tokenFile != "" {
+		more = ", token: " + quote("${file:"+w.tokenFile+"}")
+	}
+	return fmt.Sprintf("http_server: {listen: %s, format: %s, ack: delivered, insecure: %t, slots: %d%s}",
+		quote(w.listen), quote(w.format), w.insecure, w.slots, more)
+}

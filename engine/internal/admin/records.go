@@ -1,0 +1,145 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	apiDead    = "/api/v1/dead"
+	apiReplay  = "/api/v1/dead/replay"
+	apiDiscard = "/api/v1/dead/discard"
+
+	lettersTimeout = 30 * time.Second // for a search of a file of dead letters
+	replayTimeout  = 30 * time.Minute
+	defaultLetters = 100 // of a page
+	maxLetters     = 1000
+)
+
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
+func levelName(l slog.Level) string {
+	for name, level := range levels {
+		if level == l {
+			return name
+		}
+	}
+	return l.String()
+}
+
+// LetterQuery selects dead letters of one route.
+type LetterQuery struct {
+	Pipeline, Route string
+	Filter          deadletter.Filter
+	Settled         bool // include those that a replay or discard has settled
+	Limit           int  // of the entries; the newest are returned
+}
+
+// LetterPage is the result of a LetterQuery.
+type LetterPage struct {
+	Entries []Letter `json:"letters"` // newest first
+	Matched int64    `json:"matched"` // all that match
+	Open    int64    `json:"open"`    // those of the route that are not settled, whether they match or not
+	Skipped int      `json:"skipped"` // lines that are not letters
+}
+
+// Letter is a dead letter with its state.
+type Letter struct {
+	*deadletter.Entry
+	Settled bool `json:"settled"` // by a replay or discard
+}
+
+// ReplayFunc delivers dead letters again, or settles them without a delivery.
+type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool) (status.Replay, error)
+
+// ErrNoRoute reports a pipeline and route that the config does not have.
+var ErrNoRoute = errors.New("there is no such route")
+
+func (s *Server) handleRecords(pages *http.ServeMux) {
+	if s.o.Letters != nil {
+		pages.Handle("GET "+apiDead, s.guarded(s.letters))
+	}
+	if s.o.Tap != nil {
+		pages.Handle("GET "+apiTap, s.guarded(s.tap))
+	}
+	if s.o.Replay != nil {
+		pages.Handle("POST "+apiReplay, s.guarded(func(w http.ResponseWriter, r *http.Request) { s.replay(w, r, false) }))
+		pages.Handle("POST "+apiDiscard, s.guarded(func(w http.ResponseWriter, r *http.Request) { s.replay(w, r, true) }))
+	}
+}
+
+func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
+	q := LetterQuery{
+		Pipeline: r.FormValue("pipeline"), Route: r.FormValue("route"), Settled: r.FormValue("settled") == "true", Limit: defaultLetters,
+		Filter: deadletter.Filter{Reason: r.FormValue("reason")},
+	}
+	if text := r.FormValue("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > maxLetters {
+			say(w, http.StatusBadRequest, "limit is a number from 1 to "+strconv.Itoa(maxLetters)+"\n")
+			return
+		}
+		q.Limit = n
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), lettersTimeout)
+	defer cancel()
+	page, err := s.o.Letters(ctx, q)
+	if err != nil {
+		say(w, codeOf(err), stream.MaskURLs(err.Error())+"\n")
+		return
+	}
+	if page.Entries == nil {
+		page.Entries = []Letter{}
+	}
+	writeJSON(w, http.StatusOK, page)
+}
+
+// selection is the body of a replay or discard. One of IDs and All must be set.
+type selection struct {
+	Pipeline string   `json:"pipeline"`
+	Route    string   `json:"route"`
+	IDs      []string `json:"ids"`
+	All      bool     `json:"all"`    // all letters that are not settled
+	Reason   string   `json:"reason"` // part of their reason; "": any
+}
+
+func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
+	var in selection
+	if !readJSON(w, r, &in) {
+		return
+	}
+	if (len(in.IDs) > 0) == in.All {
+		say(w, http.StatusBadRequest, "give either ids or all\n")
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(replayTimeout + answer)) // tests have no deadlines
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replayTimeout)
+	defer cancel()
+	result, err := s.o.Replay(ctx, in.Pipeline, in.Route, deadletter.Filter{Reason: in.Reason, IDs: in.IDs}, discard)
+	switch {
+	case errors.Is(err, ErrNoRoute):
+		say(w, http.StatusNotFound, err.Error()+"\n")
+	case err != nil:
+		if result.Error == "" {
+			result.Error = stream.MaskURLs(err.Error())
+		}
+		writeJSON(w, http.StatusUnprocessableEntity, result)
+	default:
+		writeJSON(w, http.StatusOK, result)
+	}
+}
+
+func codeOf(err error) int {
+	if errors.Is(err, ErrNoRoute) {
+		return http.StatusNotFound
+	}
+	return http.StatusInternalServerError
+}

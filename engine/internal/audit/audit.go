@@ -1,0 +1,353 @@
+// Package audit counts a route again: it reads the source a second time, and compares it with the
+// checkpoint and with what the sink holds.
+//
+// [Run] sends the source's data through the route's processors. Every settled record that they keep
+// must be in the sink, unless it is a dead letter. Run changes nothing: sources see a read-only
+// file system, and sinks are opened by stream.AuditedSink. It may run beside the route. It then
+// takes the progress first and looks at the sink afterwards, so that new deliveries are no
+// differences.
+package audit
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/engine/internal/trial"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Options of an audit.
+type Options struct {
+	State    string // directory
+	Pipeline *config.Pipeline
+	Route    *config.Route
+	FS       vfs.FS
+	Log      *slog.Logger
+}
+
+// Kind is the kind of a difference.
+type Kind string
+
+// The kinds of a difference.
+const (
+	Missing     Kind = "missing"     // the sink lacks a record that is settled
+	Extra       Kind = "extra"       // the sink holds a record more often than it was read
+	Undelivered Kind = "undelivered" // no process runs, and the source has data that is not settled
+	Unknown     Kind = "unknown"     // the checkpoint has settled it, and the sink's ledger has not
+)
+
+// Difference is a record or a range of one partition.
+type Difference struct {
+	Kind      Kind
+	Partition stream.Partition
+	Range     stream.Range // of Undelivered and Unknown
+	Records   int64        // equal ones; of Undelivered: in the range
+	RecordID  string       // of Missing and Extra
+}
+
+// Report is the result of an audit.
+type Report struct {
+	Running      bool // a process has the state directory open
+	Partitions   int64
+	Records      int64 // read again from the source
+	Expected     int64 // in the sink
+	Dead         int64 // dead letters that were not replayed
+	Dropped      int64 // by processors
+	Unsettled    int64 // not delivered yet
+	Differences  int64
+	NotInSource  int64 // partitions of the checkpoint that the source does not have any more
+	SinkSilent   bool  // the sink cannot be asked: only source and checkpoint were compared
+	LedgerSource bool  // progress is that of the sink's ledger
+}
+
+// NotAuditedError means that the source of a route cannot be read again.
+type NotAuditedError struct{ Why string }
+
+// Error returns the reason.
+func (e *NotAuditedError) Error() string { return "cannot be audited: " + e.Why }
+
+// run is an audit in progress.
+type run struct {
+	o      Options
+	report Report
+	found  func(Difference) error
+
+	local   progress // of the checkpoint
+	settled progress // of the sink's ledger if it has one, otherwise local
+	place   string
+	letters map[string]bool // ids of dead letters that were not replayed
+	reread  stream.Reread
+	parts   map[string]*part
+}
+
+// part is a partition that was read again.
+type part struct {
+	partition stream.Partition
+	settled   []stream.Range
+	open      []stream.Range // not settled
+	records   int64          // in open
+}
+
+// Run audits a route and calls found for each difference.
+func Run(ctx context.Context, o Options, found func(Difference) error) (report Report, err error) {
+	r := &run{o: o, local: progress{}, parts: map[string]*part{}}
+	r.found = func(d Difference) error {
+		r.report.Differences++
+		return found(d)
+	}
+	source := o.Pipeline.Source
+	again, ok := source.Options.(stream.Rereadable)
+	if !ok {
+		return report, &NotAuditedError{
+			"source " + source.Component.Name + " cannot be read a second time",
+		}
+	}
+	if r.reread, err = again.Reread(); err != nil {
+		return report, &NotAuditedError{err.Error()}
+	}
+	if err := r.readState(); err != nil {
+		return report, err
+	}
+	h := &host{log: o.Log, fs: readOnly{o.FS}, route: o.Pipeline.Name + "/" + o.Route.Name}
+	sink, err := r.openSink(ctx, h)
+	if err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, sink.Close()) }()
+	if err := r.takeLedger(ctx, sink); err != nil {
+		return report, err
+	}
+	chain, err := trial.New(o.Route, o.Log, o.FS)
+	if err != nil {
+		return report, err
+	}
+	err = chain.Run(
+		ctx,
+		func(ctx context.Context) error { return r.readSource(ctx, h, chain, sink) },
+	)
+	if err == nil {
+		err = r.compare(ctx, sink)
+	}
+	return r.report, err
+}
+
+// openSink opens the sink for reading. One that cannot be asked takes part as silent.
+func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
+	u := r.o.Route.Sink
+	made, err := u.Component.New(u.Options, h)
+	if err != nil {
+		return nil, fmt.Errorf("sink %s: %w", u.Component.Name, err)
+	}
+	sink, ok := made.(stream.AuditedSink)
+	if !ok {
+		r.report.SinkSilent = true
+		return silent{}, nil
+	}
+	return sink.Audit(
+		ctx,
+		stream.SinkOptions{Pipeline: r.o.Pipeline.Name, Route: r.o.Route.Name, Place: r.place},
+	)
+}
+
+// readState reads the checkpoint and the dead letters, and finds out if a process runs.
+func (r *run) readState() error {
+	dir, err := r.o.FS.OpenDir(r.o.State)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.readLetters(nil)
+	}
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", r.o.State, err)
+	}
+	err = errors.Join(r.readMarks(dir), dir.Close())
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w", r.o.State, err)
+	}
+	return nil
+}
+
+func (r *run) readMarks(dir vfs.Dir) error {
+	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock audit, process %d", os.Getpid()))
+	switch {
+	case errors.Is(err, vfs.ErrLocked):
+		r.report.Running = true
+	case err != nil:
+		return err
+	default:
+		if err := lock.Close(); err != nil {
+			return err
+		}
+	}
+	snap, damage, err := checkpoint.Read(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil && damage.Damage != "" && !r.report.Running {
+		return fmt.Errorf("%s is damaged: %s", damage.File, damage.Damage)
+	}
+	if snap == nil {
+		return r.readLetters(nil)
+	}
+	key := r.o.Pipeline.Name + "/" + r.o.Route.Name
+	var replayed []string
+	upper := key + checkpoint.BootMark + pipeline.Boot()
+	for _, layer := range []string{key, upper} { // the upper one wins
+		for _, s := range snap.Routes {
+			if s.Route != layer {
+				continue
+			}
+			for _, m := range s.Marks {
+				if !deadletter.IsPartition(m.Part.ID) {
+					r.local[m.Part.ID] = m
+				} else if m.Watermark.Num > 0 {
+					replayed = append(replayed, m.Part.ID)
+				}
+			}
+			for _, place := range s.Places {
+				r.place = place
+			}
+		}
+	}
+	return r.readLetters(replayed)
+}
+
+// readLetters collects the dead letters that no replay has settled.
+func (r *run) readLetters(replayed []string) (err error) {
+	done := make(map[string]bool, len(replayed))
+	for _, id := range replayed {
+		done[id] = true
+	}
+	r.letters = map[string]bool{}
+	f, err := os.Open(pipeline.LettersPath(*r.o.Pipeline, *r.o.Route))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("dead letters: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for entries := deadletter.NewEntries(f); ; {
+		e, err := entries.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("dead letters %s: %w", f.Name(), err)
+		}
+		if !done[deadletter.PartitionOf(e.ID)] {
+			r.letters[e.ID] = true
+		}
+	}
+}
+
+// takeLedger takes the progress from the sink's ledger, which is authoritative, and reports the
+// ranges that only the checkpoint has.
+func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
+	marks, ok, err := sink.Ledger(ctx)
+	if err != nil {
+		return fmt.Errorf("sink %s: %w", r.o.Route.Sink.Component.Name, err)
+	}
+	if r.settled = maps.Clone(r.local); !ok {
+		return nil
+	}
+	r.report.LedgerSource = true
+	r.settled = progress{}
+	for _, m := range marks {
+		r.settled[m.Part.ID] = m
+	}
+	for id, m := range r.local {
+		held := settled(r.settled[id])
+		for _, s := range settled(m) {
+			for _, lacks := range without(s, held) {
+				d := Difference{Kind: Unknown, Partition: m.Part, Range: lacks}
+				if err := r.found(d); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// part returns the account of a partition.
+func (r *run) part(p *stream.Partition) *part {
+	out := r.parts[p.ID]
+	if out == nil {
+		m, known := r.settled[p.ID]
+		_, local := r.local[p.ID]
+		out = &part{partition: *p, settled: settled(m)}
+		if !known && !local && r.reread.Finished != nil && r.reread.Finished(p.Name) {
+			out.settled = []stream.Range{{To: everything}}
+		}
+		r.parts[p.ID] = out
+		r.report.Partitions++
+	}
+	return out
+}
+
+// compare reports the differences.
+func (r *run) compare(ctx context.Context, sink stream.Audit) error {
+	for _, p := range slices.SortedFunc(maps.Values(r.parts), byName) {
+		for i, open := range p.open {
+			if r.report.Running {
+				break
+			}
+			d := Difference{Kind: Undelivered, Partition: p.partition, Range: open}
+			if i == 0 {
+				d.Records = p.records
+			}
+			if err := r.found(d); err != nil {
+				return err
+			}
+		}
+	}
+	for id := range r.settled {
+		if r.parts[id] == nil && !deadletter.IsPartition(id) && !strings.HasSuffix(id, "~late") {
+			r.report.NotInSource++
+		}
+	}
+	return sink.Compare(ctx, func(d stream.AuditDifference) error {
+		if d.Missing < 0 && r.report.Running {
+			return nil // equal records may have been delivered meanwhile
+		}
+		id, _, _ := strings.Cut(d.RecordID, "@")
+		out := Difference{Kind: Missing, RecordID: d.RecordID, Records: d.Missing}
+		if p := r.parts[id]; p != nil {
+			out.Partition = p.partition
+		}
+		if d.Missing < 0 {
+			out.Kind, out.Records = Extra, -d.Missing
+		}
+		return r.found(out)
+	})
+}
+
+func byName(a, b *part) int {
+	return cmp.Or(
+		cmp.Compare(a.partition.Name, b.partition.Name),
+		cmp.Compare(a.partition.ID, b.partition.ID),
+	)
+}
+
+// silent is the stream.Audit of a sink that cannot be asked.
+type silent struct{}
+
+func (silent) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
+func (silent) Expect(context.Context, *stream.Batch) error         { return nil }
+func (silent) Compare(context.Context, func(stream.AuditDifference) error) error {
+	return nil
+}
+func (silent) Close() error { return nil }

@@ -1,0 +1,84 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/penstock-io/penstock/supervise"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// maxFaults bounds the problems that are kept.
+const maxFaults = 8
+
+// host is the stream.SourceHost of the components of an audit. Goroutines that New asks for start
+// with start.
+type host struct {
+	log   *slog.Logger
+	fs    vfs.FS
+	route string
+
+	mu       sync.Mutex // guards what follows
+	group    *supervise.Group
+	deferred []func()
+	faults   []error
+}
+
+// Log implements stream.Host.
+func (h *host) Log() *slog.Logger { return h.log }
+
+// FS implements stream.Host.
+func (h *host) FS() vfs.FS { return h.fs }
+
+// Count implements stream.Host. Counters have no reader here.
+func (h *host) Count(string, int64) {}
+
+// Fault implements stream.Host.
+func (h *host) Fault(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.faults) < maxFaults {
+		h.faults = append(h.faults, err)
+	}
+}
+
+// Go implements stream.Host.
+func (h *host) Go(name string, run func(context.Context) error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.group == nil {
+		h.deferred = append(h.deferred, func() { h.group.Go(name, run) })
+		return
+	}
+	h.group.Go(name, run)
+}
+
+// State implements stream.SourceHost. An audit has no state.
+func (h *host) State() (vfs.Dir, error) {
+	return nil, errors.New("an audit has no state directory")
+}
+
+// Routes implements stream.SourceHost.
+func (h *host) Routes() []string { return []string{h.route} }
+
+// start starts the goroutines and returns their context, and a function that ends them and returns
+// their errors and the faults.
+func (h *host) start(ctx context.Context) (context.Context, func() error) {
+	group := supervise.NewGroup(ctx)
+	h.mu.Lock()
+	h.group = group
+	deferred := h.deferred
+	h.mu.Unlock()
+	for _, begin := range deferred {
+		begin()
+	}
+	return group.Context(), func() error {
+		group.Stop(nil)
+		err := group.Wait()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return errors.Join(append(h.faults, err)...)
+	}
+}

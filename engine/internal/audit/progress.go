@@ -1,0 +1,52 @@
+//penstock:pure
+
+package audit
+
+import (
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// progress is the settled progress of a route, by the id of the partition.
+type progress map[string]stream.Mark
+
+// settled returns the settled ranges of a partition, ascending. Positions begin at the zero value.
+func settled(m stream.Mark) []stream.Range {
+	out := []stream.Range{}
+	if m.Watermark != (stream.Position{}) {
+		out = append(out, stream.Range{To: m.Watermark})
+	}
+	return append(out, m.Above...)
+}
+
+// contains reports whether a position lies in one of the ranges, which are ascending.
+func contains(ranges []stream.Range, p stream.Position) bool {
+	i, _ := slices.BinarySearchFunc(
+		ranges,
+		p,
+		func(r stream.Range, p stream.Position) int { return r.To.Compare(p) },
+	)
+	return i < len(ranges) && p.Compare(ranges[i].From) > 0
+}
+
+// without returns the parts of r that no range of taken covers. The ranges are ascending and
+// disjoint.
+func without(r stream.Range, taken []stream.Range) []stream.Range {
+	var out []stream.Range
+	for _, t := range taken {
+		if t.To.Compare(r.From) <= 0 {
+			continue
+		}
+		if t.From.Compare(r.To) >= 0 {
+			break
+		}
+		if r.From.Compare(t.From) < 0 {
+			out = append(out, stream.Range{From: r.From, To: t.From})
+		}
+		if r.From = t.To; r.From.Compare(r.To) >= 0 {
+			return out
+		}
+	}
+	return append(out, r)
+}

@@ -1,0 +1,138 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bucket is a key-value bucket that the processes of a cluster share. It has a key with the lease
+// of each pipeline and a key with the progress of each route. Its methods are safe for concurrent
+// use.
+type Bucket struct {
+	Name    string
+	ID      string // of this bucket; another one of the same name has another ID
+	Created bool   // by this process, so that it holds no progress
+
+	node, owner string
+	open        func(key string) Register
+	close       func()
+	log         *slog.Logger
+	times       Times
+	clock       func() time.Duration
+
+	mu      sync.Mutex // guards keepers
+	keepers map[string]*Keeper
+}
+
+// NewBucket returns a bucket over registers. Connect returns one over NATS.
+func NewBucket(name, node string, open func(key string) Register, log *slog.Logger) *Bucket {
+	session := make([]byte, 6)
+	_, _ = rand.Read(session) // it never fails
+	return &Bucket{
+		Name: name, node: node, owner: node + ownerMark + hex.EncodeToString(session), open: open,
+		close: func() {}, log: log, clock: clock, keepers: make(map[string]*Keeper),
+	}
+}
+
+// ownerMark stands between the node and the session in the name of an owner.
+const ownerMark = "/"
+
+// Node returns the name of this process.
+func (b *Bucket) Node() string { return b.node }
+
+// Close closes the connection. It does nothing if b is nil.
+func (b *Bucket) Close() {
+	if b != nil {
+		b.close()
+	}
+}
+
+// LeaseKey returns the key of the lease of a pipeline.
+func LeaseKey(pipeline string) string { return "lease." + keyName(pipeline) }
+
+// PositionsKey returns the key of the progress of a route, which is named pipeline/route.
+func PositionsKey(route string) string {
+	pipeline, name, _ := strings.Cut(route, "/")
+	return "progress." + keyName(pipeline) + "." + keyName(name)
+}
+
+// keyName returns a token of a key for a name. Names that a config accepts stay as they are.
+func keyName(name string) string {
+	var out strings.Builder
+	for _, c := range []byte(name) {
+		if 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' {
+			out.WriteByte(c)
+		} else {
+			fmt.Fprintf(&out, "=%02X", c)
+		}
+	}
+	if out.Len() == 0 {
+		return "="
+	}
+	return out.String()
+}
+
+// Own runs do whenever this process owns the pipeline: see [Keeper.Run].
+func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
+	k := newKeeper(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock, b.log)
+	b.mu.Lock()
+	if old := b.keepers[pipeline]; old != nil {
+		k.view.Takeover = old.View().Takeover
+	}
+	b.keepers[pipeline] = k
+	b.mu.Unlock()
+	return k.Run(ctx, do)
+}
+
+// Positions takes over the progress of a route for a tenure.
+func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positions, error) {
+	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
+}
+
+// LeaseStatus is a lease as this process knows it.
+type LeaseStatus struct {
+	Pipeline string
+	Node     string        // of the owner; "" if nobody owns the lease, or nothing is known
+	Epoch    uint64        // of the owner
+	Owned    bool          // by this process
+	Takeover uint64        // times that this process has become the owner
+	Silent   time.Duration // since the bucket answered; -1 if it never has
+}
+
+// Leases returns the leases that this process keeps, by pipeline.
+func (b *Bucket) Leases() []LeaseStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []LeaseStatus
+	for _, pipeline := range slices.Sorted(maps.Keys(b.keepers)) {
+		v := b.keepers[pipeline].View()
+		node := v.Owner
+		if i := strings.LastIndex(node, ownerMark); i >= 0 {
+			node = node[:i]
+		}
+		silent := time.Duration(-1)
+		if v.Answered > 0 {
+			silent = max(0, b.clock()-v.Answered)
+		}
+		out = append(out, LeaseStatus{
+			Pipeline: pipeline, Node: node, Epoch: v.Epoch, Owned: v.Owned,
+			Takeover: v.Takeover, Silent: silent,
+		})
+	}
+	return out
+}
+
+// Forget drops the lease of a pipeline that has left the configuration from Leases.
+func (b *Bucket) Forget(pipeline string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.keepers, pipeline)
+}

@@ -1,0 +1,16 @@
+package cluster
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// clock returns the time since the system was started, suspended or not.
+func clock() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
+		return monotonic()
+	}
+	return time.Duration(t.Nano())
+}

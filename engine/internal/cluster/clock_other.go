@@ -1,0 +1,9 @@
+//go:build !linux
+
+package cluster
+
+import "time"
+
+// clock returns the time since the process was started. On some systems it stands still while the
+// system is suspended.
+func clock() time.Duration { return monotonic() }

@@ -1,0 +1,289 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Keeper keeps one lease in a Register.
+type Keeper struct {
+	register Register
+	name     string // of the lease, for messages
+	lease    *Lease // owned by Run
+	clock    func() time.Duration
+	log      *slog.Logger
+	hurry    chan struct{} // holds one: a renewal is wanted now
+
+	mu      sync.Mutex // guards the fields below
+	view    View
+	changed chan struct{} // closed, and replaced, when view changes
+}
+
+// View is the knowledge of a process about a lease.
+type View struct {
+	Owner    string        // "" if nobody owns the lease, or nothing is known
+	Epoch    uint64        // of the owner
+	Owned    bool          // this process may act as the owner
+	Answered time.Duration // when the bucket answered last, by the clock of the keeper; 0 if never
+	Takeover uint64        // number of times that this process has become the owner
+
+	renewed time.Duration // when the last answered renewal was sent
+}
+
+// NewKeeper returns a keeper that has sent nothing. owner is unique to the process and its start.
+func NewKeeper(r Register, name, owner string, t Times, log *slog.Logger) *Keeper {
+	return newKeeper(r, name, NewLease(owner, t), clock, log)
+}
+
+func newKeeper(r Register, name string, l *Lease, now func() time.Duration,
+	log *slog.Logger) *Keeper {
+	return &Keeper{
+		register: r, name: name, lease: l, clock: now, log: log,
+		hurry: make(chan struct{}, 1), changed: make(chan struct{}),
+	}
+}
+
+// View returns the knowledge of this process about the lease.
+func (k *Keeper) View() View {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.view
+}
+
+// publish makes the state of the lease visible to others.
+func (k *Keeper) publish(now time.Duration, takeover bool) {
+	held := k.lease.Held()
+	renewed, _ := k.lease.Renewed()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	v := k.view
+	v.Owner, v.Epoch, v.Owned, v.renewed = held.Owner, held.Epoch, k.lease.Owns(now), renewed
+	if takeover {
+		v.Takeover++
+	}
+	if v != k.view {
+		k.view = v
+		close(k.changed)
+		k.changed = make(chan struct{})
+	}
+}
+
+func (k *Keeper) answered(at time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.view.Answered = at
+}
+
+// Tenure is the time of one ownership.
+type Tenure struct {
+	Epoch  uint64 // higher than that of each earlier owner
+	keeper *Keeper
+}
+
+// Confirm returns when the bucket has answered a renewal that was sent after the call: no other
+// process was the owner at the time of the call. It waits until ctx is done, which ends with the
+// ownership if it is the ctx of the work.
+func (t Tenure) Confirm(ctx context.Context) error {
+	k := t.keeper
+	asked := k.clock()
+	select {
+	case k.hurry <- struct{}{}:
+	default:
+	}
+	for {
+		k.mu.Lock()
+		v, changed := k.view, k.changed
+		k.mu.Unlock()
+		if v.Owned && v.Epoch == t.Epoch && v.renewed >= asked {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// work is the work of one ownership.
+type work struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+	lost   bool  // after ended: the ownership had ended before
+	err    error // after ended
+}
+
+// ErrNotOwner is the cause with which the ctx of work ends whose lease was lost.
+var ErrNotOwner = errors.New("another process may own the lease")
+
+// Work is done by the owner of a lease. Its ctx ends with the ownership.
+type Work func(ctx context.Context, t Tenure) error
+
+// Run keeps the lease until ctx is done or do has ended by itself, and then gives it back. Whenever
+// this process owns the lease, do runs. The ctx of do ends with the ownership, and do should return
+// soon; the next call waits for it. Run returns the error of a do that has ended by itself.
+func (k *Keeper) Run(ctx context.Context, do Work) error {
+	group := supervise.NewGroup(ctx)
+	var now *work
+	done := make(chan func(), 1) // tells the lease about the request that has ended
+	busy := false
+	for ctx.Err() == nil {
+		owns := k.lease.Owns(k.clock())
+		begins := now == nil && owns
+		k.publish(k.clock(), begins)
+		if begins {
+			now = k.begin(group, do)
+		} else if now != nil && !owns {
+			now.cancel()
+		}
+		wait := k.untilLoss(owns)
+		if !busy {
+			c := k.lease.Next(k.clock())
+			if busy = c.Kind != Wait; busy {
+				group.Go("lease request", func(ctx context.Context) error {
+					done <- k.request(ctx, c)
+					return nil
+				})
+			} else {
+				wait = min(wait, c.At-k.clock())
+			}
+		}
+		var ended chan struct{}
+		if now != nil {
+			ended = now.ended
+		}
+		timer := time.NewTimer(max(wait, 0))
+		select {
+		case tell := <-done:
+			tell()
+			busy = false
+		case <-k.hurry:
+			k.lease.Hurry()
+		case <-ended:
+			if !now.lost {
+				timer.Stop()
+				return k.finish(group, now, done, busy)
+			}
+			now = nil
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return k.finish(group, now, done, busy)
+}
+
+// finish ends the work, if any, gives the lease back, and returns the error of the work.
+func (k *Keeper) finish(group *supervise.Group, now *work, done chan func(), busy bool) error {
+	var err error
+	if now != nil {
+		now.cancel()
+		<-now.ended
+		err = now.err
+	}
+	if busy {
+		tell := <-done
+		tell()
+	}
+	k.release()
+	group.Stop(nil)
+	return errors.Join(err, group.Wait())
+}
+
+// untilLoss returns the time until the lease is lost unless it is renewed; long if it is not owned.
+func (k *Keeper) untilLoss(owns bool) time.Duration {
+	if until, ok := k.lease.OwnedUntil(); owns && ok {
+		return until - k.clock()
+	}
+	return time.Minute
+}
+
+func (k *Keeper) begin(group *supervise.Group, do Work) *work {
+	t := Tenure{Epoch: k.lease.Epoch(), keeper: k}
+	k.log.Info("this process owns the lease", "lease", k.name, "epoch", t.Epoch)
+	w := &work{ended: make(chan struct{})}
+	var working context.Context
+	var cancel context.CancelCauseFunc
+	started := make(chan struct{})
+	w.cancel = func() {
+		<-started
+		cancel(ErrNotOwner)
+	}
+	group.Go("owner of the lease", func(ctx context.Context) error {
+		defer close(w.ended)
+		working, cancel = context.WithCancelCause(ctx)
+		close(started)
+		defer cancel(nil)
+		if w.err = do(working, t); working.Err() != nil {
+			w.lost = true
+			k.log.Info("this process has lost the lease", "lease", k.name, "epoch", t.Epoch)
+		}
+		return nil
+	})
+	return w
+}
+
+// request sends the request of c and returns a function that reports its outcome to the lease.
+func (k *Keeper) request(ctx context.Context, c Command) func() {
+	if c.Kind == Read {
+		e, err := k.read(ctx)
+		if err != nil {
+			k.log.Debug("the lease cannot be read", "lease", k.name, "error", err)
+			return func() { k.lease.Looked(k.clock(), Unknown, Entry{}) }
+		}
+		at := k.clock()
+		k.answered(at)
+		return func() { k.lease.Looked(at, Done, e) }
+	}
+	revision, err := k.write(ctx, c)
+	switch {
+	case err == nil:
+		k.answered(k.clock())
+		return func() { k.lease.Wrote(Done, revision) }
+	case errors.Is(err, ErrConflict):
+		k.answered(k.clock())
+		return func() { k.lease.Wrote(Conflict, 0) }
+	}
+	k.log.Debug("the lease cannot be written", "lease", k.name, "error", err)
+	return func() { k.lease.Wrote(Unknown, 0) }
+}
+
+func (k *Keeper) read(ctx context.Context) (Entry, error) {
+	s, err := k.register.Read(ctx)
+	e := Entry{Found: s.Found, Revision: s.Revision}
+	if err != nil || !s.Found {
+		return e, err
+	}
+	if err := json.Unmarshal(s.Data, &e.Value); err != nil {
+		return e, fmt.Errorf("lease %q has another form: %w", k.name, err)
+	}
+	return e, nil
+}
+
+func (k *Keeper) write(ctx context.Context, c Command) (uint64, error) {
+	text, err := json.Marshal(c.Value)
+	if err != nil {
+		return 0, err
+	}
+	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
+}
+
+// release gives the lease back, so that another process need not wait for its end. If the last
+// request has no answer, it is uncertain whose the lease is. It then expires.
+func (k *Keeper) release() {
+	c := k.lease.Release()
+	defer func() { k.publish(k.clock(), false) }()
+	if c.Kind == Wait {
+		return
+	}
+	if _, err := k.write(context.Background(), c); err != nil {
+		k.log.Warn("the lease was not given back; it expires", "lease", k.name, "error", err)
+	}
+}

@@ -1,0 +1,289 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// MaxPositions bounds the progress of one route in bytes. A NATS server accepts values of up to
+// 1 MiB unless it is configured otherwise.
+const MaxPositions = 900 << 10
+
+// positionsFormat is the version of the value of a route's key.
+const positionsFormat = 1
+
+// maxOpen bounds the attempts to open a route's progress while its key changes.
+const maxOpen = 10
+
+// Positions is the progress of a route in the bucket, during one tenure. Each change is one write
+// of the whole value by compare-and-set, so that a process that has lost the tenure cannot save.
+// Its methods are safe for concurrent use.
+type Positions struct {
+	register Register
+	route    string
+	epoch    uint64
+
+	mu       sync.Mutex // guards the fields below; held during a write
+	revision uint64
+	count    uint64 // of writes in this tenure
+	marks    map[string]stream.Mark
+	failed   error // why nothing can be saved in this tenure
+}
+
+// routeValue is the value of a route's key.
+type routeValue struct {
+	Format int         `json:"format"`
+	Epoch  uint64      `json:"epoch"` // of the tenure that has written it
+	Count  uint64      `json:"count"` // of writes in the tenure
+	Marks  []markValue `json:"marks"`
+}
+
+// markValue is a stream.Mark. Keys and notes are bytes, which need not be UTF-8.
+type markValue struct {
+	Part     string       `json:"part"`
+	Name     string       `json:"name"`
+	Num      int64        `json:"num"`
+	Key      []byte       `json:"key,omitempty"`
+	Above    []rangeValue `json:"above,omitempty"`
+	Finished bool         `json:"finished,omitempty"`
+	Note     []byte       `json:"note,omitempty"`
+}
+
+type rangeValue struct {
+	From    int64  `json:"from"`
+	FromKey []byte `json:"from_key,omitempty"`
+	To      int64  `json:"to"`
+	ToKey   []byte `json:"to_key,omitempty"`
+}
+
+// FencedError means that a later owner has taken over the progress of a route.
+type FencedError struct {
+	Route     string
+	Own, Seen uint64 // epochs
+}
+
+// Error describes the owner that is gone.
+func (e *FencedError) Error() string {
+	return fmt.Sprintf("progress of %s: another process has taken over "+
+		"(its epoch is %d, this one's is %d)", e.Route, e.Seen, e.Own)
+}
+
+// OpenPositions takes over the progress of a route and writes it with the epoch of the tenure. No
+// earlier owner can save afterwards.
+func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Positions, error) {
+	p := &Positions{register: r, route: route, epoch: t.Epoch}
+	var err error
+	for range maxOpen {
+		var old Stored
+		if old, err = r.Read(ctx); err != nil {
+			break
+		}
+		var value routeValue
+		if value, err = p.decode(old); err != nil {
+			return nil, err
+		}
+		if value.Epoch > p.epoch {
+			return nil, &FencedError{Route: route, Own: p.epoch, Seen: value.Epoch}
+		}
+		p.count, p.marks = 0, value.positions()
+		if value.Epoch == p.epoch {
+			p.count = value.Count // a route that has failed starts again within the tenure
+		}
+		var next []byte
+		if next, err = p.encode(p.marks); err != nil {
+			return nil, err
+		}
+		if p.revision, err = r.Write(ctx, old.Found, old.Revision, next); err == nil {
+			p.count++
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("progress of %s in the bucket: %w", route, err)
+}
+
+func (p *Positions) decode(s Stored) (v routeValue, err error) {
+	if !s.Found {
+		return v, nil
+	}
+	if err := json.Unmarshal(s.Data, &v); err != nil {
+		return v, fmt.Errorf("progress of %s in the bucket has another form: %w", p.route, err)
+	}
+	if v.Format != positionsFormat {
+		return v, fmt.Errorf("progress of %s in the bucket has format %d, and this penstock "+
+			"knows %d: use the version that wrote it, or a newer one",
+			p.route, v.Format, positionsFormat)
+	}
+	return v, nil
+}
+
+// encode returns the value of the next write.
+func (p *Positions) encode(marks map[string]stream.Mark) ([]byte, error) {
+	v := routeValue{
+		Format: positionsFormat, Epoch: p.epoch, Count: p.count + 1, Marks: []markValue{},
+	}
+	for _, id := range slices.Sorted(maps.Keys(marks)) {
+		v.Marks = append(v.Marks, valueOf(marks[id]))
+	}
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > MaxPositions {
+		err = fmt.Errorf("it has %d bytes for %d partitions, and a key of the bucket takes %d: "+
+			"let the pipeline read fewer partitions", len(text), len(marks), MaxPositions)
+	}
+	return text, err
+}
+
+func valueOf(m stream.Mark) markValue {
+	v := markValue{
+		Part: m.Part.ID, Name: m.Part.Name, Num: m.Watermark.Num, Key: []byte(m.Watermark.Key),
+		Finished: m.Finished, Note: []byte(m.Note),
+	}
+	for _, r := range m.Above {
+		v.Above = append(v.Above, rangeValue{
+			From: r.From.Num, FromKey: []byte(r.From.Key), To: r.To.Num, ToKey: []byte(r.To.Key),
+		})
+	}
+	return v
+}
+
+func (v *routeValue) positions() map[string]stream.Mark {
+	marks := make(map[string]stream.Mark, len(v.Marks))
+	for _, m := range v.Marks {
+		out := stream.Mark{
+			Part:      stream.Partition{ID: m.Part, Name: m.Name},
+			Watermark: stream.Position{Num: m.Num, Key: string(m.Key)},
+			Finished:  m.Finished, Note: string(m.Note),
+		}
+		for _, r := range m.Above {
+			out.Above = append(out.Above, stream.Range{
+				From: stream.Position{Num: r.From, Key: string(r.FromKey)},
+				To:   stream.Position{Num: r.To, Key: string(r.ToKey)},
+			})
+		}
+		marks[m.Part] = out
+	}
+	return marks
+}
+
+// Append saves marks of the route. After an error nothing was saved, and Append may be called again
+// unless Failed returns an error. Places are those of a sink that appends to a file of one machine,
+// which a cluster does not have.
+func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
+	if len(places) > 0 {
+		return fmt.Errorf("progress of %s: a bucket has no places", p.route)
+	}
+	return p.change(func(all map[string]stream.Mark) {
+		for _, m := range marks {
+			m.Part.ID, m.Part.Name = strings.Clone(m.Part.ID), strings.Clone(m.Part.Name)
+			m.Above = slices.Clone(m.Above)
+			all[m.Part.ID] = m
+		}
+	})
+}
+
+// Forget deletes partitions that are not needed any more.
+func (p *Positions) Forget(_ string, ids []string) error {
+	return p.change(func(all map[string]stream.Mark) {
+		for _, id := range ids {
+			delete(all, id)
+		}
+	})
+}
+
+func (p *Positions) change(f func(map[string]stream.Mark)) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failed != nil {
+		return p.failed
+	}
+	next := maps.Clone(p.marks)
+	f(next)
+	text, err := p.encode(next)
+	if err != nil {
+		p.failed = fmt.Errorf("progress of %s: %w", p.route, err)
+		return p.failed
+	}
+	revision, err := p.write(text)
+	if err != nil {
+		return fmt.Errorf("save progress of %s in the bucket: %w", p.route, err)
+	}
+	p.revision, p.marks = revision, next
+	p.count++
+	return nil
+}
+
+// write writes the next value. After a conflict, or without an answer, it reads the value back: an
+// earlier write of this tenure may have been stored late.
+func (p *Positions) write(text []byte) (uint64, error) {
+	ctx := context.Background() // each request has a bound of its own
+	revision, err := p.register.Write(ctx, true, p.revision, text)
+	if err == nil {
+		return revision, nil
+	}
+	stored, readErr := p.register.Read(ctx)
+	if readErr != nil {
+		return 0, errors.Join(err, readErr)
+	}
+	value, decodeErr := p.decode(stored)
+	switch {
+	case decodeErr != nil:
+		return 0, decodeErr
+	case !stored.Found: // deleted by hand: the owner still knows it
+		return p.register.Write(ctx, false, stored.Revision, text)
+	case value.Epoch != p.epoch:
+		p.failed = &FencedError{Route: p.route, Own: p.epoch, Seen: value.Epoch}
+		return 0, p.failed
+	case string(stored.Data) == string(text):
+		return stored.Revision, nil
+	case errors.Is(err, ErrConflict):
+		return p.register.Write(ctx, true, stored.Revision, text)
+	}
+	return 0, err
+}
+
+// Sync returns Failed: saved progress is as durable as the bucket.
+func (p *Positions) Sync() error { return p.Failed() }
+
+// Failed returns why nothing can be saved any more in this tenure, or nil.
+func (p *Positions) Failed() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// Mark returns the mark of a partition; ok is false if there is none.
+func (p *Positions) Mark(_, id string) (m stream.Mark, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m, ok = p.marks[id]
+	m.Above = slices.Clone(m.Above)
+	return m, ok
+}
+
+// Marks yields the marks of the route.
+func (p *Positions) Marks(string) iter.Seq[stream.Mark] {
+	return func(yield func(stream.Mark) bool) {
+		p.mu.Lock()
+		ids := slices.Sorted(maps.Keys(p.marks))
+		p.mu.Unlock()
+		for _, id := range ids {
+			if m, ok := p.Mark("", id); ok && !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// Places returns nothing: see Append.
+func (p *Positions) Places(string) map[string]string { return nil }
+
+// Routes returns the route.
+func (p *Positions) Routes() []string { return []string{p.route} }

@@ -1,0 +1,28 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+)
+
+// Register is a key of the bucket, whose value changes by compare-and-set. It is safe for
+// concurrent use. Each call sends one request and bounds its time itself.
+type Register interface {
+	// Read returns the value as the leader of the bucket has it.
+	Read(ctx context.Context) (Stored, error)
+	// Write stores a value if the key still has the revision, or if it is missing and found is
+	// false, and returns the new revision. Otherwise it returns ErrConflict. After any other error
+	// the value may have been stored, or may be stored later.
+	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
+}
+
+// Stored is the value of a Register. The revision of a missing key is the last one of the bucket,
+// so that epochs grow even if the key was deleted.
+type Stored struct {
+	Found    bool
+	Revision uint64
+	Data     []byte
+}
+
+// ErrConflict means that a Register has another revision.
+var ErrConflict = errors.New("another process has written the key")

@@ -1,0 +1,388 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// shelf is a bucket in memory. A request to it takes latency.
+type shelf struct {
+	latency time.Duration
+
+	mu       sync.Mutex // guards the fields below
+	revision uint64
+	keys     map[string]Stored
+	down     bool
+}
+
+func newShelf() *shelf {
+	return &shelf{latency: 5 * time.Millisecond, keys: make(map[string]Stored)}
+}
+
+func (s *shelf) setDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+// wire is one process's way to a shelf, which can be cut.
+type wire struct {
+	s   *shelf
+	key string
+	cut func() bool
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func (w wire) wait(ctx context.Context) error {
+	timer := time.NewTimer(w.s.latency)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	w.s.mu.Lock()
+	down := w.s.down
+	w.s.mu.Unlock()
+	if down || w.cut() {
+		return errNoAnswer
+	}
+	return nil
+}
+
+// Read implements Register.
+func (w wire) Read(ctx context.Context) (Stored, error) {
+	if err := w.wait(ctx); err != nil {
+		return Stored{}, err
+	}
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if e, ok := w.s.keys[w.key]; ok {
+		return e, nil
+	}
+	return Stored{Revision: w.s.revision}, nil
+}
+
+// Write implements Register.
+func (w wire) Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error) {
+	if err := w.wait(ctx); err != nil {
+		return 0, err
+	}
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	if e, ok := w.s.keys[w.key]; ok != found || ok && e.Revision != revision {
+		return 0, ErrConflict
+	}
+	w.s.revision++
+	w.s.keys[w.key] = Stored{Found: true, Revision: w.s.revision, Data: data}
+	return w.s.revision, nil
+}
+
+// engine is a process in virtual time that owns the pipeline from time to time.
+type engine struct {
+	name string
+	cut  bool // guarded by the mutex of the shelf
+	stop context.CancelFunc
+	over chan struct{}
+}
+
+// history records the owners in their order.
+type history struct {
+	t     *testing.T
+	start time.Time
+
+	mu     sync.Mutex // guards the fields below
+	owner  string
+	begun  time.Duration
+	epochs []uint64
+}
+
+func (h *history) enter(name string, epoch uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owner != "" {
+		h.t.Errorf("%s works although %s does", name, h.owner)
+	}
+	if n := len(h.epochs); n > 0 && h.epochs[n-1] > epoch {
+		h.t.Errorf("epoch %d follows %d", epoch, h.epochs[n-1])
+	}
+	h.owner, h.begun, h.epochs = name, time.Since(h.start), append(h.epochs, epoch)
+}
+
+func (h *history) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.owner = ""
+}
+
+func (h *history) now() (owner string, begun time.Duration, takeovers int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owner, h.begun, len(h.epochs)
+}
+
+func (h *history) run(s *shelf, name string) *engine {
+	e := &engine{name: name, over: make(chan struct{})}
+	cut := func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return e.cut
+	}
+	k := newKeeper(wire{s, "lease.p", cut}, "p", NewLease(name, Times{}),
+		func() time.Duration { return time.Since(h.start) }, slog.New(slog.DiscardHandler))
+	ctx, cancel := context.WithCancel(context.Background())
+	e.stop = cancel
+	go func() {
+		defer close(e.over)
+		_ = k.Run(ctx, func(ctx context.Context, t Tenure) error {
+			if err := t.Confirm(ctx); err != nil {
+				return err
+			}
+			h.enter(name, t.Epoch)
+			defer h.leave()
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	return e
+}
+
+// TestTakeover: after the way of the owner to the bucket is cut, it stops within 6 s of its last
+// answered renewal, and another process works within 9 s of it, never before the owner has stopped.
+func TestTakeover(t *testing.T) {
+	for i := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			s, h := newShelf(), &history{t: t, start: time.Now()}
+			engines := map[string]*engine{}
+			for _, name := range []string{"a", "b", "c"} {
+				engines[name] = h.run(s, name)
+				time.Sleep(time.Duration(37*i) * time.Millisecond)
+			}
+			time.Sleep(20 * time.Second)
+			first, _, takeovers := h.now()
+			if first == "" || takeovers != 1 {
+				t.Fatalf("owner %q after %d takeovers, want one", first, takeovers)
+			}
+			time.Sleep(time.Duration(53*i) * time.Millisecond)
+			cutAt := time.Since(h.start)
+			s.mu.Lock()
+			engines[first].cut = true
+			s.mu.Unlock()
+			time.Sleep(12 * time.Second)
+			second, begun, takeovers := h.now()
+			if second == first || second == "" || takeovers != 2 {
+				t.Fatalf("owner %q after %d takeovers, want another one", second, takeovers)
+			}
+			if took := begun - cutAt; took > 9*time.Second {
+				t.Errorf("the takeover took %v, want at most 9s", took)
+			}
+			for _, e := range engines {
+				e.stop()
+				<-e.over
+			}
+		})
+	}
+}
+
+// TestBucketDown: while the bucket answers nobody, the owner stops, and nobody takes over. It goes
+// on as the owner with the same epoch when the bucket is back.
+func TestBucketDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newShelf(), &history{t: t, start: time.Now()}
+		a, b := h.run(s, "a"), h.run(s, "b")
+		time.Sleep(5 * time.Second)
+		first, _, _ := h.now()
+		s.setDown(true)
+		time.Sleep(7 * time.Second)
+		if owner, _, _ := h.now(); owner != "" {
+			t.Errorf("%s works without an answer for 7s", owner)
+		}
+		s.setDown(false)
+		time.Sleep(2 * time.Second)
+		var v Value
+		s.mu.Lock()
+		err := json.Unmarshal(s.keys["lease.p"].Data, &v)
+		s.mu.Unlock()
+		if err != nil || v.Owner != first {
+			t.Errorf("the lease is %+v, want that of %s: %v", v, first, err)
+		}
+		for _, e := range []*engine{a, b} {
+			e.stop()
+			<-e.over
+		}
+	})
+}
+
+// TestHandover: an owner that stops gives the lease back, and another one works within 2 s.
+func TestHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, h := newShelf(), &history{t: t, start: time.Now()}
+		engines := map[string]*engine{"a": h.run(s, "a"), "b": h.run(s, "b")}
+		time.Sleep(5 * time.Second)
+		first, _, _ := h.now()
+		stopped := time.Since(h.start)
+		engines[first].stop()
+		<-engines[first].over
+		time.Sleep(3 * time.Second)
+		second, begun, _ := h.now()
+		if second == "" || second == first || begun-stopped > 2*time.Second {
+			t.Errorf("%q works %v after %q has stopped, want the other one within 2s",
+				second, begun-stopped, first)
+		}
+		for _, e := range engines {
+			e.stop()
+			<-e.over
+		}
+	})
+}
+
+func always(v bool) func() bool { return func() bool { return v } }
+
+func mark(id string, at int64) stream.Mark {
+	return stream.Mark{
+		Part:      stream.Partition{ID: id, Name: "name of " + id},
+		Watermark: stream.Position{Num: at, Key: "\xff\x00key"}, Note: "\xfe", Finished: at == 3,
+		Above: []stream.Range{{
+			From: stream.Position{Num: at + 1}, To: stream.Position{Num: at + 2, Key: "\x80"},
+		}},
+	}
+}
+
+// TestPositions: marks survive a change of owner, and the earlier owner cannot save any more.
+func TestPositions(t *testing.T) {
+	s := newShelf()
+	r := wire{s, "progress.p.r", always(false)}
+	open := func(epoch uint64) (*Positions, error) {
+		return OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: epoch})
+	}
+	a, err := open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Append("p/r", []stream.Mark{mark("x", 3), mark("y", 7)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Append("p/r", nil, map[string]string{"lane": "9"}); err == nil {
+		t.Error("a place was saved")
+	}
+	b, err := open(5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []stream.Mark{mark("x", 3), mark("y", 7)} {
+		got, ok := b.Mark("p/r", want.Part.ID)
+		if !ok || !reflect.DeepEqual(got, want) {
+			t.Errorf("mark %+v, want %+v", got, want)
+		}
+	}
+	err = a.Append("p/r", []stream.Mark{mark("x", 9)}, nil)
+	fenced, ok := errors.AsType[*FencedError](err)
+	if !ok || fenced.Seen != 5 || a.Failed() == nil {
+		t.Errorf("an earlier owner saved: %v", err)
+	}
+	if _, err := open(4); err == nil {
+		t.Error("an earlier owner opened the progress")
+	}
+	if err := b.Forget("p/r", []string{"x"}); err != nil {
+		t.Fatal(err)
+	}
+	s.setDown(true)
+	if err := b.Append("p/r", []stream.Mark{mark("y", 8)}, nil); err == nil || b.Failed() != nil {
+		t.Errorf("saved without a bucket: %v, failed: %v", err, b.Failed())
+	}
+	s.setDown(false)
+	if err := b.Append("p/r", []stream.Mark{mark("y", 8)}, nil); err != nil {
+		t.Error(err)
+	}
+	c, err := open(5) // a restart of the route within the tenure
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, ok := c.Mark("p/r", "y"); !ok || m.Watermark.Num != 8 {
+		t.Errorf("y is %v, want 8", m)
+	}
+	if m, ok := c.Mark("p/r", "x"); ok {
+		t.Errorf("x was forgotten and is %v", m)
+	}
+}
+
+// lostAnswer carries out writes and gives no answer to some of them.
+type lostAnswer struct {
+	wire
+	lose bool
+}
+
+func (l *lostAnswer) Write(ctx context.Context, found bool, revision uint64,
+	data []byte) (uint64, error) {
+	next, err := l.wire.Write(ctx, found, revision, data)
+	if err == nil && l.lose {
+		return 0, errNoAnswer
+	}
+	return next, err
+}
+
+// TestPositionsWithoutAnswer: a write that was carried out without an answer is found by reading
+// back, and a key that was deleted by hand is written again.
+func TestPositionsWithoutAnswer(t *testing.T) {
+	s := newShelf()
+	r := &lostAnswer{wire: wire{s, "progress.p.r", always(false)}}
+	p, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.lose = true
+	if err := p.Append("p/r", []stream.Mark{mark("x", 1)}, nil); err != nil {
+		t.Errorf("a write that was carried out failed: %v", err)
+	}
+	r.lose = false
+	s.mu.Lock()
+	delete(s.keys, "progress.p.r")
+	s.mu.Unlock()
+	if err := p.Append("p/r", []stream.Mark{mark("y", 2)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]int64{"x": 1, "y": 2} {
+		if m, ok := again.Mark("p/r", id); !ok || m.Watermark.Num != want {
+			t.Errorf("%s is %v, want %d", id, m, want)
+		}
+	}
+}
+
+// TestPositionsRefused: values of other versions and values that do not fit are refused.
+func TestPositionsRefused(t *testing.T) {
+	s := newShelf()
+	r := wire{s, "progress.p.r", always(false)}
+	for _, text := range []string{`{"format":2}`, `nonsense`} {
+		s.keys["progress.p.r"] = Stored{Found: true, Revision: 1, Data: []byte(text)}
+		if _, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1}); err == nil {
+			t.Errorf("%s was accepted", text)
+		}
+	}
+	delete(s.keys, "progress.p.r")
+	p, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var many []stream.Mark
+	for i := range 10_000 {
+		many = append(many, mark(fmt.Sprint("partition-", i), 1))
+	}
+	if err := p.Append("p/r", many, nil); err == nil || p.Failed() == nil {
+		t.Errorf("10,000 partitions fit: %v", err)
+	}
+}

@@ -1,0 +1,374 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// sharedNodes are the processes of the cluster.
+var sharedNodes = []string{"a", "b", "c"}
+
+// natsTrio is a cluster of three NATS servers in this process.
+type natsTrio struct {
+	urls string
+	js   jetstream.JetStream
+}
+
+func startTrio(t *testing.T) *natsTrio {
+	t.Helper()
+	var routes []*url.URL
+	ports := freePorts(t, 6)
+	for _, port := range ports[3:] {
+		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
+	}
+	trio := &natsTrio{}
+	var servers []*server.Server
+	for i := range 3 {
+		s, err := server.NewServer(&server.Options{
+			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true,
+			StoreDir: t.TempDir(), NoLog: true, NoSigs: true, Routes: routes,
+			Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: ports[3+i]},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		servers = append(servers, s)
+		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+		trio.urls += fmt.Sprintf(",nats://127.0.0.1:%d", ports[i])
+	}
+	trio.urls = trio.urls[1:]
+	await(t, time.Minute, "a leader of the NATS servers", func() bool {
+		return slices.ContainsFunc(servers, (*server.Server).JetStreamIsLeader)
+	})
+	conn, err := natsgo.Connect(trio.urls, natsgo.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if trio.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	await(t, time.Minute, "the stream", func() bool {
+		cfg := jetstream.StreamConfig{Name: "in", Subjects: []string{"in"}, Replicas: 3}
+		_, err = trio.js.CreateStream(t.Context(), cfg)
+		return err == nil
+	})
+	return trio
+}
+
+// owner returns the node that has the lease of the pipeline, "" if none has, and its epoch.
+func (n *natsTrio) owner(t *testing.T) (node string, epoch uint64) {
+	t.Helper()
+	kv, err := n.js.KeyValue(t.Context(), "penstock")
+	if err != nil {
+		return "", 0
+	}
+	e, err := kv.Get(t.Context(), "lease.orders")
+	if err != nil {
+		return "", 0
+	}
+	var v struct {
+		Owner string
+		Epoch uint64
+	}
+	if err := json.Unmarshal(e.Value(), &v); err != nil {
+		t.Fatal(err)
+	}
+	node, _, _ = strings.Cut(v.Owner, "/")
+	return node, v.Epoch
+}
+
+// producer publishes numbered messages. It counts a message after the server has acknowledged it.
+type producer struct {
+	acked atomic.Int64
+	stop  context.CancelFunc
+	done  chan error
+}
+
+func (n *natsTrio) produce(t *testing.T, pause time.Duration) *producer {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := &producer{stop: cancel, done: make(chan error, 1)}
+	go func() {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for id := int64(0); ; {
+			// the id makes a repetition after an unknown answer no second message
+			_, err := n.js.Publish(context.WithoutCancel(ctx), "in", fmt.Append(nil, id),
+				jetstream.WithMsgID(strconv.FormatInt(id, 10)))
+			if err == nil {
+				id++
+				p.acked.Store(id)
+			}
+			select {
+			case <-ctx.Done():
+				p.done <- nil
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return p
+}
+
+// sharedRun are engines with one config, and the table into which they deliver.
+type sharedRun struct {
+	t      *testing.T
+	nats   *natsTrio
+	db     *sql.DB
+	config string
+
+	mu        sync.Mutex // guards processes
+	processes map[string]*exec.Cmd
+}
+
+func startShared(t *testing.T, trio *natsTrio, sink string, db *sql.DB) *sharedRun {
+	t.Helper()
+	r := &sharedRun{t: t, nats: trio, db: db, processes: make(map[string]*exec.Cmd)}
+	r.config = write(t, filepath.Join(t.TempDir(), "penstock.yaml"), fmt.Sprintf(`
+state: { dir: "./state-${NODE}", nats: { url: %q, node: "${NODE}" } }
+pipelines:
+  orders:
+    source: { nats: { url: %q, stream: in } }
+    sink: %s
+    batch: { records: 200 }
+    checkpoint: { sync: 200ms }
+`, trio.urls, trio.urls, sink))
+	for _, node := range sharedNodes {
+		r.start(node)
+	}
+	t.Cleanup(func() {
+		for _, node := range sharedNodes {
+			r.kill(node)
+		}
+	})
+	return r
+}
+
+func (r *sharedRun) log(node string) string {
+	return filepath.Join(filepath.Dir(r.config), node+".log")
+}
+
+func (r *sharedRun) start(node string) {
+	r.t.Helper()
+	bin, err := program()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.Command(bin, "run", r.config)
+	cmd.Env = append(os.Environ(), "NODE="+node)
+	log, err := os.OpenFile(r.log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer log.Close()
+	cmd.Stderr = log
+	if err := cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[node] = cmd
+}
+
+func (r *sharedRun) signal(node string, sig os.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cmd := r.processes[node]; cmd != nil {
+		_ = cmd.Process.Signal(sig)
+	}
+}
+
+// kill ends a process by kill -9.
+func (r *sharedRun) kill(node string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if cmd := r.processes[node]; cmd != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		delete(r.processes, node)
+	}
+}
+
+func (r *sharedRun) rows() int64 { return number(r.db, `SELECT count(*) FROM lines`) }
+
+// awaitRows waits until the table has more rows than before.
+func (r *sharedRun) awaitRows(before int64, bound time.Duration) {
+	r.t.Helper()
+	event := fmt.Sprintf("more than %d rows", before)
+	await(r.t, bound, event, func() bool { return r.rows() > before })
+}
+
+// check waits until each acknowledged message is in the table, and compares.
+func (r *sharedRun) check(p *producer) {
+	r.t.Helper()
+	p.stop()
+	if err := <-p.done; err != nil {
+		r.t.Fatal(err)
+	}
+	want := p.acked.Load()
+	await(r.t, time.Minute, fmt.Sprintf("%d rows", want), func() bool { return r.rows() >= want })
+	distinct := number(r.db, `SELECT count(DISTINCT message) FROM lines`)
+	most := number(r.db, `SELECT coalesce(max(CAST(message AS INTEGER)), 0) FROM lines`)
+	if rows := r.rows(); rows != distinct || most != distinct-1 || distinct < want {
+		r.t.Errorf("%d rows, %d of them different, the highest %d; want 0 to %d once",
+			rows, distinct, most, want-1)
+	}
+}
+
+func (r *sharedRun) logs() {
+	if !r.t.Failed() {
+		return
+	}
+	for _, node := range sharedNodes {
+		r.t.Logf("log of %s:\n%s", node, read(r.t, r.log(node)))
+	}
+}
+
+// clusterKills is the number of kills of PENSTOCK_CLUSTER; the tests are skipped without it.
+func clusterKills(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("PENSTOCK_CLUSTER")
+	if text == "" {
+		t.Skip("PENSTOCK_CLUSTER is not set: make cluster-short")
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("PENSTOCK_CLUSTER is %q, want a number of kills", text)
+	}
+	return n
+}
+
+func sharedSQLite(t *testing.T, trio *natsTrio) *sharedRun {
+	path := filepath.Join(t.TempDir(), "out.db")
+	db := connectortest.OpenSQLite(t, path)
+	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
+	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")
+	return startShared(t, trio, fmt.Sprintf("{ sqlite: { path: %q, table: lines } }", path), db)
+}
+
+// TestClusterKill kills the owner of a pipeline again and again while messages come. Another
+// process delivers within 15 s of each kill, within 10 s of most, and each message is in the table
+// once. In between, an owner that is told to stop hands over within 3 s.
+func TestClusterKill(t *testing.T) {
+	n := clusterKills(t)
+	rnd := seeded(t)
+	trio := startTrio(t)
+	r := sharedSQLite(t, trio)
+	defer r.logs()
+	p := trio.produce(t, 5*time.Millisecond)
+	r.awaitRows(0, time.Minute)
+	var took []time.Duration
+	for range n {
+		pauseRandomly(rnd)
+		owner, epoch := trio.owner(t)
+		killed := time.Now()
+		r.kill(owner)
+		before := r.rows()
+		r.awaitRows(before, 30*time.Second)
+		took = append(took, time.Since(killed))
+		if next, later := trio.owner(t); later <= epoch || next == owner {
+			t.Fatalf("after %s with epoch %d comes %s with epoch %d", owner, epoch, next, later)
+		}
+		r.start(owner)
+	}
+	owner, epoch := trio.owner(t)
+	r.signal(owner, syscall.SIGTERM)
+	stopped := time.Now()
+	await(t, 3*time.Second, "an owner after a handover", func() bool {
+		next, later := trio.owner(t)
+		return next != owner && next != "" && later > epoch
+	})
+	handover := time.Since(stopped)
+	r.check(p)
+	slices.Sort(took)
+	median, worst := took[len(took)/2], took[len(took)-1]
+	t.Logf("%d kills, %d messages: takeover: median %v, worst %v; handover %v",
+		n, p.acked.Load(), median, worst, handover)
+	if median > 10*time.Second || worst > 15*time.Second {
+		t.Errorf("takeovers took %v, want a median of at most 10s and at most 15s each", took)
+	}
+}
+
+// pauseRandomly waits up to 2 s, so that kills strike at any time between two renewals.
+func pauseRandomly(rnd *rand.Rand) {
+	timer := time.NewTimer(time.Duration(rnd.IntN(2000)) * time.Millisecond)
+	<-timer.C
+}
+
+// TestClusterSuspend suspends the owner for 15 s in the middle of its work. Another process takes
+// over, and the first one, when it goes on, neither writes a message a second time nor takes the
+// pipeline back.
+func TestClusterSuspend(t *testing.T) {
+	n := max(1, clusterKills(t)/4)
+	rnd := seeded(t)
+	trio := startTrio(t)
+	postgres := connectortest.StartServer(t, "postgres", "psql")
+	db := openPostgres(t, postgres.URL)
+	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")
+	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, workers: 4 } }", postgres.URL)
+	r := startShared(t, trio, sink, db)
+	defer r.logs()
+	p := trio.produce(t, time.Millisecond)
+	r.awaitRows(0, time.Minute)
+	for range n {
+		pauseRandomly(rnd)
+		owner, epoch := trio.owner(t)
+		r.signal(owner, syscall.SIGSTOP)
+		suspended := time.Now()
+		r.awaitRows(r.rows(), 15*time.Second)
+		t.Logf("delivered again %v after the owner was suspended", time.Since(suspended))
+		next, later := trio.owner(t)
+		if next == owner || later <= epoch {
+			t.Fatalf("%s is suspended, and the owner is %s with epoch %d", owner, next, later)
+		}
+		<-time.After(time.Until(suspended.Add(15 * time.Second)))
+		r.signal(owner, syscall.SIGCONT)
+		pauseRandomly(rnd)
+		r.awaitRows(r.rows(), 15*time.Second)
+		if again, epoch := trio.owner(t); again != next || epoch != later {
+			t.Errorf("%s with epoch %d was the owner, and then %s with epoch %d",
+				next, later, again, epoch)
+		}
+	}
+	r.check(p)
+	t.Logf("%d times suspended for 15s, %d messages", n, p.acked.Load())
+}
+
+// freePorts returns different ports that were free.
+func freePorts(t *testing.T, n int) (ports []int) {
+	t.Helper()
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return ports
+}

@@ -1,0 +1,317 @@
+package endtoend
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// natsServer is a server in this process with the streams "in" and "out".
+type natsServer struct {
+	url     string
+	js      jetstream.JetStream
+	in, out jetstream.Stream
+}
+
+func startNATS(t testing.TB) *natsServer {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(),
+		NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(time.Minute) {
+		t.Fatal("the server does not start")
+	}
+	conn, err := natsgo.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	n := &natsServer{url: s.ClientURL()}
+	if n.js, err = jetstream.New(conn); err != nil {
+		t.Fatal(err)
+	}
+	n.in, n.out = n.stream(t, "in"), n.stream(t, "out")
+	return n
+}
+
+func (n *natsServer) stream(t testing.TB, name string) jetstream.Stream {
+	t.Helper()
+	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{name}}
+	s, err := n.js.CreateStream(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// publish publishes different messages. It adds a count of 0 for each to arrived, after the server
+// has acknowledged it, and returns the bytes of their lines.
+func (n *natsServer) publish(t *testing.T, arrived map[string]int, rnd *rand.Rand,
+	count int) (total int64) {
+	t.Helper()
+	var acks []jetstream.PubAckFuture
+	first := len(arrived)
+	for i := range count {
+		text := fmt.Sprintf("record %d %0*d", first+i, 1+rnd.IntN(100), i)
+		ack, err := n.js.PublishAsync("in", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks = append(acks, ack)
+	}
+	for _, ack := range acks {
+		select {
+		case <-ack.Ok():
+			text := string(ack.Msg().Data)
+			arrived[text] = 0
+			total += int64(len(text) + 1)
+		case err := <-ack.Err():
+			t.Fatal(err)
+		}
+	}
+	return total
+}
+
+// awaitDone waits until a consumer of the stream in has nothing left.
+func (n *natsServer) awaitDone(t *testing.T, durable string) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		c, err := n.in.Consumer(t.Context(), durable)
+		if err == nil && c.CachedInfo().NumPending == 0 && c.CachedInfo().NumAckPending == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the consumer is not done: %v", err)
+		}
+		<-tick.C
+	}
+}
+
+// TestKillNATSFile kills the program while it copies a stream, read by sequence, into a file: no
+// record is lost, and each kill repeats at most the bound.
+func TestKillNATSFile(t *testing.T) {
+	rnd := seeded(t)
+	s := startNATS(t)
+	const records, replay, longest = 40_000, 256 << 10, 200
+	want := make(map[string]int)
+	total := s.publish(t, want, rnd, records)
+	dir := t.TempDir()
+	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  crash:
+    source: { nats: { url: %q, stream: in } }
+    sink: { file: { path: ./out.log, format: raw } }
+    batch: { bytes: 16KiB }
+    limit: { bytes: 2MB/s } # so that kills strike while it copies
+    checkpoint: { replay: %dB, sync: 50ms }
+`, s.url, replay))
+	written := func() int64 {
+		info, err := os.Stat(filepath.Join(dir, "out.log"))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	struck := int64(0)
+	for range min(max(2, kills(t)/2), killsPerJob) {
+		if killAt(t, config, rnd, total, written) {
+			struck++
+		}
+	}
+	if struck == 0 {
+		t.Error("no kill struck while records were copied: the test shows nothing")
+	}
+	once(t, config)
+	for line := range strings.Lines(string(read(t, filepath.Join(dir, "out.log")))) {
+		want[strings.TrimSuffix(line, "\n")]++
+	}
+	if len(want) != records {
+		t.Errorf("%d different lines, want %d", len(want), records)
+	}
+	repeated := countCopies(t, want, 1)
+	t.Logf("%d kills: 0 of %d records lost, %d bytes repeated", struck, records, repeated)
+	if bound := struck * (replay + longest); repeated > bound {
+		t.Errorf("%d bytes were repeated after %d kills, want at most %d", repeated, struck, bound)
+	}
+}
+
+// TestKillNATSSQLite kills the program while it copies a stream, read by sequence, into a table:
+// each record is in the table once.
+func TestKillNATSSQLite(t *testing.T) {
+	rnd := seeded(t)
+	s := startNATS(t)
+	want := make(map[string]int)
+	total := s.publish(t, want, rnd, 20_000)
+	dir := t.TempDir()
+	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  crash:
+    source: { nats: { url: %q, stream: in } }
+    sink: { sqlite: { path: ./out.db, table: lines } }
+    batch: { bytes: 16KiB }
+    limit: { bytes: 1MB/s } # so that kills strike while it copies
+    checkpoint: { sync: 50ms }
+`, s.url))
+	db := connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
+	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
+	connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT)")
+	written := func() int64 {
+		return number(db, `SELECT coalesce(sum(length(message) + 1), 0) FROM lines`)
+	}
+	struck := 0
+	for range 4 {
+		if killAt(t, config, rnd, total, written) {
+			struck++
+		}
+	}
+	if struck == 0 {
+		t.Error("no kill struck while records were copied: the test shows nothing")
+	}
+	once(t, config)
+	for _, text := range connectortest.Column(t, db, `SELECT message FROM lines`) {
+		if n, ok := want[text]; !ok || n > 0 {
+			t.Fatalf("%q: was published: %v, rows before this one: %d", text, ok, n)
+		}
+		want[text]++
+	}
+	countCopies(t, want, 1)
+	t.Logf("%d kills: each of %d records is in the table once", struck, len(want))
+}
+
+// TestKillNATSShared runs three programs that share a consumer and copy a stream into another one,
+// and kills them at random while records are published: no record is lost, and the record ids keep
+// repetitions out of the stream.
+func TestKillNATSShared(t *testing.T) {
+	rnd := seeded(t)
+	s := startNATS(t)
+	dir := t.TempDir()
+	members := make([]*member, 3)
+	for i := range members {
+		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
+		members[i] = &member{t: t, config: write(t, path, fmt.Sprintf(`
+state: ./state
+pipelines:
+  copy:
+    source: { nats: { url: %q, stream: in, durable: copy, ack_wait: 1s } }
+    sink: { nats: { url: %q, subject: out, format: raw } }
+    batch: { records: 100 }
+`, s.url, s.url))}
+		members[i].start()
+	}
+	arrived := make(map[string]int)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range kills(t) {
+		for range 10 + rnd.IntN(60) {
+			<-tick.C
+			s.publish(t, arrived, rnd, 300)
+		}
+		m := members[rnd.IntN(len(members))]
+		m.kill()
+		m.start()
+	}
+	s.awaitDone(t, "copy")
+	for _, m := range members {
+		m.kill()
+	}
+	got, err := s.out.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.out.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := got.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer list.Stop()
+	for range info.State.Msgs {
+		m, err := list.Next(jetstream.NextMaxWait(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := arrived[string(m.Data())]; !ok {
+			t.Fatalf("%q was never published", m.Data())
+		}
+		arrived[string(m.Data())]++
+	}
+	if repeated := countCopies(t, arrived, 0); repeated > 0 {
+		t.Errorf("%d bytes are in the stream twice", repeated)
+	}
+	const done = "%d kills of 3 programs: each of %d records is in the stream once"
+	t.Logf(done, kills(t), len(arrived))
+}
+
+// TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table whose
+// key is the record's id, and kills them at random: each record is in the table once.
+func TestKillNATSSharedSQLite(t *testing.T) {
+	rnd := seeded(t)
+	s := startNATS(t)
+	dir := t.TempDir()
+	db := connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
+	connectortest.Execute(t, db, "PRAGMA journal_mode = WAL")
+	connectortest.Execute(t, db, "CREATE TABLE lines (id TEXT PRIMARY KEY, message TEXT)")
+	members := make([]*member, 3)
+	for i := range members {
+		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
+		members[i] = &member{t: t, config: write(t, path, fmt.Sprintf(`
+state: ./state
+pipelines:
+  copy:
+    source: { nats: { url: %q, stream: in, durable: copy, ack_wait: 1s } }
+    processors: [{ set: { id: meta.id } }]
+    sink: { sqlite: { path: ../out.db, table: lines, mode: upsert, key: [id] } }
+    batch: { records: 100 }
+`, s.url))}
+		members[i].start()
+	}
+	arrived := make(map[string]int)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for range kills(t) {
+		for range 10 + rnd.IntN(40) {
+			<-tick.C
+			s.publish(t, arrived, rnd, 100)
+		}
+		m := members[rnd.IntN(len(members))]
+		m.kill()
+		m.start()
+	}
+	s.awaitDone(t, "copy")
+	for _, m := range members {
+		m.kill()
+	}
+	for _, text := range connectortest.Column(t, db, `SELECT message FROM lines`) {
+		if _, ok := arrived[text]; !ok {
+			t.Fatalf("%q was never published", text)
+		}
+		arrived[text]++
+	}
+	if repeated := countCopies(t, arrived, 0); repeated > 0 {
+		t.Errorf("%d bytes are in the table twice", repeated)
+	}
+	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t), len(arrived))
+}

@@ -1,0 +1,329 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+const (
+	// remoteSlower divides the rates of s01 for worker processes that share one machine
+	remoteSlower = 5
+	// remoteInFlight is the bound on batches in flight, relative to one in service for each worker
+	remoteInFlight = 2.6
+	remoteGoodput  = 0.97
+	remoteJain     = 0.95
+)
+
+// remoteWorkers are `penstock worker` processes that write one table, and a DNS name for them.
+type remoteWorkers struct {
+	t      *testing.T
+	dns    *connectortest.NameServer
+	config string
+	all    []*process
+	listed []net.SRV
+}
+
+func newRemoteWorkers(t *testing.T, url string) *remoteWorkers {
+	w := &remoteWorkers{t: t, dns: connectortest.NewNameServer(t)}
+	w.dns.Set("machine.test", "127.0.0.1")
+	w.config = write(t, filepath.Join(t.TempDir(), "worker.yaml"), fmt.Sprintf(`
+state: ${WORKER_STATE}
+pipelines:
+  worker:
+    processors:
+      - parse: # the time in microseconds
+          format: regex
+          pattern: '^(?P<id>\d+) (?P<planned>\d+)\d{3}$'
+          types: {id: integer, planned: integer}
+      - set: {key: meta.id}
+    sink:
+      postgres:
+        url: %q
+        table: landed
+        columns: [key, id, planned]
+        mode: upsert
+        key: [key] # the same at each worker that gets the batch
+        ledger: "${WORKER_NAME}"
+    limit: { rate: "${WORKER_RATE}/s", concurrency: 1 }
+    batch: { records: 1, linger: 0s }
+`, url))
+	return w
+}
+
+// start starts a worker of that rate on a free port, and lists it.
+func (w *remoteWorkers) start(rate float64) *process {
+	w.t.Helper()
+	bin, err := program()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	_, port, _ := net.SplitHostPort(address)
+	name := fmt.Sprintf("worker-%d", len(w.all))
+	cmd := exec.Command(bin, "worker", "--listen", address, "--slots", "1",
+		"--log-level", "error", w.config)
+	cmd.Env = append(os.Environ(), "WORKER_STATE="+filepath.Join(w.t.TempDir(), name),
+		"WORKER_NAME="+name, "WORKER_RATE="+strconv.FormatFloat(rate, 'f', -1, 64), "GOMAXPROCS=1")
+	d := &process{t: w.t, cmd: cmd, ended: make(chan error, 1)}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	go func() { d.ended <- cmd.Wait() }()
+	w.t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		_ = cmd.Process.Kill()
+	})
+	n, _ := strconv.Atoi(port)
+	w.all = append(w.all, d)
+	w.listed = append(w.listed, net.SRV{Target: "machine.test", Port: uint16(n)})
+	w.dns.Serve("_in._tcp.workers.test", w.listed...)
+	eventually(w.t, name+" listens", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	return d
+}
+
+// close ends the workers.
+func (w *remoteWorkers) close() {
+	for _, d := range w.all {
+		_ = d.cmd.Process.Kill() // some have ended
+	}
+}
+
+// sender is an engine that sends to the workers.
+type sender struct {
+	*engine.Engine
+	stop context.CancelFunc
+	wait func() error // for its end
+}
+
+// send runs a pipeline from the arrivals source to the workers.
+func (w *remoteWorkers) send(name string, count int64, flow string) *sender {
+	w.t.Helper()
+	config := write(w.t, filepath.Join(w.t.TempDir(), "sender.yaml"), fmt.Sprintf(`
+state: ./state
+pipelines:
+  remote:
+    source: { arrivals: { name: %s, count: %d, rate: 0, seed: 7 } }
+    sink:
+      http:
+        endpoints: [{ srv: _in._tcp.workers.test }]
+        discovery: { interval: 200ms, resolver: %q }
+        body: raw
+    batch: { linger: 0s }
+    flow: { %s }
+`, name, count, w.dns.Addr(), flow))
+	c, err := engine.Load(config, append(all.Components(), arrivals)...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e, err := engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(w.t.Context())
+	w.t.Cleanup(cancel)
+	go func() { ended <- e.Run(ctx) }()
+	return &sender{e, cancel, func() error { return <-ended }}
+}
+
+// landedBetween counts the records that were stored first in a span of time.
+func landedBetween(db *sql.DB, from, to time.Time) float64 {
+	const form = "2006-01-02 15:04:05.999999-07"
+	const count = "SELECT count(*) FROM landed WHERE at >= '%s' AND at < '%s'"
+	return float64(number(db, fmt.Sprintf(count, from.Format(form), to.Format(form))))
+}
+
+// remoteFigures are measurements of a stretch of a run.
+type remoteFigures struct {
+	goodput  float64       // records first stored, relative to the rates
+	inFlight float64       // batches, relative to one in service for each worker
+	p99      time.Duration // from reading a record to storing it
+	each     []float64     // records delivered by each sender
+}
+
+// String returns the figures for a log.
+func (f remoteFigures) String() string {
+	return fmt.Sprintf("goodput %.3f; in flight %.2f of one batch for each worker; p99 %v",
+		f.goodput, f.inFlight, f.p99.Round(time.Millisecond))
+}
+
+// measure samples the senders while they run.
+func measure(t *testing.T, db *sql.DB, total float64, from, to time.Time,
+	senders ...*sender) (f remoteFigures) {
+	t.Helper()
+	at(t, from)
+	delivered := func() (all []float64) {
+		for _, s := range senders {
+			all = append(all, float64(s.Status().Routes[0].Delivered))
+		}
+		return all
+	}
+	f.each = delivered()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	sum, n := 0.0, 0.0
+	for time.Now().Before(to) {
+		<-tick.C
+		for _, s := range senders {
+			for _, w := range s.Status().Routes[0].Workers {
+				sum += float64(w.InFlight)
+			}
+		}
+		n++
+	}
+	for i, d := range delivered() {
+		f.each[i] = d - f.each[i]
+	}
+	f.inFlight = sum / max(1, n) / float64(len(rates))
+	f.goodput = landedBetween(db, from, to) / (total * to.Sub(from).Seconds())
+	const p99 = "SELECT coalesce(percentile_disc(0.99) WITHIN GROUP (ORDER BY " +
+		"(extract(epoch FROM at) * 1e6)::bigint - planned), 0) FROM landed WHERE at >= %s"
+	since := fmt.Sprintf("to_timestamp(%f)", float64(from.UnixNano())/1e9)
+	f.p99 = time.Microsecond * time.Duration(number(db, fmt.Sprintf(p99, since)))
+	return f
+}
+
+// jain returns Jain's index of fairness: 1 if all values are equal.
+func jain(values []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, v := range values {
+		sum, squares = sum+v, squares+v*v
+	}
+	return sum * sum / (float64(len(values)) * squares)
+}
+
+const landedTable = `CREATE TABLE landed (key text PRIMARY KEY, id bigint NOT NULL, ` +
+	`planned bigint NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp())`
+
+// remoteRun starts twelve workers on an empty table, and returns the sum of their rates.
+func remoteRun(t *testing.T, url string, db *sql.DB) (w *remoteWorkers, total float64) {
+	t.Helper()
+	connectortest.Execute(t, db, `DROP TABLE IF EXISTS landed`)
+	connectortest.Execute(t, db, landedTable)
+	w = newRemoteWorkers(t, url)
+	for _, rate := range rates {
+		w.start(rate / remoteSlower)
+		total += rate / remoteSlower
+	}
+	return w, total
+}
+
+const remoteWarmup = 8 * time.Second
+
+// TestUnequalRemote runs one reader and twelve worker processes of unequal rates into PostgreSQL.
+// Undisturbed, they reach their rates together with few batches in flight. Then one hangs, one is
+// killed, one drains and two join: each record is in the table, once, although no record has a key
+// of its own. The figures of `window: queue` are logged beside those of `credit`.
+func TestUnequalRemote(t *testing.T) {
+	run := length(t, 30*time.Second, 10*time.Second)
+	server := connectortest.StartServer(t, "postgres", "psql")
+	db := openPostgres(t, server.URL)
+	undisturbed(t, func(t *testing.T) string {
+		w, total := remoteRun(t, server.URL, db)
+		s := w.send("queue", 1_000_000, "window: queue")
+		from := time.Now().Add(remoteWarmup)
+		t.Logf("queue:  %v", measure(t, db, total, from, from.Add(run), s))
+		s.stop()
+		_ = s.wait() // it was stopped
+		w.close()
+		return unequalRemote(t, server.URL, db, run)
+	})
+}
+
+func unequalRemote(t *testing.T, url string, db *sql.DB, run time.Duration) (missed string) {
+	t.Helper()
+	w, total := remoteRun(t, url, db)
+	count := int64(total * (remoteWarmup + 2*run).Seconds() * 0.9)
+	s := w.send("credit", count, "window: credit")
+	from := time.Now().Add(remoteWarmup)
+	to := from.Add(run)
+	f := measure(t, db, total, from, to, s)
+	t.Logf("credit: %v", f)
+
+	hanging := w.all[4]
+	hanging.signal(syscall.SIGSTOP)
+	w.all[0].signal(syscall.SIGKILL)
+	w.start(rates[0] / remoteSlower)
+	w.start(rates[1] / remoteSlower)
+	w.all[1].signal(syscall.SIGTERM)
+	if code := w.all[1].exit(30 * time.Second); code != 0 {
+		t.Errorf("the worker that drained exits with %d", code)
+	}
+	at(t, to.Add(run/2))
+	hanging.signal(syscall.SIGCONT)
+	if err := s.wait(); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Status().Routes[0]
+	t.Logf("%d records at %.0f/s; attempts %d, redelivered %d", count, total, r.Attempts,
+		r.Redelivered)
+	rows := number(db, `SELECT count(*) FROM landed`)
+	if n := number(db, `SELECT count(DISTINCT id) FROM landed`); n != count || rows != count {
+		t.Errorf("%d rows of %d records are in the table, want each of %d once", rows, n, count)
+	}
+	return f.missed()
+}
+
+// missed returns a bound that the figures miss; empty if none.
+func (f remoteFigures) missed() string {
+	switch {
+	case f.goodput < remoteGoodput:
+		return fmt.Sprintf("goodput is %.3f of the rates, want at least %v", f.goodput,
+			remoteGoodput)
+	case f.inFlight > remoteInFlight*float64(len(f.each)):
+		return fmt.Sprintf("%.2f batches a worker are in flight, want at most %v for each of %d "+
+			"senders", f.inFlight, remoteInFlight, len(f.each))
+	case jain(f.each) < remoteJain:
+		return fmt.Sprintf("the senders delivered %.0f records: Jain's index is %.3f, want at "+
+			"least %v", f.each, jain(f.each), remoteJain)
+	}
+	return ""
+}
+
+// TestUnequalRemoteSenders: two readers share twelve worker processes evenly, and use them fully.
+func TestUnequalRemoteSenders(t *testing.T) {
+	run := length(t, 30*time.Second, 10*time.Second)
+	server := connectortest.StartServer(t, "postgres", "psql")
+	db := openPostgres(t, server.URL)
+	undisturbed(t, func(t *testing.T) string {
+		w, total := remoteRun(t, server.URL, db)
+		a := w.send("sender-a", 1_000_000, "window: credit")
+		b := w.send("sender-b", 1_000_000, "window: credit")
+		from := time.Now().Add(remoteWarmup)
+		f := measure(t, db, total, from, from.Add(run), a, b)
+		t.Logf("%v; Jain's index %.3f", f, jain(f.each))
+		for _, s := range []*sender{a, b} {
+			s.stop()
+			_ = s.wait() // it was stopped
+		}
+		w.close()
+		return f.missed()
+	})
+}

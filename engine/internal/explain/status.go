@@ -1,0 +1,68 @@
+//penstock:pure
+
+package explain
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+// FromStatus returns the routes of a running process, in the order of its status.
+func FromStatus(s *status.Status) []*Route {
+	out := make([]*Route, 0, len(s.Routes))
+	for i := range s.Routes {
+		from := &s.Routes[i]
+		r := &Route{
+			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes, Waiting: from.Waiting, LastFault: from.LastFault,
+			Window: Named(from.Window), Workers: make([]Worker, 0, len(from.Workers)),
+		}
+		for k := range from.Workers {
+			w := &from.Workers[k]
+			r.Workers = append(r.Workers, Worker{
+				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window, InFlight: w.InFlight,
+				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
+				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
+				Misconfigured: w.Misconfigured,
+			})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+// severity orders the states of workers by how much they need attention.
+var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}
+
+// Worst returns the index of the worker that needs attention first. That is a misconfigured one,
+// else the one in the worst state, else one with a round trip of at least twice the shortest. It
+// returns -1 if there is none.
+func (r *Route) Worst() int {
+	worst, rank := -1, 0
+	shortest, longest := -1, -1
+	for i := range r.Workers {
+		w := &r.Workers[i]
+		own := severity[w.State]
+		if w.Misconfigured {
+			own = len(severity) + 1
+		}
+		if own > rank || own == rank && rank > 0 && w.RoundTrip > r.Workers[worst].RoundTrip {
+			worst, rank = i, own
+		}
+		if w.RoundTrip <= 0 {
+			continue
+		}
+		if shortest < 0 || w.RoundTrip < r.Workers[shortest].RoundTrip {
+			shortest = i
+		}
+		if longest < 0 || w.RoundTrip > r.Workers[longest].RoundTrip {
+			longest = i
+		}
+	}
+	if rank == 0 && longest >= 0 && r.Workers[longest].RoundTrip >= 2*r.Workers[shortest].RoundTrip {
+		return longest
+	}
+	return worst
+}

@@ -1,0 +1,61 @@
+//penstock:pure
+
+package flume
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// failoverGroup returns the failover group of exactly these sinks, if sink failover can replace it;
+// else nil.
+func (c *converter) failoverGroup(sinks []*part) *part {
+	for _, s := range sinks {
+		if sinkKind(s) != "http" {
+			return nil
+		}
+	}
+	for _, g := range c.agent.groups {
+		if !strings.EqualFold(g.get("processor.type"), "failover") || len(sinks) < 2 {
+			continue
+		}
+		members := strings.Fields(g.get("sinks"))
+		outside := func(s *part) bool { return !slices.Contains(members, s.name) }
+		if len(members) == len(sinks) && !slices.ContainsFunc(sinks, outside) {
+			return g
+		}
+	}
+	return nil
+}
+
+// failoverSink writes the sinks of a failover group, the one with the highest priority first.
+func (c *converter) failoverSink(g *part, sinks []*part, depth int) {
+	priority := func(s *part) int {
+		n, err := strconv.Atoi(g.get("processor.priority." + s.name))
+		if err != nil && !c.told[g] {
+			c.note(g, "processor.type", migrate.Differs,
+				"sink %s has no priority that is a number; read the order of failover", s.name)
+		}
+		return n
+	}
+	ordered := slices.Clone(sinks)
+	slices.SortStableFunc(ordered, func(a, b *part) int {
+		return cmp.Compare(priority(b), priority(a))
+	})
+	c.put(depth, "failover:")
+	for _, s := range ordered {
+		c.put(depth+1, "-")
+		c.httpSink([]*part{s}, depth+2)
+	}
+	if !c.told[g] {
+		c.note(g, "processor.type", migrate.Differs, "%s",
+			"a sink is down while its breaker is open, after a few failures in a row; one batch "+
+				"at a time tries whether it is back, after 0.5 s to 30 s (docs/sink-failover.md)")
+	}
+	c.told[g] = true
+	g.below("processor")
+}

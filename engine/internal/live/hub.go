@@ -1,0 +1,157 @@
+// Package live watches a running engine for people: it turns its status into frames once a second,
+// keeps the history of the last hour and the end of the log, all bounded.
+//
+// A [Hub] is owned by the admin server. It costs a status every ten seconds if nobody watches.
+// Framer and History are pure.
+package live
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/status"
+)
+
+const (
+	frameEvery     = time.Second
+	maxSubscribers = 32 // each gets every frame
+)
+
+// ErrBusy reports that too many clients watch already.
+var ErrBusy = errors.New("too many clients watch this process")
+
+// Hub takes frames and hands them to subscribers. It is safe for concurrent use.
+type Hub struct {
+	status func() status.Status
+	wake   chan struct{}
+
+	mu          sync.Mutex // guards the fields below
+	history     History
+	subscribers map[chan []byte]bool
+	last        []byte // the latest frame; nil if it is older than frameEvery
+	ended       bool
+}
+
+// NewHub returns a Hub that takes frames of status, which must be safe for concurrent use. It starts
+// nothing before Run.
+func NewHub(status func() status.Status) *Hub {
+	return &Hub{status: status, wake: make(chan struct{}, 1), subscribers: make(map[chan []byte]bool)}
+}
+
+// Run takes frames until ctx is done: each second if there are subscribers, and each ten seconds
+// for the history. It then ends all subscriptions.
+func (h *Hub) Run(ctx context.Context) error {
+	defer h.end()
+	var framer Framer
+	recorded := time.Now()
+	s := h.status()
+	if err := h.publish(framer.Next(&s, recorded), false); err != nil { // it has no rates yet
+		return err
+	}
+	tick := time.NewTicker(frameEvery)
+	defer tick.Stop()
+	for {
+		now := time.Now()
+		due := now.Sub(recorded) >= HistoryStep-frameEvery/2
+		if due || h.watched() {
+			s = h.status()
+			f := framer.Next(&s, now)
+			if due {
+				recorded = now
+			}
+			if err := h.publish(f, due); err != nil {
+				return err
+			}
+		} else {
+			h.forget()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-h.wake:
+		}
+	}
+}
+
+func (h *Hub) watched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.subscribers) > 0
+}
+
+// forget drops the latest frame, which a new subscriber would take for the present.
+func (h *Hub) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = nil
+}
+
+func (h *Hub) publish(f *Frame, record bool) error {
+	text, err := json.Marshal(f)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if record {
+		h.history.Add(f)
+	}
+	h.last = text
+	for c := range h.subscribers {
+		select {
+		case <-c: // a frame that a slow client has not taken is replaced
+		default:
+		}
+		c <- text
+	}
+	return nil
+}
+
+func (h *Hub) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
+	for c := range h.subscribers {
+		close(c)
+	}
+	h.subscribers = nil
+}
+
+// Subscribe returns a channel with encoded frames, which is closed when the Hub ends, and a function
+// that ends the subscription. The frames must not be changed.
+func (h *Hub) Subscribe() (frames <-chan []byte, cancel func(), err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := make(chan []byte, 1)
+	if h.ended {
+		close(c)
+		return c, func() {}, nil
+	}
+	if len(h.subscribers) >= maxSubscribers {
+		return nil, nil, ErrBusy
+	}
+	h.subscribers[c] = true
+	if h.last != nil {
+		c <- h.last
+	}
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+	return c, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.subscribers, c)
+	}, nil
+}
+
+// History returns the history of a route, or of one of its workers if worker is not empty.
+func (h *Hub) History(route, worker string) Series {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.history.Of(route, worker)
+}

@@ -1,0 +1,152 @@
+//penstock:pure
+
+package migrate
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Builder collects the pipelines and notes of a converted config.
+type Builder struct {
+	notes    []Note
+	out      Writer
+	names    Names
+	progress []Progress
+	broken   int // routes without a source or sink
+}
+
+// NewBuilder starts a config with a comment.
+func NewBuilder(comment string) *Builder {
+	b := &Builder{}
+	b.out.Put(0, "# %s", comment)
+	b.out.Put(0, "state: ./state")
+	b.out.Put(0, "pipelines:")
+	return b
+}
+
+// Note adds a note about a setting.
+func (b *Builder) Note(v *Value, w Weight, format string, args ...any) {
+	b.notes = append(b.notes, Note{Line: v.Line, Key: v.Key, Weight: w,
+		Text: fmt.Sprintf(format, args...)})
+}
+
+// NoteKey adds a note about a part without a place.
+func (b *Builder) NoteKey(key string, w Weight, format string, args ...any) {
+	b.notes = append(b.notes, Note{Key: key, Weight: w, Text: fmt.Sprintf(format, args...)})
+}
+
+// Pipeline is a pipeline that follows files.
+type Pipeline struct {
+	Name             string
+	Include, Exclude []string
+	FromEnd          bool     // start: end
+	Symlinks         bool     // are followed
+	Extra            []string // further lines of the source
+	Processors       []string // of every route, first; lines of a list
+	Routes           []Route
+	Carry            func(files vfs.FS, dir string) (Carried, error) // nil: nothing is stored
+}
+
+// Route is a route of a Pipeline. A Sink without a Kind is left out, so that validate asks for it.
+type Route struct {
+	Name       string
+	Processors []string
+	Sink       Sink
+	Missing    string // kind of the missing sink
+}
+
+// Add writes a pipeline.
+func (b *Builder) Add(p Pipeline) {
+	name := b.names.Unique(p.Name)
+	w := &b.out
+	w.Put(1, "%s:", name)
+	w.Put(2, "source:")
+	w.Put(3, "tail:")
+	w.Put(4, "include: %s", QuoteList(p.Include))
+	w.Put(4, "exclude: %s", QuoteList(p.Exclude))
+	w.Put(4, "start: %s", map[bool]string{true: "end", false: "beginning"}[p.FromEnd])
+	if p.Symlinks {
+		w.Put(4, "symlinks: follow")
+	}
+	for _, line := range p.Extra {
+		w.Put(4, "%s", line)
+	}
+	var routes []string
+	switch len(p.Routes) {
+	case 0:
+		b.broken++
+		b.processors(p.Processors, 2)
+		w.Put(2, "# no sink: write one")
+	case 1:
+		routes = []string{"main"}
+		b.route(p, p.Routes[0], 2)
+	default:
+		var names Names
+		w.Put(2, "routes:")
+		for _, r := range p.Routes {
+			routes = append(routes, names.Unique(r.Name))
+			w.Put(3, "%s:", routes[len(routes)-1])
+			b.route(p, r, 4)
+		}
+	}
+	if p.Carry != nil {
+		b.progress = append(b.progress, Progress{Pipeline: name, Routes: routes, Carry: p.Carry})
+	}
+}
+
+func (b *Builder) processors(list []string, depth int) {
+	if len(list) == 0 {
+		return
+	}
+	b.out.Put(depth, "processors:")
+	for _, line := range list {
+		b.out.Put(depth+1, "- %s", line)
+	}
+}
+
+func (b *Builder) route(p Pipeline, r Route, depth int) {
+	b.processors(append(slices.Clone(p.Processors), r.Processors...), depth)
+	if r.Sink.Kind == "" {
+		b.broken++
+		b.out.Put(depth, "# no sink: write one. The original had %s", r.Missing)
+		return
+	}
+	r.Sink.Write(&b.out, depth)
+}
+
+// Result ends the config. Settings of top that nothing has read are noted as lost.
+func (b *Builder) Result(name string, top *Value) Result {
+	for _, v := range top.Unread() {
+		b.Note(v, Lost, "has no equivalent here, and was left out")
+	}
+	if len(b.names.taken) == 0 {
+		b.broken++
+	}
+	b.notes = distinct(b.notes)
+	Sort(b.notes)
+	return Result{Name: name, Config: b.out.String(), Notes: b.notes, Progress: b.progress,
+		Runnable: b.broken == 0}
+}
+
+// distinct removes repeated notes, as of an output that several inputs reach.
+func distinct(notes []Note) []Note {
+	seen := make(map[Note]bool)
+	return slices.DeleteFunc(notes, func(n Note) bool {
+		was := seen[n]
+		seen[n] = true
+		return was
+	})
+}
+
+// Stood is a stored read position of the other program.
+type Stood struct {
+	File   string // last known path
+	Inode  uint64 // 0: not known
+	Offset int64
+	// Same reports whether a file is the one, by a fingerprint of its content; nil if the inode is
+	// enough.
+	Same func(f vfs.File) (bool, error)
+}

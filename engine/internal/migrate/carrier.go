@@ -1,0 +1,224 @@
+package migrate
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/fileid"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// MaxStored bounds a file with stored positions, in bytes.
+const MaxStored = 64 << 20
+
+// Carrier converts stored positions into marks.
+type Carrier struct {
+	Carried
+	Files   vfs.FS
+	Base    string // of relative paths
+	Program string // program that stored the positions: "Flume"
+	Prefix  string // of the keys of notes
+}
+
+// Note adds a note about a file or setting.
+func (c *Carrier) Note(key string, w Weight, format string, args ...any) {
+	c.Notes = append(c.Notes, Note{Key: c.Prefix + key, Weight: w,
+		Text: fmt.Sprintf(format, args...)})
+}
+
+// Path returns an absolute, clean path.
+func (c *Carrier) Path(name string) string {
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		if home, err := os.UserHomeDir(); err == nil {
+			name = filepath.Join(home, rest)
+		}
+	}
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(c.Base, name)
+	}
+	return filepath.Clean(name)
+}
+
+// Read returns the contents of a file with stored positions, or nil if it does not exist.
+func (c *Carrier) Read(name string) ([]byte, error) {
+	dir, err := c.Files.OpenDir(filepath.Dir(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	f, err := dir.Open(filepath.Base(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxStored+1))
+	if err == nil && len(text) > MaxStored {
+		err = fmt.Errorf("%s is larger than %d bytes: it was not written by %s", name, MaxStored,
+			c.Program)
+	}
+	return text, err
+}
+
+// Resume converts the position of one file, which may have been renamed within its directory.
+func (c *Carrier) Resume(s Stood) error {
+	full := c.Path(s.File)
+	dir, err := c.Files.OpenDir(filepath.Dir(full))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	base := ""
+	if err == nil {
+		defer dir.Close()
+		if base, err = find(dir, filepath.Base(full), s); err != nil {
+			return err
+		}
+	}
+	if base == "" {
+		c.Note(s.File, Differs, "is gone: data that %s had not read of it is lost", c.Program)
+		return nil
+	}
+	label := path.Join(path.Dir(filepath.ToSlash(full)), base)
+	if base != filepath.Base(full) {
+		c.Note(s.File, Differs, "is %s by now, and is read on under that name", base)
+	}
+	return c.Mark(dir, base, label, s.Offset, false)
+}
+
+// find returns the name in dir of the file of a position, preferably its old name, or "".
+func find(dir vfs.Dir, name string, s Stood) (string, error) {
+	if ok, err := isFile(dir, name, s); ok || err != nil {
+		return name, err
+	}
+	entries, err := dir.Entries(".")
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(entries, func(a, b vfs.Entry) int { return strings.Compare(a.Name, b.Name) })
+	for _, e := range entries {
+		if !e.Type.IsRegular() || e.Name == name {
+			continue
+		}
+		if ok, err := isFile(dir, e.Name, s); ok || err != nil {
+			return e.Name, err
+		}
+	}
+	return "", nil
+}
+
+// isFile reports whether a file is the one of a position. A file that cannot be read is not.
+func isFile(dir vfs.Dir, name string, s Stood) (bool, error) {
+	info, err := dir.Stat(name)
+	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
+		return false, nil
+	}
+	if s.Same == nil {
+		return true, nil
+	}
+	f, err := dir.Open(name)
+	if err != nil {
+		return false, nil
+	}
+	defer f.Close()
+	return s.Same(f)
+}
+
+// Mark adds the mark of a file that was delivered up to at. If at is not the end of a record, the
+// mark is moved back to the previous one.
+func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool) error {
+	f, err := dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	switch {
+	case at > info.Size:
+		c.Note(label, Differs, "has %d bytes, and %s had read %d: "+
+			"it was rewritten, and is read from its beginning", info.Size, c.Program, at)
+		return nil
+	case at <= 0:
+		return nil
+	}
+	if !finished {
+		begin, err := lineBefore(f, at)
+		if err != nil {
+			return err
+		}
+		if begin < at {
+			c.Note(label, Differs, "%s stood at byte %d, in the middle of a line: "+
+				"%d bytes before it come twice", c.Program, at, at-begin)
+		}
+		if at = begin; at == 0 {
+			return nil
+		}
+	}
+	head := make([]byte, min(info.Size, fileid.MaxHead))
+	before := make([]byte, min(at, fileid.MaxBefore))
+	if _, err := f.ReadAt(head, 0); err != nil && err != io.EOF {
+		return err
+	}
+	if compressed(head) {
+		c.Note(label, Differs, "is compressed: it is read from its beginning, and what %s "+
+			"delivered of it comes twice", c.Program)
+		return nil
+	}
+	if _, err := f.ReadAt(before, at-int64(len(before))); err != nil && err != io.EOF {
+		return err
+	}
+	seen := fileid.File{Dev: info.Dev, Ino: info.Ino, Size: info.Size, Head: head,
+		ModTime: info.ModTime.UnixNano()}
+	if !info.Birth.IsZero() {
+		seen.Birth = info.Birth.UnixNano()
+	}
+	proof := fileid.Proof{}.WithHead(head[:min(int64(len(head)), at)]).WithPlace(at, before)
+	if at == info.Size {
+		proof.ModTime = seen.ModTime
+	}
+	c.Marks = append(c.Marks, stream.Mark{
+		Part:      stream.Partition{ID: fileid.New(seen, nil).String(), Name: label},
+		Watermark: stream.Position{Num: at}, Finished: finished, Note: proof.String(),
+	})
+	return nil
+}
+
+// compressed reports whether a file begins as one of gzip or zstd does. Positions in such files
+// count decompressed bytes.
+func compressed(head []byte) bool {
+	return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||
+		bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd})
+}
+
+// lineBefore returns the last line end at or before an offset, or 0.
+func lineBefore(f vfs.File, at int64) (int64, error) {
+	const step = 4096
+	var buf [step]byte
+	for end := at; end > 0; {
+		n := min(end, step)
+		if _, err := f.ReadAt(buf[:n], end-n); err != nil && err != io.EOF {
+			return 0, err
+		}
+		if i := bytes.LastIndexByte(buf[:n], '\n'); i >= 0 {
+			return end - n + int64(i) + 1, nil
+		}
+		end -= n
+	}
+	return 0, nil
+}

@@ -1,0 +1,112 @@
+package migrate_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/engine/internal/migrate/filebeat"
+	"github.com/penstock-io/penstock/engine/internal/migrate/fluentbit"
+	"github.com/penstock-io/penstock/engine/internal/migrate/vector"
+)
+
+var update = flag.Bool("update", false, "write the converted configs into testdata")
+
+// convert converts a file by the name of its directory.
+func convert(program, file, text string) (migrate.Result, error) {
+	switch program {
+	case "filebeat":
+		return filebeat.Convert(text, "")
+	case "fluent-bit":
+		return fluentbit.Convert(text)
+	}
+	return vector.Convert(text, strings.HasSuffix(file, ".toml"), "")
+}
+
+// TestConvert compares the configs and notes of whole files with reviewed ones.
+func TestConvert(t *testing.T) {
+	all, err := filepath.Glob("testdata/*/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, file := range all {
+		if strings.HasSuffix(file, ".golden") {
+			continue
+		}
+		n++
+		t.Run(file, func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := convert(filepath.Base(filepath.Dir(file)), file, string(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s\n%s, runnable %v\n", r.Config, r.Name, r.Runnable)
+			for _, note := range r.Notes {
+				fmt.Fprintln(&b, note)
+			}
+			golden := file + ".golden"
+			if *update {
+				if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.String() != string(want) {
+				t.Errorf("%s differs; read it, then -update:\n%s", golden, b.String())
+			}
+		})
+	}
+	if n < 7 {
+		t.Errorf("only %d configs", n)
+	}
+}
+
+func TestConvertRefuses(t *testing.T) {
+	for _, c := range []struct{ program, file, text, want string }{
+		{"filebeat", "", "a: [", "line"},
+		{"filebeat", "", "- a\n", "line 1: not a mapping at the top"},
+		{"fluent-bit", "", "[INPUT\n", `line 1: "[INPUT" is not a section: want [NAME]`},
+		{"fluent-bit", "", "# only\nname tail\n", "not a mapping at the top"},
+		{"fluent-bit", "", "@SET a=b\nName tail\n", `line 2: "Name tail" stands before the first section`},
+		{"fluent-bit", "", "a: b\n", "it is not a configuration of Fluent Bit"},
+		{"vector", "x.toml", "[sources\n", "toml"},
+		{"vector", "x.yaml", "a: {b\n", "line"},
+	} {
+		if _, err := convert(
+			c.program,
+			c.file,
+			c.text,
+		); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %q: %v, want ... %s", c.program, c.text, err, c.want)
+		}
+	}
+}
+
+func TestMatchGlob(t *testing.T) {
+	for _, c := range []struct {
+		glob, path string
+		want       bool
+	}{
+		{"/a/*.log", "/a/x.log", true}, {"/a/*.log", "/a/b/x.log", false}, {"/a/**/*.log", "/a/b/c/x.log", true},
+		{"/a/**/*.log", "/a/x.log", true}, {"/a/[!x]*", "/a/y1", true}, {"/a/[!x]*", "/a/x1", false},
+		{"/a/{x,y}.log", "/a/y.log", true}, {"/a/{x,y}.log", "/a/z.log", false}, {"/a/?", "/a/bb", false},
+		{"/a.log", "/aXlog", false}, {"/a/[", "/a/[", true}, {"/a/[z-a]", "/a/b", false},
+	} {
+		if got := migrate.MatchGlob(c.glob, c.path); got != c.want {
+			t.Errorf("%s %s: %v", c.glob, c.path, got)
+		}
+	}
+}

@@ -1,0 +1,506 @@
+// Package filebeat converts the configuration of Filebeat (7.9 and newer) to penstock: the inputs
+// filestream, log and container, and the outputs Elasticsearch, Kafka, file and console. The
+// positions in its registry become the new config's first checkpoint.
+//
+// Options, their defaults and the registry's form are those of the Filebeat reference and of the
+// registry that it describes: a snapshot NNN.json, named by active.dat, and a log of later changes,
+// log.json.
+package filebeat
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// DefaultData is the data path of the packages.
+const DefaultData = "/var/lib/filebeat"
+
+// Convert converts a filebeat.yml. A data path that is not "" replaces path.data.
+func Convert(text, data string) (migrate.Result, error) {
+	top, err := migrate.ParseYAML(text, true)
+	if err != nil {
+		return migrate.Result{}, err
+	}
+	c := &converter{top: top, data: data,
+		Builder: migrate.NewBuilder("Made from Filebeat's config by `penstock import filebeat`. " +
+			"Read what it said before the first start.")}
+	if c.data == "" {
+		c.data = top.Text("path", "data")
+	}
+	if c.data == "" {
+		c.data = DefaultData
+	}
+	c.convert()
+	return c.Result("filebeat", top), nil
+}
+
+type converter struct {
+	*migrate.Builder
+	top  *migrate.Value
+	data string
+}
+
+func (c *converter) convert() {
+	c.top.Ignore("path", "name", "logging", "setup", "monitoring", "http", "queue", "max_procs",
+		"shutdown_timeout")
+	routes := c.output()
+	if v := c.top.Get("processors"); v != nil {
+		c.dropped(v)
+	}
+	for i, in := range c.top.List("filebeat", "inputs") {
+		c.input(in, i, routes)
+	}
+	for _, m := range c.top.List("filebeat", "modules") {
+		c.Note(
+			m,
+			migrate.Lost,
+			"modules do not exist here: write an input for the module's files first",
+		)
+		m.Ignore(m.Names()...)
+	}
+	if v := c.top.Get("filebeat", "config"); v != nil {
+		c.Note(v, migrate.Lost, "files that are loaded from elsewhere are not read: "+
+			"import them one by one")
+		v.Ignore(v.Names()...)
+	}
+	c.top.Get("filebeat").Ignore("registry", "shutdown_timeout", "autodiscover")
+}
+
+func (c *converter) dropped(v *migrate.Value) {
+	c.Note(
+		v,
+		migrate.Lost,
+		"processors of Filebeat do not exist here: see docs/processors.md for what "+
+			"changes records",
+	)
+	for _, p := range v.List() {
+		p.Ignore(p.Names()...)
+	}
+}
+
+// input converts one input.
+func (c *converter) input(in *migrate.Value, n int, routes []migrate.Route) {
+	kind := in.Text("type")
+	if on := in.Text("enabled"); on == "false" {
+		in.Ignore(in.Names()...)
+		c.Note(in, migrate.Needless, "is not enabled")
+		return
+	}
+	if kind != "filestream" && kind != "log" && kind != "container" {
+		c.Note(in, migrate.Lost, "an input %q does not exist here: penstock follows files (tail); "+
+			"docs/README.md lists the other sources", kind)
+		in.Ignore(in.Names()...)
+		return
+	}
+	id := in.Text("id")
+	p := migrate.Pipeline{Name: id, Routes: routes, Include: in.Texts("paths")}
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("%s-%d", kind, n+1)
+	}
+	if len(p.Include) == 0 {
+		c.Note(in, migrate.Lost, "has no paths: name the files as include")
+	}
+	c.names(in, &p)
+	c.content(in, &p)
+	c.records(in, &p)
+	s := stored{kind: kind, id: id, include: p.Include, data: c.data,
+		registry: c.top.Text("filebeat", "registry", "path")}
+	s.fingerprint(in)
+	p.Carry = s.carry
+	c.Add(p)
+}
+
+// names converts the options that select files.
+func (c *converter) names(in *migrate.Value, p *migrate.Pipeline) {
+	list := append(in.List("exclude_files"), in.List("prospector", "scanner", "exclude_files")...)
+	for _, v := range list {
+		glob, ok := suffixGlob(v.Text())
+		if !ok {
+			c.Note(
+				v,
+				migrate.Lost,
+				"%q is no suffix, and cannot be made a glob: write exclude yourself",
+				v.Text(),
+			)
+			continue
+		}
+		p.Exclude = append(p.Exclude, glob)
+	}
+	if v := in.Get("prospector", "scanner", "include_files"); v != nil {
+		c.Note(v, migrate.Lost, "expressions over paths do not exist here: narrow include")
+		v.List()
+	}
+	p.FromEnd = in.IsTrue("tail_files")
+	p.Symlinks = in.IsTrue("symlinks") || in.IsTrue("prospector", "scanner", "symlinks") ||
+		in.Text("type") == "container"
+	if v := in.Get("ignore_older"); v != nil {
+		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow include")
+	}
+	in.Ignore(
+		"scan_frequency",
+		"close",
+		"close_inactive",
+		"close_renamed",
+		"close_removed",
+		"close_eof",
+		"close_timeout",
+		"clean_inactive",
+		"clean_removed",
+		"harvester_limit",
+		"harvester_buffer_size",
+		"backoff",
+		"max_backoff",
+		"backoff_factor",
+		"file_identity",
+		"buffer_size",
+		"allow_deprecated_use",
+		"prospector",
+		"recursive_glob",
+		"stream",
+		"take_over",
+		"rotation",
+	)
+}
+
+// suffixGlob converts the usual form of exclude_files, `\.gz$`.
+func suffixGlob(pattern string) (glob string, ok bool) {
+	rest, anchored := strings.CutSuffix(pattern, "$")
+	rest = strings.TrimPrefix(strings.TrimPrefix(rest, "^"), ".*")
+	rest = strings.ReplaceAll(rest, `\.`, ".")
+	if !anchored || rest == "" || strings.ContainsAny(rest, `\*+?()[]{}|^`) ||
+		strings.Count(pattern, ".") != strings.Count(pattern, `\.`)+strings.Count(pattern, ".*") {
+		return "", false
+	}
+	return "*" + rest, true
+}
+
+// content converts the options about the bytes of files.
+func (c *converter) content(in *migrate.Value, p *migrate.Pipeline) {
+	switch e := in.Text("encoding"); e {
+	case "", "plain", "utf-8":
+	case "latin1", "iso8859-1":
+		p.Extra = append(p.Extra, "encoding: latin-1")
+	case "windows-1252":
+		p.Extra = append(p.Extra, "encoding: windows-1252")
+	case "utf-16be-bom", "utf-16le-bom":
+		p.Extra = append(p.Extra, "encoding: utf-16")
+	case "utf-16be", "utf-16le":
+		p.Extra = append(p.Extra, "encoding: "+e)
+	default:
+		c.Note(
+			in.Get("encoding"),
+			migrate.Lost,
+			"%s is not decoded: the bytes go on as they are",
+			e,
+		)
+	}
+	limit := in.Get("message_max_bytes")
+	if limit == nil {
+		limit = in.Get("max_bytes")
+	}
+	if n, err := strconv.Atoi(limit.Text()); err == nil && n > 0 {
+		p.Extra = append(p.Extra, fmt.Sprintf("max_record: %dB", n))
+	}
+	if in.Text("type") == "container" {
+		format := in.Text("format")
+		if format != "docker" {
+			format = "cri"
+		}
+		p.Extra = append(p.Extra, "framing: { by: multiline, preset: "+format+" }")
+		c.Note(
+			in,
+			migrate.Differs,
+			"lines keep the container runtime's form (preset %s joins pieces): "+
+				"a parse processor can take it apart",
+			format,
+		)
+	}
+	if v := in.Get("multiline"); v != nil {
+		c.multiline(v, p)
+	}
+}
+
+// multiline converts a multiline parser.
+func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
+	pattern, after := v.Text("pattern"), v.Text("match") == "after"
+	negate := v.IsTrue("negate")
+	v.Ignore("type", "max_lines", "timeout", "flush_pattern", "count_lines", "skip_newline")
+	way := ""
+	switch {
+	case pattern == "":
+	case after && negate:
+		way = "start"
+	case after:
+		way = "continue"
+	case negate:
+		way = "end"
+	}
+	if way == "" {
+		c.Note(v, migrate.Lost, "this way of joining lines does not exist here: "+
+			"see docs/framing.md, multiline")
+		return
+	}
+	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+": "+migrate.Quote(pattern)+" }")
+}
+
+// records converts the options about single records.
+func (c *converter) records(in *migrate.Value, p *migrate.Pipeline) {
+	for _, v := range in.List("parsers") {
+		for _, name := range v.Names() {
+			switch part := v.Get(name); name {
+			case "ndjson":
+				part.Ignore(part.Names()...)
+				p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
+			case "multiline":
+				c.multiline(part, p)
+			default:
+				part.Ignore(part.Names()...)
+				c.Note(part, migrate.Lost, "this parser does not exist here")
+			}
+		}
+	}
+	if v := in.Get("json"); v != nil {
+		v.Ignore(v.Names()...)
+		p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
+	}
+	c.lines(in, "include_lines", "", p)
+	c.lines(in, "exclude_lines", "not ", p)
+	fields := in.Get("fields")
+	for _, name := range fields.Names() {
+		p.Processors = append(p.Processors, fmt.Sprintf("set: { %s: %s }", migrate.Quote(name),
+			migrate.QuoteVariables(strconv.Quote(fields.Text(name)))))
+	}
+	if fields != nil && !in.IsTrue("fields_under_root") {
+		c.Note(
+			fields,
+			migrate.Differs,
+			"fields stand at the top of the record, not beneath `fields`",
+		)
+	}
+	for _, key := range []string{"tags", "processors", "pipeline", "index"} {
+		if v := in.Get(key); v != nil {
+			c.Note(v, migrate.Lost, "has no equivalent for one input")
+			v.Ignore(v.Names()...)
+			for _, item := range v.List() {
+				item.Ignore(item.Names()...)
+			}
+		}
+	}
+	in.Ignore("enabled", "keep_null", "publisher_pipeline")
+}
+
+func (c *converter) lines(in *migrate.Value, key, not string, p *migrate.Pipeline) {
+	var any []string
+	for _, pattern := range in.Texts(key) {
+		any = append(any, "message matches "+strconv.Quote(pattern))
+	}
+	if len(any) > 0 {
+		p.Processors = append(p.Processors,
+			"where: "+migrate.Quote(not+"("+strings.Join(any, " or ")+")"))
+	}
+}
+
+// output converts the single output.
+func (c *converter) output() []migrate.Route {
+	out := c.top.Get("output")
+	for _, kind := range out.Names() {
+		v := out.Get(kind)
+		if v.Text("enabled") == "false" {
+			v.Ignore(v.Names()...)
+			continue
+		}
+		r := migrate.Route{Name: "main", Missing: "the output " + kind}
+		switch kind {
+		case "elasticsearch":
+			r.Sink = c.elasticsearch(v)
+		case "kafka":
+			r.Sink = c.kafka(v)
+		case "file":
+			r.Sink = migrate.Sink{Kind: "file", Format: "ndjson",
+				Path: path.Join(v.Text("path"), firstOf(v.Text("filename"), "filebeat"))}
+			v.Ignore(
+				"rotate_every_kb",
+				"number_of_files",
+				"permissions",
+				"rotate_on_startup",
+				"codec",
+			)
+			c.Note(v, migrate.Differs, "files are not rotated by number; see the option rotate")
+		case "console":
+			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
+			v.Ignore("codec", "pretty")
+		default:
+			v.Ignore(v.Names()...)
+			c.Note(v, migrate.Lost, "an output %q does not exist here", kind)
+		}
+		if r.Sink.Kind != "" {
+			c.Note(
+				v,
+				migrate.Differs,
+				"a record has the fields of its line; @timestamp, agent, ecs, host, "+
+					"input and log are not added (meta of the source adds file, offset and host)",
+			)
+		}
+		return []migrate.Route{r}
+	}
+	return nil
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
+	s := migrate.Sink{Kind: "elasticsearch", User: v.Text("username"), Password: v.Text("password"),
+		APIKey: v.Text("api_key"), Gzip: v.Text("compression_level") != "0"}
+	for _, host := range v.Texts("hosts") {
+		s.Endpoints = append(s.Endpoints, endpoint(host, v.Text("protocol"), v.Text("path"),
+			v.Text("pipeline")))
+	}
+	s.Index = v.Text("index")
+	if s.Index == "" || strings.Contains(s.Index, "%{") {
+		c.Note(v, migrate.Differs, "the index %q is written by version and date there; "+
+			"here it is %q: name yours", firstOf(s.Index, "filebeat-%{[agent.version]}"), "filebeat")
+		s.Index = "filebeat"
+	}
+	for _, name := range v.Get("headers").Names() {
+		if s.Headers == nil {
+			s.Headers = make(map[string]string)
+		}
+		s.Headers[name] = v.Text("headers", name)
+	}
+	if strings.Contains(s.APIKey, "${") {
+		c.Note(v.Get("api_key"), migrate.Differs, "the header takes the key encoded: "+
+			"base64 of id:key, not %q", s.APIKey)
+	}
+	c.tls(v.Get("ssl"), &s)
+	for _, key := range []string{"indices", "pipelines"} {
+		if w := v.Get(key); w != nil {
+			c.Note(
+				w,
+				migrate.Lost,
+				"conditions of the output do not exist here: make a route for each",
+			)
+			for _, item := range w.List() {
+				item.Ignore(item.Names()...)
+			}
+		}
+	}
+	v.Ignore(
+		"worker",
+		"workers",
+		"loadbalance",
+		"bulk_max_size",
+		"max_retries",
+		"backoff",
+		"timeout",
+		"enabled",
+		"preset",
+		"allow_older_versions",
+		"idle_connection_timeout",
+		"queue",
+	)
+	return s
+}
+
+// endpoint returns the URL of an Elasticsearch host.
+func endpoint(host, protocol, prefix, pipeline string) string {
+	if strings.Contains(host, "${") && !strings.Contains(host, "://") {
+		return host // a variable may hold a whole URL
+	}
+	if !strings.Contains(host, "://") {
+		host = firstOf(protocol, "http") + "://" + host
+	}
+	u, err := url.Parse(host)
+	if err != nil {
+		return host
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), "9200")
+	}
+	u.Path = path.Join("/", u.Path, prefix, "_bulk")
+	if pipeline != "" {
+		u.RawQuery = url.Values{"pipeline": {pipeline}}.Encode()
+	}
+	return u.String()
+}
+
+func (c *converter) kafka(v *migrate.Value) migrate.Sink {
+	s := migrate.Sink{
+		Kind:        "kafka",
+		Brokers:     v.Texts("hosts"),
+		Topic:       v.Text("topic"),
+		Format:      "json",
+		Compression: firstOf(v.Text("compression"), "gzip"),
+	}
+	if strings.Contains(s.Topic, "%{") {
+		c.Note(
+			v.Get("topic"),
+			migrate.Differs,
+			"format strings are expressions here: write %q as one",
+			s.Topic,
+		)
+	}
+	c.tls(v.Get("ssl"), &s)
+	for _, key := range []string{"username", "sasl", "topics", "key", "partition", "headers"} {
+		if w := v.Get(key); w != nil {
+			w.Ignore(w.Names()...)
+			for _, item := range w.List() {
+				item.Ignore(item.Names()...)
+			}
+			c.Note(w, migrate.Lost, "is not converted: see docs/kafka.md")
+		}
+	}
+	v.Ignore(
+		"password",
+		"required_acks",
+		"client_id",
+		"version",
+		"metadata",
+		"worker",
+		"max_retries",
+		"backoff",
+		"bulk_max_size",
+		"timeout",
+		"broker_timeout",
+		"channel_buffer_size",
+		"keep_alive",
+		"max_message_bytes",
+		"compression_level",
+		"enabled",
+		"codec",
+		"queue",
+	)
+	return s
+}
+
+func (c *converter) tls(v *migrate.Value, s *migrate.Sink) {
+	if v == nil {
+		return
+	}
+	authorities := v.Texts("certificate_authorities")
+	if len(authorities) > 0 {
+		s.CA = authorities[0]
+	}
+	if len(authorities) > 1 {
+		c.Note(v.Get("certificate_authorities"), migrate.Differs,
+			"one file of authorities: put all of them into %s", s.CA)
+	}
+	s.Cert, s.Key = v.Text("certificate"), v.Text("key")
+	if mode := v.Text("verification_mode"); mode != "" && mode != "full" && mode != "strict" {
+		c.Note(v.Get("verification_mode"), migrate.Lost,
+			"certificates are always verified: name the authority as tls.ca")
+	}
+	v.Ignore("enabled", "supported_protocols", "cipher_suites", "curve_types", "renegotiation")
+}

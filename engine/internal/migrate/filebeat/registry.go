@@ -1,0 +1,241 @@
+package filebeat
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// stored is what the registry has of one input.
+type stored struct {
+	kind, id       string
+	include        []string
+	data, registry string
+	offset, length int64 // of the fingerprint
+}
+
+// fingerprint reads the options of the fingerprint's range.
+func (s *stored) fingerprint(in *migrate.Value) {
+	s.length = 1024
+	f := in.Get("prospector", "scanner", "fingerprint")
+	if n, err := strconv.ParseInt(f.Text("offset"), 10, 64); err == nil && n >= 0 {
+		s.offset = n
+	}
+	if n, err := strconv.ParseInt(f.Text("length"), 10, 64); err == nil && n > 0 && n <= 1<<20 {
+		s.length = n
+	}
+}
+
+// carry converts the positions of the input's files.
+func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
+	c := &migrate.Carrier{Files: files, Base: dir, Program: "Filebeat"}
+	folder := c.Path(filepath.Join(s.data, firstOf(s.registry, "registry"), "filebeat"))
+	if filepath.IsAbs(s.registry) {
+		folder = filepath.Join(s.registry, "filebeat")
+	}
+	entries, err := readRegistry(c, folder)
+	if err != nil {
+		return c.Carried, err
+	}
+	if entries == nil {
+		c.Note(
+			"registry",
+			migrate.Differs,
+			"%s is not here: every file is read from its beginning; "+
+				"import on Filebeat's machine, after it has stopped, to go on where it was",
+			folder,
+		)
+		return c.Carried, nil
+	}
+	count := 0
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		at, ok := s.position(key, entries[key])
+		if !ok {
+			continue
+		}
+		count++
+		if err := c.Resume(at); err != nil {
+			return c.Carried, err
+		}
+	}
+	c.Note(
+		"registry",
+		migrate.Differs,
+		"%d of %d files go on where %s says; what Filebeat delivered after "+
+			"its last entry comes twice",
+		len(c.Marks),
+		count,
+		folder,
+	)
+	return c.Carried, nil
+}
+
+// entry is a file's state: of the input log, and of filestream.
+type entry struct {
+	Source string `json:"source"`
+	Offset int64  `json:"offset"`
+	Cursor *struct {
+		Offset int64 `json:"offset"`
+	} `json:"cursor"`
+	Meta struct {
+		Source string `json:"source"`
+	} `json:"meta"`
+}
+
+// position returns the position of an entry that belongs to the input.
+func (s stored) position(key string, e entry) (migrate.Stood, bool) {
+	part := strings.Split(key, "::")
+	if len(part) < 4 || part[0] != "filebeat" && part[0] != "filestream" {
+		return migrate.Stood{}, false
+	}
+	at := migrate.Stood{File: firstOf(e.Meta.Source, e.Source), Offset: e.Offset}
+	if part[0] == "filestream" {
+		if s.kind != "filestream" || part[1] != s.id && (s.id != "" || part[1] != ".global") ||
+			e.Cursor == nil {
+			return at, false
+		}
+		at.Offset = e.Cursor.Offset
+	} else if s.kind == "filestream" || !s.matches(at.File) {
+		return at, false
+	}
+	identity, value := part[2], strings.Join(part[3:], "::")
+	switch {
+	case strings.HasSuffix(identity, "native"):
+		inode, _, _ := strings.Cut(value, "-")
+		n, err := strconv.ParseUint(inode, 10, 64)
+		at.Inode = n
+		return at, err == nil && at.Offset > 0
+	case identity == "fingerprint":
+		at.Same = func(f vfs.File) (bool, error) { return s.hasFingerprint(f, value) }
+	case identity == "path":
+		at.File = value
+	}
+	return at, at.File != "" && at.Offset > 0
+}
+
+func (s stored) matches(file string) bool {
+	return slices.ContainsFunc(
+		s.include,
+		func(glob string) bool { return migrate.MatchGlob(glob, file) },
+	)
+}
+
+// hasFingerprint reports whether the SHA-256 of the file's range is the given one.
+func (s stored) hasFingerprint(f vfs.File, want string) (bool, error) {
+	data := make([]byte, s.length)
+	switch n, err := f.ReadAt(data, s.offset); {
+	case err != nil && !errors.Is(err, io.EOF):
+		return false, err
+	case int64(n) < s.length:
+		return false, nil
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]) == want, nil
+}
+
+// readRegistry returns the entries of a registry by key, or nil if there is none.
+func readRegistry(c *migrate.Carrier, folder string) (map[string]entry, error) {
+	entries := make(map[string]entry)
+	active, err := c.Read(filepath.Join(folder, "active.dat"))
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	snapshot := filepath.Base(strings.TrimSpace(string(active)))
+	var last uint64 // the change that the snapshot includes
+	if len(active) > 0 {
+		text, err := c.Read(filepath.Join(folder, snapshot))
+		if err != nil || text == nil {
+			return nil, fmt.Errorf(
+				"registry: the snapshot %s in %s, which active.dat names: %w",
+				snapshot,
+				folder,
+				firstError(err, errors.New("is not there")),
+			)
+		}
+		if err := readSnapshot(text, entries); err != nil {
+			return nil, fmt.Errorf("registry: snapshot %s: %w", snapshot, err)
+		}
+		last, _ = strconv.ParseUint(strings.TrimSuffix(snapshot, ".json"), 10, 64)
+	}
+	text, err := c.Read(filepath.Join(folder, "log.json"))
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", err)
+	}
+	if len(active) == 0 && text == nil {
+		return nil, nil
+	}
+	readChanges(text, last, entries)
+	return entries, nil
+}
+
+func firstError(list ...error) error {
+	for _, err := range list {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readSnapshot(text []byte, into map[string]entry) error {
+	var list []json.RawMessage
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	for _, raw := range list {
+		var k struct {
+			Key string `json:"_key"`
+		}
+		var e entry
+		if err := json.Unmarshal(raw, &k); err != nil {
+			return err
+		}
+		if json.Unmarshal(raw, &e) == nil {
+			into[k.Key] = e
+		}
+	}
+	return nil
+}
+
+// readChanges applies a log of changes: pairs of lines, an operation and its key with the value. A
+// damaged end, as after a crash, ends the log.
+func readChanges(text []byte, last uint64, into map[string]entry) {
+	lines := bytes.Split(text, []byte("\n"))
+	for i := 0; i+1 < len(lines); i += 2 {
+		var op struct {
+			Op string `json:"op"`
+			ID uint64 `json:"id"`
+		}
+		var change struct {
+			Key   string          `json:"k"`
+			Value json.RawMessage `json:"v"`
+		}
+		if json.Unmarshal(lines[i], &op) != nil || json.Unmarshal(lines[i+1], &change) != nil {
+			return
+		}
+		if op.ID <= last {
+			continue
+		}
+		switch op.Op {
+		case "set":
+			var e entry
+			if json.Unmarshal(change.Value, &e) == nil {
+				into[change.Key] = e
+			}
+		case "remove":
+			delete(into, change.Key)
+		}
+	}
+}

@@ -1,0 +1,240 @@
+// Package fluentbit converts the configuration of Fluent Bit (1.9 and newer), in its classic or its
+// YAML form, to penstock: the input tail, the filters grep, modify and record_modifier, and the
+// outputs es, opensearch, loki, http, kafka, file, stdout and null. The positions in the database
+// of an input tail become the new config's first checkpoint.
+//
+// Options and their defaults are those of the Fluent Bit manual. The database is a SQLite file
+// whose table in_tail_files has name, offset and inode of each file.
+package fluentbit
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// Convert converts a configuration.
+func Convert(text string) (migrate.Result, error) {
+	parsed, err := parse(text)
+	if err != nil {
+		return migrate.Result{}, err
+	}
+	c := &converter{
+		config: parsed,
+		Builder: migrate.NewBuilder(
+			"Made from Fluent Bit's config by `penstock import fluent-bit`. " +
+				"Read what it said before the first start.",
+		),
+	}
+	c.convert()
+	return c.Result("fluent-bit", nil), nil
+}
+
+type converter struct {
+	*migrate.Builder
+	config
+}
+
+func (c *converter) convert() {
+	for _, v := range c.others {
+		c.Note(
+			v,
+			migrate.Lost,
+			"is not read: write its content into the main file, or convert it by hand",
+		)
+	}
+	if v := c.service.Get("parsers_file"); v != nil {
+		c.Note(v, migrate.Differs, "parsers are not read from files: see docs/processors.md, parse")
+	}
+	for i, in := range c.inputs {
+		c.input(in, i)
+	}
+	for _, out := range c.outputs {
+		c.unread(out)
+	}
+	for _, f := range c.filters {
+		c.unread(f)
+	}
+}
+
+func (c *converter) unread(v *migrate.Value) {
+	for _, f := range v.Unread() {
+		c.Note(f, migrate.Lost, "has no equivalent here, and was left out")
+	}
+}
+
+func split(list string) []string {
+	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// input converts one input with everything that its tag leads to.
+func (c *converter) input(in *migrate.Value, n int) {
+	kind := strings.ToLower(in.Text("name"))
+	if kind != "tail" {
+		c.Note(
+			in,
+			migrate.Lost,
+			"an input %q does not exist here: docs/README.md lists the sources",
+			kind,
+		)
+		in.Ignore(in.Names()...)
+		return
+	}
+	tag := in.Text("tag")
+	if tag == "" {
+		tag = fmt.Sprintf("tail.%d", n)
+	}
+	p := migrate.Pipeline{Name: strings.Trim(strings.ReplaceAll(tag, "*", ""), "."),
+		Include: split(in.Text("path")), Exclude: split(in.Text("exclude_path")),
+		FromEnd: !in.IsTrue("read_from_head"), Symlinks: true}
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("tail-%d", n)
+	}
+	if len(p.Include) == 0 {
+		c.Note(in, migrate.Lost, "has no path: name the files as include")
+	}
+	if key := in.Text("path_key"); key != "" {
+		p.Extra = append(p.Extra, "meta: { file: "+key+" }")
+	}
+	if key := in.Text("offset_key"); key != "" {
+		c.Note(in.Get("offset_key"), migrate.Differs, "is the option meta.offset of the source")
+	}
+	c.parser(in, &p)
+	c.filter(tag, &p)
+	p.Routes = c.routes(tag)
+	if db := in.Text("db"); db != "" {
+		p.Carry = database{db}.carry
+	}
+	in.Ignore(
+		"alias",
+		"refresh_interval",
+		"rotate_wait",
+		"buffer_chunk_size",
+		"buffer_max_size",
+		"mem_buf_limit",
+		"skip_long_lines",
+		"skip_empty_lines",
+		"db.sync",
+		"db.locking",
+		"db.journal_mode",
+		"db.compare_filename",
+		"storage.type",
+		"inotify_watcher",
+		"static_batch_size",
+		"storage.pause_on_chunks_overlimit",
+		"threaded",
+		"log_level",
+		"progress_check_interval",
+	)
+	if v := in.Get("ignore_older"); v != nil {
+		c.Note(v, migrate.Lost, "old files are read, too: move them away, or narrow path")
+	}
+	c.unread(in)
+	c.Add(p)
+}
+
+// parser converts how the text of records is read.
+func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
+	switch name := in.Text("multiline.parser"); name {
+	case "":
+	case "docker", "cri", "java", "python", "go":
+		p.Extra = append(p.Extra, "framing: { by: multiline, preset: "+name+" }")
+	default:
+		c.Note(in.Get("multiline.parser"), migrate.Lost, "the parser %q is not known here: "+
+			"see docs/framing.md, multiline", name)
+	}
+	switch name := in.Text("parser"); name {
+	case "":
+		key := in.Text("key")
+		if key == "" {
+			key = "log"
+		}
+		p.Processors = append(p.Processors, "rename: { message: "+migrate.Quote(key)+" }")
+	case "json", "docker":
+		p.Processors = append(p.Processors, "parse: { format: json, on_error: pass }")
+	case "apache2", "nginx":
+		p.Processors = append(p.Processors, "parse: { format: combined, on_error: pass }")
+		c.Note(
+			in.Get("parser"),
+			migrate.Differs,
+			"the fields are those of the format combined: size, "+
+				"referrer and timestamp where that parser has others",
+		)
+	case "apache":
+		p.Processors = append(p.Processors, "parse: { format: common, on_error: pass }")
+	default:
+		c.Note(in.Get("parser"), migrate.Lost, "the parser %q stands in another file: "+
+			"write a parse processor", name)
+	}
+}
+
+// matches reports whether a filter or output gets records of a tag. Stars of the tag itself stand
+// for a file's path.
+func matches(v *migrate.Value, tag string) bool {
+	tag = strings.ReplaceAll(tag, "*", "x")
+	if pattern := v.Text("match_regex"); pattern != "" {
+		re, err := regexp.Compile(pattern)
+		return err == nil && re.MatchString(tag)
+	}
+	glob := v.Text("match")
+	re := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(glob), `\*`, ".*") + "$")
+	return re.MatchString(tag)
+}
+
+// filter converts the filters of a tag, in their order.
+func (c *converter) filter(tag string, p *migrate.Pipeline) {
+	for _, f := range c.filters {
+		if !matches(f, tag) {
+			continue
+		}
+		switch kind := strings.ToLower(f.Text("name")); kind {
+		case "grep":
+			c.grep(f, p)
+		case "modify", "record_modifier":
+			c.modify(f, p)
+		default:
+			c.Note(f, migrate.Lost, "a filter %q does not exist here: see docs/processors.md", kind)
+			f.Ignore(f.Names()...)
+		}
+	}
+}
+
+func (c *converter) grep(f *migrate.Value, p *migrate.Pipeline) {
+	for _, rule := range []struct{ name, not string }{{"regex", ""}, {"exclude", "not "}} {
+		for _, text := range f.Texts(rule.name) {
+			field, pattern, _ := strings.Cut(text, " ")
+			p.Processors = append(p.Processors, "where: "+migrate.Quote(fmt.Sprintf(
+				"%s(string(%s ?? \"\") matches %s)",
+				rule.not,
+				strings.TrimPrefix(field, "$"),
+				strconv.Quote(strings.TrimSpace(pattern)),
+			)))
+		}
+	}
+	if op := f.Get("logical_op"); op != nil && !strings.EqualFold(op.Text(), "legacy") {
+		c.Note(op, migrate.Differs, "conditions hold one after the other: join them in one where")
+	}
+}
+
+func (c *converter) modify(f *migrate.Value, p *migrate.Pipeline) {
+	for _, name := range []string{"record", "add", "set"} {
+		for _, text := range f.Texts(name) {
+			field, value, _ := strings.Cut(text, " ")
+			p.Processors = append(p.Processors, fmt.Sprintf("set: { %s: %s }", migrate.Quote(field),
+				migrate.QuoteVariables(strconv.Quote(strings.TrimSpace(value)))))
+		}
+	}
+	for _, name := range []string{"remove", "remove_key"} {
+		for _, field := range f.Texts(name) {
+			p.Processors = append(p.Processors, "drop: ["+migrate.Quote(field)+"]")
+		}
+	}
+	for _, text := range append(f.Texts("rename"), f.Texts("hard_rename")...) {
+		from, to, _ := strings.Cut(text, " ")
+		p.Processors = append(p.Processors, fmt.Sprintf("rename: { %s: %s }", migrate.Quote(from),
+			migrate.Quote(strings.TrimSpace(to))))
+	}
+}

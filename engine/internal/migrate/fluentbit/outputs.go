@@ -1,0 +1,241 @@
+//penstock:pure
+
+package fluentbit
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// routes converts the outputs that get records of a tag.
+func (c *converter) routes(tag string) []migrate.Route {
+	var out []migrate.Route
+	for _, v := range c.outputs {
+		if !matches(v, tag) {
+			continue
+		}
+		kind := strings.ToLower(v.Text("name"))
+		r := migrate.Route{Name: kind, Missing: "the output " + kind}
+		if alias := v.Text("alias"); alias != "" {
+			r.Name = alias
+		}
+		switch kind {
+		case "es", "opensearch":
+			r.Sink = c.elasticsearch(v)
+		case "loki":
+			r.Sink = c.loki(v)
+		case "http":
+			r.Sink = c.http(v)
+		case "kafka":
+			r.Sink = c.kafka(v)
+		case "file":
+			r.Sink = c.file(v, tag)
+		case "stdout":
+			r.Sink = migrate.Sink{Kind: "stdout", Format: "ndjson"}
+			v.Ignore("format", "json_date_key", "json_date_format")
+		case "null":
+			r.Sink = migrate.Sink{Kind: "drop"}
+		default:
+			c.Note(v, migrate.Lost, "an output %q does not exist here", kind)
+			v.Ignore(v.Names()...)
+		}
+		v.Ignore("retry_limit", "workers", "log_level", "storage.total_limit_size", "compress",
+			"net.keepalive", "net.connect_timeout", "net.keepalive_idle_timeout",
+			"net.keepalive_max_recycle", "buffer_size")
+		out = append(out, r)
+	}
+	return out
+}
+
+// endpoint returns the URL of an output.
+func endpoint(v *migrate.Value, port, path string) string {
+	scheme := "http"
+	if v.IsTrue("tls") {
+		scheme = "https"
+	}
+	host := v.Text("host")
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	if p := v.Text("port"); p != "" {
+		port = p
+	}
+	return scheme + "://" + host + ":" + port + path
+}
+
+// access converts the options about names, tokens and certificates.
+func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
+	s.User, s.Password = v.Text("http_user"), v.Text("http_passwd")
+	s.Bearer = v.Text("bearer_token")
+	s.Gzip = strings.EqualFold(v.Text("compress"), "gzip")
+	s.CA, s.Cert, s.Key = v.Text("tls.ca_file"), v.Text("tls.crt_file"), v.Text("tls.key_file")
+	if check := v.Get("tls.verify"); check != nil && !check.IsTrue() {
+		c.Note(
+			check,
+			migrate.Lost,
+			"certificates are always verified: name the authority as tls.ca",
+		)
+	}
+	v.Ignore("tls.debug", "tls.vhost", "tls.key_passwd")
+}
+
+func (c *converter) elasticsearch(v *migrate.Value) migrate.Sink {
+	s := migrate.Sink{Kind: "elasticsearch", Index: v.Text("index")}
+	s.Endpoints = []string{endpoint(v, "9200", path.Join("/", v.Text("path"), "_bulk"))}
+	if p := v.Text("pipeline"); p != "" {
+		s.Endpoints[0] += "?pipeline=" + p
+	}
+	if s.Index == "" {
+		s.Index = "fluent-bit"
+	}
+	if v.IsTrue("logstash_format") {
+		prefix := v.Text("logstash_prefix")
+		if prefix == "" {
+			prefix = "logstash"
+		}
+		s.Index = prefix
+		c.Note(
+			v.Get("logstash_format"),
+			migrate.Differs,
+			"one index, %q, in place of one a day: name a "+
+				"data stream, or an alias with a rollover",
+			prefix,
+		)
+	}
+	c.access(v, &s)
+	c.Note(v, migrate.Differs, "documents have the record's fields only: no @timestamp is added")
+	v.Ignore("type", "suppress_type_name", "logstash_prefix", "logstash_dateformat", "time_key",
+		"time_key_format", "replace_dots", "trace_output", "trace_error", "current_time_index",
+		"generate_id", "write_operation", "include_tag_key", "tag_key", "time_key_nanos")
+	return s
+}
+
+func (c *converter) loki(v *migrate.Value) migrate.Sink {
+	uri := v.Text("uri")
+	if uri == "" {
+		uri = "/loki/api/v1/push"
+	}
+	s := migrate.Sink{Kind: "loki", Endpoints: []string{endpoint(v, "3100", uri)},
+		Labels: make(map[string]string)}
+	labels := v.Text("labels")
+	if labels == "" {
+		labels = "job=fluent-bit"
+	}
+	for _, pair := range strings.Split(labels, ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(pair), "=")
+		if field, ok := strings.CutPrefix(value, "$"); ok {
+			s.LabelFields = append(s.LabelFields, field)
+			if field != name {
+				c.Note(
+					v.Get("labels"),
+					migrate.Differs,
+					"the label %s has the name of its field, %s",
+					name,
+					field,
+				)
+			}
+			continue
+		}
+		s.Labels[name] = value
+	}
+	for _, key := range split(v.Text("label_keys")) {
+		s.LabelFields = append(s.LabelFields, strings.TrimPrefix(key, "$"))
+	}
+	if tenant := v.Text("tenant_id"); tenant != "" {
+		s.Headers = map[string]string{"X-Scope-OrgID": tenant}
+	}
+	c.access(v, &s)
+	v.Ignore("line_format", "auto_kubernetes_labels", "drop_single_key")
+	return s
+}
+
+func (c *converter) http(v *migrate.Value) migrate.Sink {
+	uri := v.Text("uri")
+	if uri == "" {
+		uri = "/"
+	}
+	s := migrate.Sink{Kind: "http", Endpoints: []string{endpoint(v, "80", uri)}, Body: "json_array"}
+	switch format := v.Text("format"); format {
+	case "json":
+	case "json_lines", "json_stream":
+		s.Body = "ndjson"
+	default:
+		c.Note(v, migrate.Differs, "the body is a JSON array, not %s",
+			map[bool]string{true: "msgpack", false: format}[format == ""])
+	}
+	for _, text := range v.Texts("header") {
+		name, value, _ := strings.Cut(text, " ")
+		if s.Headers == nil {
+			s.Headers = make(map[string]string)
+		}
+		s.Headers[name] = strings.TrimSpace(value)
+	}
+	c.access(v, &s)
+	v.Ignore(
+		"json_date_key",
+		"json_date_format",
+		"allow_duplicated_headers",
+		"log_response_payload",
+	)
+	return s
+}
+
+func (c *converter) kafka(v *migrate.Value) migrate.Sink {
+	topics := split(v.Text("topics"))
+	s := migrate.Sink{
+		Kind:    "kafka",
+		Brokers: split(v.Text("brokers")),
+		Topic:   "fluent-bit",
+		Format:  "json",
+	}
+	if len(topics) > 0 {
+		s.Topic = topics[0]
+	}
+	if len(topics) > 1 {
+		c.Note(
+			v.Get("topics"),
+			migrate.Differs,
+			"all records go to the first topic; an expression as "+
+				"topic chooses one by record",
+		)
+	}
+	v.Ignore("format", "timestamp_key", "timestamp_format", "message_key", "queue_full_retries")
+	for _, name := range v.Names() {
+		if strings.HasPrefix(name, "rdkafka.") {
+			c.Note(
+				v.Get(name),
+				migrate.Lost,
+				"options of librdkafka do not exist here: see docs/kafka.md",
+			)
+		}
+	}
+	return s
+}
+
+func (c *converter) file(v *migrate.Value, tag string) migrate.Sink {
+	name := v.Text("file")
+	if name == "" {
+		name = strings.ReplaceAll(tag, "*", "")
+	}
+	c.Note(
+		v,
+		migrate.Differs,
+		"%s",
+		fmt.Sprintf("lines are JSON objects without the tag and the time of "+
+			"the format %q", firstOf(v.Text("format"), "out_file")),
+	)
+	v.Ignore("template", "delimiter", "label_delimiter", "mkdir", "csv_column_names")
+	return migrate.Sink{Kind: "file", Path: path.Join(v.Text("path"), name), Format: "ndjson"}
+}
+
+func firstOf(list ...string) string {
+	for _, s := range list {
+		if s != "" {
+			return s
+		}
+	}
+	return ""
+}

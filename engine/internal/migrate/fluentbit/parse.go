@@ -1,0 +1,155 @@
+//penstock:pure
+
+package fluentbit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// config is a configuration in either form, names in lower case.
+type config struct {
+	service                  *migrate.Value
+	inputs, filters, outputs []*migrate.Value
+	others                   []*migrate.Value
+}
+
+// parse reads a classic configuration or, if the text begins like one, a YAML configuration.
+func parse(text string) (config, error) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if strings.HasPrefix(line, "[") || strings.HasPrefix(line, "@") {
+			return parseClassic(text)
+		}
+		break
+	}
+	return parseYAML(text)
+}
+
+// parseClassic reads sections in brackets, each followed by lines of a name and a value.
+func parseClassic(text string) (config, error) {
+	var c config
+	var section *migrate.Value
+	set := make(map[string]string)
+	n := 0
+	for raw := range strings.Lines(text) {
+		n++
+		line := strings.TrimSpace(raw)
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+			continue
+		case strings.HasPrefix(line, "@"):
+			if rest, ok := cutFold(line, "@SET "); ok {
+				name, value, _ := strings.Cut(rest, "=")
+				set[strings.TrimSpace(name)] = strings.TrimSpace(value)
+				continue
+			}
+			v := migrate.NewText(strings.Fields(line)[0], n, line)
+			c.others = append(c.others, v)
+			continue
+		case strings.HasPrefix(line, "["):
+			name, ok := strings.CutSuffix(line[1:], "]")
+			if !ok {
+				return c, fmt.Errorf("line %d: %q is not a section: want [NAME]", n, line)
+			}
+			section = c.section(strings.ToLower(strings.TrimSpace(name)), n)
+			continue
+		}
+		if section == nil {
+			return c, fmt.Errorf("line %d: %q stands before the first section", n, line)
+		}
+		name, value, _ := strings.Cut(strings.Replace(line, "\t", " ", 1), " ")
+		value = strings.TrimSpace(value)
+		for k, v := range set {
+			value = strings.ReplaceAll(value, "${"+k+"}", v)
+		}
+		add(section, strings.ToLower(name), n, value)
+	}
+	return c, nil
+}
+
+func cutFold(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return s, false
+	}
+	return s[len(prefix):], true
+}
+
+// add sets a value; a name that stands several times, such as Regex, becomes a list.
+func add(section *migrate.Value, name string, line int, value string) {
+	v := migrate.NewText(section.Key+"."+name, line, value)
+	if old := section.Get(name); old != nil {
+		list := migrate.NewList(old.Key, old.Line)
+		for _, item := range append(old.List(), v) {
+			list.Append(item)
+		}
+		v = list
+	}
+	section.Set(name, v)
+}
+
+func (c *config) section(name string, line int) *migrate.Value {
+	v := migrate.NewGroup(strings.ToUpper(name), line)
+	v.Get() // a section itself is read; its settings are noted one by one
+	switch name {
+	case "service":
+		c.service = v
+	case "input":
+		c.inputs = append(c.inputs, v)
+	case "filter":
+		c.filters = append(c.filters, v)
+	case "output":
+		c.outputs = append(c.outputs, v)
+	default:
+		c.others = append(c.others, v)
+	}
+	return v
+}
+
+// parseYAML reads the YAML form: service and pipeline, with inputs, filters and outputs.
+func parseYAML(text string) (config, error) {
+	top, err := migrate.ParseYAML(text, false)
+	if err != nil {
+		return config{}, err
+	}
+	c := config{service: lower(top.Get("service"))}
+	for _, part := range []struct {
+		name string
+		into *[]*migrate.Value
+	}{{"inputs", &c.inputs}, {"filters", &c.filters}, {"outputs", &c.outputs}} {
+		for _, v := range top.List("pipeline", part.name) {
+			*part.into = append(*part.into, lower(v))
+		}
+	}
+	if len(c.inputs)+len(c.outputs) == 0 {
+		return c, fmt.Errorf("neither a section in brackets nor a pipeline is here: " +
+			"it is not a configuration of Fluent Bit")
+	}
+	for _, name := range top.Names() {
+		if name != "service" && name != "pipeline" && name != "env" {
+			c.others = append(c.others, top.Get(name))
+		}
+	}
+	return c, nil
+}
+
+// lower returns a group with its names in lower case.
+func lower(v *migrate.Value) *migrate.Value {
+	if v == nil {
+		return nil
+	}
+	g := migrate.NewGroup(v.Key, v.Line)
+	g.Get()
+	for _, name := range v.Names() {
+		g.Set(strings.ToLower(name), v.Get(name))
+	}
+	for _, name := range g.Names() { // Get marked the original's settings as read
+		g.Unmark(name)
+	}
+	return g
+}

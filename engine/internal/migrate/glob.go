@@ -1,0 +1,85 @@
+package migrate
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// maxFiles bounds the files that one source's globs are searched for.
+const maxFiles = 1_000_000
+
+// MatchGlob reports whether a path matches a glob: ** is any number of directories, * and ? do not
+// match a slash, {a,b} is one of several. A glob that is not valid matches nothing.
+func MatchGlob(glob, path string) bool {
+	re, err := regexp.Compile(globPattern(glob))
+	return err == nil && re.MatchString(path)
+}
+
+// globPattern returns the regular expression of a glob.
+func globPattern(glob string) string {
+	var b strings.Builder
+	b.WriteString("^")
+	depth := 0
+	for i := 0; i < len(glob); i++ {
+		switch c := glob[i]; {
+		case strings.HasPrefix(glob[i:], "**/"):
+			b.WriteString("(?:.*/)?")
+			i += 2
+		case strings.HasPrefix(glob[i:], "**"):
+			b.WriteString(".*")
+			i++
+		case c == '*':
+			b.WriteString("[^/]*")
+		case c == '?':
+			b.WriteString("[^/]")
+		case c == '[' && strings.Contains(glob[i:], "]"):
+			end := i + strings.IndexByte(glob[i:], ']')
+			b.WriteString("[" + strings.Replace(glob[i+1:end], "!", "^", 1) + "]")
+			i = end
+		case c == '{':
+			depth++
+			b.WriteString("(?:")
+		case c == '}' && depth > 0:
+			depth--
+			b.WriteString(")")
+		case c == ',' && depth > 0:
+			b.WriteString("|")
+		default:
+			b.WriteString(regexp.QuoteMeta(string(c)))
+		}
+	}
+	return b.String() + "$"
+}
+
+// files returns the regular files that match a glob. Directories that cannot be read are skipped.
+func files(glob string) ([]string, error) {
+	root := glob
+	if i := strings.IndexAny(root, "*?[{"); i >= 0 {
+		root = root[:i]
+	}
+	if root = filepath.Dir(root); root == "" {
+		root = "."
+	}
+	re, err := regexp.Compile(globPattern(glob))
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil && e != nil && e.IsDir():
+			return fs.SkipDir
+		case err != nil:
+			return nil
+		case len(out) >= maxFiles:
+			return errors.New("too many files match " + glob)
+		case e.Type().IsRegular() && re.MatchString(path):
+			out = append(out, path)
+		}
+		return nil
+	})
+	return out, err
+}

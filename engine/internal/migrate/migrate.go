@@ -1,0 +1,75 @@
+// Package migrate holds the parts that every `penstock import` command uses: notes about settings
+// that were not carried over, a tree of another program's settings that knows which were read, the
+// writer of the new config, and the conversion of stored read positions into a first checkpoint.
+// The packages below it know one program each.
+package migrate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Weight is the severity of a note for the migration.
+type Weight string
+
+// The weights, in decreasing severity.
+const (
+	Lost     Weight = "lost"     // no equivalent exists: the config does less than the original
+	Differs  Weight = "differs"  // it works in a different way
+	Needless Weight = "needless" // no setting is needed for the same effect
+)
+
+// Note is a setting that was not converted as it is.
+type Note struct {
+	Line   int    // in the original file; 0 if it is not known or the note is about the whole file
+	Key    string // the setting's key or the part's name
+	Weight Weight
+	Text   string
+}
+
+// String returns the note as one line of text.
+func (n Note) String() string {
+	if n.Line == 0 {
+		return fmt.Sprintf("%s: %s: %s", n.Weight, n.Key, n.Text)
+	}
+	return fmt.Sprintf("%s: line %d: %s: %s", n.Weight, n.Line, n.Key, n.Text)
+}
+
+// Sort sorts notes by weight, then by line.
+func Sort(notes []Note) {
+	slices.SortStableFunc(notes, func(x, y Note) int {
+		return cmp.Or(cmp.Compare(rank(x.Weight), rank(y.Weight)), cmp.Compare(x.Line, y.Line))
+	})
+}
+
+func rank(w Weight) int { return slices.Index([]Weight{Lost, Differs, Needless}, w) }
+
+// Result is a converted config with its notes.
+type Result struct {
+	Name     string     // of the converted part: "agent a1", "filebeat"
+	Config   string     // YAML
+	Notes    []Note     // by weight, then by line
+	Progress []Progress // of sources with stored read positions
+	Runnable bool       // every route has a source and a sink
+}
+
+// Progress is what the other program stored about one source. Routes are the routes of the new
+// config that it applies to.
+type Progress struct {
+	Pipeline string
+	Routes   []string
+	// Carry reads the stored positions and the files that they refer to, and modifies nothing.
+	// Relative paths are relative to dir. A file whose position cannot be trusted gets none or an
+	// earlier one, so that nothing is lost, and a note describes the repeated data.
+	Carry func(files vfs.FS, dir string) (Carried, error)
+}
+
+// Carried is the result of Progress.Carry: the initial marks of each route.
+type Carried struct {
+	Marks []stream.Mark
+	Notes []Note
+}

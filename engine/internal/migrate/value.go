@@ -1,0 +1,311 @@
+//penstock:pure
+
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+	"go.yaml.in/yaml/v4"
+)
+
+// Value is one setting of another program's configuration, or a group of them. It records which
+// parts were read, so that the others can be reported. A nil *Value is a missing setting.
+type Value struct {
+	Line int    // 0 if it is not known
+	Key  string // path from the top, such as output.elasticsearch.hosts
+
+	text   string
+	items  []*Value // of a list
+	keys   []string // of a group, in order
+	fields map[string]*Value
+	read   bool
+}
+
+// NewGroup returns an empty group.
+func NewGroup(key string, line int) *Value {
+	return &Value{Key: key, Line: line, fields: make(map[string]*Value)}
+}
+
+// NewText returns a setting with a text.
+func NewText(key string, line int, text string) *Value {
+	return &Value{Key: key, Line: line, text: text}
+}
+
+// Set adds a setting to a group, or replaces it.
+func (v *Value) Set(name string, field *Value) {
+	if _, ok := v.fields[name]; !ok {
+		v.keys = append(v.keys, name)
+	}
+	v.fields[name] = field
+}
+
+// Append adds a setting to a list.
+func (v *Value) Append(item *Value) { v.items = append(v.items, item) }
+
+// Get returns the setting at a path of names, or nil.
+func (v *Value) Get(path ...string) *Value {
+	for _, name := range path {
+		if v == nil {
+			return nil
+		}
+		v.read = true
+		v = v.fields[name]
+	}
+	if v != nil {
+		v.read = true
+	}
+	return v
+}
+
+// Text returns the text at a path, or "".
+func (v *Value) Text(path ...string) string {
+	if v = v.Get(path...); v == nil {
+		return ""
+	}
+	return v.text
+}
+
+// IsTrue reports whether the text at a path is a true value, as YAML 1.1 and Fluent Bit write it.
+func (v *Value) IsTrue(path ...string) bool {
+	return slices.Contains([]string{"true", "on", "yes", "1"}, strings.ToLower(v.Text(path...)))
+}
+
+// List returns the items at a path. A single text or group is a list of one.
+func (v *Value) List(path ...string) []*Value {
+	v = v.Get(path...)
+	switch {
+	case v == nil:
+		return nil
+	case v.items != nil:
+		for _, item := range v.items {
+			item.read = true
+		}
+		return v.items
+	case v.text != "" || len(v.keys) > 0:
+		return []*Value{v}
+	}
+	return nil
+}
+
+// Texts returns the texts of a list at a path.
+func (v *Value) Texts(path ...string) []string {
+	var out []string
+	for _, item := range v.List(path...) {
+		if item.text != "" {
+			out = append(out, item.text)
+		}
+	}
+	return out
+}
+
+// Names returns the names of a group's settings, in the order of the file.
+func (v *Value) Names() []string {
+	if v == nil {
+		return nil
+	}
+	return v.keys
+}
+
+// Ignore marks settings and everything below them as read.
+func (v *Value) Ignore(names ...string) {
+	for _, name := range names {
+		if f := v.Get(name); f != nil {
+			f.ignoreAll()
+		}
+	}
+}
+
+func (v *Value) ignoreAll() {
+	v.read = true
+	for _, f := range v.fields {
+		f.ignoreAll()
+	}
+	for _, item := range v.items {
+		item.ignoreAll()
+	}
+}
+
+// Unread returns the settings that nothing has read; of an unread group, the group only.
+func (v *Value) Unread() []*Value {
+	if v == nil {
+		return nil
+	}
+	if !v.read {
+		return []*Value{v}
+	}
+	var out []*Value
+	for _, name := range v.keys {
+		out = append(out, v.fields[name].Unread()...)
+	}
+	for _, item := range v.items {
+		out = append(out, item.Unread()...)
+	}
+	return out
+}
+
+// Limits of a configuration.
+const (
+	maxDepth  = 64
+	maxValues = 100_000
+)
+
+// ParseYAML reads a YAML document. With dots, a name such as output.file stands for nested groups,
+// as in the Elastic Beats.
+func ParseYAML(text string, dots bool) (*Value, error) {
+	var n yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &n); err != nil {
+		return nil, err
+	}
+	top := NewGroup("", 0)
+	top.read = true
+	if len(n.Content) == 0 {
+		return top, nil
+	}
+	if n.Content[0].Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: not a mapping at the top", n.Content[0].Line)
+	}
+	y := yamlReader{dots: dots}
+	return top, y.group(top, n.Content[0], 0)
+}
+
+type yamlReader struct {
+	dots bool
+	n    int
+}
+
+func (y *yamlReader) group(into *Value, n *yaml.Node, depth int) error {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		g, name := into, n.Content[i].Value
+		if y.dots {
+			names := strings.Split(name, ".")
+			for _, part := range names[:len(names)-1] {
+				g = g.subgroup(part, n.Content[i].Line)
+			}
+			name = names[len(names)-1]
+		}
+		if err := y.field(g, name, n.Content[i+1], depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subgroup returns the group with a name, which it creates if there is none.
+func (v *Value) subgroup(name string, line int) *Value {
+	if f := v.fields[name]; f != nil && f.fields != nil {
+		return f
+	}
+	f := NewGroup(join(v.Key, name), line)
+	v.Set(name, f)
+	return f
+}
+
+func (y *yamlReader) field(g *Value, name string, n *yaml.Node, depth int) error {
+	if n.Kind == yaml.MappingNode {
+		return y.group(g.subgroup(name, n.Line), n, depth+1)
+	}
+	f, err := y.value(join(g.Key, name), n, depth+1)
+	if err != nil {
+		return err
+	}
+	g.Set(name, f)
+	return nil
+}
+
+func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) {
+	if y.n++; y.n > maxValues || depth > maxDepth {
+		return nil, fmt.Errorf(
+			"line %d: more than %d values or %d levels",
+			n.Line,
+			maxValues,
+			maxDepth,
+		)
+	}
+	switch n.Kind {
+	case yaml.AliasNode:
+		return y.value(key, n.Alias, depth+1)
+	case yaml.MappingNode:
+		g := NewGroup(key, n.Line)
+		return g, y.group(g, n, depth+1)
+	case yaml.SequenceNode:
+		list := &Value{Key: key, Line: n.Line, items: []*Value{}}
+		for i, item := range n.Content {
+			v, err := y.value(fmt.Sprintf("%s[%d]", key, i), item, depth+1)
+			if err != nil {
+				return nil, err
+			}
+			list.Append(v)
+		}
+		return list, nil
+	}
+	text := n.Value
+	if n.Tag == "!!null" {
+		text = ""
+	}
+	return NewText(key, n.Line, text), nil
+}
+
+// ParseTOML reads a TOML document. It knows no lines.
+func ParseTOML(text string) (*Value, error) {
+	var tree map[string]any
+	if _, err := toml.Decode(text, &tree); err != nil {
+		return nil, err
+	}
+	v := fromGo("", tree)
+	v.read = true
+	return v, nil
+}
+
+func fromGo(key string, x any) *Value {
+	switch x := x.(type) {
+	case map[string]any:
+		g := NewGroup(key, 0)
+		names := make([]string, 0, len(x))
+		for name := range x {
+			names = append(names, name)
+		}
+		slices.Sort(names) // TOML's order is not kept
+		for _, name := range names {
+			g.Set(name, fromGo(join(key, name), x[name]))
+		}
+		return g
+	case []map[string]any:
+		list := &Value{Key: key, items: []*Value{}}
+		for i, item := range x {
+			list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
+		}
+		return list
+	case []any:
+		list := &Value{Key: key, items: []*Value{}}
+		for i, item := range x {
+			list.Append(fromGo(fmt.Sprintf("%s[%d]", key, i), item))
+		}
+		return list
+	case string:
+		return NewText(key, 0, x)
+	case bool:
+		return NewText(key, 0, strconv.FormatBool(x))
+	}
+	return NewText(key, 0, fmt.Sprint(x))
+}
+
+func join(key, name string) string {
+	if key == "" {
+		return name
+	}
+	return key + "." + name
+}
+
+// NewList returns an empty list.
+func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
+
+// Unmark takes back that a setting was read.
+func (v *Value) Unmark(name string) {
+	if f := v.fields[name]; f != nil {
+		f.read = false
+	}
+}

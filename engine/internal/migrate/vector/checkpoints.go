@@ -1,0 +1,176 @@
+package vector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc64"
+	"io"
+	"path/filepath"
+	"strconv"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// stored is where a file source keeps its checkpoints, and how it names files.
+type stored struct {
+	name             string
+	include, exclude []string
+	data             string
+	lines            int // that the checksum covers
+	skip             int // bytes before them
+	maxLine          int // bytes of them at most
+}
+
+// fingerprint reads the options of the checksum.
+func (s *stored) fingerprint(v *migrate.Value) {
+	s.lines = 1
+	if n, err := strconv.Atoi(v.Text("lines")); err == nil && n > 0 {
+		s.lines = n
+	}
+	if n, err := strconv.Atoi(v.Text("ignored_header_bytes")); err == nil && n > 0 {
+		s.skip = n
+	}
+	v.Ignore("strategy", "bytes")
+}
+
+// checkpoints is the form of checkpoints.json.
+type checkpoints struct {
+	Version     string `json:"version"`
+	Checkpoints []struct {
+		Fingerprint struct {
+			Lines    *uint64   `json:"first_lines_checksum"`
+			Line     *uint64   `json:"first_line_checksum"` // before 0.18
+			Checksum *uint64   `json:"checksum"`
+			DevInode [2]uint64 `json:"dev_inode"`
+		} `json:"fingerprint"`
+		Position int64 `json:"position"`
+	} `json:"checkpoints"`
+}
+
+// carry converts the positions of the source's files. A checkpoint has no path, so that each file
+// that the source would read is compared with all of them.
+func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
+	c := &migrate.Carrier{Files: files, Base: dir, Program: "Vector"}
+	name := c.Path(filepath.Join(s.data, s.name, "checkpoints.json"))
+	text, err := c.Read(name)
+	if err != nil {
+		return c.Carried, fmt.Errorf("checkpoints: %w", err)
+	}
+	if text == nil {
+		c.Note(
+			"checkpoints",
+			migrate.Differs,
+			"%s is not here: files are read from where start says; "+
+				"import on Vector's machine, after it has stopped, to go on where it was",
+			name,
+		)
+		return c.Carried, nil
+	}
+	var all checkpoints
+	if err := json.Unmarshal(text, &all); err != nil || all.Version != "1" {
+		c.Note(
+			"checkpoints",
+			migrate.Differs,
+			"%s cannot be read (version %q, %v): every file is read from "+
+				"its beginning, and what Vector delivered comes twice",
+			name,
+			all.Version,
+			err,
+		)
+		return c.Carried, nil
+	}
+	bySum, byInode := all.index()
+	err = c.Matching(s.include, s.exclude, func(path string, dir vfs.Dir, f vfs.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		at, ok := byInode[[2]uint64{info.Dev, info.Ino}]
+		if !ok {
+			if at, ok, err = s.find(f, bySum); err != nil || !ok {
+				return err
+			}
+		}
+		return c.Mark(dir, filepath.Base(path), filepath.ToSlash(path), at, false)
+	})
+	c.Note(
+		"checkpoints",
+		migrate.Differs,
+		"%d files go on where %s says, which has %d; what Vector "+
+			"delivered after its last checkpoint comes twice",
+		len(c.Marks),
+		name,
+		len(all.Checkpoints),
+	)
+	return c.Carried, err
+}
+
+func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]int64) {
+	bySum, byInode = make(map[uint64]int64), make(map[[2]uint64]int64)
+	for _, k := range all.Checkpoints {
+		f := k.Fingerprint
+		for _, sum := range []*uint64{f.Lines, f.Line, f.Checksum} {
+			if sum != nil {
+				bySum[*sum] = k.Position
+			}
+		}
+		if f.DevInode != [2]uint64{} {
+			byInode[f.DevInode] = k.Position
+		}
+	}
+	return bySum, byInode
+}
+
+// find returns the position of the checkpoint whose checksum the file's first lines have.
+func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err error) {
+	head := make([]byte, s.maxLine)
+	n, err := f.ReadAt(head, int64(s.skip))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, false, err
+	}
+	head = head[:n]
+	end, lines := 0, 0
+	for end < len(head) && lines < s.lines {
+		if head[end] == '\n' {
+			lines++
+		}
+		end++
+	}
+	if lines < s.lines && n < s.maxLine {
+		return 0, false, nil // Vector gives such a file no fingerprint yet
+	}
+	for _, sum := range []uint64{ecma182(head[:end]), legacy(head[:end], s.maxLine)} {
+		if at, ok = bySum[sum]; ok {
+			return at, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
+// ecma182 is CRC-64/ECMA-182: of the same polynomial as Go's, but not reflected.
+func ecma182(data []byte) (sum uint64) {
+	const polynomial = 0x42f0e1eba9ea3693
+	for _, b := range data {
+		sum ^= uint64(b) << 56
+		for range 8 {
+			if sum>>63 == 1 {
+				sum = sum<<1 ^ polynomial
+			} else {
+				sum <<= 1
+			}
+		}
+	}
+	return sum
+}
+
+var reflected = crc64.MakeTable(crc64.ECMA)
+
+// legacy is the checksum of versions before 0.14: CRC-64/XZ of the lines, padded with zeros to the
+// longest line.
+func legacy(lines []byte, longest int) uint64 {
+	padded := make([]byte, longest)
+	copy(padded, lines)
+	return crc64.Checksum(padded, reflected)
+}

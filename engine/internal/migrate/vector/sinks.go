@@ -1,0 +1,223 @@
+//penstock:pure
+
+package vector
+
+import (
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// sink converts a sink. One that does not exist here has no Kind.
+func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
+	s := migrate.Sink{Gzip: v.Text("compression") == "gzip"}
+	c.access(v, &s)
+	switch kind {
+	case "elasticsearch":
+		c.elasticsearch(v, &s)
+	case "loki":
+		c.loki(v, &s)
+	case "http":
+		c.http(v, &s)
+	case "clickhouse":
+		s.Kind, s.Endpoints = kind, v.Texts("endpoint")
+		s.Table, s.Database = v.Text("table"), v.Text("database")
+		if s.Database == "" {
+			s.Database = "default"
+		}
+	case "kafka":
+		s.Kind, s.Topic, s.Format = kind, v.Text("topic"), format(v, "json")
+		s.Brokers = strings.Split(v.Text("bootstrap_servers"), ",")
+		s.Compression = v.Text("compression")
+		c.template(v.Get("topic"), s.Topic)
+	case "file":
+		s.Kind, s.Path, s.Format = kind, v.Text("path"), format(v, "ndjson")
+		if i := strings.IndexAny(s.Path, "%{"); i >= 0 {
+			c.Note(
+				v.Get("path"),
+				migrate.Differs,
+				"paths by time or field do not exist here: one file, "+
+					"which the option rotate renames",
+			)
+			s.Path = regexp.MustCompile(`[-_.]?(%[a-zA-Z]|\{\{[^}]*\}\})`).
+				ReplaceAllString(s.Path, "")
+		}
+	case "console":
+		s.Kind, s.Format = "stdout", format(v, "ndjson")
+	case "blackhole":
+		s.Kind = "drop"
+	default:
+		c.Note(v, migrate.Lost, "a sink %q does not exist here", kind)
+		return migrate.Sink{}
+	}
+	if v.Get("buffer") != nil {
+		c.Note(
+			v.Get("buffer"),
+			migrate.Needless,
+			"the files themselves are the queue, and a checkpoint "+
+				"records how far each is delivered",
+		)
+	}
+	return s
+}
+
+// format returns the form of records: raw for the codecs that write the message alone.
+func format(v *migrate.Value, object string) string {
+	switch v.Text("encoding", "codec") {
+	case "text", "raw_message":
+		return "raw"
+	}
+	return object
+}
+
+// template notes a value with fields of the record in it.
+func (c *converter) template(v *migrate.Value, text string) {
+	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
+		c.Note(v, migrate.Differs, "templates are expressions here, where the option takes them: "+
+			"write %q as one", text)
+	}
+}
+
+func (c *converter) access(v *migrate.Value, s *migrate.Sink) {
+	switch v.Text("auth", "strategy") {
+	case "", "basic":
+		s.User, s.Password = v.Text("auth", "user"), v.Text("auth", "password")
+	case "bearer":
+		s.Bearer = v.Text("auth", "token")
+	default:
+		c.Note(v.Get("auth", "strategy"), migrate.Lost, "does not exist here: basic and bearer do")
+	}
+	s.CA, s.Cert, s.Key = v.Text(
+		"tls",
+		"ca_file",
+	), v.Text(
+		"tls",
+		"crt_file",
+	), v.Text(
+		"tls",
+		"key_file",
+	)
+	if check := v.Get("tls", "verify_certificate"); check != nil && !check.IsTrue() {
+		c.Note(
+			check,
+			migrate.Lost,
+			"certificates are always verified: name the authority as tls.ca",
+		)
+	}
+	headers := v.Get("request", "headers")
+	for _, name := range headers.Names() {
+		if s.Headers == nil {
+			s.Headers = make(map[string]string)
+		}
+		s.Headers[name] = headers.Text(name)
+	}
+}
+
+func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
+	s.Kind = "elasticsearch"
+	for _, e := range append(v.Texts("endpoints"), v.Texts("endpoint")...) {
+		s.Endpoints = append(s.Endpoints, withPath(e, "_bulk", "pipeline", v.Text("pipeline")))
+	}
+	s.Index = v.Text("bulk", "index")
+	switch {
+	case v.Text("mode") == "data_stream":
+		part := []string{"logs", "generic", "default"}
+		for i, key := range []string{"type", "dataset", "namespace"} {
+			if t := v.Text("data_stream", key); t != "" {
+				part[i] = t
+			}
+		}
+		s.Index = strings.Join(part, "-")
+		c.Note(
+			v.Get("mode"),
+			migrate.Differs,
+			"documents of a data stream need @timestamp: set it from a "+
+				"field",
+		)
+	case s.Index == "" || strings.ContainsAny(s.Index, "%{"):
+		c.Note(
+			v,
+			migrate.Differs,
+			"an index by day or field (%q) became the one index %q: name a data "+
+				"stream, or an alias with a rollover",
+			s.Index,
+			"vector",
+		)
+		s.Index = "vector"
+	}
+}
+
+// withPath adds a path and a parameter to a URL. A text that is no URL stays as it is.
+func withPath(text, last, key, value string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" {
+		return text
+	}
+	u.Path = path.Join("/", u.Path, last)
+	if value != "" {
+		u.RawQuery = url.Values{key: {value}}.Encode()
+	}
+	return u.String()
+}
+
+var onlyField = regexp.MustCompile(`^\{\{\s*\.?([\w.]+)\s*\}\}$`)
+
+func (c *converter) loki(v *migrate.Value, s *migrate.Sink) {
+	s.Kind, s.Labels = "loki", make(map[string]string)
+	prefix := v.Text("path")
+	if prefix == "" {
+		prefix = "/loki/api/v1/push"
+	}
+	for _, e := range v.Texts("endpoint") {
+		s.Endpoints = append(s.Endpoints, withPath(e, prefix, "", ""))
+	}
+	labels := v.Get("labels")
+	for _, name := range labels.Names() {
+		value := labels.Text(name)
+		m := onlyField.FindStringSubmatch(value)
+		switch {
+		case m != nil:
+			s.LabelFields = append(s.LabelFields, m[1])
+			if m[1] != name {
+				c.Note(
+					labels.Get(name),
+					migrate.Differs,
+					"the label has the name of its field, %s",
+					m[1],
+				)
+			}
+		case strings.Contains(value, "{{"):
+			c.Note(labels.Get(name), migrate.Lost, "labels are constants or fields here")
+		default:
+			s.Labels[name] = value
+		}
+	}
+	if tenant := v.Text("tenant_id"); tenant != "" {
+		if s.Headers == nil {
+			s.Headers = make(map[string]string)
+		}
+		s.Headers["X-Scope-OrgID"] = tenant
+		c.template(v.Get("tenant_id"), tenant)
+	}
+}
+
+func (c *converter) http(v *migrate.Value, s *migrate.Sink) {
+	s.Kind, s.Endpoints, s.Body = "http", v.Texts("uri"), "json_array"
+	switch {
+	case v.Text("framing", "method") == "newline_delimited" && format(v, "json") == "json":
+		s.Body = "ndjson"
+	case format(v, "json") == "raw":
+		s.Body = "raw"
+	}
+	if m := v.Text("method"); m != "" && m != "post" {
+		c.Note(
+			v.Get("method"),
+			migrate.Differs,
+			"the method is POST: set method to %s",
+			strings.ToUpper(m),
+		)
+	}
+}

@@ -1,0 +1,217 @@
+// Package vector converts the configuration of Vector (0.20 and newer), in YAML or TOML, to
+// penstock: the source file, transforms that only parse JSON, and the sinks elasticsearch, loki,
+// http, kafka, clickhouse, file, console and blackhole. The checkpoints of its file sources become
+// the new config's first checkpoint.
+//
+// Options and their defaults are those of Vector's reference. A checkpoint names a file by the
+// CRC-64 of its first lines, or by device and inode.
+package vector
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/migrate"
+)
+
+// DefaultData is the data directory of the packages.
+const DefaultData = "/var/lib/vector"
+
+// Convert converts a configuration, TOML if isTOML is true, else YAML. A data directory other than
+// "" replaces data_dir.
+func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
+	var top *migrate.Value
+	var err error
+	if isTOML {
+		top, err = migrate.ParseTOML(text)
+	} else {
+		top, err = migrate.ParseYAML(text, false)
+	}
+	if err != nil {
+		return migrate.Result{}, err
+	}
+	c := &converter{top: top, data: data,
+		Builder: migrate.NewBuilder("Made from Vector's config by `penstock import vector`. " +
+			"Read what it said before the first start.")}
+	if c.data == "" {
+		c.data = top.Text("data_dir")
+	}
+	if c.data == "" {
+		c.data = DefaultData
+	}
+	c.convert()
+	return c.Result("vector", top), nil
+}
+
+type converter struct {
+	*migrate.Builder
+	top  *migrate.Value
+	data string
+}
+
+func (c *converter) convert() {
+	c.top.Ignore(
+		"data_dir",
+		"api",
+		"timezone",
+		"log_schema",
+		"acknowledgements",
+		"healthchecks",
+		"proxy",
+		"schema",
+		"secret",
+		"enrichment_tables",
+		"tests",
+		"expire_metrics_secs",
+	)
+	sources := c.top.Get("sources")
+	for _, name := range sources.Names() {
+		c.source(name, sources.Get(name))
+	}
+	transforms := c.top.Get("transforms")
+	for _, name := range transforms.Names() {
+		transforms.Ignore(name) // a used transform has its notes; an unused one does nothing
+	}
+	c.top.Ignore("sinks") // noted where a source leads to them
+}
+
+// source converts a source with the sinks that it leads to.
+func (c *converter) source(name string, v *migrate.Value) {
+	if kind := v.Text("type"); kind != "file" {
+		c.Note(
+			v,
+			migrate.Lost,
+			"a source %q does not exist here: docs/README.md lists the sources",
+			kind,
+		)
+		v.Ignore(v.Names()...)
+		return
+	}
+	p := migrate.Pipeline{Name: name, Include: v.Texts("include"), Exclude: v.Texts("exclude"),
+		FromEnd: v.Text("read_from") == "end", Symlinks: true}
+	if len(p.Include) == 0 {
+		c.Note(v, migrate.Lost, "has no include: name the files")
+	}
+	if key := v.Text("file_key"); key != "" {
+		p.Extra = append(p.Extra, "meta: { file: "+migrate.Quote(key)+" }")
+	}
+	limit := 100 << 10
+	if n, err := strconv.Atoi(v.Text("max_line_bytes")); err == nil && n > 0 {
+		limit = n
+	}
+	p.Extra = append(
+		p.Extra,
+		fmt.Sprintf("max_record: %dB # longer lines are cut, not left out", limit),
+	)
+	c.multiline(v.Get("multiline"), &p)
+	if d := v.Text("line_delimiter"); d != "" && d != "\n" {
+		p.Extra = append(p.Extra, "framing: { by: delimiter, delimiter: "+strconv.Quote(d)+" }")
+	}
+	for _, key := range []string{
+		"ignore_older_secs", "ignore_older", "remove_after_secs", "encoding",
+	} {
+		if o := v.Get(key); o != nil {
+			o.Ignore(o.Names()...)
+			c.Note(o, migrate.Lost, "does not exist in the source tail: see docs/tail.md")
+		}
+	}
+	v.Ignore("glob_minimum_cooldown_ms", "ignored_header_bytes", "max_read_bytes", "oldest_first",
+		"rotate_wait_secs", "offset_key", "host_key", "ignore_checkpoints", "ignore_not_found",
+		"acknowledgements", "internal_metrics", "start_at_beginning")
+	c.Note(
+		v,
+		migrate.Differs,
+		"a record has the fields of its line; file, host, source_type and timestamp "+
+			"are not added (the option meta adds file, offset and host)",
+	)
+	s := stored{name: name, include: p.Include, exclude: p.Exclude, data: c.data, maxLine: limit}
+	if dir := v.Text("data_dir"); dir != "" {
+		s.data = dir
+	}
+	s.fingerprint(v.Get("fingerprint"))
+	p.Carry = s.carry
+	p.Routes = c.routes(name, nil, 0)
+	c.Add(p)
+}
+
+func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
+	if v == nil {
+		return
+	}
+	start, mode, condition := v.Text("start_pattern"), v.Text("mode"), v.Text("condition_pattern")
+	v.Ignore("timeout_ms")
+	way := ""
+	switch {
+	case mode == "halt_before" && start == condition:
+		way = "start: " + migrate.Quote(start)
+	case mode == "continue_through":
+		way = "continue: " + migrate.Quote(condition)
+	case mode == "halt_with":
+		way = "end: " + migrate.Quote(condition)
+	default:
+		c.Note(
+			v,
+			migrate.Lost,
+			"this way of joining lines does not exist here: see docs/framing.md",
+		)
+		return
+	}
+	p.Extra = append(p.Extra, "framing: { by: multiline, "+way+" }")
+	c.Note(v, migrate.Differs, "lines are joined by one expression: look at the framing")
+}
+
+const maxDepth = 32 // of transforms behind each other
+
+// routes returns the routes that lead from a component, through transforms, to sinks.
+func (c *converter) routes(from string, before []string, depth int) (out []migrate.Route) {
+	if depth > maxDepth {
+		return nil
+	}
+	transforms := c.top.Get("transforms")
+	for _, name := range transforms.Names() {
+		if t := transforms.Get(name); takes(t, from) {
+			steps := append(slices.Clone(before), c.transform(t)...)
+			out = append(out, c.routes(name, steps, depth+1)...)
+		}
+	}
+	sinks := c.top.Get("sinks")
+	for _, name := range sinks.Names() {
+		if s := sinks.Get(name); takes(s, from) {
+			kind := s.Text("type")
+			out = append(out, migrate.Route{Name: name, Processors: before, Sink: c.sink(s, kind),
+				Missing: "the sink " + kind})
+		}
+	}
+	return out
+}
+
+// takes reports whether a component reads from another, or from an output of it, as in
+// parse.dropped.
+func takes(v *migrate.Value, from string) bool {
+	for _, in := range v.Texts("inputs") {
+		glob := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(in), `\*`, ".*") + "$")
+		if glob.MatchString(from) || strings.HasPrefix(in, from+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// parsesJSON is the usual program of a remap.
+var parsesJSON = regexp.MustCompile(
+	`^\.\s*=\s*parse_json!?\(\s*(string!?\(\s*)?\.message\s*\)?\s*\)` +
+		`(\s*\?\?\s*\.)?$`,
+)
+
+func (c *converter) transform(t *migrate.Value) []string {
+	kind, source := t.Text("type"), t.Text("source")
+	if kind == "remap" && parsesJSON.MatchString(strings.TrimSpace(source)) {
+		return []string{"parse: { format: json, on_error: pass }"}
+	}
+	c.Note(t, migrate.Lost, "a transform %q does not exist here, and VRL neither: "+
+		"records pass it unchanged; see docs/processors.md", kind)
+	return nil
+}

@@ -1,0 +1,252 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"sync/atomic"
+
+	"github.com/penstock-io/penstock/engine/internal/cluster"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// positionStore has the progress of routes: the checkpoint log in the state directory, or for a
+// pipeline that a cluster shares the bucket.
+type positionStore interface {
+	Append(route string, marks []stream.Mark, places map[string]string) error
+	Forget(route string, partitionIDs []string) error
+	Sync() error
+	Failed() error
+	Mark(route, partitionID string) (stream.Mark, bool)
+	Marks(route string) iter.Seq[stream.Mark]
+	Places(route string) map[string]string
+	Routes() []string
+}
+
+// sharing is a pipeline's part in a cluster. The zero value is that of a pipeline that runs in each
+// process.
+type sharing struct {
+	on     bool            // the processes of the cluster run the pipeline in turn
+	bucket *cluster.Bucket // set before the pipeline runs
+	tenure atomic.Pointer[cluster.Tenure]
+}
+
+// checkSharing decides whether the pipeline is shared, and refuses one that cannot be.
+func (p *pipe) checkSharing() error {
+	assigned, ok := p.source.(stream.AssignedSource)
+	isAssigned := ok && assigned.HasAssignments()
+	if err := p.cfg.CheckShared(p.source, isAssigned); err != nil {
+		return err
+	}
+	p.sharing.on = !isAssigned
+	return nil
+}
+
+// checkShared refuses a sink with its output or store on one machine.
+func (r *route) checkShared() error {
+	if !r.pipe.sharing.on {
+		return nil
+	}
+	name, why := r.cfg.Sink.Component.Name, ""
+	if _, ok := r.sink.(stream.AppendSink); ok {
+		why = "it appends to an output of one machine"
+	} else if _, ok := r.sink.(stream.ParkingSink); ok {
+		why = "it parks deliveries on one machine"
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("sink %s cannot be shared with `state.nats`: %s; use another sink, or run "+
+		"this pipeline with a `state:` folder in a config of its own", name, why)
+}
+
+// standsBy reports whether another process may own the pipeline.
+func (p *pipe) standsBy() bool { return p.sharing.on && p.sharing.tenure.Load() == nil }
+
+// runShared runs the pipeline whenever this process owns it, until it has ended by itself.
+func (p *pipe) runShared(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if p.draining() {
+		p.halted()
+		return nil
+	}
+	return p.sharing.bucket.Own(ctx, p.name, func(ctx context.Context, t cluster.Tenure) error {
+		p.sharing.tenure.Store(&t)
+		defer p.sharing.tenure.Store(nil)
+		err := p.run(ctx)
+		if errors.Is(context.Cause(ctx), cluster.ErrNotOwner) {
+			for _, s := range p.routes() {
+				s.lost()
+			}
+			if p.draining() {
+				stop()
+			}
+		}
+		return err
+	})
+}
+
+// lost forgets why the route ended: the process has lost the pipeline.
+func (s *slot) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.final {
+		s.err, s.paused = nil, s.starts > 0
+	}
+}
+
+// confirm returns when the bucket has confirmed that this process owns the pipeline. The sink's
+// ledger was taken before: a process that was suspended and has lost the pipeline must not deliver
+// with an epoch that it has taken from the owner.
+func (p *pipe) confirm(ctx context.Context) error {
+	t := p.sharing.tenure.Load()
+	switch {
+	case !p.sharing.on:
+		return nil
+	case t == nil:
+		return cluster.ErrNotOwner
+	}
+	return t.Confirm(ctx)
+}
+
+// canRestart returns err without supervise.ErrStop, if the pipeline is shared and err only means
+// that another process has taken over, or that this one was stopped.
+func (p *pipe) canRestart(ctx context.Context, err error) error {
+	if !p.sharing.on || err == nil || !errors.Is(err, stream.ErrTakenOver) && ctx.Err() == nil {
+		return err
+	}
+	return errors.New(err.Error())
+}
+
+// positions returns the store of a route's progress.
+func (p *pipe) positions(route string, s *state) (positionStore, error) {
+	if !p.sharing.on {
+		return s.store()
+	}
+	t := p.sharing.tenure.Load()
+	if t == nil {
+		return nil, cluster.ErrNotOwner
+	}
+	shared, err := p.sharing.bucket.Positions(context.Background(), route, *t)
+	if err != nil {
+		return nil, err
+	}
+	for range shared.Marks(route) {
+		return shared, nil
+	}
+	local, err := s.store()
+	if err != nil {
+		return nil, err
+	}
+	for m := range local.Marks(route) {
+		if !deadletter.IsPartition(m.Part.ID) {
+			return nil, final(fmt.Errorf("the state directory %s has progress of %s, and the "+
+				"bucket %q has none: restore the bucket, or accept that everything is delivered "+
+				"again with `penstock checkpoint reset %s %s`",
+				s.name, route, p.sharing.bucket.Name, s.name, route))
+		}
+	}
+	return shared, nil
+}
+
+// resetCommand tells how an operator has a route deliver everything again.
+func (p *pipe) resetCommand(route string) string {
+	if p.sharing.on {
+		return fmt.Sprintf("`nats kv purge %s %s` while all processes are stopped",
+			p.sharing.bucket.Name, cluster.PositionsKey(route))
+	}
+	return fmt.Sprintf("`penstock checkpoint reset %s %s`", p.state.name, route)
+}
+
+// bucketFile is the file in the state directory that names the bucket of the cluster.
+const bucketFile = "cluster.bucket"
+
+// openBucket connects an engine to its cluster, if there is one.
+func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
+	if !e.cfg.Cluster.On() {
+		return nil
+	}
+	b, err := e.o.connect(ctx, &e.cfg.Cluster, e.o.Log)
+	if err != nil {
+		return err
+	}
+	if err := checkBucketFile(dir, b); err != nil {
+		b.Close()
+		return err
+	}
+	if b.Created {
+		e.o.Log.Warn("the bucket was created: shared pipelines start from the beginning",
+			"bucket", b.Name)
+	}
+	e.mu.Lock()
+	e.bucket = b
+	e.mu.Unlock()
+	return nil
+}
+
+// checkBucketFile returns an error if the bucket has been replaced since this state directory was
+// used with it: its progress is gone. It then writes the identity of the bucket.
+func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
+	want := b.Name + " " + b.ID + "\n"
+	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("state directory: %w", err)
+	}
+	defer func() { _ = f.Close() }() // the text is synced
+	old, err := io.ReadAll(io.NewSectionReader(f, 0, int64(len(want)+1<<10)))
+	switch {
+	case err != nil:
+		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
+	case string(old) == want:
+		return nil
+	case strings.HasPrefix(string(old), b.Name+" ") && strings.HasSuffix(string(old), "\n"):
+		return fmt.Errorf("the bucket %q was deleted and created again since this process used "+
+			"it, so its progress is gone: restore it, or accept that everything is delivered "+
+			"again by removing the file %s in the state directory of each process",
+			b.Name, bucketFile)
+	}
+	if err := f.Truncate(0); err != nil {
+		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
+	}
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
+	}
+	if _, err := io.WriteString(f, want); err != nil {
+		return fmt.Errorf("state directory: %s: %w", bucketFile, err)
+	}
+	return f.Sync()
+}
+
+// clusterStatus returns an engine's picture of its cluster; nil if there is none.
+func clusterStatus(e *Engine) *status.Cluster {
+	if !e.cfg.Cluster.On() {
+		return nil
+	}
+	e.mu.Lock()
+	b := e.bucket
+	e.mu.Unlock()
+	c := &e.cfg.Cluster
+	out := &status.Cluster{Node: c.Name(), Bucket: c.Bucket, Leases: []status.Lease{}}
+	if b == nil {
+		return out
+	}
+	for _, l := range b.Leases() {
+		silent := l.Silent.Seconds()
+		if l.Silent < 0 {
+			silent = -1
+		}
+		out.Leases = append(out.Leases, status.Lease{
+			Pipeline: l.Pipeline, Node: l.Node, Epoch: l.Epoch, Owned: l.Owned,
+			Takeovers: l.Takeover, Silent: silent,
+		})
+	}
+	return out
+}

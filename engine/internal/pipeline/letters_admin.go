@@ -1,0 +1,155 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/checkpoint"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// SettledLetters returns the dead letters that a replay or discard has settled. Its keys are
+// "PIPELINE/ROUTE PARTITION", with the partition of deadletter.PartitionOf. dir is the state
+// directory, and boot the id of this run of the operating system.
+func SettledLetters(dir vfs.Dir, boot string) (map[string]bool, error) {
+	out := map[string]bool{}
+	snap, _, err := checkpoint.Read(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range snap.Routes {
+		route, of, _ := strings.Cut(r.Route, checkpoint.BootMark)
+		if of != "" && of != boot {
+			continue
+		}
+		for _, m := range r.Marks {
+			if deadletter.IsPartition(m.Part.ID) && m.Watermark.Num > 0 {
+				out[route+" "+m.Part.ID] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// Letters reads the dead letters of a route. It reads the whole file, until ctx is done.
+func (e *Engine) Letters(
+	ctx context.Context, q admin.LetterQuery,
+) (page admin.LetterPage, err error) {
+	p, s := e.find(q.Pipeline, q.Route)
+	if s == nil {
+		return page, admin.ErrNoRoute
+	}
+	state, err := e.o.FS.OpenDir(e.cfg.State)
+	if err != nil {
+		return page, fmt.Errorf("state directory %s: %w", e.cfg.State, err)
+	}
+	settled, err := SettledLetters(state, e.o.Boot)
+	if err = errors.Join(err, state.Close()); err != nil {
+		return page, fmt.Errorf("state directory %s: %w", e.cfg.State, err)
+	}
+	path := LettersPath(p.cfg, s.cfg)
+	dir, err := e.o.FS.OpenDir(filepath.Dir(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return page, nil
+	}
+	if err != nil {
+		return page, fmt.Errorf("dead letters: %w", err)
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	file, err := dir.OpenFile(filepath.Base(path), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return page, nil
+	}
+	if err != nil {
+		return page, fmt.Errorf("dead letters: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	if err != nil {
+		return page, fmt.Errorf("dead letters: %w", err)
+	}
+	entries := deadletter.NewEntries(io.NewSectionReader(file, 0, info.Size))
+	isSettled := func(id string) bool { return settled[s.key+" "+deadletter.PartitionOf(id)] }
+	if page, err = readLetters(ctx, entries, q, isSettled); err != nil {
+		return page, fmt.Errorf("dead letters %s: %w", path, err)
+	}
+	return page, nil
+}
+
+func readLetters(
+	ctx context.Context, entries *deadletter.Entries, q admin.LetterQuery,
+	settled func(id string) bool,
+) (page admin.LetterPage, err error) {
+	for {
+		if ctx.Err() != nil {
+			return page, context.Cause(ctx)
+		}
+		entry, err := entries.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return page, err
+		}
+		done := settled(entry.ID)
+		if !done {
+			page.Open++
+		}
+		if !q.Filter.Takes(entry) || done && !q.Settled {
+			continue
+		}
+		page.Matched++
+		page.Entries = append(page.Entries, admin.Letter{Entry: entry, Settled: done})
+		if len(page.Entries) >= 2*q.Limit+64 {
+			page.Entries = slices.Clone(page.Entries[len(page.Entries)-q.Limit:])
+		}
+	}
+	page.Skipped = entries.Skipped
+	if extra := len(page.Entries) - q.Limit; extra > 0 {
+		page.Entries = page.Entries[extra:]
+	}
+	slices.Reverse(page.Entries)
+	return page, nil
+}
+
+// find returns a route and its pipeline, or nil if there is no such route.
+func (e *Engine) find(pipeline, route string) (*pipe, *slot) {
+	for _, p := range e.pipelines() {
+		if p.name != pipeline {
+			continue
+		}
+		for _, s := range p.routes() {
+			if s.cfg.Name == route {
+				return p, s
+			}
+		}
+	}
+	return nil, nil
+}
+
+// plan returns the running configuration, with defaults and without secrets.
+func (e *Engine) plan() []byte {
+	c := *e.cfg
+	c.Pipelines = nil
+	for _, p := range e.pipelines() {
+		pc := p.cfg
+		pc.Routes = nil
+		for _, s := range p.routes() {
+			pc.Routes = append(pc.Routes, s.cfg)
+		}
+		c.Pipelines = append(c.Pipelines, pc)
+	}
+	return c.Plan()
+}

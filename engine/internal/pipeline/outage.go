@@ -1,0 +1,56 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+const (
+	outageTick  = 250 * time.Millisecond
+	drainGrace  = time.Second
+	drainStreak = 3               // failures in a row that count as failing every attempt
+	onceGrace   = 5 * time.Second // allows several probes of a worker with new credentials
+)
+
+// outageDetector detects that no worker of a route has been able to deliver for the time of grace.
+type outageDetector struct {
+	refusing bool // workers that fail every attempt count too, besides misconfigured ones
+	grace    time.Duration
+	since    time.Time // zero if a worker can deliver
+}
+
+// reached reports whether no worker of r could deliver for the time of grace, and no attempt is in
+// flight that may still succeed.
+func (h *outageDetector) reached(r *route) bool {
+	waiting := r.unsettled()
+	status, _ := r.sender.sender.Status()
+	able := waiting == 0 || len(status.Lanes) == 0
+	flying := false
+	for i := range status.Lanes {
+		l := &status.Lanes[i]
+		able = able || !h.unable(l, status.Suspected)
+		flying = flying || l.InFlight > 0
+	}
+	switch {
+	case able:
+		h.since = time.Time{}
+	case h.since.IsZero():
+		h.since = time.Now()
+	case !flying:
+		return time.Since(h.since) >= h.grace
+	}
+	return false
+}
+
+// unable reports whether a worker is misconfigured, or, if refusing is set, fails every attempt.
+// suspected reports that all workers do.
+func (h *outageDetector) unable(l *control.LaneStatus, suspected bool) bool {
+	if l.Fault == control.Misconfigured {
+		return true
+	}
+	if !h.refusing || l.Fault == control.TimedOut {
+		return false
+	}
+	return l.Fault == control.Retryable || suspected || l.Streak >= drainStreak && l.TimedOut == 0
+}

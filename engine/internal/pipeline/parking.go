@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// parkedBase is the state of a parking sink's store when the slot's first route opened it.
+type parkedBase struct {
+	mu    sync.Mutex // guards the fields below
+	known bool
+	at    stream.ParkedCounts
+}
+
+// parkedCounts are the counts of a route with a stream.ParkingSink.
+type parkedCounts struct {
+	sink stream.ParkingSink // nil if the sink does not park
+	base *parkedBase
+
+	mu   sync.Mutex // guards the fields below
+	open bool
+}
+
+// opened records that the sink is open.
+func (p *parkedCounts) opened() {
+	if p.sink == nil {
+		return
+	}
+	p.mu.Lock()
+	p.open = true
+	p.mu.Unlock()
+	p.base.mu.Lock()
+	defer p.base.mu.Unlock()
+	if !p.base.known {
+		p.base.known, p.base.at = true, p.sink.Parked()
+	}
+}
+
+// store returns the store of an open sink, or nil if there is none.
+func (p *parkedCounts) store() stream.DeliveryStore {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.open {
+		return nil
+	}
+	return p.sink.Deliveries()
+}
+
+// show replaces the count of records that the sink has taken by those it has delivered, cancelled,
+// dead-lettered or still keeps.
+func (p *parkedCounts) show(s *RouteSnapshot) {
+	p.mu.Lock()
+	open := p.open
+	p.mu.Unlock()
+	if !open {
+		return
+	}
+	p.base.mu.Lock()
+	base := p.base.at
+	p.base.mu.Unlock()
+	addParked(s, base, p.sink.Parked())
+}
+
+// addParked distributes the records that the store had at first and those it received since. The
+// store may be ahead of the route's accounts for a moment; the sum is exact at every moment.
+func addParked(s *RouteSnapshot, base, now stream.ParkedCounts) {
+	s.ReadRecords += base.Waiting
+	rest := s.Delivered + base.Waiting
+	take := func(n int64) int64 {
+		n = max(0, min(n, rest))
+		rest -= n
+		return n
+	}
+	s.Parked = take(now.Waiting)
+	s.Dead += take(now.Dead - base.Dead)
+	s.Dropped += take(now.Cancelled - base.Cancelled)
+	s.Delivered = rest
+}
+
+// append writes records that a parking sink has given up as dead letters.
+func (r *letterWriter) append(ctx context.Context, given []stream.DeadLetter) error {
+	letters := make([]deadletter.Letter, len(given))
+	for i, l := range given {
+		letters[i] = deadletter.Letter{
+			ID: l.ID, Partition: l.Partition, File: l.File, Position: l.Position, Record: l.Record,
+			Reason: stream.MaskURLs(l.Reason), Detail: stream.MaskURLs(l.Detail),
+			Attempts: l.Attempts, Worker: l.Worker, History: l.History,
+		}
+	}
+	if err := r.store.Append(ctx, letters); err != nil {
+		return err
+	}
+	r.failures.buried(letters, r.store.Path())
+	return nil
+}
+
+// deliveries returns the routes that park deliveries, for the admin pages.
+func (e *Engine) deliveries() (out []admin.DeliveryRoute) {
+	for _, p := range e.pipelines() {
+		for _, s := range p.routes() {
+			s.mu.Lock()
+			r := s.route
+			s.mu.Unlock()
+			if r == nil {
+				continue
+			}
+			if store := r.parking.store(); store != nil {
+				out = append(out, admin.DeliveryRoute{Name: s.key, Store: store})
+			}
+		}
+	}
+	return out
+}

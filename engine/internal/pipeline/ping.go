@@ -1,0 +1,58 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// Ping checks that every route handles its events: see engine.Engine.Ping.
+func (e *Engine) Ping(ctx context.Context) error {
+	type ping struct {
+		route string
+		done  <-chan struct{}
+	}
+	var pings []ping
+	for _, p := range e.pipelines() {
+		for _, s := range p.routes() {
+			if done := s.ping(); done != nil {
+				pings = append(pings, ping{s.key, done})
+			}
+		}
+	}
+	var silent []string
+	for _, p := range pings {
+		select {
+		case <-p.done:
+			continue
+		case <-ctx.Done():
+		}
+		select { // the other routes had the same time
+		case <-p.done:
+		default:
+			silent = append(silent, p.route)
+		}
+	}
+	if len(silent) > 0 {
+		return fmt.Errorf("event loop of %s: %w", strings.Join(silent, ", "), context.Cause(ctx))
+	}
+	return nil
+}
+
+// ping returns a channel that is closed when the route's sender has handled its events, or nil if
+// the route does not run.
+func (s *slot) ping() <-chan struct{} {
+	s.mu.Lock()
+	r, running := s.route, s.running
+	s.mu.Unlock()
+	if r == nil || !running || !r.opens.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	sender := r.sender.sender
+	r.mu.Unlock()
+	if sender == nil {
+		return nil
+	}
+	return sender.Ping()
+}

@@ -1,0 +1,182 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// replayStall ends a replay that delivers nothing for this long, since its route is paused
+// meanwhile.
+const replayStall = time.Minute
+
+// ReplayLetters delivers the dead letters of a route that match the filter, each once, through the
+// route's processors and sink. With discard it settles them without a delivery.
+//
+// The route drains first and restarts afterwards, since the replay uses its checkpoint; other
+// routes continue. ReplayLetters returns when the route has restarted. Like Apply, it is refused if
+// the engine is not running, is draining, or runs with Once.
+func (e *Engine) ReplayLetters(
+	ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool,
+) (result status.Replay, err error) {
+	e.apply.Lock()
+	defer e.apply.Unlock()
+	if e.stuck != nil {
+		return result, fmt.Errorf("an earlier change is incomplete: %w", e.stuck)
+	}
+	if err := e.hold(); err != nil {
+		return result, err
+	}
+	defer e.release()
+	p, s := e.find(pipeline, route)
+	if s == nil {
+		return result, admin.ErrNoRoute
+	}
+	if p.standsBy() {
+		const elsewhere = "another process of the cluster runs the pipeline: replay when this one does"
+		return result, errors.New(elsewhere)
+	}
+	if e.hasEnded(p) || !p.hold() {
+		const ended = "the pipeline has ended: restart penstock, or use `penstock dead replay`"
+		return result, errors.New(ended)
+	}
+	defer p.release()
+	replay, err := newPipe(replayOf(p.cfg, s.cfg, filter, discard), e.replayOptions())
+	if err != nil {
+		return result, err
+	}
+	replay.state = e.state
+	result = status.Replay{
+		Pipeline: pipeline, Route: route, At: time.Now().UTC(), Running: true, Discard: discard,
+	}
+	e.setReplay(replay, result)
+	p.leave(s)
+	if err := p.remove(ctx, s); err != nil {
+		e.stuck = err
+		return e.replayEnded(replay, result, err), err
+	}
+	err = e.runReplay(ctx, replay)
+	result = e.replayEnded(replay, result, err)
+	return result, errors.Join(err, e.resume(p, s))
+}
+
+func (e *Engine) replayOptions() Options {
+	o := e.o
+	o.Once, o.Stall, o.Manifest, o.clustered = true, replayStall, nil, false
+	return o
+}
+
+// runReplay runs a replay alongside the pipelines until it ends, or ctx is done.
+func (e *Engine) runReplay(ctx context.Context, replay *pipe) error {
+	name := replay.name + ": replay of " + replay.slots[0].cfg.Name
+	ended := make(chan error, 1)
+	child := supervise.Child{Name: name, Restart: supervise.Temporary, Shutdown: pipelineShutdown}
+	child.Run = func(ctx context.Context) error {
+		err := errors.New("the replay ended without a result") // returned if run panics
+		defer func() { ended <- err }()
+		err = joined(replay.run(ctx), replay.slots[0].result())
+		return nil
+	}
+	e.mu.Lock()
+	pool, draining := e.pool, e.draining
+	e.mu.Unlock()
+	if draining {
+		return errors.New("the engine is draining")
+	}
+	if err := pool.Add(child); err != nil {
+		return err
+	}
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if stuck := removeChild(ctx, pool, name); stuck != nil { // it may not have left the pool yet
+		e.stuck = stuck
+		return stuck
+	}
+	return err
+}
+
+// resume restarts a route that was paused for a replay. Its accounts continue.
+func (e *Engine) resume(p *pipe, old *slot) error {
+	fresh := newSlot(p, old.cfg, e.o)
+	fresh.counter, fresh.met, fresh.failures = old.counter, old.met, old.failures
+	old.mu.Lock()
+	fresh.route, fresh.starts, fresh.past = old.route, old.starts, old.past
+	old.mu.Unlock()
+	if fresh.starts == 0 { // the old one never ran and is closed
+		if err := fresh.renew(); err != nil {
+			return err
+		}
+	} else {
+		fresh.paused = true
+	}
+	change := &changedPipe{pipe: p, gone: []*slot{old}, added: []*slot{fresh}}
+	for _, s := range p.routes() {
+		if s == old {
+			s = fresh
+		}
+		change.to = append(change.to, s)
+	}
+	err := change.replace()
+	e.mu.Lock()
+	draining := e.draining
+	e.mu.Unlock()
+	if draining { // set since the replay began
+		e.Drain()
+	}
+	return err
+}
+
+func (e *Engine) setReplay(p *pipe, r status.Replay) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.replaying, e.replayed = p, &r
+}
+
+// replayEnded records the end of a replay and returns its result. A nil err means success.
+func (e *Engine) replayEnded(p *pipe, r status.Replay, err error) status.Replay {
+	counted(p, &r)
+	r.Running = false
+	if err != nil {
+		r.Error = stream.MaskURLs(err.Error())
+		e.o.Log.Error("dead letters not replayed",
+			"pipeline", r.Pipeline, "route", r.Route, "error", err)
+	} else {
+		message := "dead letters replayed"
+		if r.Discard {
+			message = "dead letters discarded"
+		}
+		e.o.Log.Info(message, "pipeline", r.Pipeline, "route", r.Route,
+			"letters", r.Letters, "delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped)
+	}
+	e.setReplay(nil, r)
+	return r
+}
+
+func counted(p *pipe, r *status.Replay) {
+	s := p.routes()[0].snapshot()
+	r.Letters, r.Delivered, r.Dead, r.Dropped = s.ReadRecords, s.Delivered, s.Dead, s.Dropped
+}
+
+// lastReplay returns the running or the last replay, or nil if there was none.
+func (e *Engine) lastReplay() *status.Replay {
+	e.mu.Lock()
+	p, last := e.replaying, e.replayed
+	e.mu.Unlock()
+	if p == nil || last == nil {
+		return last
+	}
+	now := *last
+	counted(p, &now)
+	return &now
+}

@@ -1,0 +1,105 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/tap"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// tapSource offers a batch as it was read. The caller still owns it exclusively.
+func (c *core) tapSource(b *stream.Batch) {
+	if !c.observed.tapped() {
+		return
+	}
+	b.Split()
+	c.observed.tap.Offer(tap.Stage{}, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "read") })
+}
+
+// tapProcessor offers a batch that the processor with the given index has processed.
+func (c *core) tapProcessor(b *stream.Batch, i int) {
+	if !c.observed.tapped() {
+		return
+	}
+	b.Split()
+	stage := tap.Stage{Index: i + 1, Name: c.cfg.Processors[i].Component.Name}
+	c.observed.tap.Offer(stage, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "kept") })
+}
+
+// tapFailed offers a batch after a failed attempt.
+func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
+	if !c.observed.tapped() {
+		return
+	}
+	c.tapSink(it.Value, func(s *tap.Sample) {
+		s.Outcome, s.Worker, s.Attempt = f.Outcome.String(), f.Lane, f.Number
+		if f.Err != nil {
+			s.Reason = stream.MaskURLs(firstLine(f.Err))
+		}
+	})
+}
+
+// tapSettled offers a batch that is delivered or dead-lettered.
+func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
+	if !c.observed.tapped() {
+		return
+	}
+	c.tapSink(it.Value, func(x *tap.Sample) {
+		x.Outcome, x.Worker, x.Attempt = "delivered", s.Lane, s.Attempts
+		if s.Buried {
+			x.Outcome = "dead"
+		}
+	})
+}
+
+// tapSink offers the records of a batch that was sent. Workers may still be reading the batch, so
+// it is not split. A batch that was read before the subscription has no records yet and is left
+// out.
+func (c *core) tapSink(b *stream.Batch, outcome func(*tap.Sample)) {
+	c.observed.tap.Offer(tap.Stage{Index: -1}, len(b.Records), func(i int) tap.Sample {
+		s := sampleOf(b, i, "")
+		if s.Outcome == "" {
+			outcome(&s)
+		}
+		return s
+	})
+}
+
+// sampleOf returns a sample of record i. kept is the outcome of a kept record.
+func sampleOf(b *stream.Batch, i int, kept string) tap.Sample {
+	s := tap.Sample{
+		ID: string(b.AppendRecordID(nil, i)), Outcome: kept, Record: ndjson.AppendRecord(nil, b, i),
+	}
+	switch b.Records[i].State {
+	case stream.Dropped:
+		s.Outcome = "dropped"
+	case stream.Dead:
+		s.Outcome = "dead"
+		if reason := b.Reason(i); reason != nil {
+			s.Reason = stream.MaskURLs(reason.Error())
+		}
+	}
+	return s
+}
+
+// Tap starts to sample the records of a route, "pipeline/route".
+func (e *Engine) Tap(route, stage string, rate int) (*tap.Subscription, error) {
+	pipeline, name, _ := strings.Cut(route, "/")
+	_, s := e.find(pipeline, name)
+	if s == nil {
+		return nil, admin.ErrNoRoute
+	}
+	stages := []tap.Stage{{}, {Index: -1}}
+	for i, p := range s.cfg.Processors {
+		stages = append(stages, tap.Stage{Index: i + 1, Name: p.Component.Name})
+	}
+	if !slices.ContainsFunc(stages, func(x tap.Stage) bool { return x.Matches(stage) }) {
+		return nil, fmt.Errorf("the route has no stage %q; it has %v", stage, stages)
+	}
+	return e.o.taps.Subscribe(route, stage, rate)
+}

@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+	"github.com/penstock-io/penstock/engine/internal/telemetry"
+	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// newExporter returns the exporter of the config's telemetry; nil if there is none.
+func newExporter(e *Engine) *telemetry.Exporter {
+	t := &e.cfg.Telemetry
+	if !t.On() {
+		return nil
+	}
+	registry := admin.Registry(e.Status, e.o.latency)
+	out := telemetry.New(telemetry.Options{
+		URL: t.OTLP, Token: t.Token, Interval: t.Interval, Version: Version(), Gather: registry,
+		Log: e.o.Log.With("component", "telemetry"),
+	})
+	registry.MustRegister(out)
+	return out
+}
+
+// collectorsOf returns the metrics beside those of the status.
+func collectorsOf(e *Engine) []prometheus.Collector {
+	out := []prometheus.Collector{e.o.latency}
+	if e.o.telemetry != nil {
+		out = append(out, e.o.telemetry)
+	}
+	return out
+}
+
+func telemetryChild(e *telemetry.Exporter) supervise.Child {
+	return supervise.Child{Name: "telemetry", Run: e.Run}
+}
+
+// observer is a flow.Options.Trace.
+type observer = func(*control.Event, []control.Command)
+
+// observe returns the function that passes the sender's events to the trace file of flow.trace and
+// to the tracer of telemetry; nil if there is neither.
+func (r *sender) observe(c control.Config) (observer, error) {
+	file, err := r.openTrace(c)
+	if err != nil {
+		return nil, err
+	}
+	var spans observer
+	if r.tracer != nil {
+		t := r.tracer(time.Now())
+		spans = func(e *control.Event, do []control.Command) { t.Event(e, do, r.laneName(e)) }
+	}
+	switch {
+	case spans == nil:
+		return file, nil
+	case file == nil:
+		return spans, nil
+	}
+	return func(e *control.Event, do []control.Command) {
+		file(e, do)
+		spans(e, do)
+	}, nil
+}
+
+// laneName returns the name of the lane of a LaneUp event, else "".
+func (r *sender) laneName(e *control.Event) string {
+	if e.Kind != control.LaneUp {
+		return ""
+	}
+	if _, names := r.sender.Status(); int(e.Lane) < len(names) {
+		return names[e.Lane]
+	}
+	return ""
+}

@@ -1,0 +1,232 @@
+// Package telemetry pushes metrics and spans to an OpenTelemetry receiver, as JSON over HTTP
+// (https://opentelemetry.io/docs/specs/otlp/#otlphttp).
+//
+// An [Exporter] never delays the data: spans wait in a bounded queue, and spans that do not fit, or
+// that the receiver does not take, are counted and dropped. Metrics are cumulative, so that a
+// failed push loses nothing but its time. A [Tracer] makes the spans of one route from the events
+// of its flow control.
+package telemetry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+const (
+	maxQueued   = 4096             // spans that wait for a push
+	maxSpans    = 512              // in one push
+	spanWait    = time.Second      // for a push to fill
+	pushTimeout = 10 * time.Second // of one push
+	lastTimeout = 3 * time.Second  // of the last pushes, which the end of the process waits for
+	maxAnswer   = 16 << 10         // bytes of an answer that are read
+)
+
+// Options of an Exporter.
+type Options struct {
+	URL      string // base, without /v1/metrics
+	Token    string // bearer token; empty for none
+	Interval time.Duration
+	Version  string // of the program
+	Gather   prometheus.Gatherer
+	Log      *slog.Logger
+}
+
+// Exporter pushes until its Run ends. It is a prometheus.Collector of its own counters.
+type Exporter struct {
+	o       Options
+	client  *http.Client
+	started time.Time
+	queue   chan *span
+
+	sent, dropped, pushes, failed atomic.Int64
+	failing                       bool // the last push has failed; owned by Run
+}
+
+// New returns an exporter; Run starts it.
+func New(o Options) *Exporter {
+	return &Exporter{o: o, started: time.Now(), queue: make(chan *span, maxQueued),
+		client: &http.Client{
+			Timeout: pushTimeout,
+			CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			},
+		}}
+}
+
+// add queues a span, or drops it if the queue is full. It never waits.
+func (e *Exporter) add(s *span) {
+	select {
+	case e.queue <- s:
+	default:
+		e.dropped.Add(1)
+	}
+}
+
+// Run pushes metrics at each interval and spans as they come, until ctx is done. It then pushes the
+// last of both once.
+func (e *Exporter) Run(ctx context.Context) error {
+	metrics := time.NewTicker(e.o.Interval)
+	defer metrics.Stop()
+	spans := time.NewTicker(spanWait)
+	defer spans.Stop()
+	for {
+		select {
+		case <-metrics.C:
+			e.pushMetrics(ctx)
+		case <-spans.C:
+			e.pushSpans(ctx)
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+			defer cancel()
+			e.pushSpans(last)
+			e.pushMetrics(last)
+			return nil
+		}
+	}
+}
+
+// pushSpans pushes the queued spans. After a failed push the others wait for the next turn.
+func (e *Exporter) pushSpans(ctx context.Context) {
+	for {
+		var batch []*span
+		for len(batch) < maxSpans && len(e.queue) > 0 {
+			batch = append(batch, <-e.queue)
+		}
+		if len(batch) == 0 {
+			return
+		}
+		if err := e.push(ctx, "/v1/traces", e.traceRequest(batch)); err != nil {
+			e.dropped.Add(int64(len(batch)))
+			return
+		}
+		e.sent.Add(int64(len(batch)))
+	}
+}
+
+func (e *Exporter) pushMetrics(ctx context.Context) {
+	families, err := e.o.Gather.Gather()
+	if err != nil {
+		e.report(err)
+		return
+	}
+	_ = e.push(ctx, "/v1/metrics", e.metricRequest(families, time.Now())) // push has counted it
+}
+
+// push sends one request. The error has been counted and logged.
+func (e *Exporter) push(ctx context.Context, path string, request any) error {
+	e.pushes.Add(1)
+	err := e.post(ctx, path, request)
+	e.report(err)
+	return err
+}
+
+// report counts an error, and logs the first of several.
+func (e *Exporter) report(err error) {
+	if err != nil {
+		e.failed.Add(1)
+	}
+	switch {
+	case err != nil && !e.failing:
+		e.o.Log.Warn("telemetry not pushed; further failures are only counted",
+			"error", stream.MaskURLs(err.Error()))
+	case err == nil && e.failing:
+		e.o.Log.Info("telemetry is pushed again")
+	}
+	e.failing = err != nil
+}
+
+func (e *Exporter) post(ctx context.Context, path string, request any) (err error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	url := strings.TrimRight(e.o.URL, "/") + path
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("User-Agent", "penstock/"+e.o.Version)
+	if e.o.Token != "" {
+		req.Header.Set("Authorization", "Bearer "+e.o.Token)
+	}
+	res, err := e.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, res.Body.Close()) }()
+	answer, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // only for the message
+	if res.StatusCode/100 != 2 {
+		return fmt.Errorf("POST %s: %s", url, res.Status)
+	}
+	var partial struct {
+		PartialSuccess struct {
+			RejectedSpans      json.Number `json:"rejectedSpans"`
+			RejectedDataPoints json.Number `json:"rejectedDataPoints"`
+			ErrorMessage       string      `json:"errorMessage"`
+		} `json:"partialSuccess"`
+	}
+	if json.Unmarshal(answer, &partial) == nil && partial.PartialSuccess.ErrorMessage != "" {
+		return fmt.Errorf(
+			"POST %s: a part was rejected: %q",
+			url,
+			partial.PartialSuccess.ErrorMessage,
+		)
+	}
+	return nil
+}
+
+// The counters of an Exporter.
+var (
+	sentDesc = prometheus.NewDesc("penstock_telemetry_spans_total",
+		"Spans that the receiver of telemetry has taken.", nil, nil)
+	droppedDesc = prometheus.NewDesc("penstock_telemetry_spans_dropped_total",
+		"Spans dropped because the queue was full or a push failed.", nil, nil)
+	pushesDesc = prometheus.NewDesc("penstock_telemetry_pushes_total",
+		"Pushes of metrics or spans that were begun.", nil, nil)
+	failedDesc = prometheus.NewDesc("penstock_telemetry_push_failures_total",
+		"Pushes that failed.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (e *Exporter) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{sentDesc, droppedDesc, pushesDesc, failedDesc} {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (e *Exporter) Collect(to chan<- prometheus.Metric) {
+	for d, n := range map[*prometheus.Desc]int64{
+		sentDesc: e.sent.Load(), droppedDesc: e.dropped.Load(),
+		pushesDesc: e.pushes.Load(), failedDesc: e.failed.Load(),
+	} {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n))
+	}
+}
+
+// resource describes this process.
+func (e *Exporter) resource() resource {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return resource{
+		Attributes: attributes("service.name", "penstock", "service.version", e.o.Version,
+			"service.instance.id", fmt.Sprintf("%s:%d", host, os.Getpid())),
+	}
+}

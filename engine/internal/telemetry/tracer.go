@@ -1,0 +1,186 @@
+package telemetry
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/penstock-io/penstock/flow/control"
+)
+
+// Tracer makes spans from the events of one route's sender: one for each batch, from its offer to
+// its settlement, with a link to each attempt, and one for each attempt, as its child. It is used
+// by the goroutine that runs the sender's event loop.
+type Tracer struct {
+	to      *Exporter
+	route   string
+	started time.Time // to which the events' times are relative
+	share   float64
+	random  *rand.Rand
+
+	batches  map[uint64]*batchSpan // by sequence number
+	attempts map[uint64]*span      // by id
+	lanes    []string              // names
+
+	cut    *batchSpan // the last batch that was replaced by pieces; they follow at once
+	cutSeq uint64
+}
+
+// Bounds of one route's spans. Those beyond are counted as dropped.
+const (
+	maxOpen     = 4096 // batches that are traced at the same time
+	maxAttempts = 4 * maxOpen
+	maxLinks    = 128 // of one batch
+)
+
+type batchSpan struct {
+	span
+	attempts int
+}
+
+// NewTracer returns the tracer of a route that traces a share of its batches. The seed determines
+// the ids.
+func (e *Exporter) NewTracer(route string, started time.Time, share float64, seed uint64) *Tracer {
+	return &Tracer{
+		to: e, route: route, started: started, share: share, random: rand.New(rand.NewPCG(seed, 0)),
+		batches: make(map[uint64]*batchSpan), attempts: make(map[uint64]*span),
+	}
+}
+
+// Event takes an event and the resulting commands. name is the lane's name on LaneUp.
+func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
+	now := nanos(t.started.Add(e.Now))
+	switch e.Kind {
+	case control.LaneUp:
+		for len(t.lanes) <= int(e.Lane) {
+			t.lanes = append(t.lanes, "")
+		}
+		t.lanes[e.Lane] = name
+	case control.Offer:
+		t.offer(e, now)
+	case control.Answer:
+		t.answer(e, now)
+	case control.Piece:
+		t.split(e, now)
+	}
+	for i := range do {
+		switch c := &do[i]; c.Kind {
+		case control.Start:
+			t.start(c, now)
+		case control.Settle:
+			code := statusOK
+			if c.Lane < 0 {
+				code = statusError
+			}
+			t.end(c.Seq, now, code, "settled")
+		case control.Defer: // it comes back as another item
+			t.end(c.Seq, now, 0, "deferred")
+		}
+	}
+}
+
+func (t *Tracer) id(bytes int) string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], t.random.Uint64())
+	binary.BigEndian.PutUint64(b[8:], t.random.Uint64()|1) // all zero is not an id
+	return hex.EncodeToString(b[16-bytes:])
+}
+
+func (t *Tracer) offer(e *control.Event, now string) {
+	if t.share < 1 && t.random.Float64() >= t.share {
+		return
+	}
+	t.open(e, now, t.id(16), "")
+}
+
+func (t *Tracer) open(e *control.Event, now, trace, parent string) {
+	if len(t.batches) >= maxOpen {
+		t.to.dropped.Add(1)
+		return
+	}
+	t.batches[e.Seq] = &batchSpan{span: span{
+		TraceID: trace, SpanID: t.id(8), Parent: parent, Name: "batch",
+		Kind: kindInternal, Start: now,
+		Attributes: attributes(
+			"penstock.route",
+			t.route,
+			"penstock.batch",
+			strconv.FormatUint(e.Seq, 10),
+			"penstock.bytes",
+			strconv.FormatInt(e.Bytes, 10),
+		),
+	}}
+}
+
+// split begins the span of a piece as a child of the batch that it is a part of. The first piece
+// ends that batch.
+func (t *Tracer) split(e *control.Event, now string) {
+	if b := t.batches[e.Parent]; b != nil {
+		t.cut, t.cutSeq = b, e.Parent
+		t.end(e.Parent, now, 0, "cut")
+	}
+	if t.cut != nil && t.cutSeq == e.Parent && e.Outcome == control.Retryable {
+		t.open(e, now, t.cut.TraceID, t.cut.SpanID)
+	}
+}
+
+func (t *Tracer) start(c *control.Command, now string) {
+	b := t.batches[c.Seq]
+	if b == nil {
+		return
+	}
+	if len(t.attempts) >= maxAttempts {
+		t.to.dropped.Add(1)
+		return
+	}
+	worker := ""
+	if int(c.Lane) < len(t.lanes) {
+		worker = t.lanes[c.Lane]
+	}
+	s := &span{
+		TraceID: b.TraceID, SpanID: t.id(8), Parent: b.SpanID, Name: "deliver",
+		Kind: kindClient, Start: now,
+		Attributes: attributes("penstock.route", t.route, "penstock.worker", worker,
+			"penstock.attempt", strconv.FormatUint(uint64(c.Number), 10)),
+	}
+	t.attempts[c.ID] = s
+	b.attempts++
+	if len(b.Links) < maxLinks {
+		b.Links = append(b.Links, link{s.TraceID, s.SpanID})
+	}
+}
+
+var outcomes = map[control.Outcome]string{
+	control.Delivered: "delivered", control.Throttled: "throttled", control.Retryable: "retryable",
+	control.TimedOut: "timed out", control.Rejected: "rejected",
+	control.Misconfigured: "misconfigured", control.Split: "split",
+}
+
+func (t *Tracer) answer(e *control.Event, now string) {
+	s := t.attempts[e.ID]
+	if s == nil {
+		return
+	}
+	delete(t.attempts, e.ID)
+	s.End = now
+	s.Attributes = append(s.Attributes, attributes("penstock.outcome", outcomes[e.Outcome])...)
+	if s.Status.Code = statusError; e.Outcome == control.Delivered || e.Outcome == control.Split {
+		s.Status.Code = statusOK
+	}
+	t.to.add(s)
+}
+
+// end ends the span of a batch and queues it.
+func (t *Tracer) end(seq uint64, now string, code int, how string) {
+	b := t.batches[seq]
+	if b == nil {
+		return
+	}
+	delete(t.batches, seq)
+	b.End, b.Status.Code = now, code
+	b.Attributes = append(b.Attributes,
+		attributes("penstock.attempts", strconv.Itoa(b.attempts), "penstock.end", how)...)
+	t.to.add(&b.span)
+}

@@ -1,0 +1,197 @@
+//penstock:pure
+
+// Package top is the picture of `penstock top`: a [State] changes with keys and frames and renders
+// itself as lines of text. The command owns the terminal and the connection.
+package top
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/internal/live"
+)
+
+// Order is the order of the workers.
+type Order uint8
+
+// The orders.
+const (
+	ByAttention Order = iota // those in trouble first
+	ByName
+	ByRate
+	ByRoundTrip
+	ByWindow
+	ByFailed
+	orders
+)
+
+// String names the order.
+func (o Order) String() string {
+	return [...]string{"attention", "name", "rate", "round trip", "window", "failed"}[o]
+}
+
+// State is what `penstock top` shows. Its zero value is ready.
+type State struct {
+	Width, Height int // of the terminal
+
+	frame    *live.Frame
+	trouble  string // why there is no current frame; "" if there is one
+	order    Order
+	reversed bool
+	filter   string
+	typing   bool // keys go to the filter
+	selected row  // Route and Name only
+	detail   bool
+	help     bool
+}
+
+// row is a worker with its route.
+type row struct {
+	Route  string
+	Name   string
+	worker *live.Worker
+}
+
+// Frame takes a new frame.
+func (s *State) Frame(f *live.Frame) { s.frame, s.trouble = f, "" }
+
+// Disconnected keeps the last frame on the screen and says that it is old.
+func (s *State) Disconnected(reason string) { s.trouble = clean(reason) }
+
+// Key changes s by a key, such as "j" or "enter". It returns true if the key ends the program.
+func (s *State) Key(key string) (quit bool) {
+	if key == "ctrl+c" {
+		return true
+	}
+	if s.typing {
+		s.typed(key)
+		return false
+	}
+	switch key {
+	case "q":
+		return true
+	case "esc":
+		switch {
+		case s.help:
+			s.help = false
+		case s.detail:
+			s.detail = false
+		default:
+			s.filter = ""
+		}
+	case "?", "h":
+		s.help = !s.help
+	case "/":
+		s.typing = true
+	case "s":
+		s.order = (s.order + 1) % orders
+	case "S":
+		s.order = (s.order + orders - 1) % orders
+	case "r":
+		s.reversed = !s.reversed
+	case "enter", "d":
+		s.detail = !s.detail
+	case "j", "down":
+		s.move(1)
+	case "k", "up":
+		s.move(-1)
+	case "pgdown", "ctrl+f":
+		s.move(10)
+	case "pgup", "ctrl+b":
+		s.move(-10)
+	case "g", "home":
+		s.move(-1 << 30)
+	case "G", "end":
+		s.move(1 << 30)
+	}
+	return false
+}
+
+// maxFilter bounds the filter, in bytes.
+const maxFilter = 100
+
+func (s *State) typed(key string) {
+	switch key {
+	case "enter":
+		s.typing = false
+	case "esc":
+		s.typing, s.filter = false, ""
+	case "backspace":
+		if r := []rune(s.filter); len(r) > 0 {
+			s.filter = string(r[:len(r)-1])
+		}
+	case "space":
+		s.filter += " "
+	default:
+		if len([]rune(key)) == 1 && len(s.filter) < maxFilter {
+			s.filter += key
+		}
+	}
+}
+
+// move moves the selection by n rows.
+func (s *State) move(n int) {
+	rows := s.rows()
+	if len(rows) == 0 {
+		return
+	}
+	to := min(max(s.at(rows)+n, 0), len(rows)-1)
+	s.selected = row{Route: rows[to].Route, Name: rows[to].Name}
+}
+
+// at returns the index of the selected row, or of the first if it is not there.
+func (s *State) at(rows []row) int {
+	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.Route == s.selected.Route && r.Name == s.selected.Name }))
+}
+
+// rows returns the workers that match the filter, in order.
+func (s *State) rows() (out []row) {
+	if s.frame == nil {
+		return nil
+	}
+	wanted := strings.ToLower(s.filter)
+	for i := range s.frame.Routes {
+		r := &s.frame.Routes[i]
+		for k := range r.Workers {
+			x := row{Route: r.Pipeline + "/" + r.Name, Name: r.Workers[k].Name, worker: &r.Workers[k]}
+			text := x.Route + " " + x.Name + " " + x.worker.State + " " + x.worker.Gate
+			if strings.Contains(strings.ToLower(text), wanted) {
+				out = append(out, x)
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b row) int {
+		n := s.compare(a, b)
+		if s.reversed {
+			n = -n
+		}
+		return cmp.Or(n, cmp.Compare(a.Route, b.Route), cmp.Compare(a.Name, b.Name))
+	})
+	return out
+}
+
+// compare orders rows: figures from high to low, names from A to Z.
+func (s *State) compare(a, b row) int {
+	switch s.order {
+	case ByAttention:
+		return cmp.Or(cmp.Compare(attention(b.worker), attention(a.worker)), cmp.Compare(b.worker.RoundTrip, a.worker.RoundTrip))
+	case ByRate:
+		return cmp.Compare(b.worker.Rate, a.worker.Rate)
+	case ByRoundTrip:
+		return cmp.Compare(b.worker.RoundTrip, a.worker.RoundTrip)
+	case ByWindow:
+		return cmp.Compare(b.worker.Window, a.worker.Window)
+	case ByFailed:
+		return cmp.Compare(b.worker.Failed, a.worker.Failed)
+	}
+	return cmp.Compare(a.Name, b.Name)
+}
+
+// attention ranks a worker: higher needs an operator more.
+func attention(w *live.Worker) int {
+	if w.Misconfigured {
+		return 5
+	}
+	return map[string]int{"OPEN": 4, "THROTTLED": 3, "BUSY": 2, "SLOW": 1}[w.State]
+}
