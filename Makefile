@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short quickstart examples unchanged ## All of CI, from a fresh clone.
+check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -72,17 +72,21 @@ crash-short: ## The same, 20 times.
 kills-short: ## crash-short, rotation-kill-short and soak-short beside each other: none of them measures time.
 	@$(MAKE) -s -j3 --output-sync=target crash-short rotation-kill-short soak-short
 
+.PHONY: push-kills
+push-kills: ## kill -9 of client, engine and both, KILLS=100 times each with both kinds of ack: everything acknowledged arrives, repeats once (crash-short has few).
+	cd engine && PENSTOCK_KILLS=$$((6 * $${KILLS:-100})) go test -count=1 -timeout 30m -v -run TestKillPush ./internal/endtoend
+
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
 	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
 
 .PHONY: workers
-workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after.
-	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run TestUnequal ./internal/endtoend
+workers: ## Twelve unequal HTTP workers for 30 s: goodput, a hanging and a dying one, tails at 60 % load, before and after; failover.
+	cd engine && PENSTOCK_WORKERS=full go test -count=1 -timeout 20m -v -run 'TestUnequal|TestFailover' ./internal/endtoend
 
 .PHONY: workers-short
 workers-short: ## The same, shortened.
-	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run TestUnequal ./internal/endtoend
+	cd engine && PENSTOCK_WORKERS=short go test -count=1 -timeout 10m -v -run 'TestUnequal|TestFailover' ./internal/endtoend
 
 .PHONY: bad-data
 bad-data: ## Every family of bad data in the simulator, 20 seeds each (PENSTOCK_FAMILY="hang order=free" picks some): hours.
@@ -115,8 +119,38 @@ faults-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
 faults-short: ## One case in four of them, without the slow ones: about a minute.
 	cd engine && PENSTOCK_FAULTS=short go test -count=1 -timeout 10m -parallel 12 -v -run 'TestFaults|TestTally' ./internal/faults | grep -vE '^(===|PASS|ok| *--- PASS)'
 
+.PHONY: kafka-short
+kafka-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+kafka-short: ## A real Kafka broker: the scenarios of the connector, and three programs that are killed at random (PENSTOCK_KILLS=n).
+	cd engine && PENSTOCK_KAFKA=short go test -count=1 -timeout 10m -v -run 'TestReal' ./connector/kafka
+	cd engine && PENSTOCK_KAFKA=short go test -count=1 -timeout 10m -v -run 'TestKillKafka(Group|Transactions)' ./internal/endtoend
+
+.PHONY: cluster-crash
+cluster-crash: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200 times (PENSTOCK_KILLS=n), then three that share a pipeline over NATS (PENSTOCK_CLUSTER=n kills).
+	cd engine && PENSTOCK_KAFKA=full go test -count=1 -timeout 20m -v -run TestReal ./connector/kafka
+	cd engine && PENSTOCK_KAFKA=full PENSTOCK_KILLS=$${PENSTOCK_KILLS:-200} go test -count=1 -timeout 5h -v -run 'TestKillKafka(Group|Transactions)' ./internal/endtoend
+	cd engine && PENSTOCK_CLUSTER=$${PENSTOCK_CLUSTER:-20} go test -count=1 -timeout 1h -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
+
+.PHONY: cluster-short
+cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, and one suspended for 15 s.
+	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
+
+.PHONY: notify-load
+notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n): p99 of the others, attempts at dead hosts, memory.
+	cd engine && PENSTOCK_NOTIFY_LOAD=full go test -count=1 -timeout 60m -v -run 'TestLoad$$' ./connector/notify
+
+.PHONY: notify-load-short
+notify-load-short: ## The same with 1,000 merchants and 6,000 notifications, three times.
+	cd engine && PENSTOCK_NOTIFY_LOAD=short go test -count=1 -timeout 10m -v -run 'TestLoad$$' ./connector/notify
+
+.PHONY: parked-bench
+parked-bench: ## Inserts and takes of a store with ROWS=10000000 parked deliveries (8 GB) beside a bare SQLite loop.
+	cd engine && PENSTOCK_PARKED_ROWS=$${ROWS:-10000000} go test -count=1 -timeout 3h -v -run 'TestRates$$' ./kit/parked
+
 .PHONY: docs-flow
-docs-flow: build ## Every table and plot of docs/flow-control.md anew, of SEEDS runs each (20): long; SEEDS=1 for a look.
+docs-flow: build ## Every table and plot of docs/flow-control.md again, of SEEDS runs each (20): long; SEEDS=1 for a look.
 	@mkdir -p docs/plots/flow
 	$(BIN) sim flow --table --seeds $${SEEDS:-20} --into docs/flow-control.md docs/scenarios/*.yaml
 	$(BIN) sim flow --ablate --seeds $${SEEDS:-20} --plot docs/plots/flow --into docs/flow-control.md
@@ -165,7 +199,7 @@ bench-growth: build ## How cost grows with workers, files, file size and record 
 	@cd bench && GOWORK=off go build -o ../bin/bench . && ../bin/bench growth -penstock ../$(BIN) $(BENCH)
 
 .PHONY: bench-figures
-bench-figures: build ## The figures of docs/performance.md anew, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
+bench-figures: build ## The figures of docs/performance.md again, in 20 minutes at most (WITHIN=...), rivals on the PATH included; GROWTH=1 adds the curves.
 	@cd bench && GOWORK=off go build -o ../bin/bench . && \
 	  { ../bin/bench -penstock ../$(BIN) -figures -within $${WITHIN:-20m} -append results.jsonl $(BENCH) || echo "some of it went wrong, see above"; }
 	@$(if $(GROWTH),$(MAKE) -s bench-growth)
@@ -191,6 +225,15 @@ bench-records: ## Parsing, JSON, SQLite and PostgreSQL beside a line loop, a bar
 .PHONY: bench-tables
 bench-tables: ## Table to table beside psql's COPY through a pipe, and beside a bare loop over SQLite: 7 interleaved pairs each.
 	cd engine && go test -v -run '^$$' -bench 'TablePostgres|TableSQLite' -benchtime 1x ./internal/endtoend
+
+.PHONY: bench-kafka
+bench-kafka: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+bench-kafka: ## A topic of a real broker dropped and copied, beside a bare loop of franz-go: 7 interleaved pairs each.
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkKafka' -benchtime 1x -timeout 30m ./internal/endtoend
+
+.PHONY: bench-nats
+bench-nats: ## Streams of NATS dropped, and lines from HTTP published, beside bare programs of nats.go: 7 interleaved pairs each.
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkNATS|BenchmarkHTTPToNATS' -benchtime 1x -timeout 30m ./internal/endtoend
 
 .PHONY: bench-backoff
 bench-backoff: ## backoff and retry against five other libraries in one run: ratios, then benchstat (ROUNDS=30).
@@ -232,6 +275,28 @@ examples: ## Build and run the examples that are modules of their own: a program
 .PHONY: examples-tidy
 examples-tidy: ## Bring their go.mod and go.sum up to date.
 	for name in embed own-binary own-connector; do GOWORK=off go -C examples/$$name mod tidy; done
+
+.PHONY: dashboard-short
+dashboard-short: build ## The dashboard in a real Chromium: live values, the slow worker, dead letters replayed, screenshots in bench/web/out. Needs chromium, node and npm, else it is skipped.
+	@if ! command -v node >/dev/null || ! command -v npm >/dev/null; then echo "dashboard: skipped: there is no node and npm"; \
+	elif [ ! -x "$${CHROMIUM:-/usr/bin/chromium}" ]; then echo "dashboard: skipped: there is no $${CHROMIUM:-/usr/bin/chromium} (Debian package chromium)"; \
+	elif ! (cd bench/web && npm ci --silent); then echo "dashboard: skipped: npm could not install playwright-core"; \
+	else cd bench/web && node dashboard.mjs; fi
+
+.PHONY: deploy-check
+deploy-check: ## Alert rules and Grafana dashboard: existing metrics only, and with promtool (Debian package prometheus) their unit tests.
+	cd engine && go test -count=1 -v -run 'TestAlertRules|TestGrafanaDashboard|TestExprScanner|TestPromtool' ./internal/admin
+
+.PHONY: dist
+dist: ## Archives of 5 platforms and Debian packages in bin/dist/, with checksums, lists of modules, and a module proxy (VERSION=1.2.3).
+	@.ci/dist
+	@.ci/dist-modules
+
+.PHONY: dist-short
+dist-short: ## The Debian package of this machine, installed and run on a throw-away layer, else skipped (needs root and Debian); an empty module that uses both modules.
+	@if ! command -v dpkg-deb >/dev/null; then echo "dist: skipped: there is no dpkg-deb (Debian package dpkg)"; \
+	else .ci/dist linux/$$(go env GOARCH) && .ci/dist-try bin/dist/*.deb; fi
+	@.ci/dist-modules
 
 .PHONY: quickstart
 quickstart: ## The README's main command twice: all delivered, then nothing new; the checkout stays clean.

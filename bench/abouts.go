@@ -14,12 +14,13 @@ func abouts() (all []page.About) {
 		if w.name == limitsName {
 			continue
 		}
-		all = append(all, page.About{Name: w.name, About: w.about, Limit: w.limitName, LimitAbout: w.limitAbout, Targets: w.want.targets()})
+		all = append(all, page.About{Name: w.name, About: w.about, Limit: w.limitName,
+			LimitAbout: w.limitAbout, Targets: w.want.targets()})
 	}
 	return all
 }
 
-// targets are what is wanted, one number each.
+// targets returns the wanted values, one number each.
 func (w wants) targets() []result.Target {
 	all := []result.Target{}
 	if w.ofLimit > 0 {
@@ -32,7 +33,8 @@ func (w wants) targets() []result.Target {
 		all = append(all, result.Target{Metric: "rss_mb", Bound: w.rssMiB})
 	}
 	all = append(all, result.Target{Metric: "lost"})
-	if _, some := w.most["repeated"]; !some && w.most["repeated_of_bound"] == 0 { // only a kill may have something arrive twice
+	// only a kill may have something arrive twice
+	if _, some := w.most["repeated"]; !some && w.most["repeated_of_bound"] == 0 {
 		all = append(all, result.Target{Metric: "repeated"})
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.least)) {
@@ -44,7 +46,7 @@ func (w wants) targets() []result.Target {
 	return all
 }
 
-// missed says which targets a line misses.
+// missed returns the targets that a line misses.
 func (w wants) missed(l result.Line) (missed []string) {
 	for _, t := range w.targets() {
 		if by := t.Missed(l); by != "" {

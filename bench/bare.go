@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// limitsName is the workload that measures what the machine does by itself, with penstock nowhere
-// near.
+// limitsName is the workload that measures the machine alone, without penstock.
 const limitsName = "limits"
 
 // bareRounds is how often each is measured; the median counts.
@@ -60,7 +59,8 @@ func (e *env) bareLines(w workload) (lines []result.Line, err error) {
 		}
 		l := result.Line{
 			Workload: w.name, Program: b.name, Limit: "none", Note: b.about,
-			MBPerS: result.Round(result.Median(speeds)), CPUPerGB: result.Round(result.Median(costs)),
+			MBPerS:   result.Round(result.Median(speeds)),
+			CPUPerGB: result.Round(result.Median(costs)),
 		}
 		lines = append(lines, l)
 		e.say("  %-14s %7.0f MB/s   %.3f CPU-s/GB   %s\n", b.name, l.MBPerS, l.CPUPerGB, b.about)
@@ -88,8 +88,8 @@ func (e *env) zcatPiped(in load.Input) (measure, error) {
 	return piped(part, "zcat", packed)
 }
 
-// piped runs a program of the system whose output goes through a pipe, as it would to whatever
-// works on it. The time and the work of both ends count.
+// piped runs a program of the system with its output going through a pipe, as it would to a
+// processing program. The time and the CPU of both ends count.
 func piped(in load.Input, program, path string) (measure, error) {
 	at, err := exec.LookPath(program)
 	if err != nil {

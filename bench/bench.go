@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// contender is who is measured beside the limit.
+// contender is a program measured in comparison with the limit.
 type contender struct {
 	name string
 	run  func(e *env, in load.Input) (measure, error)
@@ -24,7 +24,7 @@ type contender struct {
 // ours is penstock's name in results.
 const ours = "penstock"
 
-// bench runs the workloads and says what went wrong.
+// bench runs the workloads and returns their failures.
 func bench(o options) (err error) {
 	var kept result.Kept
 	if o.gate {
@@ -88,7 +88,8 @@ func choose(only string) (chosen []workload, err error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("-only: no workload is called %q; there are %s", pattern, strings.Join(names(), ", "))
+			return nil, fmt.Errorf("-only: no workload is called %q; there are %s", pattern,
+				strings.Join(names(), ", "))
 		}
 	}
 	return chosen, nil
@@ -118,7 +119,8 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 			done[e.Workload] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool { return done[w.name] }), nil
+	return slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool { return done[w.name] }),
+		nil
 }
 
 // ratios are those that hold on the machine.
@@ -132,13 +134,16 @@ func (o options) ratios() (result.Kept, error) {
 		return nil, fmt.Errorf("%s holds no ratios", o.kept)
 	}
 	if len(others) > 0 && o.gate && !o.keep {
-		fmt.Fprintf(os.Stderr, "bench: %s has no ratios of %s for %s: the lowest of other machines hold; "+
-			"`make bench-check BENCH=-keep` keeps its own\n", o.kept, o.machine, strings.Join(others, ", "))
+		fmt.Fprintf(os.Stderr, "bench: %s has no ratios of %s for %s: "+
+			"the lowest of other machines hold; "+
+			"`make bench-check BENCH=-keep` keeps its own\n", o.kept, o.machine,
+			strings.Join(others, ", "))
 	}
 	return kept, nil
 }
 
-// judge says whether lines are good enough: nothing lost, and what the flags want.
+// judge checks lines: nothing lost, and the conditions of the flags met. Its error lists the
+// failures.
 func (e *env) judge(lines []result.Line, kept result.Kept) error {
 	var wrong []string
 	now := result.Kept{}
@@ -162,7 +167,8 @@ func (e *env) judge(lines []result.Line, kept result.Kept) error {
 		switch {
 		case !e.keep || kept[l.Workload] == 0 || len(l.Ratios) < 2:
 		case others > disturbed:
-			wrong = append(wrong, fmt.Sprintf("%s is not kept: other programs took %.2f cores", l.Workload, others))
+			wrong = append(wrong, fmt.Sprintf("%s is not kept: other programs took %.2f cores",
+				l.Workload, others))
 		default:
 			now[l.Workload] = l.OfLimit
 		}
@@ -187,8 +193,8 @@ func (e *env) say(format string, args ...any) {
 	}
 }
 
-// share sets how long the first of the workloads left may take: its part of what is left of
-// -within.
+// share sets the time limit of the first of the remaining workloads: its part of the remaining time
+// of -within.
 func (e *env) share(left []workload) {
 	if e.within > 0 {
 		all := 0.0
@@ -196,7 +202,8 @@ func (e *env) share(left []workload) {
 			all += w.part()
 		}
 		now := time.Now()
-		e.until = now.Add(time.Duration(float64(e.begun.Add(e.within).Sub(now)) * left[0].part() / all))
+		e.until = now.Add(time.Duration(
+			float64(e.begun.Add(e.within).Sub(now)) * left[0].part() / all))
 	}
 }
 
@@ -211,7 +218,7 @@ func (w workload) part() float64 {
 	return 1
 }
 
-// late says whether another round, of the length of the last one, would go beyond it.
+// late reports whether another round, of the length of the last one, would exceed it.
 func (e *env) late(round time.Duration) bool {
 	return !e.until.IsZero() && time.Now().Add(round).After(e.until)
 }
@@ -244,7 +251,8 @@ func (e *env) workload(w workload) ([]result.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &series{e: e, w: w, in: in, contenders: append([]contender{{ours, w.ours}}, e.rivalsIn(w.name)...)}
+	s := &series{e: e, w: w, in: in, contenders: append([]contender{{ours, w.ours}},
+		e.rivalsIn(w.name)...)}
 	if err := s.run(); err != nil {
 		return nil, err
 	}

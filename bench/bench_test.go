@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/bench/result"
 )
 
-// What -gate, -keep and -check make of the same lines.
+// The results of -gate, -keep and -check for the same lines.
 func TestJudge(t *testing.T) {
 	line := func(workload string, ratio, others float64) result.Line {
 		return result.Line{
@@ -28,7 +28,8 @@ func TestJudge(t *testing.T) {
 		t.Errorf("14 %% and 18 %% below: %v", err)
 	}
 	err := gate.judge([]result.Line{line("w1", .39, 0)}, kept)
-	if err == nil || !strings.Contains(err.Error(), "w1 reaches 0.390") || !strings.Contains(err.Error(), "w2_ack was not measured") {
+	if err == nil || !strings.Contains(err.Error(), "w1 reaches 0.390") ||
+		!strings.Contains(err.Error(), "w2_ack was not measured") {
 		t.Errorf("22 %% below, and one missing: %v", err)
 	}
 	lost := line("w1", .9, 0)
@@ -37,12 +38,14 @@ func TestJudge(t *testing.T) {
 		t.Error("a lost record passes")
 	}
 	keep := &env{options: options{keep: true, kept: path, machine: "here"}}
-	err = keep.judge([]result.Line{line("w1", .55, .1), line("w2_ack", .9, 1.5), line("w3", .9, 0)}, nil)
+	err = keep.judge([]result.Line{line("w1", .55, .1), line("w2_ack", .9, 1.5), line("w3", .9, 0)},
+		nil)
 	if err == nil || !strings.Contains(err.Error(), "w2_ack is not kept") {
 		t.Errorf("a disturbed ratio: %v", err)
 	}
 	now, err := result.ReadRatios(path)
-	if here := now["here"]; err != nil || here["w1"] != .55 || here["w2_ack"] != .7 || len(here) != 2 || now["there"]["w1"] != .3 {
+	if here := now["here"]; err != nil || here["w1"] != .55 || here["w2_ack"] != .7 ||
+		len(here) != 2 || now["there"]["w1"] != .3 {
 		text, _ := os.ReadFile(path)
 		t.Errorf("%s, %v", text, err)
 	}
@@ -65,12 +68,15 @@ func TestJudgeLines(t *testing.T) {
 	}{
 		{"lines.jsonl", result.Kept{"w1": .588, "w3": 1.055}, nil},
 		{"lines.jsonl", result.Kept{"w1": .734}, nil}, // 19.9 % below
-		{"lines.jsonl", result.Kept{"w1": .736}, []string{"w1 reaches 0.588 of its limit, 20 % below the 0.736 kept"}},
+		{"lines.jsonl", result.Kept{"w1": .736},
+			[]string{"w1 reaches 0.588 of its limit, 20 % below the 0.736 kept"}},
 		{"lines.jsonl", result.Kept{"w1": .588, "w8": 1}, []string{"w8 was not measured"}},
-		{"slowed.jsonl", result.Kept{"w1": .588}, []string{"w1 reaches 0.243 of its limit, 59 % below"}},
+		{"slowed.jsonl", result.Kept{"w1": .588},
+			[]string{"w1 reaches 0.243 of its limit, 59 % below"}},
 		{"slowed.jsonl", result.Kept{"w3": 1.055}, nil}, // its run is long: the wait is 11 % of it
 	} {
-		err := judgeLines([]string{"-ratios", ratios(c.kept), "-machine", "here", filepath.Join("testdata", c.lines)})
+		err := judgeLines([]string{"-ratios", ratios(c.kept), "-machine", "here",
+			filepath.Join("testdata", c.lines)})
 		if (err != nil) != (len(c.wrong) > 0) {
 			t.Errorf("%s against %v: %v", c.lines, c.kept, err)
 		}
@@ -80,12 +86,13 @@ func TestJudgeLines(t *testing.T) {
 			}
 		}
 	}
-	if err := judgeLines([]string{"-ratios", ratios(result.Kept{}), "-machine", "here", "testdata/none.jsonl"}); err == nil {
+	if err := judgeLines([]string{"-ratios", ratios(result.Kept{}), "-machine", "here",
+		"testdata/none.jsonl"}); err == nil {
 		t.Error("lines that are not there pass")
 	}
 }
 
-// What was measured lately is not measured again, where it is asked for so.
+// Recent measurements are not repeated if the flags say so.
 func TestUnmeasured(t *testing.T) {
 	into := filepath.Join(t.TempDir(), "results.jsonl")
 	entry := func(workload string, age time.Duration) result.Entry {
@@ -94,7 +101,8 @@ func TestUnmeasured(t *testing.T) {
 			Run:  result.Run{Time: time.Now().Add(-age).UTC().Format(result.TimeForm)},
 		}
 	}
-	if err := result.Replace(into, []result.Entry{entry("w1", time.Hour), entry("w2", 5*time.Hour)}); err != nil {
+	if err := result.Replace(into, []result.Entry{entry("w1", time.Hour),
+		entry("w2", 5*time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
 	for newer, want := range map[time.Duration]int{0: 3, 2 * time.Hour: 2, 6 * time.Hour: 1} {
@@ -118,8 +126,9 @@ func TestWorkloads(t *testing.T) {
 		}
 		seen[a.Name] = true
 	}
-	for _, name := range strings.Fields("w1 w2 w2_ack w3 w3_real w4_json w4_json_http w4_combined w4_dissect w4_regex " +
-		"w5 w5_500ms w6 w6_live w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10 files") {
+	for _, name := range strings.Fields(
+		"w1 w2 w2_ack w3 w3_real w4_json w4_json_http w4_combined w4_dissect w4_regex " +
+			"w5 w5_500ms w6 w6_live w6_file w6_sqlite w6_postgres w7 w7_backlog w8 w9 w10 files") {
 		if !seen[name] {
 			t.Errorf("%s is missing", name)
 		}
@@ -134,9 +143,11 @@ func TestRatiosAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept, _ := all.Of("any machine")
-	for _, name := range strings.Fields("w1 w1_real w2 w2_ack w3 w4_combined w4_dissect w4_json w4_regex w8 w9 w10 files") {
+	for _, name := range strings.Fields(
+		"w1 w1_real w2 w2_ack w3 w4_combined w4_dissect w4_json w4_regex w8 w9 w10 files") {
 		if kept[name] <= 0 {
-			t.Errorf("ratios.json keeps no ratio of %s: measure it with `make bench-check BENCH=-keep`", name)
+			t.Errorf("ratios.json keeps no ratio of %s: "+
+				"measure it with `make bench-check BENCH=-keep`", name)
 		}
 	}
 }

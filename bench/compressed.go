@@ -19,11 +19,16 @@ var compressed = []workload{
 
 func compressedBy(name, program, cat string, ofLimit float64) workload {
 	return workload{
-		name: name, about: "spool_dir -> drop, raw, " + program + " at its default level", kind: load.Combined,
-		size: quickOrFull{512 * mib, gib}, pairs: quickOrFull{3, 7}, want: wants{ofLimit: ofLimit, rssMiB: 96},
+		name: name, about: "spool_dir -> drop, raw, " + program + " at its default level",
+		kind: load.Combined,
+		size: quickOrFull{512 * mib, gib}, pairs: quickOrFull{3, 7},
+		want:      wants{ofLimit: ofLimit, rssMiB: 96},
 		limitName: cat, limitAbout: cat + " of the same file into nothing",
 		absent: func() string { return missing(program, cat) },
-		limit:  func(e *env, in load.Input) (measure, error) { return e.decompressedBy(cat, program, in) },
+		limit: func(e *env, in load.Input) (measure,
+			error) {
+			return e.decompressedBy(cat, program, in)
+		},
 		ours: func(e *env, in load.Input) (measure, error) {
 			packed, err := e.packed(program, in)
 			if err != nil {
@@ -36,7 +41,7 @@ func compressedBy(name, program, cat string, ofLimit float64) workload {
 	}
 }
 
-// missing says which of the programs is not there.
+// missing returns a message about the first program that is not on the PATH, or "".
 func missing(programs ...string) string {
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {
@@ -66,7 +71,7 @@ func (e *env) packed(program string, in load.Input) (load.Input, error) {
 	return out, os.Chtimes(out.Path, old, old)
 }
 
-// decompressedBy runs the program whose only work that is.
+// decompressedBy measures a program that only decompresses.
 func (e *env) decompressedBy(cat, program string, in load.Input) (measure, error) {
 	packed, err := e.packed(program, in)
 	if err != nil {

@@ -17,13 +17,13 @@ const (
 	progressEvery = 5 * time.Millisecond
 )
 
-// crash is how a job is killed: progress is what has arrived so far; the kill comes at a random
-// moment between the two delays after the first progress of each start.
+// crash configures the kills of a job. progress returns the amount received so far. Each kill comes
+// at a random moment between the two delays after the first progress of each start.
 type crash struct {
 	progress func() int64
 	after    [2]time.Duration
 	seed     uint64
-	live     bool // what is read is still being written: the job does not end by itself
+	live     bool // the input is still being written: the job does not end by itself
 }
 
 // between is a range of milliseconds.
@@ -31,8 +31,7 @@ func between(low, high time.Duration) [2]time.Duration {
 	return [2]time.Duration{low * time.Millisecond, high * time.Millisecond}
 }
 
-// killed runs a job, kills it again and again, lets it run to its end, and says what all of it
-// took.
+// killed runs a job, kills it repeatedly, lets it run to its end, and returns the totals.
 func (c crash) killed(j *job, in load.Input) (measure, error) {
 	total := of(measure{}.Run, in)
 	if err := c.kill(j, &total); err != nil {
@@ -43,13 +42,15 @@ func (c crash) killed(j *job, in load.Input) (measure, error) {
 	return total, err
 }
 
-// doublings is how often a job that was over too soon is begun anew at most, with twice the input
+// doublings is the maximum number of restarts of a job that ended too soon, with twice the input
 // each time.
 const doublings = 2
 
-// longEnough runs jobs that are killed over as much as it takes on this machine: they are timed for
-// one where the input just lasts. What one that was over too soon has lost or repeated counts.
-func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env, load.Input) (measure, error) {
+// longEnough runs jobs with kills, with as much input as this machine needs. The times of the kills
+// assume an input that just lasts. Records lost or repeated by a job that ended too soon count,
+// too.
+func longEnough(most map[string]float64, run func(*env, load.Input) (measure, error)) func(*env,
+	load.Input) (measure, error) {
 	repeats, bounded := most["repeated"]
 	return func(e *env, in load.Input) (measure, error) {
 		for again := 0; ; again++ {
@@ -65,8 +66,8 @@ func longEnough(most map[string]float64, run func(*env, load.Input) (measure, er
 	}
 }
 
-// kill starts a job and kills it, again and again, or until it has finished, and adds what that
-// took to total.
+// kill starts a job and kills it, repeatedly or until it has finished, and adds its measurements to
+// total.
 func (c crash) kill(j *job, total *measure) error {
 	rnd := rand.New(rand.NewPCG(c.seed, 0))
 	for range kills {
@@ -79,7 +80,7 @@ func (c crash) kill(j *job, total *measure) error {
 	return nil
 }
 
-// add adds what one more process took.
+// add adds the measurements of one more process.
 func (m *measure) add(r proc.Run) {
 	m.Seconds += r.Seconds
 	m.CPU += r.CPU
@@ -121,20 +122,22 @@ func (c crash) killOnce(j *job, rnd *rand.Rand, total *measure) (finished bool, 
 	return finished, err
 }
 
-// replay is the bound of what a kill repeats, as the jobs set it.
+// replay is the bound of records repeated after a kill, as configured in the jobs.
 const (
 	replay      = "1MiB"
 	replayBytes = 1 << 20
 )
 
 func withReplay(records int) string {
-	return fmt.Sprintf("    batch: { records: %d }\n    checkpoint: { replay: %s }\n", records, replay)
+	return fmt.Sprintf("    batch: { records: %d }\n    checkpoint: { replay: %s }\n",
+		records, replay)
 }
 
 // killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes
 // about 24 MB/s.
 func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
-	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond, Slots: 4})
+	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond,
+		Slots: 4})
 	if err != nil {
 		return measure{}, err
 	}
@@ -151,7 +154,7 @@ func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
 	if err := m.ask(rec); err != nil {
 		return m, err
 	}
-	// What a kill may repeat at most, in records of this input, times the kills.
+	// The maximum number of repeated records of this input per kill, times the kills.
 	bound := float64(replayBytes) / (float64(in.Bytes) / float64(in.Records)) * m.figures["kills"]
 	m.figures["replay_bound"] = bound
 	if bound > 0 { // it was killed
@@ -173,7 +176,8 @@ func arrived(rec *receiver.Receiver) func() int64 {
 
 // writtenMeanwhile is written at 8 MB/s, about as long as the kills take, to a receiver that
 // answers after 100 ms.
-var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14, behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
+var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
+	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
 // killedLive kills penstock, with nothing set, while it is at the end of a file that is written.
 func (e *env) killedLive(load.Input) (measure, error) {

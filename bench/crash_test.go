@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// A job that is over before all kills is begun anew with twice the input, a few times; one that
-// failed, lost or repeated something is not.
+// A job that ends before all kills is restarted with twice the input, a few times. A job that
+// failed, or lost or repeated records, is not.
 func TestLongEnough(t *testing.T) {
 	failed := errors.New("failed")
 	for _, tt := range []struct {
@@ -19,12 +19,14 @@ func TestLongEnough(t *testing.T) {
 		runs           int
 		kills          float64
 	}{
-		{1, 0, 0, nil, 1, kills}, {2, 0, 0, nil, 2, kills}, {4, 0, 0, nil, 3, kills}, {5, 0, 0, nil, 3, 2},
+		{1, 0, 0, nil, 1, kills}, {2, 0, 0, nil, 2, kills}, {4, 0, 0, nil, 3, kills},
+		{5, 0, 0, nil, 3, 2},
 		{2, 1, 0, nil, 1, 2}, {2, 0, 7, nil, 1, 2}, {2, 0, 0, failed, 1, 2},
 	} {
 		e := &env{inputs: make(map[string]load.Input)}
 		for n := int64(1); n <= 8; n *= 2 {
-			e.inputs[fmt.Sprintf("%s-%d", load.Combined, n)] = load.Input{Kind: load.Combined, Bytes: n, Records: 10 * n}
+			e.inputs[fmt.Sprintf("%s-%d", load.Combined, n)] = load.Input{Kind: load.Combined,
+				Bytes: n, Records: 10 * n}
 		}
 		runs := 0
 		m, err := longEnough(exact, func(_ *env, in load.Input) (measure, error) {
@@ -37,7 +39,8 @@ func TestLongEnough(t *testing.T) {
 			return m, tt.fails
 		})(e, e.inputs[fmt.Sprintf("%s-1", load.Combined)])
 		if err != tt.fails || runs != tt.runs || m.figures["kills"] != tt.kills {
-			t.Errorf("%+v: %d runs, %v kills in the last one: %v", tt, runs, m.figures["kills"], err)
+			t.Errorf("%+v: %d runs, %v kills in the last one: %v", tt, runs,
+				m.figures["kills"], err)
 		}
 	}
 }

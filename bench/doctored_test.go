@@ -16,13 +16,13 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// doctored are outputs of a program that is not as good as it says: what becomes of the numbered
-// lines of its input.
+// doctored are outputs of a faulty program: its changes to the numbered lines of its input.
 var doctored = []struct {
 	name           string
 	change         func(lines [][]byte) [][]byte
 	lost, repeated int64
-	inFile         string // what a file that has to be the same is said to be; "": its counts say enough
+	// the expected complaint for a file that must be identical; "" if the counts are enough
+	inFile string
 }{
 	{"as they were", func(lines [][]byte) [][]byte { return lines }, 0, 0, ""},
 	{"one lost", func(lines [][]byte) [][]byte { return slices.Delete(lines, 77, 78) }, 1, 0, ""},
@@ -40,7 +40,8 @@ var doctored = []struct {
 // numbered is an input of a few hundred lines, and its lines.
 func numbered(t *testing.T) (*env, load.Input, func() [][]byte) {
 	t.Helper()
-	e, err := newEnv(options{penstock: script(t, "penstock", generated), dir: t.TempDir(), json: true})
+	e, err := newEnv(options{penstock: script(t, "penstock", generated), dir: t.TempDir(),
+		json: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +68,8 @@ func TestDoctoredOutputs(t *testing.T) {
 		} {
 			m, err := count()
 			if m.lost != c.lost || m.repeated != c.repeated {
-				t.Errorf("%s, %s: %d lost, %d repeated, want %d, %d", c.name, where, m.lost, m.repeated, c.lost, c.repeated)
+				t.Errorf("%s, %s: %d lost, %d repeated, want %d, %d", c.name, where, m.lost,
+					m.repeated, c.lost, c.repeated)
 			}
 			differs := where == "file" && c.inFile != ""
 			if (err != nil) != differs || differs && !strings.Contains(err.Error(), c.inFile) {
@@ -94,7 +96,8 @@ func countedInTable(t *testing.T, in load.Input, lines [][]byte) (measure, error
 	}
 	defer db.Close()
 	db.SetMaxOpenConns(1)
-	if _, err := db.Exec("PRAGMA synchronous = OFF; CREATE TABLE lines (message TEXT); BEGIN"); err != nil {
+	if _, err := db.Exec("PRAGMA synchronous = OFF; " +
+		"CREATE TABLE lines (message TEXT); BEGIN"); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range lines {
@@ -112,7 +115,8 @@ func countedInTable(t *testing.T, in load.Input, lines [][]byte) (measure, error
 func countedAtReceiver(in load.Input, lines [][]byte) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		for body := range slices.Chunk(lines, 60) {
-			res, err := http.Post(rec.URL+"/0", "text/plain", bytes.NewReader(slices.Concat(body...)))
+			res, err := http.Post(rec.URL+"/0", "text/plain",
+				bytes.NewReader(slices.Concat(body...)))
 			if err != nil {
 				return proc.Run{}, err
 			}
@@ -122,7 +126,7 @@ func countedAtReceiver(in load.Input, lines [][]byte) (measure, error) {
 	})
 }
 
-// JSON whose values were changed is no measurement, although every record is there.
+// JSON with changed values is not a measurement, although every record is there.
 func TestDoctoredJSON(t *testing.T) {
 	for _, c := range []struct{ out, wrong string }{
 		{`{"id":"~1~","n":778.4350,"k":1,"dc":"eu-1"}`, ""},
@@ -138,7 +142,8 @@ func TestDoctoredJSON(t *testing.T) {
 			}
 		}
 		err := changedAsAsked(in, out)
-		if (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
+		if (err != nil) != (c.wrong != "") ||
+			err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s: %v", c.out, err)
 		}
 	}
@@ -170,8 +175,10 @@ func TestOrderOfRounds(t *testing.T) {
 		want    string
 	}{
 		{false, 1, "limit penstock other "},
-		{false, 4, "limit penstock other limit penstock other other penstock limit limit penstock other penstock limit "},
-		{true, 4, "limit penstock other limit penstock other penstock limit limit penstock penstock limit "},
+		{false, 4, "limit penstock other limit penstock other other penstock limit limit " +
+			"penstock other penstock limit "},
+		{true, 4, "limit penstock other limit penstock other penstock limit limit penstock " +
+			"penstock limit "},
 	} {
 		var order strings.Builder
 		take := func(name string) func(*env, load.Input) (measure, error) {
@@ -181,15 +188,17 @@ func TestOrderOfRounds(t *testing.T) {
 			}
 		}
 		s := &series{
-			e:          &env{options: options{figures: c.figures, json: true}},
-			w:          workload{name: "w", limitName: "limit", limit: take("limit"), pairs: quickOrFull{c.pairs, c.pairs}},
+			e: &env{options: options{figures: c.figures, json: true}},
+			w: workload{name: "w", limitName: "limit", limit: take("limit"),
+				pairs: quickOrFull{c.pairs, c.pairs}},
 			contenders: []contender{{ours, take(ours)}, {"other", take("other")}},
 		}
 		if err := s.run(); err != nil {
 			t.Fatal(err)
 		}
 		if order.String() != c.want {
-			t.Errorf("%d pairs, figures %v: %s, want %s", c.pairs, c.figures, order.String(), c.want)
+			t.Errorf("%d pairs, figures %v: %s, want %s", c.pairs, c.figures,
+				order.String(), c.want)
 		}
 	}
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// env is what one run of the harness shares: its options, its scratch folder, its inputs.
+// env is the shared state of one run of the harness: its options, its scratch folder, its inputs.
 type env struct {
 	options
-	blocks  map[load.Kind]*load.Block
-	live    *load.Block
-	inputs  map[string]load.Input
-	server  atomic.Pointer[server] // nil: none was started; an interrupt stops it, also while it starts
+	blocks map[load.Kind]*load.Block
+	live   *load.Block
+	inputs map[string]load.Input
+	// nil: none was started; an interrupt stops it, also while it starts
+	server  atomic.Pointer[server]
 	ledgers int
 	startup float64 // CPU seconds of a run over one line; 0: not measured
 	lastCPU float64 // of the run measured last
@@ -35,7 +36,8 @@ type env struct {
 }
 
 func newEnv(o options) (*env, error) {
-	e := &env{options: o, begun: time.Now(), blocks: map[load.Kind]*load.Block{}, inputs: map[string]load.Input{}}
+	e := &env{options: o, begun: time.Now(), blocks: map[load.Kind]*load.Block{},
+		inputs: map[string]load.Input{}}
 	var err error
 	if e.penstock, err = filepath.Abs(e.penstock); err != nil {
 		return nil, err
@@ -62,8 +64,9 @@ func (e *env) closeOnSignal() {
 	}()
 }
 
-// close stops what still runs and removes the scratch folder. Where the run was interrupted that is
-// being done, and close does not return: what an interrupted workload has to say is not told.
+// close stops running processes and removes the scratch folder. If the run was interrupted, another
+// goroutine is already doing that, and close does not return: the errors of an interrupted workload
+// are not reported.
 func (e *env) close() error {
 	if proc.Ending() {
 		select {}
@@ -88,7 +91,7 @@ func (e *env) cleanUp() (err error) {
 	return errors.Join(err, kept)
 }
 
-// note adds to what is said of the workload that runs, once.
+// note adds a remark about the running workload, once.
 func (e *env) note(text string) {
 	for _, had := range e.notes {
 		if had == text {
@@ -116,7 +119,7 @@ func (e *env) block(kind load.Kind) (*load.Block, error) {
 	return b, err
 }
 
-// timed is a block of access log lines whose marks carry a time.
+// timed returns a block of access log lines with a time in their marks.
 func (e *env) timed() (*load.Block, error) {
 	if e.live != nil {
 		return e.live, nil

@@ -15,7 +15,8 @@ const toDrop = fromSpool + "    sink: { drop: {} }\n"
 
 // toFile is a config that writes raw lines.
 func toFile(fsync string) string {
-	return fromSpool + fmt.Sprintf("    sink: { file: { path: ./out.log, format: raw, fsync: %s } }\n", fsync)
+	return fromSpool + fmt.Sprintf("    sink: { file: { path: ./out.log, format: "+
+		"raw, fsync: %s } }\n", fsync)
 }
 
 // copied runs a copy limit into a fresh file.
@@ -58,8 +59,8 @@ func (e *env) intoFile(in load.Input, config string) (measure, error) {
 	return m, m.compare(in, j.path("out.log"))
 }
 
-// compare holds a file against the input, byte for byte; where they differ, it says which records
-// are missing or there twice.
+// compare compares a file with the input, byte by byte. If they differ, it reports the missing and
+// the repeated records.
 func (m *measure) compare(in load.Input, out string) error {
 	at, same, err := firstDifference(in.Path, out)
 	if err != nil || same {
@@ -69,7 +70,8 @@ func (m *measure) compare(in load.Input, out string) error {
 		return err
 	}
 	if m.lost == 0 && m.repeated == 0 {
-		return fmt.Errorf("the output differs from the input in the megabyte at %d, with all its records there", at)
+		return fmt.Errorf("the output differs from the input in the megabyte at %d, "+
+			"with all its records there", at)
 	}
 	return nil
 }

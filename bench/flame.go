@@ -31,7 +31,8 @@ func flame(name, program, out string) ([]result.Share, error) {
 		return nil, err
 	}
 	svg := filepath.Join(out, name+".svg")
-	graph := plot.Flame("Where "+name+" spends its processor time", "width: share of the samples; callers stand above", stacks)
+	graph := plot.Flame("Where "+name+" spends its processor time",
+		"width: share of the samples; callers stand above", stacks)
 	if err := os.WriteFile(svg, []byte(graph), 0o644); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func flame(name, program, out string) ([]result.Share, error) {
 	return shares(stacks), err
 }
 
-// parseTraces reads what `pprof -traces` prints: blocks of a value and a leaf, then its callers,
+// parseTraces reads the output of `pprof -traces`: blocks of a value and a leaf, then its callers,
 // between lines of dashes.
 func parseTraces(text []byte) (all []plot.Stack, err error) {
 	for block := range bytes.SplitSeq(text, []byte("-----------+")) {
@@ -69,7 +70,7 @@ func parseTraces(text []byte) (all []plot.Stack, err error) {
 	return all, nil
 }
 
-// shares sums a profile up by who had the time spent.
+// shares sums a profile up by the parts of the program that caused the time.
 func shares(stacks []plot.Stack) (all []result.Share) {
 	byPart, total := map[string]float64{}, 0.0
 	for _, s := range stacks {
@@ -85,17 +86,20 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 
 // runtimes are parts of the runtime by a function above which nothing of the program stands.
 var runtimes = []struct{ function, part string }{
-	{"runtime.gcBgMarkWorker", "garbage collection"}, {"runtime.gcAssistAlloc", "garbage collection"},
+	{"runtime.gcBgMarkWorker", "garbage collection"},
+	{"runtime.gcAssistAlloc", "garbage collection"},
 	{"runtime.bgsweep", "garbage collection"}, {"runtime.bgscavenge", "garbage collection"},
-	{"runtime.schedule", "the scheduler"}, {"runtime.mcall", "the scheduler"}, {"runtime.park_m", "the scheduler"},
+	{"runtime.schedule", "the scheduler"}, {"runtime.mcall", "the scheduler"},
+	{"runtime.park_m", "the scheduler"},
 	{"runtime.sysmon", "the scheduler"}, {"runtime.mstart", "the scheduler"},
 }
 
 // systemCalls are how the functions begin that enter the kernel.
-var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex", "runtime.epoll", "runtime.usleep"}
+var systemCalls = []string{"internal/runtime/syscall", "syscall.RawSyscall", "runtime.futex",
+	"runtime.epoll", "runtime.usleep"}
 
-// part is who had a stack's time spent: the kernel with the call, a part of the runtime, else the
-// innermost package that is neither the runtime's nor of the standard library.
+// part returns the part that caused a stack's time: the kernel with the call, a part of the
+// runtime, or else the innermost package outside the runtime and the standard library.
 func part(functions []string) string {
 	leaf := functions[len(functions)-1]
 	for _, call := range systemCalls {
@@ -109,10 +113,12 @@ func part(functions []string) string {
 				return r.part
 			}
 		}
-		if path, _, _ := strings.Cut(functions[i], ".("); strings.Contains(functions[i], "/") && strings.Contains(path, ".") &&
+		if path, _, _ := strings.Cut(functions[i], ".("); strings.Contains(functions[i], "/") &&
+			strings.Contains(path, ".") &&
 			!strings.HasPrefix(functions[i], "internal/") {
 			if pkg := packageOf(functions[i]); strings.Contains(pkg, ".") {
-				return strings.TrimPrefix(strings.TrimPrefix(pkg, "github.com/penstock-io/penstock/"), "github.com/penstock-io/")
+				return strings.TrimPrefix(strings.TrimPrefix(pkg,
+					"github.com/penstock-io/penstock/"), "github.com/penstock-io/")
 			}
 		}
 	}
@@ -129,14 +135,17 @@ func packageOf(function string) string {
 	return folder + name
 }
 
-// kernelCall is the nearest function above a system call that says what is wanted of the kernel.
+// kernelCall returns the nearest function above a system call that names the purpose of the call.
 func kernelCall(functions []string) string {
 	for i := len(functions) - 1; i >= 0; i-- {
 		switch name := functions[i]; {
-		case strings.HasPrefix(name, "internal/poll.(*FD)."), strings.HasPrefix(name, "os.(*File)."):
+		case strings.HasPrefix(name, "internal/poll.(*FD)."),
+			strings.HasPrefix(name, "os.(*File)."):
 			_, method, _ := strings.Cut(name, ").")
-			return strings.ToLower(strings.FieldsFunc(method, func(c rune) bool { return c == '.' || c == ' ' })[0])
-		case strings.HasPrefix(name, "runtime.futex"), strings.HasPrefix(name, "runtime.epoll"), strings.HasPrefix(name, "runtime.netpoll"),
+			return strings.ToLower(strings.FieldsFunc(method,
+				func(c rune) bool { return c == '.' || c == ' ' })[0])
+		case strings.HasPrefix(name, "runtime.futex"), strings.HasPrefix(name, "runtime.epoll"),
+			strings.HasPrefix(name, "runtime.netpoll"),
 			strings.HasPrefix(name, "runtime.usleep"):
 			return "waking and waiting"
 		}
@@ -144,8 +153,8 @@ func kernelCall(functions []string) string {
 	return "other calls"
 }
 
-// keptProfiles is where the graphs that docs/performance.md shows are kept, and keptShares where
-// the page finds what they say.
+// keptProfiles is the folder of the graphs in docs/performance.md, and keptShares the file with
+// their figures.
 const (
 	keptProfiles = "../docs/plots/profile"
 	keptShares   = "profiles.json"
@@ -164,14 +173,15 @@ func (e *env) keepProfile(name, out string, shares []result.Share) error {
 	if err != nil {
 		return err
 	}
-	all[name] = result.Profile{Time: e.begun.UTC().Format(result.TimeForm), Shares: shares[:min(len(shares), 10)]}
+	all[name] = result.Profile{Time: e.begun.UTC().Format(result.TimeForm),
+		Shares: shares[:min(len(shares), 10)]}
 	return all.Write(keptShares)
 }
 
 // lookSeconds is how long a workload that misses a target is looked at.
 const lookSeconds = 4
 
-// profileMissed looks at what misses a target, where it can be looked at.
+// profileMissed profiles the workloads that miss a target, if they can be profiled.
 func (e *env) profileMissed(lines []result.Line) error {
 	var wrong []error
 	for _, l := range lines {

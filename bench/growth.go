@@ -30,7 +30,8 @@ type growing struct {
 
 var growings = []growing{
 	{
-		name: "workers", title: "HTTP endpoints, 128 MiB in all", x: "workers", y: "CPU us a record",
+		name: "workers", title: "HTTP endpoints, 128 MiB in all", x: "workers",
+		y:     "CPU us a record",
 		steps: []int64{1, 10, 100, 1000}, measure: (*env).growWorkers,
 	},
 	{
@@ -42,7 +43,8 @@ var growings = []growing{
 		steps: []int64{1e6, 1e7, 1e8, 1e9, manyBytes}, measure: (*env).growSize,
 	},
 	{
-		name: "record", title: "lines into a file, 128 MiB in all", x: "bytes of a record", y: "CPU ns a byte",
+		name: "record", title: "lines into a file, 128 MiB in all", x: "bytes of a record",
+		y:     "CPU ns a byte",
 		steps: []int64{10, 100, 1000, 10_000, 100_000, 1e6, 1e7}, measure: (*env).growRecord,
 	},
 }
@@ -64,13 +66,15 @@ func growth(args []string) error {
 	var o options
 	flags := flag.NewFlagSet("growth", flag.ContinueOnError)
 	only := flags.String("only", "", "workers, files, size or record; all by default")
-	out := flags.String("out", "growth.json", "file of the points, in which those measured are replaced")
+	out := flags.String("out", "growth.json",
+		"file of the points, in which those measured are replaced")
 	svg := flags.String("plot", "../docs/plots/growth.svg", "the figure of all points in it")
 	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *only != "" && !slices.ContainsFunc(growings, func(g growing) bool { return g.name == *only }) {
+	if *only != "" &&
+		!slices.ContainsFunc(growings, func(g growing) bool { return g.name == *only }) {
 		return fmt.Errorf("growth -only %s: there are workers, files, size and record", *only)
 	}
 	e, err := newEnv(o)
@@ -104,17 +108,20 @@ func growthFigure(points map[string][][2]float64) string {
 	var curves []plot.Curve
 	for _, g := range growings {
 		if len(points[g.name]) > 0 {
-			curves = append(curves, plot.Curve{Title: g.title, X: g.x, Y: g.y, Points: points[g.name]})
+			curves = append(curves, plot.Curve{Title: g.title, X: g.x, Y: g.y,
+				Points: points[g.name]})
 		}
 	}
-	return plot.Curves("How cost grows", "Processor time of penstock, that of a run with one line taken off; "+
-		"medians of 3 to 11 runs, 100,000 files once; less than 1 ms counts as 1 ms", curves)
+	return plot.Curves("How cost grows",
+		"Processor time of penstock, that of a run with one line taken off; "+
+			"medians of 3 to 11 runs, 100,000 files once; less than 1 ms counts as 1 ms", curves)
 }
 
 func (g growing) run(e *env) (points [][2]float64, err error) {
 	for _, n := range g.steps {
 		if g.name == "size" && n >= manyBytes && !e.roomFor(2*n) {
-			fmt.Printf("%-8s %10d   not measured: there is not twice as much room on the disk\n", g.name, n)
+			fmt.Printf("%-8s %10d   not measured: there is not twice as much room on the disk\n",
+				g.name, n)
 			continue
 		}
 		var costs []float64
@@ -133,12 +140,13 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 			}
 		}
 		points = append(points, [2]float64{float64(n), result.Median(costs)})
-		fmt.Printf("%-8s %10d   %.4g %s   [%.4g-%.4g]\n", g.name, n, result.Median(costs), g.y, slices.Min(costs), slices.Max(costs))
+		fmt.Printf("%-8s %10d   %.4g %s   [%.4g-%.4g]\n", g.name, n, result.Median(costs), g.y,
+			slices.Min(costs), slices.Max(costs))
 	}
 	return points, nil
 }
 
-// roomFor says whether the scratch folder's disk has so many bytes left.
+// roomFor reports whether the scratch folder's disk has n bytes left.
 func (e *env) roomFor(n int64) bool {
 	var disk syscall.Statfs_t
 	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n

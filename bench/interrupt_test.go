@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// Who presses Ctrl-C while penstock runs finds neither the scratch folder nor a process afterwards,
-// and is not told what the workload makes of a penstock that was killed.
+// After Ctrl-C while penstock runs, neither the scratch folder nor a process is left, and the
+// errors of the workload with a killed penstock are not reported.
 func TestInterrupted(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
@@ -30,14 +30,17 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer running.Close()
-	if err := running.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // a harness that never starts penstock fails, not hangs
+	// a harness that never starts penstock fails, not hangs
+	if err := running.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	for _, workload := range []string{"w1", "w3", "w10"} {
 		dir := t.TempDir()
-		penstock := script(t, "penstock", generated+fmt.Sprintf("[ $1 = run ] || exit 0\necho $$ >%s\nexec sleep 60\n", told))
+		penstock := script(t, "penstock",
+			generated+fmt.Sprintf("[ $1 = run ] || exit 0\necho $$ >%s\nexec sleep 60\n", told))
 		var said bytes.Buffer
-		cmd := exec.Command(self, "-only", workload, "-size", "1MiB", "-pairs", "1", "-dir", dir, "-penstock", penstock)
+		cmd := exec.Command(self, "-only", workload, "-size", "1MiB", "-pairs", "1", "-dir", dir,
+			"-penstock", penstock)
 		cmd.Env, cmd.Stderr = append(os.Environ(), harness+"=1"), &said
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -45,7 +48,8 @@ func TestInterrupted(t *testing.T) {
 		pid, err := bufio.NewReader(running).ReadString('\n')
 		if err != nil {
 			cmd.Process.Kill()
-			t.Fatalf("%s: penstock was not started: %v; it said %s", workload, errors.Join(err, cmd.Wait()), said.String())
+			t.Fatalf("%s: penstock was not started: %v; it said %s", workload,
+				errors.Join(err, cmd.Wait()), said.String())
 		}
 		if err := cmd.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
@@ -63,15 +67,17 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// What cannot be meant is said before anything is measured.
+// Invalid flags are reported before anything is measured.
 func TestWrongFlags(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"-only w99", "there are limits, w1, w2"}, {"w1", "-only w1"}, {"-pairs 0", "one at least"}, {"-size 5", "KiB"},
-		{"-penstock /not/there", "make build"}, {"-rival vector=/not/there", "/not/there"}, {"growth -only lines", "workers, files, size"},
+		{"-only w99", "there are limits, w1, w2"}, {"w1", "-only w1"}, {"-pairs 0", "one at least"},
+		{"-size 5", "KiB"},
+		{"-penstock /not/there", "make build"}, {"-rival vector=/not/there", "/not/there"},
+		{"growth -only lines", "workers, files, size"},
 		{"judge", "name files"},
 	} {
 		cmd := exec.Command(self, strings.Fields(c.args)...)
@@ -84,7 +90,8 @@ func TestWrongFlags(t *testing.T) {
 	for _, args := range []string{"-h", "profile -h", "growth -h"} {
 		cmd := exec.Command(self, strings.Fields(args)...)
 		cmd.Env = append(os.Environ(), harness+"=1")
-		if said, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(said), "-penstock") {
+		if said, err := cmd.CombinedOutput(); err != nil ||
+			!strings.Contains(string(said), "-penstock") {
 			t.Errorf("bench %s: %v: %s", args, err, said)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // judgeLines is the gate without a measurement: judge -ratios FILE -machine NAME LINES..., where
-// LINES are files of what -json printed.
+// LINES are files with the output of -json.
 func judgeLines(args []string) error {
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	o := options{gate: true}
@@ -33,6 +33,7 @@ func judgeLines(args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "bench: judged as measured on %s; -machine (MACHINE=... for make) names another\n", o.machine)
+	fmt.Fprintf(os.Stderr, "bench: judged as measured on %s; "+
+		"-machine (MACHINE=... for make) names another\n", o.machine)
 	return (&env{options: o}).judge(lines, kept)
 }

@@ -50,8 +50,8 @@ func feedMain(args []string) error {
 
 const fromTail = `{ tail: { include: ["./spool/*.log"], start: beginning } }`
 
-// growing is the source for files that grow: tail where this penstock has it, else spool_dir, which
-// reads what is appended, too.
+// growing returns the source for growing files: tail if this penstock has it, otherwise spool_dir,
+// which reads appended data, too.
 func (e *env) growing() (name, yaml string) {
 	out, err := exec.Command(e.penstock, "schema").Output()
 	if err == nil && strings.Contains(string(out), `"tail"`) {
@@ -65,13 +65,15 @@ func (e *env) growing() (name, yaml string) {
 func (l live) run(e *env) (m measure, err error) { return l.with(e, l.drive) }
 
 // with makes the job and its receiver, and drives them.
-func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input) (measure, error)) (m measure, err error) {
+func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input) (measure,
+	error)) (m measure, err error) {
 	block, err := e.timed()
 	if err != nil {
 		return m, err
 	}
 	perRecord := float64(block.Bytes()) / float64(block.Lines())
-	in := load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: int64(float64(l.rate) * l.seconds / perRecord)}
+	in := load.Input{Bytes: int64(float64(l.rate) * l.seconds),
+		Records: int64(float64(l.rate) * l.seconds / perRecord)}
 	l.behaves.Records = in.Records
 	rec, err := receiver.Start(l.behaves)
 	if err != nil {
@@ -87,9 +89,10 @@ func (l live) with(e *env, drive func(*env, *job, *receiver.Receiver, load.Input
 	return drive(e, j, rec, in)
 }
 
-// config posts what a source reads.
+// config returns a configuration that posts the records of a source.
 func (l live) config(source string, urls []string) string {
-	return fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n    sink: { http: { endpoints: [%s], body: raw } }\n%s",
+	return fmt.Sprintf("state: ./state\npipelines:\n  bench:\n    source: %s\n    sink: { http: "+
+		"{ endpoints: [%s], body: raw } }\n%s",
 		source, strings.Join(urls, ", "), l.pipeline)
 }
 
@@ -99,7 +102,8 @@ func (l live) feed(e *env, j *job, records int64) (*proc.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready", j.path("go"),
+	return proc.Start(j.dir, exe, "feed", "-program", e.penstock, "-dir", j.path("spool"), "-ready",
+		j.path("go"),
 		"-files", fmt.Sprint(l.files), "-rate", fmt.Sprint(l.rate), "-records", fmt.Sprint(records))
 }
 
@@ -130,7 +134,7 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	if err != nil {
 		return m, err
 	}
-	s, err := rec.Stats() // what came while it stopped counts, too
+	s, err := rec.Stats() // records received while it stopped count, too
 	if err != nil {
 		return m, err
 	}
@@ -147,9 +151,10 @@ func (l live) drive(e *env, j *job, rec *receiver.Receiver, in load.Input) (m me
 	return m, nil
 }
 
-// arriveAll waits until the writer has ended and everything has arrived, stops penstock, and says
-// what it took and when all was written.
-func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver, in load.Input) (r proc.Run, written time.Time, err error) {
+// arriveAll waits until the writer has ended and everything has arrived, and stops penstock. It
+// returns the measurements of penstock and the time at which all was written.
+func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver,
+	in load.Input) (r proc.Run, written time.Time, err error) {
 	_, err = feeder.Wait()
 	written = time.Now()
 	if err == nil {
@@ -162,7 +167,8 @@ func arriveAll(feeder, p *proc.Process, rec *receiver.Receiver, in load.Input) (
 // settleIn is how long a program has to start before something is written.
 const settleIn = 500 * time.Millisecond
 
-// fed is what was written, as the limit of a live load.
+// fed returns the written amount, as the limit of a live load.
 func (l live) fed(in load.Input) measure {
-	return of(proc.Run{Seconds: l.seconds}, load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})
+	return of(proc.Run{Seconds: l.seconds},
+		load.Input{Bytes: int64(float64(l.rate) * l.seconds), Records: in.Records})
 }

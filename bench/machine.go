@@ -26,7 +26,7 @@ func (e *env) entries(lines []result.Line) (all []result.Entry) {
 	return all
 }
 
-// command is what one types to measure the same.
+// command returns the command line that repeats the measurement.
 func (e *env) command() string {
 	if e.figures && e.only == "" {
 		return "make bench-figures"
@@ -34,7 +34,7 @@ func (e *env) command() string {
 	return "make bench BENCH='" + strings.Join(flagsOf(os.Args[1:]), " ") + "'"
 }
 
-// flagsOf leaves out what says nothing of the measurement.
+// flagsOf removes flags that do not affect the measurement.
 func flagsOf(args []string) (kept []string) {
 	for i := 0; i < len(args); i++ {
 		switch strings.TrimLeft(args[i], "-") {
@@ -59,10 +59,11 @@ func version(program string) string {
 
 // machine names processor, memory and system in a line.
 func machine() string {
-	return fmt.Sprintf("%s, %s of memory, %s/%s %s", cores(), memory(), runtime.GOOS, runtime.GOARCH, kernel())
+	return fmt.Sprintf("%s, %s of memory, %s/%s %s", cores(), memory(), runtime.GOOS,
+		runtime.GOARCH, kernel())
 }
 
-// cores is what ratios depend on of a machine.
+// cores describes the properties of a machine that ratios depend on.
 func cores() string {
 	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), valueOf("/proc/cpuinfo", "model name"))
 }

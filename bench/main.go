@@ -40,8 +40,8 @@ type options struct {
 	rivals   rivalFlags
 }
 
-// parts are what this program is besides the harness: processes that the harness starts, and what
-// is made of its results.
+// parts are the subcommands besides the harness: processes that the harness starts, and tools for
+// its results.
 var parts = map[string]func(args []string) error{
 	"limit":   limit.Main,
 	"receive": receiver.Main,
@@ -62,27 +62,39 @@ func main() {
 	size := flag.String("size", "1GiB", "bytes of input of w1, w2 and w3")
 	flag.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to measure")
 	flag.IntVar(&o.pairs, "pairs", 7, "interleaved pairs of w1, w2, w2_ack, w3 and w8")
-	flag.StringVar(&o.only, "only", "", "workloads to run, with commas, such as w1,w2,w4_*; all by default")
+	flag.StringVar(&o.only, "only", "", "workloads to run, with commas, such as w1,w2,w4_*; "+
+		"all by default")
 	flag.BoolVar(&o.json, "json", false, "print only one JSON object a workload and program")
-	flag.StringVar(&o.dir, "dir", "", "where the scratch folder is made, removed at the end; default: the system's")
+	flag.StringVar(&o.dir, "dir", "", "where the scratch folder is made, removed at the end; "+
+		"default: the system's")
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a target is missed")
 	flag.BoolVar(&o.full, "full", false, "longer runs and more of them")
 	o.keptFlags(flag.CommandLine)
-	flag.BoolVar(&o.keep, "keep", false, "write what was measured, on a quiet machine, into the file of ratios")
-	flag.BoolVar(&o.gate, "gate", false, "measure the workloads whose ratios are kept, and exit 1 when one has fallen by more than 20 %")
+	flag.BoolVar(&o.keep, "keep", false,
+		"write what was measured, on a quiet machine, into the file of ratios")
+	flag.BoolVar(&o.gate, "gate", false,
+		"measure the workloads whose ratios are kept, and exit 1 when one has fallen by "+
+			"more than 20 %")
 	flag.StringVar(&o.into, "append", "",
-		"file in which results are put as each workload is done, with machine and versions: what docs/performance.md is made of")
+		"file in which results are put as each workload is done, with machine and versions: "+
+			"what docs/performance.md is made of")
 	flag.BoolVar(&o.figures, "figures", false,
-		"the pairs of -full and its rivals once, but quick inputs, and a profile of what misses: what docs/performance.md shows")
-	flag.DurationVar(&o.within, "within", 0, "as few pairs as it takes to be done by then, one of each workload at least; 0: take the time")
+		"the pairs of -full and its rivals once, but quick inputs, and a profile of what misses: "+
+			"what docs/performance.md shows")
+	flag.DurationVar(&o.within, "within", 0,
+		"as few pairs as it takes to be done by then, one of each workload at least; 0: "+
+			"take the time")
 	flag.DurationVar(&o.newer, "newer", 0,
-		"leave out workloads of which -append holds a line of a run begun since: to go on after an interruption")
-	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; -full takes those on the PATH, too")
+		"leave out workloads of which -append holds a line of a run begun since: "+
+			"to go on after an interruption")
+	flag.Var(o.rivals, "rival", "NAME=PATH of another program to measure beside penstock; "+
+		"-full takes those on the PATH, too")
 	flag.Usage = usage
 	flag.Parse()
 	var err error
 	if flag.NArg() > 0 {
-		exit(fmt.Errorf("%q is no part of it (bench -h); workloads are chosen by -only %[1]s", flag.Arg(0)))
+		exit(fmt.Errorf("%q is no part of it (bench -h); workloads are chosen by -only %[1]s",
+			flag.Arg(0)))
 	}
 	if o.size, err = parseSize(*size); err == nil {
 		err = bench(o)
@@ -90,13 +102,15 @@ func main() {
 	exit(err)
 }
 
-// keptFlags are those that say which ratios count.
+// keptFlags defines the flags that select the ratios.
 func (o *options) keptFlags(flags *flag.FlagSet) {
-	flags.StringVar(&o.kept, "ratios", "ratios.json", "file of the ratios that are kept, by machine")
-	flags.StringVar(&o.machine, "machine", cores(), "the machine whose ratios hold; of one that has none, the lowest of the others do")
+	flags.StringVar(&o.kept, "ratios", "ratios.json",
+		"file of the ratios that are kept, by machine")
+	flags.StringVar(&o.machine, "machine", cores(),
+		"the machine whose ratios hold; of one that has none, the lowest of the others do")
 }
 
-// usage says what this program does, and then its flags.
+// usage prints a description of this program, and then its flags.
 func usage() {
 	fmt.Fprintf(flag.CommandLine.Output(), `
 bench measures penstock beside what the machine can do, in interleaved pairs. It runs in the folder bench/;

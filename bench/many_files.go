@@ -16,7 +16,8 @@ var smallFilesCount = quickOrFull{50_000, 100_000}
 // smallFiles is the workload of many small files: opening and remembering a file costs more than
 // reading it.
 var smallFiles = []workload{{
-	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop", kind: load.Combined,
+	name: "files", about: "spool_dir of 50,000 files of 10 lines (100,000 in the full run) -> drop",
+	kind: load.Combined,
 	size: smallFilesCount, pairs: quickOrFull{1, 3}, want: wants{ofLimit: .33, rssMiB: 200},
 	limitName: "find_cat", limitAbout: "find DIR -type f -exec cat {} +",
 	input:  (*env).folderOfSmallFiles,
@@ -43,7 +44,8 @@ pipelines:
 func (e *env) folderOfSmallFiles() (load.Input, error) {
 	const linesEach = 10
 	n := smallFilesCount.of(e.full)
-	in := load.Input{Path: filepath.Join(e.dir, fmt.Sprintf("small-files-%d", n)), Kind: load.Combined, Records: n * linesEach}
+	in := load.Input{Path: filepath.Join(e.dir, fmt.Sprintf("small-files-%d", n)),
+		Kind: load.Combined, Records: n * linesEach}
 	if known, ok := e.inputs[in.Path]; ok {
 		return known, nil
 	}

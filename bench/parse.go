@@ -21,7 +21,8 @@ const pattern = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] "(?P
 var parsers = map[string]string{
 	"combined": "{ format: combined }",
 	"dissect": `{ format: dissect, types: { status: integer, size: integer }, pattern: ` +
-		`'%{host} %{identity} %{user} [%{timestamp}] "%{request}" %{status} %{size} "%{referrer}" "%{agent}' }`,
+		`'%{host} %{identity} %{user} [%{timestamp}] "%{request}" %{status} %{size} ` +
+		`"%{referrer}" "%{agent}' }`,
 	"regex": "{ format: regex, pattern: '" + pattern + "' }",
 	"json":  "{ format: json }",
 }
@@ -32,7 +33,8 @@ func parsing(format, sink string) string {
 	if format == "json" {
 		change = "      - set: { dc: '\"eu-1\"' }\n      - drop: [level]\n"
 	}
-	return fromSpool + "    processors:\n      - parse: " + parsers[format] + "\n" + change + "    sink: " + sink + "\n"
+	return fromSpool + "    processors:\n      - parse: " + parsers[format] + "\n" + change +
+		"    sink: " + sink + "\n"
 }
 
 // parsed runs penstock from lines to JSON in a file.
@@ -61,7 +63,8 @@ func (e *env) parsed(in load.Input, format string) (measure, error) {
 func (e *env) parsedAndPosted(in load.Input) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		urls := rec.Endpoints(4)
-		sink := fmt.Sprintf("{ http: { endpoints: [%s, %s, %s, %s] } }", urls[0], urls[1], urls[2], urls[3])
+		sink := fmt.Sprintf("{ http: { endpoints: [%s, %s, %s, %s] } }", urls[0], urls[1], urls[2],
+			urls[3])
 		j, err := e.job(in, parsing("json", sink))
 		if err != nil {
 			return proc.Run{}, err
@@ -91,12 +94,13 @@ func (e *env) matchedByGo(in load.Input) (measure, error) {
 	return e.limit(part, "regexp", pattern)
 }
 
-// checkedLines is how many of the lines are held against what they have to be: all that differ in
-// more than their mark.
+// checkedLines is the number of lines compared with their expected values: all that differ in more
+// than their mark.
 const checkedLines = 20_000
 
-// changedAsAsked says whether the output's lines are the input's, the added member behind and the
-// dropped one gone, keys in their order and every value byte for byte.
+// changedAsAsked reports whether the output's lines are those of the input with the added member at
+// the end and without the dropped one. The keys must be in the same order and every value
+// identical.
 func changedAsAsked(in, out string) error {
 	fin, err := os.Open(in)
 	if err != nil {
@@ -126,7 +130,7 @@ func changedAsAsked(in, out string) error {
 	return nil
 }
 
-// changed makes of a line what the job is to make of it, by the tokens of encoding/json.
+// changed returns the expected output for a line, by the tokens of encoding/json.
 func changed(line []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if _, err := d.Token(); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-// measure is what one run of one program showed.
+// measure is the result of one run of one program.
 type measure struct {
 	proc.Run
 	bytes, records int64 // of input that were asked of it
@@ -36,7 +36,7 @@ pipelines:
     source: { spool_dir: { path: ./spool, finished: keep } }
 `
 
-// job is a folder with a config and what it reads.
+// job is a folder with a config and its input.
 type job struct {
 	env    *env
 	dir    string
@@ -119,8 +119,8 @@ func parseSummary(out []byte) (summary, error) {
 	return last.Pipelines[0], nil
 }
 
-// once runs penstock over the input into a sink that cannot be looked into: what penstock says it
-// delivered counts.
+// once runs penstock over the input into a sink with no readable output: the delivered count
+// reported by penstock is used.
 func (e *env) once(in load.Input, config string) (measure, error) {
 	j, err := e.job(in, config)
 	if err != nil {

@@ -13,11 +13,14 @@ import (
 // toHTTP is a config that posts raw bodies to endpoints, each a worker; more is YAML of the
 // pipeline.
 func toHTTP(urls []string, more string) string {
-	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s", strings.Join(urls, ", "), more)
+	return fromSpool + fmt.Sprintf("    sink: { http: { endpoints: [%s], body: raw } }\n%s",
+		strings.Join(urls, ", "), more)
 }
 
-// received starts a receiver, runs what posts to it to its end, and counts what came.
-func received(in load.Input, b receiver.Behaviour, post func(*receiver.Receiver) (proc.Run, error)) (measure, error) {
+// received starts a receiver, runs the program that posts to it to its end, and counts the received
+// records.
+func received(in load.Input, b receiver.Behaviour,
+	post func(*receiver.Receiver) (proc.Run, error)) (measure, error) {
 	b.Records = in.Records
 	rec, err := receiver.Start(b)
 	if err != nil {
@@ -32,7 +35,7 @@ func received(in load.Input, b receiver.Behaviour, post func(*receiver.Receiver)
 	return m, m.ask(rec)
 }
 
-// ask takes over what the receiver saw.
+// ask adds the receiver's statistics.
 func (m *measure) ask(rec *receiver.Receiver) error {
 	s, err := rec.Stats()
 	if err != nil {
@@ -42,8 +45,8 @@ func (m *measure) ask(rec *receiver.Receiver) error {
 	return nil
 }
 
-// resent takes over how many batches penstock sent again: what a receiver got twice without a kill
-// is among them.
+// resent adds the number of batches that penstock sent again. Batches received twice without a kill
+// are among them.
 func (m *measure) resent(s summary) { m.figures["redelivered"] = float64(s.Redelivered) }
 
 func (m *measure) see(s receiver.Stats) {
@@ -56,7 +59,8 @@ func (m *measure) see(s receiver.Stats) {
 }
 
 // intoReceiver runs penstock once against a receiver with so many endpoints.
-func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int, more string) (measure, error) {
+func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int,
+	more string) (measure, error) {
 	var s summary
 	m, err := received(in, b, func(rec *receiver.Receiver) (r proc.Run, err error) {
 		j, err := e.job(in, toHTTP(rec.Endpoints(endpoints), more))
@@ -75,7 +79,8 @@ func (e *env) intoReceiver(in load.Input, b receiver.Behaviour, endpoints int, m
 // posted runs the bare poster.
 func (e *env) posted(in load.Input, connections int) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
-		return proc.Self(append([]string{"limit", "post", in.Path}, rec.Endpoints(connections)...)...)
+		return proc.Self(append([]string{"limit", "post", in.Path},
+			rec.Endpoints(connections)...)...)
 	})
 }
 
@@ -95,7 +100,7 @@ func (s slow) behaviour() receiver.Behaviour {
 	return receiver.Behaviour{Delay: s.delay, Slots: s.slots}
 }
 
-// records is what such a receiver can take in a time.
+// records returns the capacity of such a receiver in a time.
 func (s slow) records(during time.Duration) int64 {
 	return slowRecords * int64(s.slots) * int64(during/s.delay)
 }
@@ -107,13 +112,14 @@ func (s slow) bound(in load.Input) measure {
 	return m
 }
 
-// slowly runs penstock against it, with requests of slowRecords and no flow control tuned:
-// batch.bytes only gives way to batch.records. How much of the requests' bound was used says what
-// the flow control did, how much of the records' bound what the user gets.
+// slowly runs penstock against it, with requests of slowRecords and untuned flow control:
+// batch.bytes only gives way to batch.records. The used share of the requests' bound is the result
+// of the flow control, and that of the records' bound is the throughput that the user gets.
 func (e *env) slowly(in load.Input, s slow) (measure, error) {
 	m, err := e.intoReceiver(in, s.behaviour(), 1, slowBatches)
 	if err == nil {
-		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(s.slots) / m.Seconds
+		m.figures["of_requests"] = m.figures["requests"] * s.delay.Seconds() / float64(
+			s.slots) / m.Seconds
 	}
 	return m, err
 }

@@ -92,7 +92,8 @@ func profile(args []string) error {
 	name := flags.String("w", "w1", "the workload")
 	seconds := flags.Int("seconds", 5, "how long to look")
 	out := flags.String("out", "out", "folder for NAME.pprof and NAME.svg")
-	keep := flags.Bool("keep", false, "the graph becomes "+keptProfiles+"-NAME.svg, and the shares are kept for docs/performance.md")
+	keep := flags.Bool("keep", false, "the graph becomes "+keptProfiles+
+		"-NAME.svg, and the shares are kept for docs/performance.md")
 	flags.StringVar(&o.penstock, "penstock", "../bin/penstock", "the program to look at")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -112,7 +113,8 @@ func profile(args []string) error {
 func (e *env) profile(name string, seconds int, out string) ([]result.Share, error) {
 	w, ok := profiledAs[name]
 	if !ok {
-		return nil, fmt.Errorf("profile: %q is none of the workloads that can be: %s", name, strings.Join(keys(profiledAs), ", "))
+		return nil, fmt.Errorf("profile: %q is not one of the workloads to profile: %s", name,
+			strings.Join(keys(profiledAs), ", "))
 	}
 	w.behaves.Records = 1 << 20
 	rec, err := receiver.Start(w.behaves)
@@ -125,7 +127,8 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 		return nil, err
 	}
 	look := func(done chan<- error) {
-		done <- fetch(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds), out, name)
+		done <- fetch(fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, seconds),
+			out, name)
 	}
 	head := fmt.Sprintf("admin: { address: %q, pprof: true }\n", address)
 	if w.live != nil {
@@ -140,12 +143,14 @@ func (e *env) profile(name string, seconds int, out string) ([]result.Share, err
 }
 
 // profileFed puts one file after the other into the spool directory while look looks.
-func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver, look func(chan<- error)) error {
+func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver,
+	look func(chan<- error)) error {
 	text, err := w.config(e, rec.Endpoints(4))
 	if err != nil {
 		return err
 	}
-	j, err := e.job(load.Input{}, head+strings.Replace(text, "finished: keep", "finished: delete, settle: 10ms", 1))
+	j, err := e.job(load.Input{}, head+strings.Replace(text, "finished: keep",
+		"finished: delete, settle: 10ms", 1))
 	if err != nil {
 		return err
 	}
@@ -168,7 +173,8 @@ func (e *env) profileFed(w profiled, head string, rec *receiver.Receiver, look f
 }
 
 // profileLive has lines written at the workload's pace while look looks.
-func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int, look func(chan<- error)) error {
+func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds int,
+	look func(chan<- error)) error {
 	block, err := e.timed()
 	if err != nil {
 		return err
@@ -179,7 +185,8 @@ func (e *env) profileLive(l live, head string, rec *receiver.Receiver, seconds i
 		return err
 	}
 	l.seconds = float64(seconds) + 2*settleIn.Seconds()
-	feeder, p, err := l.start(e, j, int64(float64(l.rate)*l.seconds)*int64(block.Lines())/block.Bytes())
+	feeder, p, err := l.start(e, j, int64(float64(l.rate)*l.seconds)*int64(
+		block.Lines())/block.Bytes())
 	if err != nil {
 		return err
 	}
@@ -206,7 +213,8 @@ func (j *job) feedUntil(in load.Input, done <-chan error) error {
 			return err
 		}
 		if len(waiting) < filesAhead {
-			part := j.path(fmt.Sprintf("%d.part", n)) // beside the folder, whose watcher a half copy would wake
+			// outside the folder, because its watcher would react to an incomplete copy
+			part := j.path(fmt.Sprintf("%d.part", n))
 			if _, err := proc.Self("limit", "copy", in.Path, part); err != nil {
 				return err
 			}
@@ -231,7 +239,7 @@ func freeAddress() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// fetch writes what a URL gives into a file, once there is somebody who answers.
+// fetch writes the content of a URL into a file, once a server answers.
 func fetch(url, out, name string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err

@@ -44,16 +44,19 @@ Duration: 5s, Total samples = 1.38s (27.60%)
 func TestShares(t *testing.T) {
 	all := shares([]plot.Stack{
 		{Value: 4, Functions: []string{
-			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look", "os.(*File).Read",
+			"runtime.goexit", "github.com/penstock-io/penstock/engine/kit/lines.(*Filler).look",
+			"os.(*File).Read",
 			"internal/poll.(*FD).Read.func1 (inline)", "internal/runtime/syscall/linux.Syscall6",
 		}},
 		{Value: 3, Functions: []string{
-			"github.com/penstock-io/penstock/engine/internal/pipeline.(*route).read", "bytes.Count", "countbody"}},
+			"github.com/penstock-io/penstock/engine/internal/pipeline.(*route).read", "bytes.Count",
+			"countbody"}},
 		{Value: 2, Functions: []string{"runtime.gcBgMarkWorker", "runtime.scanobject"}},
 		{Value: 1, Functions: []string{"runtime.mcall", "runtime.findRunnable", "runtime.futex"}},
 	})
 	want := []result.Share{
-		{Of: "kernel: read", Share: .4}, {Of: "engine/internal/pipeline", Share: .3}, {Of: "garbage collection", Share: .2},
+		{Of: "kernel: read", Share: .4}, {Of: "engine/internal/pipeline", Share: .3},
+		{Of: "garbage collection", Share: .2},
 		{Of: "kernel: waking and waiting", Share: .1},
 	}
 	if !slices.Equal(all, want) {
@@ -62,7 +65,8 @@ func TestShares(t *testing.T) {
 }
 
 func TestChangedLines(t *testing.T) {
-	got, err := changed([]byte(`{"id":"~1~","level":"info","n":778.4350,"list":[1, 2],"o":{"b":1,"a":2}}`))
+	got, err := changed([]byte(`{"id":"~1~","level":"info","n":778.4350,"list":[1, ` +
+		`2],"o":{"b":1,"a":2}}`))
 	want := `{"id":"~1~","n":778.4350,"list":[1, 2],"o":{"b":1,"a":2},"dc":"eu-1"}`
 	if err != nil || string(got) != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)

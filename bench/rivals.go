@@ -50,7 +50,7 @@ func (e *env) rivalsIn(workload string) (all []contender) {
 	return all
 }
 
-// sayAbsent names the rivals that are not there, with what they reached elsewhere.
+// sayAbsent names the rivals that are not installed, with their results on other machines.
 func (e *env) sayAbsent(workload string) {
 	if e.found == nil && e.absent == nil {
 		return
@@ -65,7 +65,8 @@ func (e *env) sayAbsent(workload string) {
 			share = fmt.Sprintf("%.3g of the limit there, ", s.OfLimit)
 		}
 		if !here[s.Program] {
-			e.say("  %s: absent; measured elsewhere: %s%.3g MB/s (%s)\n", s.Program, share, s.MBPerS, s.Setting)
+			e.say("  %s: absent; measured elsewhere: %s%.3g MB/s (%s)\n", s.Program, share,
+				s.MBPerS, s.Setting)
 		}
 		here[s.Program] = true
 	}

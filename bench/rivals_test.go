@@ -36,7 +36,7 @@ func script(t *testing.T, name, text string) string {
 	return path
 }
 
-// lines are what a program prints that is asked to generate.
+// generated is a program that prints lines when called with generate.
 const generated = `case $1 in generate) for i in 1 2 3 4 5 6 7 8; do
   echo '10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 7 "-" "agent"'
 done;; esac
@@ -55,18 +55,20 @@ else cat <&3 >/dev/null; fi
 exec sleep 60
 `
 
-// A rival given by its path is measured on each workload for which there is a config, by what
-// arrived.
+// A rival given by its path is measured, by the received records, on each workload for which there
+// is a config.
 func TestRivalByPath(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	given := rivalFlags{}
-	if err := given.Set("vector=" + script(t, "vector", strings.ReplaceAll(fakeVector, "BENCH", self))); err != nil {
+	if err := given.Set("vector=" + script(t, "vector",
+		strings.ReplaceAll(fakeVector, "BENCH", self))); err != nil {
 		t.Fatal(err)
 	}
-	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given, dir: t.TempDir(), json: true})
+	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given,
+		dir: t.TempDir(), json: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +87,10 @@ func TestRivalByPath(t *testing.T) {
 			t.Fatalf("%s: the rival given by its path is no contender", workload)
 		}
 		m, err := c.run(e, in)
-		if err != nil || m.lost != 0 || m.repeated != 0 || m.Seconds <= 0 || m.bytes > in.Bytes/4 || m.bytes < in.Bytes/5 {
-			t.Errorf("%s: %+v, %v; want a quarter of %d bytes, none lost", workload, m, err, in.Bytes)
+		if err != nil || m.lost != 0 || m.repeated != 0 || m.Seconds <= 0 || m.bytes > in.Bytes/4 ||
+			m.bytes < in.Bytes/5 {
+			t.Errorf("%s: %+v, %v; want a quarter of %d bytes, none lost", workload, m, err,
+				in.Bytes)
 		}
 	}
 	for _, p := range e.found {
@@ -100,7 +104,8 @@ func TestRivalByPath(t *testing.T) {
 // measurement.
 func TestRivalThatFails(t *testing.T) {
 	given := rivalFlags{"vector": script(t, "vector", "echo no such option; exit 3\n")}
-	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given, dir: t.TempDir(), json: true})
+	e, err := newEnv(options{penstock: script(t, "penstock", generated), rivals: given,
+		dir: t.TempDir(), json: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,18 +131,19 @@ func TestRivalThatFails(t *testing.T) {
 	}
 }
 
-// Each rival of the issue has a config for what it can do, which names what it reads and where it
-// goes.
+// Each rival has a config for each workload that it supports, which names its input and its output.
 func TestConfigs(t *testing.T) {
 	all := strings.Join(rival.Names(), " ")
-	for _, name := range strings.Fields("rsyslog syslog-ng fluent-bit vector otelcol telegraf logstash loggie flume") {
+	for _, name := range strings.Fields(
+		"rsyslog syslog-ng fluent-bit vector otelcol telegraf logstash loggie flume") {
 		if !strings.Contains(all, name) {
 			t.Errorf("%s has no config; there are %s", name, all)
 		}
 	}
 	for _, name := range rival.Names() {
 		for _, workload := range []string{"w1", "w2", "w3"} {
-			j := rival.Job{Workload: workload, Dir: "/job", Input: "/in.log", Out: "/job/out.log", URL: "http://127.0.0.1:4711"}
+			j := rival.Job{Workload: workload, Dir: "/job", Input: "/in.log", Out: "/job/out.log",
+				URL: "http://127.0.0.1:4711"}
 			text := fmt.Sprint(rival.Configs(name, j))
 			if name == "loggie" && workload == "w2" {
 				continue // its file sink keeps the last records back
@@ -145,7 +151,8 @@ func TestConfigs(t *testing.T) {
 			if !strings.Contains(text, "/in.log") {
 				t.Errorf("%s, %s: the config does not read the input: %s", name, workload, text)
 			}
-			if workload == "w2" && !strings.Contains(text, "/job/out.log") && !strings.Contains(text, "/job/"+rival.Rolled) {
+			if workload == "w2" && !strings.Contains(text, "/job/out.log") &&
+				!strings.Contains(text, "/job/"+rival.Rolled) {
 				t.Errorf("%s writes elsewhere: %s", name, text)
 			}
 			if workload == "w3" && !strings.Contains(text, "4711") {

@@ -92,8 +92,8 @@ func (s *series) round(n int) (err error) {
 	return nil
 }
 
-// takesPart says whether a rival is measured in a round. The one before the first warms it, too:
-// its program has to be read once.
+// takesPart reports whether a rival is measured in a round. The warm-up round before the first
+// includes it, too, because its program must be read from disk once.
 func (s *series) takesPart(name string, n int) bool {
 	return s.failed[name] == nil && n < rivalRounds && (n < 1 || !s.e.figures)
 }
@@ -118,12 +118,13 @@ func (s *series) measure(c contender, ran map[string]measure) error {
 		return fmt.Errorf("%s: %w", c.name, err)
 	default:
 		s.failed[c.name] = err
-		fmt.Fprintf(os.Stderr, "bench: %s: %s did not do it: %s\n", s.w.name, c.name, strings.Join(strings.Fields(err.Error()), " "))
+		fmt.Fprintf(os.Stderr, "bench: %s: %s did not do it: %s\n", s.w.name, c.name,
+			strings.Join(strings.Fields(err.Error()), " "))
 	}
 	return nil
 }
 
-// note keeps what a contender did in a round, and says it.
+// note records and prints a contender's result of a round.
 func (s *series) note(n int, name string, m, limit measure) {
 	s.runs[name] = append(s.runs[name], m)
 	ratio := "         "
@@ -132,11 +133,12 @@ func (s *series) note(n int, name string, m, limit measure) {
 		s.ratios[name] = append(s.ratios[name], r)
 		ratio = fmt.Sprintf("ratio %.3g", r)
 	}
-	s.e.say("  pair %d: limit %7.0f MB/s%s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB resident%s\n",
+	s.e.say("  pair %d: limit %7.0f MB/s%s   %s %7.0f MB/s   %s   %.3f CPU-s/GB   %3.0f MiB "+
+		"resident%s\n",
 		n+1, limit.speed(), limit.cost(), name, m.mbPerS(), ratio, m.cpuPerGB(), m.RSSMiB, m.said())
 }
 
-// speed is 0 for what was not measured.
+// speed returns 0 if there is no measurement.
 func (m measure) speed() float64 {
 	if m.Seconds == 0 {
 		return 0
@@ -152,7 +154,7 @@ func (m measure) cost() string {
 	return fmt.Sprintf(" %.3f CPU-s/GB", m.cpuPerGB())
 }
 
-// said is what else there is to say of a run.
+// said returns the remaining remarks about a run.
 func (m measure) said() string {
 	var b strings.Builder
 	if m.lost+m.repeated > 0 {
@@ -197,7 +199,8 @@ const disturbed = 0.3
 
 func sentence(l result.Line, want wants) string {
 	if others := l.Figures["others_cores"]; others > disturbed {
-		l.Note = strings.TrimPrefix(l.Note+fmt.Sprintf("; disturbed: other programs took %.2f cores", others), "; ")
+		l.Note = strings.TrimPrefix(l.Note+
+			fmt.Sprintf("; disturbed: other programs took %.2f cores", others), "; ")
 	}
 	beside := ""
 	if l.LimitCPUPerGB > 0 {
@@ -231,7 +234,8 @@ func (s *series) line(name string) result.Line {
 	}
 	l := result.Line{
 		Workload: s.w.name, Program: name, Limit: s.w.limitName,
-		MBPerS: result.Round(result.Median(each(measure.mbPerS))), OfLimit: result.Round(result.Median(s.ratios[name])),
+		MBPerS:   result.Round(result.Median(each(measure.mbPerS))),
+		OfLimit:  result.Round(result.Median(s.ratios[name])),
 		CPUPerGB: result.Round(result.Median(each(measure.cpuPerGB))),
 		RSSMiB:   result.Round(slices.Max(each(func(m measure) float64 { return m.RSSMiB }))),
 	}
@@ -242,7 +246,8 @@ func (s *series) line(name string) result.Line {
 		for _, m := range s.limits {
 			speeds, costs = append(speeds, m.mbPerS()), append(costs, m.cpuPerGB())
 		}
-		l.LimitMBPerS, l.LimitCPUPerGB = result.Round(result.Median(speeds)), result.Round(result.Median(costs))
+		l.LimitMBPerS, l.LimitCPUPerGB = result.Round(result.Median(speeds)),
+			result.Round(result.Median(costs))
 	}
 	l.Runs = len(runs)
 	for _, r := range s.ratios[name] {
@@ -254,7 +259,8 @@ func (s *series) line(name string) result.Line {
 	l.Figures = map[string]float64{"others_cores": result.Round(result.Median(s.others))}
 	if len(runs[0].figures) > 0 {
 		for figure := range runs[0].figures {
-			l.Figures[figure] = result.Round(result.Median(each(func(m measure) float64 { return m.figures[figure] })))
+			l.Figures[figure] = result.Round(
+				result.Median(each(func(m measure) float64 { return m.figures[figure] })))
 		}
 	}
 	return l

@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-io/penstock/bench/proc"
 )
 
-const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines, columns: [message] } }\n"
+const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines, columns: " +
+	"[message] } }\n"
 
 // insertedBare is the loop of bare inserts.
 func (e *env) insertedBare(in load.Input) (measure, error) {
@@ -83,7 +84,8 @@ func recipes() (string, error) { return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_
 
 // noPostgres says why there is none, or "".
 func noPostgres() string {
-	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // where Debian keeps it, off the PATH
+	// where Debian keeps it, off the PATH
+	installed, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if _, missing := exec.LookPath("initdb"); missing != nil && len(installed) == 0 && err == nil {
 		return "PostgreSQL's server is not installed: there is no initdb"
 	}
@@ -110,7 +112,7 @@ func (e *env) postgres() (*server, error) {
 	if s.recipes, err = recipes(); err != nil {
 		return nil, err
 	}
-	e.server.Store(s) // before it runs: who interrupts it while it starts wants it stopped, too
+	e.server.Store(s) // before it runs, so that an interrupt during its start stops it, too
 	r, err := proc.Do(filepath.Join(s.recipes, "postgres", "start.sh"), s.dir, port)
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
@@ -142,12 +144,14 @@ func (s *server) do(statements ...string) error {
 }
 
 // columnsOf are the columns of an access log's table, in the order in which parse gives the fields.
-const columnsOf = `host text, identity text, "user" text, timestamp text, method text, path text, protocol text, ` +
+const columnsOf = `host text, identity text, "user" text, timestamp text, method text, ` +
+	`path text, protocol text, ` +
 	`status bigint, size bigint, referrer text, agent text`
 
-// renew makes the table anew, and the checkpoint out of the way of who is measured.
+// renew recreates the table, and forces a checkpoint so that none happens during the measurement.
 func (s *server) renew(columns string) error {
-	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines", "CREATE TABLE lines ("+columns+")", "CHECKPOINT")
+	return s.do("SET client_min_messages = error; DROP TABLE IF EXISTS lines",
+		"CREATE TABLE lines ("+columns+")", "CHECKPOINT")
 }
 
 // copiedByPsql is psql's \copy of the same rows, made ready beforehand.
@@ -204,13 +208,15 @@ func (e *env) intoTable() (string, error) {
 		return "", err
 	}
 	e.ledgers++
-	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: bench/%d } }", s.url, e.ledgers)
+	sink := fmt.Sprintf("{ postgres: { url: %q, table: lines, on_new_field: ignore, ledger: "+
+		"bench/%d } }", s.url, e.ledgers)
 	return parsing("combined", sink), nil
 }
 
 // count counts the records of the table by their marks.
 func (s *server) count(m *measure) error {
-	cmd := exec.Command("psql", "-q", "-d", s.url, "-c", `\copy (SELECT agent FROM lines) to stdout`)
+	cmd := exec.Command("psql", "-q", "-d", s.url, "-c",
+		`\copy (SELECT agent FROM lines) to stdout`)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err
@@ -236,7 +242,8 @@ func writeRows(from, to string) error {
 		return err
 	}
 	defer out.Close()
-	re := regexp.MustCompile(`^(\S+) (\S+) (\S+) \[([^\]]+)\] "(\S+) (\S+) (\S+)" (\d+) (\S+) "([^"]*)" "(.*)"$`)
+	re := regexp.MustCompile(`^(\S+) (\S+) (\S+) \[([^\]]+)\] "(\S+) (\S+) (\S+)" (\d+) (\S+) ` +
+		`"([^"]*)" "(.*)"$`)
 	plain := strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 	w := bufio.NewWriter(out)
 	scan := bufio.NewScanner(in)

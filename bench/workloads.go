@@ -8,20 +8,21 @@ import (
 	"github.com/penstock-io/penstock/bench/receiver"
 )
 
-// workload is one question: how much of a limit does a program reach, and what does it take for
-// that?
+// workload is one question: how much of a limit does a program reach, and at which cost?
 type workload struct {
 	name, about           string
 	limitName, limitAbout string // "" where there is none
 	want                  wants
 	kind                  load.Kind
-	size                  quickOrFull // bytes of input; 0: what -size says
+	size                  quickOrFull // bytes of input; 0 means the value of -size
 	halved                bool        // the quick run takes half of the bytes
-	pairs                 quickOrFull // 0: what -pairs says
-	weight                float64     // its part of -within, beside others of 1; 0: 1, or 3 where -pairs counts
-	input                 func(e *env) (load.Input, error)
-	absent                func() string                                // why it cannot be measured here; nil or "": it can
-	limit, ours           func(e *env, in load.Input) (measure, error) // both nil: limitsName
+	pairs                 quickOrFull // 0 means the value of -pairs
+	// its part of -within, beside others of 1; 0: 1, or 3 where -pairs counts
+	weight float64
+	input  func(e *env) (load.Input, error)
+	// why it cannot be measured here; nil or "": it can
+	absent      func() string
+	limit, ours func(e *env, in load.Input) (measure, error) // both nil: limitsName
 }
 
 // wants are the targets; 0 means none.
@@ -45,8 +46,10 @@ func (w wants) with(ofLimit, cpuPerGB float64) wants {
 	return w
 }
 
-var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself", kind: load.Combined, halved: true}},
-	streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes, databases,
+var workloads = slicesOf([]workload{{name: limitsName, about: "what the machine does by itself",
+	kind: load.Combined, halved: true}},
+	streams, []workload{real(streams[0]), real(streams[3])}, compressed, parses, receivers, crashes,
+	databases,
 	follows, smallFiles)
 
 func slicesOf(groups ...[]workload) (all []workload) {
@@ -58,27 +61,38 @@ func slicesOf(groups ...[]workload) (all []workload) {
 
 var streams = []workload{
 	{
-		name: "w1", about: "spool_dir -> drop, raw", kind: load.Combined, want: resident.with(.5, .25),
+		name: "w1", about: "spool_dir -> drop, raw", kind: load.Combined,
+		want:      resident.with(.5, .25),
 		limitName: "go_count", limitAbout: "a Go loop that reads 256 KiB and counts line ends",
 		limit: func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") },
 		ours:  func(e *env, in load.Input) (measure, error) { return e.once(in, toDrop) },
 	},
 	{
-		halved: true, name: "w2", about: "spool_dir -> file, raw, fsync: interval", kind: load.Combined, want: resident.with(.6, 0),
+		halved: true, name: "w2", about: "spool_dir -> file, raw, fsync: interval",
+		kind: load.Combined, want: resident.with(.6, 0),
 		limitName: "go_copy", limitAbout: "a Go copy by 256 KiB reads and writes",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") },
-		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("interval")) },
+		ours: func(e *env, in load.Input) (measure,
+			error) {
+			return e.intoFile(in, toFile("interval"))
+		},
 	},
 	{
-		halved: true, name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack", kind: load.Combined, want: resident.with(.7, 0),
+		halved: true, name: "w2_ack", about: "spool_dir -> file, raw, fsync: ack",
+		kind: load.Combined, want: resident.with(.7, 0),
 		limitName: "go_copy_fsync", limitAbout: "the same copy and one fsync at its end",
 		limit: func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") },
-		ours:  func(e *env, in load.Input) (measure, error) { return e.intoFile(in, toFile("ack")) },
+		ours: func(e *env, in load.Input) (measure,
+			error) {
+			return e.intoFile(in, toFile("ack"))
+		},
 	},
 	{
-		halved: true, name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, acked positions", kind: load.Combined,
-		want: resident.with(.6, 1), limitName: "go_post_4", limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections",
-		limit: func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) },
+		halved: true, name: "w3", about: "spool_dir -> HTTP, 4 endpoints, bodies of 256 KiB, " +
+			"acked positions", kind: load.Combined,
+		want: resident.with(.6, 1), limitName: "go_post_4",
+		limitAbout: "a bare Go poster of 256 KiB bodies on 4 connections",
+		limit:      func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) },
 		ours: func(e *env, in load.Input) (measure, error) {
 			return e.intoReceiver(in, receiver.Behaviour{}, 4, "")
 		},
@@ -104,24 +118,36 @@ const encodingJSONAbout = "encoding/json to a map, add, drop, and back, in one g
 
 var parses = []workload{
 	{
-		name: "w4_json", about: "parse JSON, add a field, drop a field -> JSON file", kind: load.JSON, want: wants{ofLimit: 8},
-		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
-		limit: (*env).encodedByGo, ours: func(e *env, in load.Input) (measure, error) { return e.parsed(in, "json") },
+		name: "w4_json", about: "parse JSON, add a field, drop a field -> JSON file",
+		kind: load.JSON, want: wants{ofLimit: 8},
+		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json",
+		limitAbout: encodingJSONAbout,
+		limit:      (*env).encodedByGo, ours: func(e *env, in load.Input) (measure,
+			error) {
+			return e.parsed(in, "json")
+		},
 	},
 	{
-		name: "w4_json_http", about: "the same -> HTTP, 4 endpoints", kind: load.JSON, want: wants{ofLimit: 8},
-		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json", limitAbout: encodingJSONAbout,
-		limit: (*env).encodedByGo, ours: (*env).parsedAndPosted,
+		name: "w4_json_http", about: "the same -> HTTP, 4 endpoints", kind: load.JSON,
+		want: wants{ofLimit: 8},
+		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json",
+		limitAbout: encodingJSONAbout,
+		limit:      (*env).encodedByGo, ours: (*env).parsedAndPosted,
 	},
-	accessLog("w4_combined", "combined", "go_lines", "a one-thread loop over lines that touches each", .08, (*env).linesByGo),
+	accessLog("w4_combined", "combined", "go_lines",
+		"a one-thread loop over lines that touches each", .08, (*env).linesByGo),
 	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, (*env).linesByGo),
-	accessLog("w4_regex", "regex", "go_regexp", "Go's regexp alone on the same lines, in one goroutine", 1.5, (*env).matchedByGo),
+	accessLog("w4_regex", "regex", "go_regexp",
+		"Go's regexp alone on the same lines, in one goroutine", 1.5, (*env).matchedByGo),
 }
 
-func accessLog(name, format, limitName, about string, target float64, limit func(*env, load.Input) (measure, error)) workload {
+func accessLog(name, format, limitName, about string, target float64,
+	limit func(*env, load.Input) (measure, error)) workload {
 	return workload{
-		name: name, about: "access log by parse: " + format + " -> JSON file", kind: load.Combined, want: wants{ofLimit: target},
-		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: limitName, limitAbout: about, limit: limit,
+		name: name, about: "access log by parse: " + format + " -> JSON file", kind: load.Combined,
+		want: wants{ofLimit: target},
+		size: quickOrFull{256 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: limitName,
+		limitAbout: about, limit: limit,
 		ours: func(e *env, in load.Input) (measure, error) { return e.parsed(in, format) },
 	}
 }
@@ -133,14 +159,16 @@ var (
 	slow500 = slow{500 * time.Millisecond, 40}
 )
 
-// atLeast is how long a slow receiver is fed when there is time: what its start takes is part of
-// the result.
+// atLeast is the minimum time for which a slow receiver is fed if there is time: the start-up is
+// part of the result.
 const atLeast = 20 * time.Second
 
 func slowly(name, about string, s slow, during time.Duration, target, inFlight float64) workload {
 	w := workload{
-		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, weight: 3, want: wants{ofLimit: target},
-		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the receiver serves",
+		name: name, about: about, kind: load.Combined, pairs: quickOrFull{1, 3}, weight: 3,
+		want:      wants{ofLimit: target},
+		limitName: "bound", limitAbout: "requests of 1,000 records at the rate that the " +
+			"receiver serves",
 		input: func(e *env) (load.Input, error) {
 			if e.full || e.figures {
 				return e.inputOf(s.records(max(during, atLeast)))
@@ -172,21 +200,29 @@ func (e *env) flakyLive() live {
 }
 
 var receivers = []workload{
-	slowly("w5", "HTTP, 50 ms a request, 20 at once, the rest queue; nothing tuned", slow50, 10*time.Second, .97, 34),
-	slowly("w5_500ms", "HTTP, 500 ms a request, 40 at once: the first 20 s", slow500, 20*time.Second, .9, 0),
+	slowly("w5", "HTTP, 50 ms a request, 20 at once, the rest queue; nothing tuned", slow50,
+		10*time.Second, .97, 34),
+	slowly("w5_500ms", "HTTP, 500 ms a request, 40 at once: the first 20 s", slow500,
+		20*time.Second, .9, 0),
 	{
-		name: "w7", about: "a receiver that is healthy and failing in turn (503, hanging), live at 8 MB/s", kind: load.Combined,
-		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1}, want: wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
+		name: "w7", about: "a receiver that is healthy and failing in turn (503, hanging), " +
+			"live at 8 MB/s", kind: load.Combined,
+		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1},
+		want:      wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
 		limitName: "fed", limitAbout: "what is written",
 		limit: func(e *env, in load.Input) (measure, error) { return e.flakyLive().fed(in), nil },
 		ours:  func(e *env, _ load.Input) (measure, error) { return e.flakyLive().run(e) },
 	},
 	{
-		name: "w7_backlog", about: "the same with a whole file, the receiver takes 100 MB/s", kind: load.Combined,
+		name: "w7_backlog", about: "the same with a whole file, the receiver takes 100 MB/s",
+		kind: load.Combined,
 		size: quickOrFull{704 * mib, 3 * gib / 2}, pairs: quickOrFull{1, 1},
 		want:      wants{ofLimit: 1 / 2.1, most: map[string]float64{"repeated": 0}},
 		limitName: "healthy", limitAbout: "penstock while the receiver stays healthy",
-		limit: func(e *env, in load.Input) (measure, error) { return e.intoReceiver(in, flaky, 4, "") },
+		limit: func(e *env, in load.Input) (measure,
+			error) {
+			return e.intoReceiver(in, flaky, 4, "")
+		},
 		ours: func(e *env, in load.Input) (measure, error) {
 			b := flaky
 			b.Phase = phase
@@ -195,17 +231,20 @@ var receivers = []workload{
 	},
 }
 
-func crashed(name, about string, size quickOrFull, most map[string]float64, run func(*env, load.Input) (measure, error)) workload {
+func crashed(name, about string, size quickOrFull, most map[string]float64,
+	run func(*env, load.Input) (measure, error)) workload {
 	return workload{
-		name: name, about: "kill -9 five times " + about + ", batches of 500 records, replay: " + replay, kind: load.Combined,
-		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills}, ours: longEnough(most, run),
+		name: name, about: "kill -9 five times " + about + ", batches of 500 records, replay: " +
+			replay, kind: load.Combined,
+		size: size, pairs: quickOrFull{1, 2}, want: wants{most: most, least: allKills},
+		ours: longEnough(most, run),
 	}
 }
 
 var withinBound = map[string]float64{"repeated_of_bound": 1}
 
-// atTheReceiver is a quarter more than what killedLive's receiver holds unanswered at five kills, 8
-// MB/s for 100 ms each: 16,000 records.
+// atTheReceiver is a quarter more than the unanswered records in killedLive's receiver at five
+// kills, 8 MB/s for 100 ms each: 16,000 records.
 var atTheReceiver = map[string]float64{"repeated": 20_000}
 
 var exact = map[string]float64{"repeated": 0}
@@ -214,15 +253,19 @@ var exact = map[string]float64{"repeated": 0}
 var allKills = map[string]float64{"kills": kills}
 
 var crashes = []workload{
-	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound, (*env).killedIntoHTTP),
+	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound,
+		(*env).killedIntoHTTP),
 	{
-		name: "w6_live", about: "kill -9 five times at the end of a file that is written at 8 MB/s, into HTTP, nothing set",
+		name: "w6_live", about: "kill -9 five times at the end of a file that is written at 8 " +
+			"MB/s, into HTTP, nothing set",
 		kind: load.Combined, size: quickOrFull{1, 1}, pairs: quickOrFull{1, 2},
 		want: wants{most: atTheReceiver, least: allKills}, ours: (*env).killedLive,
 	},
 	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, (*env).killedIntoFile),
-	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact, (*env).killedIntoSQLite),
-	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{128 * mib, 512 * mib}, exact, (*env).killedIntoPostgres)),
+	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact,
+		(*env).killedIntoSQLite),
+	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{128 * mib, 512 * mib}, exact,
+		(*env).killedIntoPostgres)),
 }
 
 func inPostgres(w workload) workload {
@@ -232,14 +275,18 @@ func inPostgres(w workload) workload {
 
 var databases = []workload{
 	{
-		name: "w8", about: "lines -> SQLite", kind: load.Combined, size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
+		name: "w8", about: "lines -> SQLite", kind: load.Combined,
+		size: quickOrFull{64 * mib, 128 * mib}, want: wants{ofLimit: .9},
 		weight:    10, // seven pairs of 3 s
-		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, synchronous = FULL",
+		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, " +
+			"synchronous = FULL",
 		limit: (*env).insertedBare, ours: (*env).intoSQLite,
 	},
 	inPostgres(workload{
-		name: "w9", about: "access log by parse: combined -> PostgreSQL, 11 columns", kind: load.Combined,
-		size: quickOrFull{256 * mib, 512 * mib}, halved: true, pairs: quickOrFull{3, 7}, weight: 5, want: wants{ofLimit: 1.5, most: exact},
+		name: "w9", about: "access log by parse: combined -> PostgreSQL, 11 columns",
+		kind: load.Combined,
+		size: quickOrFull{256 * mib, 512 * mib}, halved: true, pairs: quickOrFull{3, 7}, weight: 5,
+		want:      wants{ofLimit: 1.5, most: exact},
 		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, ready made`,
 		limit: (*env).copiedByPsql, ours: (*env).intoPostgres,
 	}),
@@ -256,9 +303,12 @@ func (e *env) hundred() live {
 
 var follows = []workload{
 	{
-		name: "w10", about: "100 files that grow by 100 MB/s together -> HTTP, 4 endpoints", kind: load.Combined,
-		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 3}, limitName: "fed", limitAbout: "what is written",
-		want:  wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1, "cores": .5}},
+		name: "w10", about: "100 files that grow by 100 MB/s together -> HTTP, 4 endpoints",
+		kind: load.Combined,
+		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 3}, limitName: "fed",
+		limitAbout: "what is written",
+		want: wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1,
+			"cores": .5}},
 		limit: func(e *env, in load.Input) (measure, error) { return e.hundred().fed(in), nil },
 		ours:  func(e *env, _ load.Input) (measure, error) { return e.hundred().run(e) },
 	},

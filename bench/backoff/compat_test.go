@@ -94,8 +94,9 @@ func TestJpillora(t *testing.T) {
 // cenkalti returns the library's policy and the port with the same settings.
 func (r points) cenkalti(randomization float64) (*cenkalti.ExponentialBackOff, compat.Cenkalti) {
 	p := compat.Cenkalti{
-		Initial: r.duration(), Max: r.duration(), Multiplier: r.float(), Randomization: randomization,
-		Compat: true,
+		Initial: r.duration(), Max: r.duration(), Multiplier: r.float(),
+		Randomization: randomization,
+		Compat:        true,
 	}
 	b := &cenkalti.ExponentialBackOff{
 		InitialInterval: p.Initial, MaxInterval: p.Max, Multiplier: p.Multiplier,

@@ -97,7 +97,8 @@ func ofAvast(again, cancellable bool) func(*testing.B) {
 	return func(b *testing.B) {
 		ctx, cancel := parent(cancellable)
 		defer cancel()
-		r := avast.New(avast.Context(ctx), avast.Delay(0), avast.MaxJitter(0), avast.DelayType(avast.FixedDelay))
+		r := avast.New(avast.Context(ctx), avast.Delay(0), avast.MaxJitter(0),
+			avast.DelayType(avast.FixedDelay))
 		n, op := 0, func() error { return nil }
 		if again {
 			op = func() error { return fails(&n) }
@@ -172,7 +173,8 @@ func ofFailsafe(again, cancellable bool) func(*testing.B) {
 		if again {
 			op = func() error { return fails(&n) }
 		}
-		executor := failsafe.With[any](retrypolicy.NewBuilder[any]().WithMaxRetries(3).Build()).WithContext(ctx)
+		executor := failsafe.With[any](retrypolicy.NewBuilder[any]().WithMaxRetries(
+			3).Build()).WithContext(ctx)
 		b.ReportAllocs()
 		for b.Loop() {
 			if err := executor.Run(op); err != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// The settings of all: 100 ms, growing to 10 s, jittered as the library does it. A sequence begins
-// anew after steps waits, or the cap would be all that is timed. sethvargo's cannot be begun anew
-// without allocating, so that it runs on: at the cap it is fastest.
+// The settings of all: 100 ms, growing to 10 s, jittered as the library does it. A sequence is
+// reset after steps waits, because otherwise most waits would be at the cap. A sequence of
+// sethvargo cannot be reset without allocating, so it continues: at the cap it is fastest.
 const (
 	first = 100 * time.Millisecond
 	limit = 10 * time.Second
 	steps = 20
 )
 
-// wait keeps what was computed, so that the compiler cannot leave it out.
+// wait keeps the result, so that the compiler cannot omit the computation.
 var wait time.Duration
 
 func nextOurs(src rand.Source) func(b *testing.B) {
@@ -78,7 +78,8 @@ func nextAvast(b *testing.B) {
 }
 
 func nextSethvargo(b *testing.B) {
-	p := sethvargo.WithFullJitter(sethvargo.WithCappedDuration(limit, sethvargo.NewExponential(first)))
+	p := sethvargo.WithFullJitter(sethvargo.WithCappedDuration(limit,
+		sethvargo.NewExponential(first)))
 	b.ReportAllocs()
 	for b.Loop() {
 		wait, _ = p.Next()

@@ -4,8 +4,9 @@ import "math/rand/v2"
 
 var questions = []question{
 	{
-		name:   "Next",
-		about:  "the next jittered wait; ours draws from a PCG of the caller's, -nil and all others from the runtime",
+		name: "Next",
+		about: "the next jittered wait; ours draws from a PCG of the caller's, " +
+			"-nil and all others from the runtime",
 		target: 1,
 		answers: []answer{
 			{lib: "penstock", bench: nextOurs(rand.NewPCG(1, 2))},
@@ -18,11 +19,11 @@ var questions = []question{
 	},
 	{
 		name: "DoSuccess", about: "a call that succeeds at once, context.Background()",
-		target: .5, floor: mostOfFloor, answers: does(false, false),
+		target: .5, answers: does(false, false),
 	},
 	{
 		name: "DoSuccessCancellable", about: "the same with a context that can be cancelled",
-		target: .5, floor: mostOfFloor, answers: does(false, true),
+		target: .5, answers: does(false, true),
 	},
 	{
 		name: "DoRetry", about: "one failure, a wait of 0, a success, context.Background()",
@@ -34,10 +35,6 @@ var questions = []question{
 	},
 }
 
-// mostOfFloor is how many times the floor's time a success may take if it misses its target of the
-// fastest rival.
-const mostOfFloor = 1.25
-
 func does(again, cancellable bool) []answer {
 	answers := []answer{
 		{lib: "penstock", bench: ours(again, cancellable)},
@@ -48,9 +45,7 @@ func does(again, cancellable bool) []answer {
 		{lib: "failsafe-go", bench: ofFailsafe(again, cancellable)},
 	}
 	if !again {
-		answers = append(answers, answer{lib: floorName, bench: ofFloor(cancellable), aside: true})
+		answers = append(answers, answer{lib: "floor", bench: ofFloor(cancellable), aside: true})
 	}
 	return answers
 }
-
-const floorName = "floor"

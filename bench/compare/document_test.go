@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the programs into the page")
 
-// program is the place of a program in the page: a marker, and what TestDocument wrote behind it.
+// program matches the section of a program in the page: a marker, and the text that TestDocument
+// wrote after it.
 var program = regexp.MustCompile("(?s)<!-- program (\\w+) -->\n(?:```diff\n.*?```\n)?")
 
 // TestDocument compares the programs that docs/coming-from-go.md shows with those that are compiled

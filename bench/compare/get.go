@@ -34,11 +34,14 @@ func theirsGet() (*http.Client, error) {
 	return &http.Client{
 		Timeout: 30 * time.Second,
 		Transport: failsafehttp.NewRoundTripper(nil,
-			fallback.NewBuilderWithFunc(func(e failsafe.Execution[*http.Response]) (*http.Response, error) {
+			fallback.NewBuilderWithFunc(func(e failsafe.Execution[*http.Response]) (*http.Response,
+				error) {
 				return cached(nil)
 			}).HandleIf(serverError).Build(),
-			failsafehttp.NewRetryPolicyBuilder().WithBackoff(100*time.Millisecond, 30*time.Second).Build(),
-			circuitbreaker.NewBuilder[*http.Response]().HandleIf(serverError).WithFailureThreshold(5).Build(),
+			failsafehttp.NewRetryPolicyBuilder().WithBackoff(100*time.Millisecond,
+				30*time.Second).Build(),
+			circuitbreaker.NewBuilder[*http.Response]().HandleIf(serverError).WithFailureThreshold(
+				5).Build(),
 			hedgepolicy.NewWithDelay[*http.Response](200*time.Millisecond),
 			adaptivelimiter.NewWithDefaults[*http.Response](),
 			timeout.New[*http.Response](2*time.Second)),

@@ -23,7 +23,8 @@ func oursHedge() func(context.Context) (user, error) {
 			return u, err
 		}
 		return u, guard.Do(ctx, func(ctx context.Context) (err error) {
-			u, err = retry.Hedge(ctx, load, retry.HedgeOptions{Delay: 100 * time.Millisecond, Budget: budget}, nil)
+			u, err = retry.Hedge(ctx, load,
+				retry.HedgeOptions{Delay: 100 * time.Millisecond, Budget: budget}, nil)
 			return err
 		})
 	}

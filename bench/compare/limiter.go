@@ -41,8 +41,10 @@ func theirsLimiter(next http.Handler) (*http.Client, http.Handler, error) {
 }
 
 func theirsLimiterNew() (core.Limiter, error) {
-	algorithm := limit.NewDefaultGradient2Limit("", limit.NoopLimitLogger{}, core.EmptyMetricRegistryInstance)
-	l, err := limiter.NewDefaultLimiter(algorithm, 1e9, 1e9, 1e5, 100, strategy.NewSimpleStrategy(20),
+	algorithm := limit.NewDefaultGradient2Limit("", limit.NoopLimitLogger{},
+		core.EmptyMetricRegistryInstance)
+	l, err := limiter.NewDefaultLimiter(algorithm, 1e9, 1e9, 1e5, 100,
+		strategy.NewSimpleStrategy(20),
 		limit.NoopLimitLogger{}, core.EmptyMetricRegistryInstance)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ const mostLines = 1.2
 func TestLines(t *testing.T) {
 	ours, theirs := count(t)
 	if len(ours) < 7 || len(ours) != len(theirs) {
-		t.Fatalf("%d programs of ours and %d of theirs, want the same number, at least 7", len(ours), len(theirs))
+		t.Fatalf("%d programs of ours and %d of theirs, want the same number, at least 7",
+			len(ours), len(theirs))
 	}
 	names := make([]string, 0, len(ours))
 	for name := range ours {
@@ -36,7 +37,8 @@ func TestLines(t *testing.T) {
 		ratio := float64(ours[name]) / float64(theirs[name])
 		fmt.Fprintf(out, "%s\t%d\t%d\t%.2f\t\n", name, ours[name], theirs[name], ratio)
 		if !(ratio <= mostLines) {
-			t.Errorf("%s: %d lines beside %d, want at most %.1f times as many", name, ours[name], theirs[name], mostLines)
+			t.Errorf("%s: %d lines beside %d, want at most %.1f times as many", name, ours[name],
+				theirs[name], mostLines)
 		}
 	}
 }
@@ -53,7 +55,8 @@ func count(t *testing.T) (ours, theirs map[string]int) {
 	declarations := map[string]int{}
 	files := token.NewFileSet()
 	for _, path := range paths {
-		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution) // without comments
+		// without comments
+		file, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}

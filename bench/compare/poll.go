@@ -14,12 +14,12 @@ import (
 // oursPoll asks every second, for up to an hour, until a report is done. Failures of the question
 // are retried, too.
 func oursPoll(ctx context.Context) (report, error) {
-	return retry.Poll(ctx, func(ctx context.Context) (report, retry.Verdict, error) {
+	return retry.Poll(ctx, func(ctx context.Context) (report, error) {
 		r, err := ask(ctx)
 		if err == nil && !r.Done {
-			return r, retry.NotReady, nil
+			return r, retry.ErrNotReady
 		}
-		return r, retry.ByError, err
+		return r, err
 	}, retry.Options{Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour})
 }
 
@@ -31,5 +31,6 @@ func theirsPoll(ctx context.Context) (report, error) {
 			return r, errors.New("not ready")
 		}
 		return r, err
-	}, cenkalti.WithBackOff(cenkalti.NewConstantBackOff(time.Second)), cenkalti.WithMaxElapsedTime(time.Hour))
+	}, cenkalti.WithBackOff(cenkalti.NewConstantBackOff(time.Second)),
+		cenkalti.WithMaxElapsedTime(time.Hour))
 }

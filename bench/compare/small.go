@@ -40,10 +40,11 @@ func oursCapped(ctx context.Context) (user, error) {
 func theirsCapped(ctx context.Context) (u user, err error) {
 	policy := sethvargo.NewExponential(time.Second)
 	policy = sethvargo.WithCappedDuration(10*time.Second, sethvargo.WithJitterPercent(50, policy))
-	return sethvargo.DoValue(ctx, sethvargo.WithMaxRetries(4, policy), func(ctx context.Context) (user, error) {
-		u, err := load(ctx)
-		return u, sethvargo.RetryableError(err)
-	})
+	return sethvargo.DoValue(ctx, sethvargo.WithMaxRetries(4, policy),
+		func(ctx context.Context) (user, error) {
+			u, err := load(ctx)
+			return u, sethvargo.RetryableError(err)
+		})
 }
 
 // oursBreaker returns a function that loads a user behind a circuit breaker.

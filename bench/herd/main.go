@@ -44,10 +44,12 @@ func main() {
 	}
 	missed := ours.peakOverMean() > mostPeak || ours.last() > mostReturn
 	if missed {
-		fmt.Fprintf(os.Stderr, "herd: target missed: peak/mean %.2f, at most %.1f; all back after %v, at most %v\n",
+		fmt.Fprintf(os.Stderr, "herd: target missed: peak/mean %.2f, at most %.1f; "+
+			"all back after %v, at most %v\n",
 			ours.peakOverMean(), mostPeak, ours.last(), mostReturn)
 	}
-	fmt.Printf("{\"penstock_peak_over_mean\":%.2f, \"suture_peak_over_mean\":%.2f}\n", ours.peakOverMean(), theirs.peakOverMean())
+	fmt.Printf("{\"penstock_peak_over_mean\":%.2f, \"suture_peak_over_mean\":%.2f}\n",
+		ours.peakOverMean(), theirs.peakOverMean())
 	if missed {
 		os.Exit(1)
 	}
@@ -58,7 +60,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// herd is what the children share.
+// herd is the state shared by the children.
 type herd struct {
 	n     int
 	ready sync.WaitGroup // the first starts
@@ -98,8 +100,9 @@ func (m *member) Serve(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// measure lets the herd of one library crash and prints what happened.
-func measure(name string, n int, serve func(ctx context.Context, members []*member) error) (returns, error) {
+// measure lets the herd of one library crash and prints the results.
+func measure(name string, n int, serve func(ctx context.Context,
+	members []*member) error) (returns, error) {
 	h := &herd{n: n, crash: make(chan struct{})}
 	h.ready.Add(n)
 	h.back.Add(n)
@@ -126,7 +129,8 @@ func measure(name string, n int, serve func(ctx context.Context, members []*memb
 	cancel()
 	<-served
 	r := returns{h.times}
-	fmt.Printf("%s: %d children back within %v; peak %d, mean %.1f restarts in %v\n", name, n, r.last().Round(time.Millisecond),
+	fmt.Printf("%s: %d children back within %v; peak %d, mean %.1f restarts in %v\n", name, n,
+		r.last().Round(time.Millisecond),
 		r.peak(), r.mean(), bucket)
 	r.plot()
 	return r, nil
@@ -189,6 +193,7 @@ func (r returns) plot() {
 		seconds[t/time.Second]++
 	}
 	for i, n := range seconds {
-		fmt.Printf("  %3d s %6d %s\n", i, n, strings.Repeat("#", (n*60+len(r.times)-1)/len(r.times)))
+		fmt.Printf("  %3d s %6d %s\n", i, n,
+			strings.Repeat("#", (n*60+len(r.times)-1)/len(r.times)))
 	}
 }

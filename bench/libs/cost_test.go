@@ -29,8 +29,9 @@ type call struct {
 }
 
 const (
-	rounds   = 60 // interleaved and short, so that the best one is undisturbed on a busy machine, too
-	mostTime = 1  // of the fastest peer's
+	// interleaved and short, so that the best one is undisturbed on a busy machine, too
+	rounds   = 60
+	mostTime = 1 // of the fastest peer's
 )
 
 // TestCost prints the time and the allocations of one call that passes, by the best round of each
@@ -67,7 +68,8 @@ func TestCost(t *testing.T) {
 		}
 		fmt.Fprintf(out, "\t\t\t\n")
 		ratio := times[0] / times[fastest]
-		verdict(t, ratio <= mostTime && allocations[0] == 0, "%s: %.2f of the time of %s (at most %d), %d allocations (0)",
+		verdict(t, ratio <= mostTime &&
+			allocations[0] == 0, "%s: %.2f of the time of %s (at most %d), %d allocations (0)",
 			v.name, ratio, v.calls[fastest].lib, mostTime, allocations[0])
 	}
 }
@@ -127,7 +129,8 @@ func breakers(t *testing.T) []call {
 	work := func(context.Context) error { return nil }
 	sony := gobreaker.NewCircuitBreaker[any](gobreaker.Settings{Interval: 10 * time.Second})
 	value := func() (any, error) { return nil, nil }
-	fails := circuitbreaker.NewBuilder[any]().WithFailureRateThreshold(0.5, 20, 10*time.Second).Build()
+	fails := circuitbreaker.NewBuilder[any]().WithFailureRateThreshold(0.5, 20,
+		10*time.Second).Build()
 	return []call{
 		{"breaker", func() error { return ours.Do(ctx, work) }, false},
 		{"gobreaker", func() error { _, err := sony.Execute(value); return err }, false},
@@ -160,6 +163,7 @@ func rates(t *testing.T) []call {
 	return []call{
 		{"rate", allowed(ours.Allow), false},
 		{"x/time/rate", allowed(standard.Allow), false},
-		{"failsafe-go bursty", allowed(fails.TryAcquirePermit), true}, // counts per fixed period: no token bucket
+		// counts per fixed period: no token bucket
+		{"failsafe-go bursty", allowed(fails.TryAcquirePermit), true},
 	}
 }

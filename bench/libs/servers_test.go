@@ -52,8 +52,10 @@ func ours(name string, a window.Algorithm) library {
 func platinummonkey(name string, algorithm func() core.Limit) library {
 	return library{name, false, func() (func(context.Context) (func(), error), error) {
 		const second = int64(time.Second)
-		l, err := limiter.NewDefaultLimiter(algorithm(), second, second, int64(100*time.Microsecond), 100,
-			strategy.NewSimpleStrategy(20), peer.NoopLimitLogger{}, core.EmptyMetricRegistryInstance)
+		l, err := limiter.NewDefaultLimiter(algorithm(), second, second,
+			int64(100*time.Microsecond), 100,
+			strategy.NewSimpleStrategy(20), peer.NoopLimitLogger{},
+			core.EmptyMetricRegistryInstance)
 		if err != nil {
 			return nil, err
 		}
@@ -69,16 +71,17 @@ func platinummonkey(name string, algorithm func() core.Limit) library {
 }
 
 func failsafe() library {
-	return library{"failsafe-go adaptive", false, func() (func(context.Context) (func(), error), error) {
-		l := adaptivelimiter.NewWithDefaults[any]()
-		return func(ctx context.Context) (func(), error) {
-			p, err := l.AcquirePermit(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return p.Record, nil
-		}, nil
-	}}
+	return library{"failsafe-go adaptive", false,
+		func() (func(context.Context) (func(), error), error) {
+			l := adaptivelimiter.NewWithDefaults[any]()
+			return func(ctx context.Context) (func(), error) {
+				p, err := l.AcquirePermit(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return p.Record, nil
+			}, nil
+		}}
 }
 
 func libraries() []library {
@@ -230,25 +233,30 @@ func TestServers(t *testing.T) {
 	} {
 		best := 0.0
 		for _, n := range []int{12, 16, 32} {
-			best = max(best, mean(t, ours("", window.Fixed{Size: n / v.clients}), v.clients, v.delay).goodput)
+			fixed := ours("", window.Fixed{Size: n / v.clients})
+			best = max(best, mean(t, fixed, v.clients, seeds, v.delay).goodput)
 		}
 		fmt.Fprintf(out, "%s\tgoodput\twaiting\tp99\t\n", v.name)
-		var own, peer result
-		for i, l := range libraries() {
-			r := mean(t, l, v.clients, v.delay)
+		var found result
+		all := libraries()
+		peer := all[0]
+		for _, l := range all {
+			r := mean(t, l, v.clients, seeds, v.delay)
 			share := r.goodput / best
-			fmt.Fprintf(out, "%s\t%.3f\t%.1f\t%v\t\n", l.name, share, r.waiting, r.p99.Round(time.Millisecond))
-			if i == 0 {
-				own = r
-			}
-			if !l.ours && share >= leastGoodput && (peer.goodput == 0 || r.waiting < peer.waiting) {
-				peer = r
+			fmt.Fprintf(out, "%s\t%.3f\t%.1f\t%v\t\n", l.name, share, r.waiting,
+				r.p99.Round(time.Millisecond))
+			if !l.ours && share >= leastGoodput &&
+				(found.goodput == 0 || r.waiting < found.waiting) {
+				found, peer = r, l
 			}
 		}
 		fmt.Fprintf(out, "\t\t\t\t\n")
-		waiting, goodput := own.waiting/peer.waiting, own.goodput/peer.goodput
+		own := mean(t, all[0], v.clients, verdictSeeds, v.delay)
+		other := mean(t, peer, v.clients, verdictSeeds, v.delay)
+		waiting, goodput := own.waiting/other.waiting, own.goodput/other.goodput
 		verdict(t, waiting <= mostWaiting && goodput >= leastGoodput,
-			"limit, server %s: %.2f of the best peer's waiting calls (at most %.2f) at %.3f of its goodput (at least %.2f)",
+			"limit, server %s: %.2f of the best peer's waiting calls (at most %.2f) at %.3f of "+
+				"its goodput (at least %.2f)",
 			v.name, waiting, mostWaiting, goodput, leastGoodput)
 	}
 }
@@ -258,15 +266,21 @@ const (
 	leastGoodput = 0.98
 )
 
-const seeds = 8
+// Calls that end at one instant continue in any order, so even runs with one seed differ. Those of
+// package limit differ by about 1 % of the goodput and a quarter of the waiting calls. The verdict
+// therefore needs the mean of more runs than the table.
+const (
+	seeds        = 6
+	verdictSeeds = 24
+)
 
-// mean runs a library with several seeds.
-func mean(t *testing.T, l library, clients int, delay serviceTime) (sum result) {
+// mean runs a library with that many seeds.
+func mean(t *testing.T, l library, clients, seeds int, delay serviceTime) (sum result) {
 	for seed := range uint64(seeds) {
 		r := run(t, l, clients, seed, delay)
-		sum.goodput += r.goodput / seeds
-		sum.waiting += r.waiting / seeds
-		sum.p99 += r.p99 / seeds
+		sum.goodput += r.goodput / float64(seeds)
+		sum.waiting += r.waiting / float64(seeds)
+		sum.p99 += r.p99 / time.Duration(seeds)
 	}
 	return sum
 }

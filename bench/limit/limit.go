@@ -1,6 +1,5 @@
-// Package limit does what the machine can do at best: the bare work of each workload, with nothing
-// around it, in a process of its own. It keeps no position, survives nothing and retries nothing;
-// that is what makes it a limit.
+// Package limit measures the limits of the machine: the bare work of each workload in a separate
+// process, without positions, durability or retries.
 package limit
 
 import (
@@ -12,17 +11,18 @@ import (
 	"os"
 )
 
-// readSize is what penstock reads at once, so that a limit does no more or less.
+// readSize is the size of penstock's reads, so that a limit does the same work.
 const readSize = 256 << 10
 
-// Main runs a limit: its name, then what it works on.
+// Main runs a limit: its name, followed by its arguments.
 func Main(args []string) error {
 	if len(args) < 2 {
 		return errors.New("limit: name one, and its input")
 	}
 	name, from, more := args[0], args[1], args[2:]
 	if want := operands[name]; len(more) < want {
-		return fmt.Errorf("limit %s: %d operands behind the input are missing", name, want-len(more))
+		return fmt.Errorf("limit %s: %d operands behind the input are missing", name,
+			want-len(more))
 	}
 	switch name {
 	case "count":
@@ -45,7 +45,8 @@ func Main(args []string) error {
 	return fmt.Errorf("no limit is called %q", name)
 }
 
-var operands = map[string]int{"copy": 1, "copy_fsync": 1, "post": 1, "encoding_json": 1, "regexp": 1, "sqlite": 1}
+var operands = map[string]int{"copy": 1, "copy_fsync": 1, "post": 1, "encoding_json": 1,
+	"regexp": 1, "sqlite": 1}
 
 // count reads a file and counts its line ends.
 func count(path string) error {

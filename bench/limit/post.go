@@ -10,21 +10,21 @@ import (
 	"sync"
 )
 
-// tailRoom is how much longer than readSize a body may get so that it ends with a line.
+// tailRoom bounds the extension of a body beyond readSize to the end of a line.
 const tailRoom = 64 << 10
 
-// writeBuffer is what penstock's own sink gives a connection: net/http's 4 KiB make more calls of
-// the kernel.
+// writeBuffer is the write buffer of penstock's sink; the 4 KiB of net/http cause more system
+// calls.
 const writeBuffer = 64 << 10
 
-// bodies cuts a file into bodies of readSize and what is missing of a line.
+// bodies cuts a file into bodies of readSize, extended to whole lines.
 type bodies struct {
 	mu   sync.Mutex
 	file *os.File
 	at   int64
 }
 
-// next fills buf; io.EOF comes with the last.
+// next fills buf; the last body comes with io.EOF.
 func (b *bodies) next(buf []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -46,10 +46,10 @@ func (b *bodies) next(buf []byte) (int, error) {
 	return n, err
 }
 
-// lineStep is how much is read at once to find the end of a body's last line.
+// lineStep is the size of a read when searching the end of a body's last line.
 const lineStep = 1 << 10
 
-// postFile posts a file, one connection an URL.
+// postFile posts a file, over one connection per URL.
 func postFile(path string, urls []string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,7 +61,8 @@ func postFile(path string, urls []string) error {
 	errs := make([]error, len(urls))
 	for i, url := range urls {
 		wg.Go(func() {
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1, WriteBufferSize: writeBuffer}}
+			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1,
+				WriteBufferSize: writeBuffer}}
 			buf := make([]byte, readSize+tailRoom)
 			for {
 				n, err := all.next(buf)

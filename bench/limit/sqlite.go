@@ -7,13 +7,14 @@ import (
 	_ "modernc.org/sqlite" // the driver that penstock uses
 )
 
-// batchRecords is what penstock's sink asks for a batch.
+// batchRecords is the preferred batch of penstock's sink.
 const batchRecords = 10_000
 
 // insertLines inserts each line into a table of one column by a prepared statement, batchRecords a
 // transaction, over a write-ahead log and synchronous = FULL.
 func insertLines(from, path string) error {
-	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+
+		"?_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Kind says what lines a workload wants.
+// Kind is the kind of lines of a workload.
 type Kind string
 
 // The kinds of lines.
@@ -21,19 +21,19 @@ const (
 	Real     Kind = "real"     // logs of real systems, from the folder PENSTOCK_DATA
 )
 
-// linesAtOnce is how many different lines a block has; a file repeats it, with other numbers.
+// linesAtOnce is the number of different lines in a block; a file repeats them with other numbers.
 const linesAtOnce = 20_000
 
-// Block is some lines with room for a mark each.
+// Block is a set of lines with space for a mark in each.
 type Block struct {
 	text  []byte
-	holes []int // where in text each line's number begins
-	ends  []int // where each line ends, its line end included
+	holes []int // start of each line's number in text
+	ends  []int // end of each line, line end included
 	timed bool
 }
 
-// NewBlock takes lines from the program's generator, or for Real from the files of PENSTOCK_DATA.
-// Where timed, the marks carry the time of writing.
+// NewBlock takes lines from the program's generator or, for Real, from the files of PENSTOCK_DATA.
+// With timed, the marks contain the time of writing.
 func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 	lines, err := source(program, kind)
 	if err != nil {
@@ -67,7 +67,8 @@ func NewBlock(program string, kind Kind, timed bool) (*Block, error) {
 
 func source(program string, kind Kind) ([]byte, error) {
 	if kind != Real {
-		out, err := exec.Command(program, "generate", "--format", string(kind), "--lines", fmt.Sprint(linesAtOnce), "--seed", "1").Output()
+		out, err := exec.Command(program, "generate", "--format", string(kind), "--lines",
+			fmt.Sprint(linesAtOnce), "--seed", "1").Output()
 		if err != nil {
 			return nil, fmt.Errorf("%s generate: %w", program, err)
 		}
@@ -89,17 +90,18 @@ func source(program string, kind Kind) ([]byte, error) {
 		}
 		all = append(append(all, text...), '\n')
 	}
-	return bytes.ReplaceAll(bytes.ReplaceAll(all, []byte("~"), []byte("-")), []byte("\n\n"), []byte("\n")), nil
+	return bytes.ReplaceAll(bytes.ReplaceAll(all, []byte("~"), []byte("-")), []byte("\n\n"),
+		[]byte("\n")), nil
 }
 
-// Lines is how many lines a block has, and Bytes how long they are.
+// Lines returns the number of lines in a block.
 func (b *Block) Lines() int { return len(b.ends) }
 
-// Bytes is how long the lines are.
+// Bytes returns the total length of the lines.
 func (b *Block) Bytes() int64 { return int64(len(b.text)) }
 
-// Number writes the marks of the lines from one to another, first being the number of the first,
-// and returns their text, which is valid until the next call.
+// Number writes the marks of the lines from from to to, starting with the number first, and returns
+// their text, which is valid until the next call.
 func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	for i := from; i < to; i++ {
 		put(b.text[b.holes[i]:][:numberWidth], uint64(first)+uint64(i-from))
@@ -114,7 +116,7 @@ func (b *Block) Number(from, to int, first int64, now time.Time) []byte {
 	return b.text[begin:b.ends[to-1]]
 }
 
-// put writes n in as many digits as there is room.
+// put writes n with as many digits as fit.
 func put(room []byte, n uint64) {
 	for i := len(room) - 1; i >= 0; i-- {
 		room[i] = byte('0' + n%10)
@@ -129,8 +131,8 @@ type Input struct {
 	Kind           Kind
 }
 
-// Write makes a file of at least size bytes, whole blocks but for the last, and sees to it that it
-// is old and in the page cache.
+// Write creates a file of at least size bytes, in whole blocks except for the last, with an old
+// modification time and in the page cache.
 func (b *Block) Write(path string, kind Kind, size int64) (Input, error) {
 	in := Input{Path: path, Kind: kind}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

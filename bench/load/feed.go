@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Feed is how a live load is written.
+// Feed is the parameters of a live load.
 type Feed struct {
 	Dir     string
 	Files   int
@@ -15,11 +15,11 @@ type Feed struct {
 	Records int64 // in all
 }
 
-// feedEvery is how often what is due is written.
+// feedEvery is the interval of writes.
 const feedEvery = 10 * time.Millisecond
 
-// Run appends numbered lines to the files in turn, as the clock says, and returns when the last is
-// written.
+// Run appends numbered lines to the files in turn, at the given rate, and returns after the last
+// one.
 func (f Feed) Run(b *Block) error {
 	files := make([]*os.File, f.Files)
 	for i := range files {
@@ -38,7 +38,8 @@ func (f Feed) Run(b *Block) error {
 	for done := int64(0); done < f.Records; {
 		now := <-tick.C
 		due := min(f.Records, int64(time.Since(begun).Seconds()*perSecond))
-		share := int((due-done)/int64(f.Files)) + 1 // as many of the files as there is something for get the same number of lines
+		// as many of the files as there is something for get the same number of lines
+		share := int((due-done)/int64(f.Files)) + 1
 		for done < due {
 			n := min(share, int(due-done), b.Lines()-at)
 			if _, err := files[turn].Write(b.Number(at, at+n, done, now)); err != nil {

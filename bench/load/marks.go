@@ -1,6 +1,6 @@
-// Package load makes what the workloads read: log lines that carry a number each, as a file or
-// live, and it counts, of what arrived, which numbers are missing and which came twice. It knows no
-// program that is measured.
+// Package load generates the input of workloads, log lines that each contain a number, as files or
+// live. It counts the missing and repeated numbers in the output. It is independent of the measured
+// programs.
 package load
 
 import (
@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Every line holds one mark, ~000000123456~, its number; a live line's mark goes on with the time
-// at which it was written, in microseconds since 1970: ~000000123456~0001763736000123~. A tilde is
-// in no generated line, is escaped by no format that a program writes, and is found at the speed of
-// memchr.
+// Every line contains one mark, ~000000123456~, with its number. The mark of a live line also
+// contains its time of writing, in microseconds since 1970: ~000000123456~0001763736000123~. A
+// tilde occurs in no generated line, is not escaped in any output format, and can be found at the
+// speed of memchr.
 const (
 	tilde       = '~'
 	numberWidth = 12
 	timeWidth   = 16
 )
 
-// Marks is the set of numbers that arrived. It may be used by many goroutines.
+// Marks is the set of received numbers. It is safe for concurrent use.
 type Marks struct {
 	words    []atomic.Uint64
 	limit    uint64
@@ -30,12 +30,13 @@ type Marks struct {
 	delays   Delays
 }
 
-// NewMarks expects the numbers 0 to records-1.
+// NewMarks returns a set for the expected numbers 0 to records-1.
 func NewMarks(records int64) *Marks {
 	return &Marks{words: make([]atomic.Uint64, (records+63)/64), limit: uint64(records)}
 }
 
-// Add looks at text that holds whole lines, of whatever format, and returns how many marks it saw.
+// Add adds the marks in text, which must consist of whole lines in any format, and returns their
+// number.
 func (m *Marks) Add(text []byte) (seen int64) {
 	for {
 		i := bytes.IndexByte(text, tilde)
@@ -68,7 +69,7 @@ func (m *Marks) note(number uint64) {
 	}
 }
 
-// digits reads a number of the given width that a tilde ends.
+// digits parses a number of the given width, terminated by a tilde.
 func digits(text []byte, width int) (n uint64, ok bool) {
 	if len(text) <= width || text[width] != tilde {
 		return 0, false
@@ -82,7 +83,7 @@ func digits(text []byte, width int) (n uint64, ok bool) {
 	return n, true
 }
 
-// AddFrom looks at all that r gives; its lines end in \n.
+// AddFrom adds all marks from r, whose lines end with \n.
 func (m *Marks) AddFrom(r io.Reader) error {
 	buf, kept := make([]byte, 1<<20), 0
 	for {
@@ -103,7 +104,7 @@ func (m *Marks) AddFrom(r io.Reader) error {
 	}
 }
 
-// Unique is how many of the expected numbers came.
+// Unique returns the number of different expected numbers received.
 func (m *Marks) Unique() (n int64) {
 	for i := range m.words {
 		n += int64(bits.OnesCount64(m.words[i].Load()))
@@ -111,15 +112,15 @@ func (m *Marks) Unique() (n int64) {
 	return n
 }
 
-// Lost is how many of the expected numbers did not come.
+// Lost returns the number of expected numbers not received.
 func (m *Marks) Lost() int64 { return int64(m.limit) - m.Unique() }
 
-// Repeated is how often a number came that was there.
+// Repeated returns the number of repetitions.
 func (m *Marks) Repeated() int64 { return m.repeated.Load() }
 
-// Unknown is how many numbers were none of the expected.
+// Unknown returns the number of unexpected numbers.
 func (m *Marks) Unknown() int64 { return m.unknown.Load() }
 
-// Delay is the given quantile of the times from writing a line to its arrival; 0 where lines carry
-// no time.
+// Delay returns a quantile of the times from writing a line to its arrival; 0 if lines have no
+// time.
 func (m *Marks) Delay(quantile float64) time.Duration { return m.delays.Quantile(quantile) }

@@ -17,7 +17,8 @@ func TestMarksCountLostAndRepeated(t *testing.T) {
 	for range 5000 {
 		n := rnd.IntN(4000)
 		came[n]++
-		fmt.Fprintf(&text, "%s ~ ~12~ {\"id\":\"~%012d~\"}\n", strings.Repeat("x", rnd.IntN(400)), n)
+		fmt.Fprintf(&text, "%s ~ ~12~ {\"id\":\"~%012d~\"}\n",
+			strings.Repeat("x", rnd.IntN(400)), n)
 	}
 	m := NewMarks(4000)
 	if err := m.AddFrom(&slow{text.Bytes(), rnd}); err != nil {
@@ -63,7 +64,8 @@ func TestBlockNumbersItsLines(t *testing.T) {
 	}
 	now := time.Now()
 	got := string(b.Number(1, 3, 41, now))
-	want := fmt.Sprintf("line 1 ~000000000041~%016d~\nline 2 ~000000000042~%016d~\n", now.UnixMicro(), now.UnixMicro())
+	want := fmt.Sprintf("line 1 ~000000000041~%016d~\nline 2 ~000000000042~%016d~\n",
+		now.UnixMicro(), now.UnixMicro())
 	if got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -13,7 +13,8 @@ import (
 func figure(entries []result.Entry, abouts []About) string {
 	var groups []plot.Group
 	for _, a := range abouts {
-		shared := slices.ContainsFunc(rival.Elsewhere[a.Name], func(s rival.Share) bool { return s.OfLimit > 0 })
+		shared := slices.ContainsFunc(rival.Elsewhere[a.Name],
+			func(s rival.Share) bool { return s.OfLimit > 0 })
 		if !shared || find(entries, a.Name, ours) < 0 {
 			continue
 		}
@@ -29,7 +30,8 @@ func figure(entries []result.Entry, abouts []About) string {
 		for _, s := range rival.Elsewhere[a.Name] {
 			if s.OfLimit > 0 && find(entries, a.Name, s.Program) < 0 {
 				g.Bars = append(g.Bars, plot.Bar{
-					Name: s.Program, Value: s.OfLimit, Pale: true, Text: fmt.Sprintf("%.2g (%s MB/s)", s.OfLimit, speed(s.MBPerS)),
+					Name: s.Program, Value: s.OfLimit, Pale: true,
+					Text: fmt.Sprintf("%.2g (%s MB/s)", s.OfLimit, speed(s.MBPerS)),
 				})
 			}
 		}
@@ -46,5 +48,6 @@ func figure(entries []result.Entry, abouts []About) string {
 	}
 	return plot.Bars("What a program reaches of what the machine can do",
 		"Each program beside the limit of its own machine in one run. "+
-			"Blue: penstock. Dark: measured in the same run. Pale: absent here, measured elsewhere.", groups)
+			"Blue: penstock. Dark: measured in the same run. Pale: "+
+			"absent here, measured elsewhere.", groups)
 }

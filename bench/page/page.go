@@ -21,13 +21,13 @@ import (
 	"github.com/penstock-io/penstock/bench/rival"
 )
 
-// About is what the page says of a workload.
+// About describes a workload on the page.
 type About struct {
 	Name, About, Limit, LimitAbout string
 	Targets                        []result.Target
 }
 
-// Target is all targets in words.
+// Target returns all targets as text.
 func (a About) Target() string {
 	var all []string
 	for _, t := range a.Targets {
@@ -41,8 +41,8 @@ var files embed.FS
 
 const ours = "penstock"
 
-// disturbed is how many cores other programs may take before a target that is missed says more of
-// them than of penstock.
+// disturbed is the number of cores used by other programs from which a missed target is attributed
+// to them.
 const disturbed = 0.3
 
 // Main writes the page: page -out FILE -plots DIR RESULTS...
@@ -50,8 +50,10 @@ func Main(args []string, abouts []About) error {
 	flags := flag.NewFlagSet("page", flag.ContinueOnError)
 	out := flags.String("out", "../docs/performance.md", "the page")
 	plots := flags.String("plots", "../docs/plots", "the folder of its figures")
-	profiles := flags.String("profiles", "profiles.json", "what profiles said of workloads, as profile -keep writes it")
-	reasons := flags.String("reasons", "reasons.json", "why workloads miss their targets, in words, by workload")
+	profiles := flags.String("profiles", "profiles.json",
+		"what profiles said of workloads, as profile -keep writes it")
+	reasons := flags.String("reasons", "reasons.json",
+		"why workloads miss their targets, in words, by workload")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -76,13 +78,14 @@ func Main(args []string, abouts []About) error {
 	if err := os.WriteFile(*out, text, 0o644); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(*plots, "performance.svg"), []byte(figure(entries, abouts)), 0o644)
+	return os.WriteFile(filepath.Join(*plots, "performance.svg"),
+		[]byte(figure(entries, abouts)), 0o644)
 }
 
-// Why is what is known of workloads that miss a target.
+// Why explains missed targets.
 type Why struct {
 	Profiles result.Profiles
-	Reasons  map[string]string // in words, found by looking
+	Reasons  map[string]string // in words, from an analysis
 }
 
 func readReasons(path string) (all map[string]string, err error) {
@@ -96,7 +99,7 @@ func readReasons(path string) (all map[string]string, err error) {
 	return all, err
 }
 
-// row is a workload with what penstock reached.
+// row is a workload with penstock's result.
 type row struct {
 	About
 	Line     result.Line // the zero value where there is none
@@ -108,10 +111,10 @@ type row struct {
 	Profile  result.Profile // without shares where there is none
 }
 
-// Misses says whether a target is missed.
+// Misses reports whether a target is missed.
 func (r row) Misses() bool { return r.Measured && strings.HasPrefix(r.Verdict(), "**missed**") }
 
-// Pairs is how many the median is of.
+// Pairs returns the number of pairs behind the median.
 func (r row) Pairs() string {
 	switch n := max(r.Line.Runs, len(r.Line.Ratios)); {
 	case !r.Measured || n == 0:
@@ -127,7 +130,7 @@ func (r row) Pairs() string {
 	}
 }
 
-// Parts are the largest shares of the profile.
+// Parts returns the largest shares of the profile.
 func (r row) Parts() string {
 	var all []string
 	for _, s := range r.Profile.Shares {
@@ -138,10 +141,10 @@ func (r row) Parts() string {
 	return strings.Join(all, ", ")
 }
 
-// smallestShare is the least of a profile that is told.
+// smallestShare is the smallest share that is shown.
 const smallestShare = 0.03
 
-// Verdict is how the line stands to the targets.
+// Verdict compares the line with the targets.
 func (r row) Verdict() string {
 	if !r.Measured {
 		return "not measured"
@@ -162,7 +165,7 @@ func (r row) Verdict() string {
 	return text
 }
 
-// Latency is p50 and p99, where the lines carry the time at which they were written.
+// Latency returns p50 and p99 if the lines contain the time of writing.
 func (r row) Latency() string {
 	if r.Line.Figures["p99_ms"] == 0 {
 		return ""
@@ -176,36 +179,36 @@ type compared struct {
 	Shares []string
 }
 
-// view is what the template sees.
+// view is the data of the template.
 type view struct {
 	Rows     []row
 	Limits   []result.Line
 	Programs []string
 	Compared []compared
-	Settings []string // of the shares that were measured elsewhere
+	Settings []string // of the shares measured elsewhere
 	Faults   []rival.Fault
 	Runs     []result.Run
 	absent   []string
 }
 
-// Several says whether the results come from more than one run.
+// Several reports whether the results come from more than one run.
 func (v view) Several() bool { return len(v.Runs) > 1 }
 
-// Missed are the workloads that miss a target.
+// Missed returns the workloads that miss a target.
 func (v view) Missed() []row {
 	return slices.DeleteFunc(slices.Clone(v.Rows), func(r row) bool { return !r.Misses() })
 }
 
-// Absent are the programs of which nothing was measured in the runs.
+// Absent returns the programs without measurements in the runs.
 func (v view) Absent() string { return strings.Join(v.absent, ", ") }
 
 // Disturbed is how many cores others may take.
 func (view) Disturbed() float64 { return disturbed }
 
-// limitsName is the workload of what the machine does by itself.
+// limitsName is the workload that measures the machine itself.
 const limitsName = "limits"
 
-// Page is the page's text.
+// Page returns the text of the page.
 func Page(entries []result.Entry, abouts []About, why Why) ([]byte, error) {
 	if len(entries) == 0 {
 		return nil, errors.New("the files hold no results")
@@ -228,7 +231,8 @@ func Page(entries []result.Entry, abouts []About, why Why) ([]byte, error) {
 		v.Rows = append(v.Rows, r)
 	}
 	v.compare(entries, abouts)
-	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{"versions": versions, "cell": cell}).ParseFS(files, "page.md.tmpl")
+	t, err := template.New("page.md.tmpl").Funcs(template.FuncMap{"versions": versions,
+		"cell": cell}).ParseFS(files, "page.md.tmpl")
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +261,8 @@ func (v *view) run(r result.Run) int {
 func (v *view) compare(entries []result.Entry, abouts []About) {
 	v.Programs = programs(entries)
 	for _, p := range v.Programs {
-		if !slices.ContainsFunc(entries, func(e result.Entry) bool { return e.Program == p && e.OfLimit > 0 }) {
+		if !slices.ContainsFunc(entries,
+			func(e result.Entry) bool { return e.Program == p && e.OfLimit > 0 }) {
 			v.absent = append(v.absent, p)
 		}
 	}
@@ -336,8 +341,10 @@ func versions(r result.Run) string {
 
 // figureNames are the figures that the page tells, and how.
 var figureNames = []struct{ name, format string }{
-	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"}, {"redelivered", "%.0f batches sent again"},
-	{"drain_s", "drained in %.2f s"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"}, {"replay_bound", "bound %.0f records"},
+	{"in_flight", "%.0f in flight"}, {"of_requests", "%.2g of the bound in requests"},
+	{"redelivered", "%.0f batches sent again"},
+	{"drain_s", "drained in %.2f s"}, {"cores", "%.2f cores"}, {"kills", "%.0f kills"},
+	{"replay_bound", "bound %.0f records"},
 	{"others_cores", "others took %.2f cores"},
 }
 

@@ -47,7 +47,7 @@ func Flame(title, subtitle string, stacks []Stack) string {
 	return p.end()
 }
 
-// draw draws the function with its left upper corner at x, y, and what it called beneath it, the
+// draw draws the function with its upper left corner at x, y, and its callees beneath it, the
 // widest first.
 func (n *node) draw(p *page, x, y, width, total float64) {
 	if width < 0.4 {

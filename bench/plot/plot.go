@@ -25,8 +25,10 @@ type page struct{ strings.Builder }
 
 func newPage(width, height float64, title, subtitle string) *page {
 	p := new(page)
-	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" width="%[1]s" height="%[2]s" `+
-		`font-family="Helvetica, Arial, sans-serif" role="img">`+"\n", number(width), number(height))
+	fmt.Fprintf(p, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]s %[2]s" `+
+		`width="%[1]s" height="%[2]s" `+
+		`font-family="Helvetica, Arial, sans-serif" role="img">`+"\n", number(width),
+		number(height))
 	fmt.Fprintf(p, "<title>%s</title>\n", escape(title))
 	p.box(0, 0, width, height, "#ffffff", 1)
 	p.text(margin, 30, title, look{size: 19, color: ink, bold: true})
@@ -46,7 +48,8 @@ func (p *page) line(color string, width float64, points ...[2]float64) {
 	for _, at := range points {
 		all = append(all, number(at[0])+","+number(at[1]))
 	}
-	fmt.Fprintf(p, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round"/>`+"\n",
+	fmt.Fprintf(p, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s" `+
+		`stroke-linejoin="round"/>`+"\n",
 		strings.Join(all, " "), color, number(width))
 }
 
@@ -150,7 +153,8 @@ func (g Group) draw(p *page, x, y float64) {
 		}
 		p.text(x+barLeft+width+6, top+12, text, look{size: 12, color: ink})
 	}
-	p.line(frame, 1.2, [2]float64{x + barLeft, y + groupHead - 4}, [2]float64{x + barLeft, y + groupHead + barStep*float64(len(g.Bars))})
+	p.line(frame, 1.2, [2]float64{x + barLeft, y + groupHead - 4},
+		[2]float64{x + barLeft, y + groupHead + barStep*float64(len(g.Bars))})
 }
 
 // Curve is one set of points over two logarithmic axes.

@@ -1,5 +1,5 @@
-// Package proc runs other programs and says what they took: wall time, processor time, peak memory.
-// It ends what it started and nothing else.
+// Package proc runs other programs and measures their wall time, processor time and peak memory. It
+// ends only the processes that it started.
 package proc
 
 import (
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Run is what one process took.
+// Run is the resources used by one process.
 type Run struct {
 	Seconds float64 // wall time from its start to its end
 	CPU     float64 // user and system seconds, its children included once they are waited for
@@ -25,7 +25,7 @@ type Run struct {
 	Out     []byte
 }
 
-// Process is one that runs.
+// Process is a running process.
 type Process struct {
 	cmd      *exec.Cmd
 	out, err bytes.Buffer
@@ -36,20 +36,20 @@ type Process struct {
 	seconds  float64
 }
 
-// running are the processes that have not ended, and ending says that KillAll was called.
+// running are the processes that have not ended; ending is set by KillAll.
 var (
 	running sync.Map
 	ending  atomic.Bool
 )
 
-// ErrEnding is why nothing is started any more.
+// ErrEnding is returned by Start after KillAll.
 var ErrEnding = errors.New("interrupted: nothing is started any more")
 
-// Ending says that the harness was told to end.
+// Ending reports whether KillAll was called.
 func Ending() bool { return ending.Load() }
 
-// KillAll kills what has been started and runs, when the harness itself is told to end. From then
-// on nothing is started: who waited for one that is killed here would start the next.
+// KillAll kills all running processes when the harness itself must end. Afterwards nothing is
+// started: a goroutine that waited for a killed process would otherwise start the next one.
 func KillAll() {
 	ending.Store(true)
 	running.Range(func(p, _ any) bool {
@@ -58,11 +58,11 @@ func KillAll() {
 	})
 }
 
-// peakEvery is how often the peak of memory is looked at; the kernel keeps it, so that only a peak
-// in the last moments of a process is missed.
+// peakEvery is the interval at which the peak memory is read. The kernel keeps the peak, so only
+// one in the last moments of a process is missed.
 const peakEvery = 20 * time.Millisecond
 
-// Start starts a program in a folder; "" is the current one.
+// Start starts a program in a directory; "" means the current one.
 func Start(dir, name string, args ...string) (*Process, error) {
 	if Ending() {
 		return nil, ErrEnding
@@ -95,15 +95,15 @@ func Start(dir, name string, args ...string) (*Process, error) {
 			}
 		}
 	}()
-	if Ending() { // KillAll may have looked before this one was there
+	if Ending() { // KillAll may have run before this process was registered
 		p.Kill()
 		return nil, ErrEnding
 	}
 	return p, nil
 }
 
-// resident reads the peak of the process's own image: what wait4 tells begins with the memory of
-// the harness, from which the process was forked.
+// resident reads the peak memory of the process's own image. The rusage of wait4 includes the
+// memory of the harness before exec.
 func (p *Process) resident() (mib float64, ok bool) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
@@ -117,13 +117,13 @@ func (p *Process) resident() (mib float64, ok bool) {
 	return kib / 1024, err == nil
 }
 
-// PID is the process's number.
+// PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.ended }
 
-// Wait waits for the end. An error carries what the program said.
+// Wait waits for the end. An error contains the program's output.
 func (p *Process) Wait() (Run, error) {
 	<-p.ended
 	r := Run{Seconds: p.seconds, RSSMiB: p.peak, Out: p.out.Bytes()}
@@ -135,21 +135,22 @@ func (p *Process) Wait() (Run, error) {
 	}
 	if p.failure != nil {
 		name := filepath.Base(p.cmd.Path)
-		return r, fmt.Errorf("%s: %w\n%s%s", name, p.failure, tail(p.out.Bytes()), tail(p.err.Bytes()))
+		return r, fmt.Errorf("%s: %w\n%s%s", name, p.failure, tail(p.out.Bytes()),
+			tail(p.err.Bytes()))
 	}
 	return r, nil
 }
 
 func tail(text []byte) []byte { return text[max(0, len(text)-2000):] }
 
-// Kill is kill -9; it returns when the process is gone.
+// Kill kills the process with SIGKILL and returns when it has ended.
 func (p *Process) Kill() {
 	p.cmd.Process.Kill()
 	<-p.ended
 }
 
-// Stop asks it to end, kills it when it does not within patience, and returns what it took. How it
-// ended is no error: programs answer SIGTERM in several ways.
+// Stop sends SIGTERM, kills the process if it does not end within patience, and returns its
+// resources. Its exit status is ignored, because programs react to SIGTERM in different ways.
 func (p *Process) Stop(patience time.Duration) (Run, error) {
 	p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

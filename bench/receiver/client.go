@@ -12,20 +12,21 @@ import (
 	"time"
 )
 
-// Receiver is the process, seen from the harness.
+// Receiver is the receiver's process, as seen by the harness.
 type Receiver struct {
 	URL string
 	cmd *exec.Cmd
 	in  io.Closer
 }
 
-// Start starts one.
+// Start starts a receiver.
 func Start(b Behaviour) (*Receiver, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(exe, "receive", "-records", fmt.Sprint(b.Records), "-delay", b.Delay.String(),
+	cmd := exec.Command(exe, "receive", "-records", fmt.Sprint(b.Records), "-delay",
+		b.Delay.String(),
 		"-slots", fmt.Sprint(b.Slots), "-phase", b.Phase.String())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -49,13 +50,13 @@ func Start(b Behaviour) (*Receiver, error) {
 	return r, nil
 }
 
-// Stop ends it.
+// Stop ends the receiver.
 func (r *Receiver) Stop() {
 	r.in.Close()
 	r.cmd.Wait()
 }
 
-// Stats asks what it saw.
+// Stats returns the receiver's counts.
 func (r *Receiver) Stats() (s Stats, err error) {
 	res, err := http.Get(r.URL + "/stats")
 	if err != nil {
@@ -65,11 +66,11 @@ func (r *Receiver) Stats() (s Stats, err error) {
 	return s, json.NewDecoder(res.Body).Decode(&s)
 }
 
-// pollEvery is how often Await asks.
+// pollEvery is the interval at which Await polls.
 const pollEvery = 50 * time.Millisecond
 
-// Await waits until it has n different records, at most patience after the last new one, or until
-// gone is closed; then it says what it saw.
+// Await waits until the receiver has n different records, at most for patience after the last new
+// one, or until gone is closed. It returns the receiver's counts.
 func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) (Stats, error) {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -93,7 +94,7 @@ func (r *Receiver) Await(n int64, patience time.Duration, gone <-chan struct{}) 
 	}
 }
 
-// Endpoints are n URLs of the receiver: for penstock each is a worker.
+// Endpoints returns n URLs of the receiver, each of which is a worker for penstock.
 func (r *Receiver) Endpoints(n int) (urls []string) {
 	for i := range n {
 		urls = append(urls, fmt.Sprintf("%s/%d", r.URL, i))

@@ -1,6 +1,6 @@
-// Package receiver is an HTTP receiver in a process of its own, and the harness's handle on it. It
-// counts which numbered lines it took, and misbehaves as it is told: slowly, with few at once, or
-// healthy and failing in turn. It counts nothing of a request that it refuses.
+// Package receiver is an HTTP receiver in a separate process, with a client for the harness. It
+// counts the received numbered lines, and misbehaves as configured: slowly, with few requests at
+// once, or alternating between healthy and failing phases. Refused requests are not counted.
 package receiver
 
 import (
@@ -18,21 +18,25 @@ import (
 	"github.com/penstock-io/penstock/bench/load"
 )
 
-// Behaviour is how a receiver answers; its zero value takes all at once.
+// Behaviour is the behavior of a receiver; the zero value accepts everything at once.
 type Behaviour struct {
 	Records int64         // numbers 0 to Records-1 are expected
-	Delay   time.Duration // that a request takes
-	Slots   int           // requests that are served at once, the rest queue; 0: all
-	Phase   time.Duration // healthy and failing in turn, beginning healthy with the first request; 0: always healthy
+	Delay   time.Duration // duration of a request
+	Slots   int           // concurrent requests, others queue; 0 means unlimited
+	// length of the healthy and failing phases, healthy from the first request on; 0 means always
+	// healthy
+	Phase time.Duration
 }
 
-// Stats is what it saw.
+// Stats is the receiver's counts.
 type Stats struct {
 	Unique, Lost, Repeated, Unknown int64
 	Requests, Refused               int64
-	MostInFlight                    int64   // requests that were there at once
-	FirstUnix, LastUnix             float64 // seconds since 1970, of the first and the last new record
-	P50ms, P99ms                    float64 // from writing a line to its arrival; 0 where lines carry no time
+	MostInFlight                    int64 // maximum of concurrent requests
+	// seconds since 1970, of the first and the last new record
+	FirstUnix, LastUnix float64
+	// from writing a line to its arrival; 0 if lines have no time
+	P50ms, P99ms float64
 }
 
 type server struct {
@@ -50,7 +54,7 @@ type server struct {
 	most     atomic.Int64
 }
 
-// Main is the receiver's process: it prints its URL and ends when its standard input does.
+// Main runs the receiver: it prints its URL and ends with its standard input.
 func Main(args []string) error {
 	s := &server{sleep: time.Sleep, bodies: sync.Pool{New: func() any { b := make([]byte, 0, 512<<10); return &b }}}
 	flags := flag.NewFlagSet("receive", flag.ContinueOnError)
@@ -108,7 +112,7 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// answer is what the caller's protocol wants to hear.
+// answer writes a success response in the caller's protocol.
 func answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == "/_bulk":
@@ -127,10 +131,10 @@ func places(n int) chan time.Time {
 	return free
 }
 
-// serve takes as long as a request takes, for a place among those served at once. Who asked may be
-// gone: what a receiver has read it works on. A request that waits for its place begins when the
-// one before it was to end, not when the sleep returned: each is a millisecond late, and the
-// receiver would serve some hundredths fewer requests than it is said to.
+// serve takes as long as a request takes, in one of the slots. The client may be gone; the request
+// is processed all the same. A request that waits for a slot begins at the scheduled end of the
+// previous one, not when the sleep returned: each sleep is about a millisecond late, which would
+// reduce the rate by some hundredths.
 func (s *server) serve() {
 	begins := time.Now()
 	if s.slots != nil {
@@ -189,7 +193,8 @@ func readAll(r io.Reader, buf []byte) ([]byte, error) {
 func (s *server) tell(w http.ResponseWriter, _ *http.Request) {
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 	json.NewEncoder(w).Encode(Stats{
-		Unique: s.marks.Unique(), Lost: s.marks.Lost(), Repeated: s.marks.Repeated(), Unknown: s.marks.Unknown(),
+		Unique: s.marks.Unique(), Lost: s.marks.Lost(), Repeated: s.marks.Repeated(),
+		Unknown:  s.marks.Unknown(),
 		Requests: s.requests.Load(), Refused: s.refused.Load(), MostInFlight: s.most.Load(),
 		FirstUnix: float64(s.first.Load()) / 1e9, LastUnix: float64(s.last.Load()) / 1e9,
 		P50ms: ms(s.marks.Delay(.5)), P99ms: ms(s.marks.Delay(.99)),

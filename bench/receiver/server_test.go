@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestServesAtItsRate: places that always have someone waiting serve as many as they should
-// although every sleep is late; one that was idle begins when somebody comes.
+// TestServesAtItsRate checks that busy slots serve at their rate although every sleep is late, and
+// that an idle slot begins with the next request.
 func TestServesAtItsRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const atOnce, each, late = 4, 50 * time.Millisecond, 3 * time.Millisecond
@@ -28,7 +28,8 @@ func TestServesAtItsRate(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if took := all(atOnce); took != each+late {
-			t.Errorf("after a second without any, one for each place took %v, want %v", took, each+late)
+			t.Errorf("after a second without any, one for each place took %v, want %v", took,
+				each+late)
 		}
 	})
 }

@@ -8,19 +8,18 @@ import (
 	"slices"
 )
 
-// fall is how much of a kept ratio may be gone before the gate closes: machines differ, and so do
-// moments on one.
+// fall is the tolerated decrease of a kept ratio, which allows for differences between machines and
+// between runs.
 const fall = 0.20
 
-// Kept are ratios of penstock against the limits, by workload.
+// Kept is the ratios of penstock to the limits, by workload.
 type Kept map[string]float64
 
-// Ratios are those that the repository remembers, by machine: a program of four threads beside one
-// of a single thread, or one that waits for the disk, is another multiple of it on another
-// processor.
+// Ratios are the kept ratios by machine, because the ratio of a multi-threaded program to a
+// single-threaded one, or to one that waits for the disk, differs between processors.
 type Ratios map[string]Kept
 
-// ReadRatios reads them.
+// ReadRatios reads a file of ratios.
 func ReadRatios(path string) (Ratios, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -33,8 +32,8 @@ func ReadRatios(path string) (Ratios, error) {
 	return r, nil
 }
 
-// Of returns what holds for a machine: the ratios that were kept on it, and for the workloads of
-// which it has none, which are named, the lowest of the other machines.
+// Of returns the ratios for a machine: those kept for it and, for other workloads, which are
+// returned in others, the lowest of the other machines.
 func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	kept = Kept{}
 	for _, k := range r {
@@ -54,7 +53,7 @@ func (r Ratios) Of(machine string) (kept Kept, others []string) {
 	return kept, others
 }
 
-// Write replaces in the file what k holds of a machine.
+// Write replaces the ratios of a machine in the file.
 func (k Kept) Write(path, machine string) error {
 	all, err := ReadRatios(path)
 	if err != nil {
@@ -76,8 +75,8 @@ func (r Ratios) Write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Fallen says which of the lines are more than 20 % below what is kept, and which kept ones were
-// not measured.
+// Fallen lists the lines that are more than 20 % below the kept ratios, and the kept workloads that
+// were not measured.
 func (k Kept) Fallen(lines []Line) (fallen []string) {
 	now := map[string]float64{}
 	for _, l := range lines {
@@ -92,7 +91,8 @@ func (k Kept) Fallen(lines []Line) (fallen []string) {
 			fallen = append(fallen, w+" was not measured")
 		case got < k[w]*(1-fall):
 			less := 100 * (1 - got/k[w])
-			fallen = append(fallen, fmt.Sprintf("%s reaches %.3f of its limit, %.0f %% below the %.3f kept", w, got, less, k[w]))
+			fallen = append(fallen, fmt.Sprintf(
+				"%s reaches %.3f of its limit, %.0f %% below the %.3f kept", w, got, less, k[w]))
 		}
 	}
 	return fallen

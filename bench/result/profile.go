@@ -6,22 +6,22 @@ import (
 	"os"
 )
 
-// Share is how much of a profile's processor time something took.
+// Share is a share of a profile's processor time.
 type Share struct {
 	Of    string  `json:"of"`
 	Share float64 `json:"share"`
 }
 
-// Profile is what a profile of a workload says, the largest share first.
+// Profile is a summary of a workload's profile, with the largest share first.
 type Profile struct {
 	Time   string  `json:"time"`
 	Shares []Share `json:"shares"`
 }
 
-// Profiles are those that are kept, by workload.
+// Profiles are the kept profiles, by workload.
 type Profiles map[string]Profile
 
-// ReadProfiles reads them; a file that is not there holds none.
+// ReadProfiles reads a file of profiles; a missing file contains none.
 func ReadProfiles(path string) (Profiles, error) {
 	all := Profiles{}
 	text, err := os.ReadFile(path)
@@ -34,7 +34,7 @@ func ReadProfiles(path string) (Profiles, error) {
 	return all, err
 }
 
-// Write writes them all.
+// Write writes all profiles.
 func (p Profiles) Write(path string) error {
 	text, err := json.MarshalIndent(p, "", " ")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package result holds what a measurement says of one program on one workload, its form as a line
-// of JSON, and what is kept of earlier ones: the ratios that may not fall.
+// Package result represents the measurements of a program on a workload, their form as a line of
+// JSON, and the kept results of earlier runs: the ratios that must not decrease.
 package result
 
 import (
@@ -25,22 +25,26 @@ type Line struct {
 	Lost     int64   `json:"lost"`
 	Repeated int64   `json:"repeated"`
 
-	LimitMBPerS   float64            `json:"limit_mb_per_s,omitempty"`
-	LimitCPUPerGB float64            `json:"limit_cpu_s_per_gb,omitempty"` // of the limit in the same pairs; 0: none
-	Runs          int                `json:"runs,omitempty"`               // that the medians are of; with a limit, as many pairs
-	Ratios        []float64          `json:"pairs,omitempty"`              // of each pair, in the order of the run
-	Figures       map[string]float64 `json:"figures,omitempty"`            // p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
-	Missed        []string           `json:"missed,omitempty"`             // targets, in words
-	Note          string             `json:"note,omitempty"`
+	LimitMBPerS float64 `json:"limit_mb_per_s,omitempty"`
+	// of the limit in the same pairs; 0: none
+	LimitCPUPerGB float64 `json:"limit_cpu_s_per_gb,omitempty"`
+	// that the medians are of; with a limit, as many pairs
+	Runs int `json:"runs,omitempty"`
+	// of each pair, in the order of the run
+	Ratios []float64 `json:"pairs,omitempty"`
+	// p50_ms, p99_ms, in_flight, drain_s, cores, kills, ...: medians
+	Figures map[string]float64 `json:"figures,omitempty"`
+	Missed  []string           `json:"missed,omitempty"` // targets, in words
+	Note    string             `json:"note,omitempty"`
 }
 
-// Entry is a line with the run it comes from, as files of results hold it.
+// Entry is a line with its run, as stored in result files.
 type Entry struct {
 	Line
 	Run Run `json:"run"`
 }
 
-// TimeForm is how a run's time is written, in UTC.
+// TimeForm is the format of a run's time, in UTC.
 const TimeForm = "2006-01-02 15:04"
 
 // Run is where and how lines were measured.
@@ -51,7 +55,7 @@ type Run struct {
 	Command  string            `json:"command"`
 }
 
-// Spread is the lowest and highest ratio of the pairs.
+// Spread returns the lowest and highest ratio of the pairs.
 func (l Line) Spread() (low, high float64) {
 	if len(l.Ratios) == 0 {
 		return l.OfLimit, l.OfLimit
@@ -62,8 +66,8 @@ func (l Line) Spread() (low, high float64) {
 // Write writes the line as JSON.
 func (l Line) Write(w io.Writer) error { return json.NewEncoder(w).Encode(l) }
 
-// Replace puts entries into a file, one a line, each in the place of what the file had of its
-// workload and program, else at the end. Who is interrupted leaves the file as it was.
+// Replace writes entries to a file, one per line. Each replaces the entry of the same workload and
+// program, or is appended. If interrupted, it leaves the file unchanged.
 func Replace(path string, entries []Entry) error {
 	all, err := Read(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -81,8 +85,8 @@ func Replace(path string, entries []Entry) error {
 	return os.Rename(path+".new", path)
 }
 
-// Read reads files of entries. Of several lines of the same program and workload the last counts;
-// the order is that of their first.
+// Read reads files of entries. Of several entries of the same program and workload the last counts,
+// at the position of the first.
 func Read(paths ...string) (all []Entry, err error) {
 	for _, path := range paths {
 		f, err := os.Open(path)
@@ -117,7 +121,7 @@ func last(of []Entry) (all []Entry) {
 	return all
 }
 
-// Round leaves three digits behind the point, more of what is small.
+// Round rounds to three decimals, or more for small values.
 func Round(x float64) float64 {
 	unit := 1000.0
 	if math.Abs(x) < 0.1 {
@@ -126,7 +130,7 @@ func Round(x float64) float64 {
 	return math.Round(x*unit) / unit
 }
 
-// Median of no values is 0; of an even number it is half way between the two in the middle.
+// Median returns the median; 0 without values, the mean of the middle two for an even number.
 func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -10,7 +10,8 @@ import (
 
 func TestTheFormOfALine(t *testing.T) {
 	var out strings.Builder
-	l := Line{Workload: "w1", Program: "penstock", MBPerS: 4321, Limit: "go_count", OfLimit: .51, CPUPerGB: .2, RSSMiB: 40}
+	l := Line{Workload: "w1", Program: "penstock", MBPerS: 4321, Limit: "go_count", OfLimit: .51,
+		CPUPerGB: .2, RSSMiB: 40}
 	if err := l.Write(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +22,8 @@ func TestTheFormOfALine(t *testing.T) {
 	}
 	out.Reset()
 	l.LimitMBPerS, l.LimitCPUPerGB = 8765, .11
-	want = strings.TrimSuffix(want, "}\n") + `,"limit_mb_per_s":8765,"limit_cpu_s_per_gb":0.11}` + "\n"
+	want = strings.TrimSuffix(want, "}\n") +
+		`,"limit_mb_per_s":8765,"limit_cpu_s_per_gb":0.11}` + "\n"
 	if err := l.Write(&out); err != nil || out.String() != want {
 		t.Errorf("with a limit: got  %swant %s, %v", out.String(), want, err)
 	}
@@ -50,12 +52,13 @@ func TestTheLastLineOfAProgramCounts(t *testing.T) {
 	}
 }
 
-// A median of two pairs is neither the better nor the worse of them.
+// TestMedian checks that the median of two pairs is neither the better nor the worse one.
 func TestMedian(t *testing.T) {
 	for _, c := range []struct {
 		of   []float64
 		want float64
-	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2}, {[]float64{4, 1, 100, 2}, 3}} {
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1}, 2}, {[]float64{9, 1, 2}, 2},
+		{[]float64{4, 1, 100, 2}, 3}} {
 		if got := Median(c.of); got != c.want {
 			t.Errorf("the median of %v is %v, want %v", c.of, got, c.want)
 		}
@@ -65,10 +68,13 @@ func TestMedian(t *testing.T) {
 func TestGate(t *testing.T) {
 	kept := Kept{"w1": .5, "w2": .5, "w3": .5, "w4": .5}
 	fallen := kept.Fallen([]Line{
-		{Workload: "w1", Program: "penstock", OfLimit: .41}, {Workload: "w2", Program: "penstock", OfLimit: .39},
-		{Workload: "w3", Program: "penstock", OfLimit: .9}, {Workload: "w3", Program: "other", OfLimit: .1},
+		{Workload: "w1", Program: "penstock", OfLimit: .41},
+		{Workload: "w2", Program: "penstock", OfLimit: .39},
+		{Workload: "w3", Program: "penstock", OfLimit: .9},
+		{Workload: "w3", Program: "other", OfLimit: .1},
 	})
-	if len(fallen) != 2 || !strings.HasPrefix(fallen[0], "w2 reaches 0.390") || fallen[1] != "w4 was not measured" {
+	if len(fallen) != 2 || !strings.HasPrefix(fallen[0], "w2 reaches 0.390") ||
+		fallen[1] != "w4 was not measured" {
 		t.Errorf("%q", fallen)
 	}
 }

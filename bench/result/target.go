@@ -5,21 +5,23 @@ import (
 	"math"
 )
 
-// Target is what a workload wants of one number of a line.
+// Target is a bound on one figure of a line.
 type Target struct {
 	Metric string // of_limit, cpu_s_per_gb, rss_mb, lost, repeated, or the name of a figure
 	Bound  float64
-	Least  bool // the number is to be at least the bound; else at most
+	Least  bool // the bound is a minimum, otherwise a maximum
 }
 
-// metrics are what numbers are called in words.
+// metrics maps figures to their names in text.
 var metrics = map[string]string{
-	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB", "lost": "%s lost", "repeated": "%s repeated",
-	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores", "kills": "%s kills",
+	"of_limit": "%s of the limit", "cpu_s_per_gb": "%s CPU-s/GB", "rss_mb": "%s MiB",
+	"lost": "%s lost", "repeated": "%s repeated",
+	"in_flight": "%s in flight", "drain_s": "%s s of drain", "cores": "%s cores",
+	"kills":             "%s kills",
 	"repeated_of_bound": "%s of the replay bound repeated",
 }
 
-// words are the number with what it counts.
+// words returns the value with its unit.
 func (t Target) words(v float64) string {
 	form, ok := metrics[t.Metric]
 	if !ok {
@@ -31,7 +33,7 @@ func (t Target) words(v float64) string {
 	return fmt.Sprintf(form, fmt.Sprintf("%.3g", v))
 }
 
-// String is the target in words, such as "≥ 0.5 of the limit".
+// String returns the target as text, such as "≥ 0.5 of the limit".
 func (t Target) String() string {
 	switch {
 	case t.Bound == 0 && !t.Least:
@@ -42,7 +44,7 @@ func (t Target) String() string {
 	return "≤ " + t.words(t.Bound)
 }
 
-// Value is the number of the line that the target is about.
+// Value returns the figure of the line.
 func (t Target) Value(l Line) float64 {
 	switch t.Metric {
 	case "of_limit":
@@ -59,7 +61,7 @@ func (t Target) Value(l Line) float64 {
 	return l.Figures[t.Metric]
 }
 
-// Missed says by how much the line misses the target, in words; "": it holds.
+// Missed describes by how much the line misses the target, or returns "".
 func (t Target) Missed(l Line) string {
 	v := t.Value(l)
 	if t.Least && v >= t.Bound || !t.Least && v <= t.Bound {

@@ -3,7 +3,8 @@ package result
 import "testing"
 
 func TestTarget(t *testing.T) {
-	l := Line{OfLimit: .4, CPUPerGB: .5, RSSMiB: 64, Repeated: 7, Figures: map[string]float64{"drain_s": .3}}
+	l := Line{OfLimit: .4, CPUPerGB: .5, RSSMiB: 64, Repeated: 7,
+		Figures: map[string]float64{"drain_s": .3}}
 	for _, c := range []struct {
 		target        Target
 		words, missed string
@@ -16,7 +17,8 @@ func TestTarget(t *testing.T) {
 		{Target{"repeated", 0, false}, "0 repeated", "7 repeated"},
 		{Target{"drain_s", 1, false}, "≤ 1 s of drain", ""},
 		{Target{"kills", 5, true}, "≥ 5 kills", "0 kills, by 100 %"},
-		{Target{"requests", 1, true}, "≥ requests 1", "requests 0, by 100 %"}, // a figure without words of its own
+		// a figure without words of its own
+		{Target{"requests", 1, true}, "≥ requests 1", "requests 0, by 100 %"},
 	} {
 		if got := c.target.String(); got != c.words {
 			t.Errorf("%+v is %q, want %q", c.target, got, c.words)

@@ -5,27 +5,36 @@ import (
 	"strings"
 )
 
-// programs are the rivals. Their settings follow their makers' documents and what was measured to
-// be quickest; for w3 those under which a record counts as read only when the receiver has it, as
-// far as the program can do that.
+// programs are the rivals. Their settings are the fastest measured ones that follow their vendors'
+// documentation. For w3 a record must count as read only after the receiver has it, as far as the
+// program supports that.
 var programs = []Program{
-	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"}, probe: []string{"-v"}, files: rsyslog,
+	{Name: "rsyslog", Part: 8, parts: map[string]int64{"w3": 64}, names: []string{"rsyslogd"},
+		probe: []string{"-v"}, files: rsyslog,
 		args: []string{"-n", "-i", "{dir}/pid", "-f", "{dir}/rsyslog.conf"}},
-	{Name: "syslog-ng", Part: 4, names: []string{"syslog-ng"}, probe: []string{"-V"}, files: syslogNG,
-		args: []string{"-F", "--no-caps", "-f", "{dir}/syslog-ng.conf", "-R", "{dir}/persist", "-c", "{dir}/control", "-p", "{dir}/pid"}},
-	{Name: "fluent-bit", Part: 2, names: []string{"fluent-bit"}, probe: []string{"--version"}, files: fluentBit,
-		args: []string{"-c", "{dir}/fluent-bit.yaml"}},
-	{Name: "vector", Part: 4, names: []string{"vector"}, probe: []string{"--version"}, files: vector,
-		args: []string{"--quiet", "--config", "{dir}/vector.yaml"}},
-	{Name: "otelcol", Part: 4, names: []string{"otelcol-contrib", "otelcol"}, probe: []string{"--version"}, files: collector,
+	{Name: "syslog-ng", Part: 4, names: []string{"syslog-ng"}, probe: []string{"-V"},
+		files: syslogNG,
+		args: []string{"-F", "--no-caps", "-f", "{dir}/syslog-ng.conf", "-R", "{dir}/persist", "-c",
+			"{dir}/control", "-p", "{dir}/pid"}},
+	{Name: "fluent-bit", Part: 2, names: []string{"fluent-bit"}, probe: []string{"--version"},
+		files: fluentBit,
+		args:  []string{"-c", "{dir}/fluent-bit.yaml"}},
+	{Name: "vector", Part: 4, names: []string{"vector"}, probe: []string{"--version"},
+		files: vector,
+		args:  []string{"--quiet", "--config", "{dir}/vector.yaml"}},
+	{Name: "otelcol", Part: 4, names: []string{"otelcol-contrib", "otelcol"},
+		probe: []string{"--version"}, files: collector,
 		args: []string{"--config", "{dir}/collector.yaml"}},
-	{Name: "telegraf", Part: 4, names: []string{"telegraf"}, probe: []string{"--version"}, files: telegraf,
-		args: []string{"--quiet", "--config", "{dir}/telegraf.conf"}},
-	{Name: "logstash", Part: 4, names: []string{"logstash"}, probe: []string{"--version"}, files: logstash,
-		args: []string{"--path.data", "{dir}/data", "-f", "{dir}/logstash.conf"}},
+	{Name: "telegraf", Part: 4, names: []string{"telegraf"}, probe: []string{"--version"},
+		files: telegraf,
+		args:  []string{"--quiet", "--config", "{dir}/telegraf.conf"}},
+	{Name: "logstash", Part: 4, names: []string{"logstash"}, probe: []string{"--version"},
+		files: logstash,
+		args:  []string{"--path.data", "{dir}/data", "-f", "{dir}/logstash.conf"}},
 	{Name: "loggie", Part: 4, names: []string{"loggie"}, probe: []string{"-version"}, files: loggie,
 		args: []string{"-config.system={dir}/loggie.yml", "-config.pipeline={dir}/pipeline.yml"}},
-	{Name: "flume", Part: 4, parts: map[string]int64{"w3": 64}, names: []string{"flume-ng"}, probe: []string{"version"}, files: flume,
+	{Name: "flume", Part: 4, parts: map[string]int64{"w3": 64}, names: []string{"flume-ng"},
+		probe: []string{"version"}, files: flume,
 		args: []string{"agent", "-n", "a", "-f", "{dir}/flume.properties", "-Xmx512m"}},
 }
 
@@ -46,7 +55,8 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
 	body := map[string]string{
 		"w1": `if $msg == "never" then { action(type="omfile" file="/dev/null") }
   stop`, // without any action it does not start
-		"w2": fmt.Sprintf(`action(type="omfile" file=%q template="raw" ioBufferSize="256k")`, j.Out),
+		"w2": fmt.Sprintf(`action(type="omfile" file=%q template="raw" ioBufferSize="256k")`,
+			j.Out),
 		"w3": fmt.Sprintf(`action(type="omelasticsearch" server=%q template="raw" bulkmode="on" maxbytes="256k" retryfailures="off"
     action.resumeRetryCount="-1" queue.type="Disk" queue.filename="bench" queue.maxDiskSpace="4g" queue.workerThreads="4"
     queue.dequeueBatchSize="1024")`, j.URL),
@@ -58,7 +68,8 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
 	if j.Workload == "w3" {
 		load = "module(load=\"omelasticsearch\")\n"
 	}
-	return one("rsyslog.conf", load+head, "ruleset(name=\"bench\" queue.type=\"Direct\") {\n  "+body+"\n}\n")
+	return one("rsyslog.conf", load+head,
+		"ruleset(name=\"bench\" queue.type=\"Direct\") {\n  "+body+"\n}\n")
 }
 
 func syslogNG(j Job) map[string]string {
@@ -72,10 +83,14 @@ source in { file(%q flags(no-parse) log-iw-size(10000) log-fetch-limit(1000) fol
 log { source(in); destination(out); flags(flow-control); };
 `, threaded, j.Input)
 	return one("syslog-ng.conf", head, map[string]string{
-		"w1": "destination out { file(\"/dev/null\" template(\"${MSG}\\n\") flush-lines(1000)); };\n",
-		"w2": fmt.Sprintf("destination out { file(%q template(\"${MSG}\\n\") flush-lines(1000)); };\n", j.Out),
-		"w3": fmt.Sprintf("destination out { http(url(%q) method(\"POST\") body(\"${MSG}\") delimiter(\"\\n\") body-suffix(\"\\n\")"+
-			" workers(4) batch-lines(1000) batch-bytes(256Kb) batch-timeout(100)); };\n", j.URL+"/0"),
+		"w1": "destination out { file(\"/dev/null\" template(\"${MSG}\\n\") " +
+			"flush-lines(1000)); };\n",
+		"w2": fmt.Sprintf("destination out { file(%q template(\"${MSG}\\n\") "+
+			"flush-lines(1000)); };\n", j.Out),
+		"w3": fmt.Sprintf("destination out { http(url(%q) method(\"POST\") body(\"${MSG}\") "+
+			"delimiter(\"\\n\") body-suffix(\"\\n\")"+
+			" workers(4) batch-lines(1000) batch-bytes(256Kb) batch-timeout(100)); };\n",
+			j.URL+"/0"),
 	}[j.Workload])
 }
 
@@ -89,9 +104,11 @@ pipeline:
 `, j.Dir+"/chunks", j.Input, j.Dir+"/tail.db")
 	return one("fluent-bit.yaml", head, map[string]string{
 		"w1": "    - { name: \"null\", match: \"*\" }\n",
-		"w2": fmt.Sprintf("    - { name: file, match: \"*\", file: %q, format: template, template: \"{log}\", retry_limit: no_limits }\n",
+		"w2": fmt.Sprintf("    - { name: file, match: \"*\", file: %q, format: "+
+			"template, template: \"{log}\", retry_limit: no_limits }\n",
 			j.Out),
-		"w3": fmt.Sprintf("    - { name: http, match: \"*\", host: 127.0.0.1, port: %s, uri: /0, format: json_lines, workers: 4,"+
+		"w3": fmt.Sprintf("    - { name: http, match: \"*\", host: 127.0.0.1, port: %s, uri: "+
+			"/0, format: json_lines, workers: 4,"+
 			" retry_limit: no_limits }\n", port(j.URL)),
 	}[j.Workload])
 }
@@ -107,9 +124,11 @@ sinks:
 		"w1": "  out: { type: blackhole, inputs: [in], print_interval_secs: 0 }\n",
 		"w2": fmt.Sprintf("  out: { type: file, inputs: [in], path: %q, encoding: { codec: text },"+
 			" acknowledgements: { enabled: true } }\n", j.Out),
-		"w3": fmt.Sprintf("  out: { type: http, inputs: [in], uri: %q, encoding: { codec: text },\n"+
+		"w3": fmt.Sprintf("  out: { type: http, inputs: [in], uri: %q, encoding: "+
+			"{ codec: text },\n"+
 			"    framing: { method: newline_delimited }, acknowledgements: { enabled: true },\n"+
-			"    batch: { max_bytes: 2000000, timeout_secs: 0.2 }, buffer: { type: memory, max_events: 10000 } }\n", j.URL+"/0"),
+			"    batch: { max_bytes: 2000000, timeout_secs: 0.2 }, buffer: { type: "+
+			"memory, max_events: 10000 } }\n", j.URL+"/0"),
 	}[j.Workload])
 }
 
@@ -126,8 +145,10 @@ exporters:
 `, j.Input, j.Dir, map[string]string{"w1": "nop", "w2": "file", "w3": "otlphttp"}[j.Workload])
 	return one("collector.yaml", head, map[string]string{
 		"w1": "  nop: {}\n",
-		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out), // in an envelope of its own: its records are counted
-		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: { enabled: false } }\n", j.URL),
+		// in an envelope of its own: its records are counted
+		"w2": fmt.Sprintf("  file: { path: %q }\n", j.Out),
+		"w3": fmt.Sprintf("  otlphttp: { endpoint: %q, compression: none, sending_queue: "+
+			"{ enabled: false } }\n", j.URL),
 	}[j.Workload])
 }
 
@@ -149,52 +170,63 @@ func telegraf(j Job) map[string]string {
 	raw := "  data_format = \"template\"\n  template = '''{{.Field \"value\"}}\n'''\n"
 	return one("telegraf.conf", head, map[string]string{
 		"w1": "[[outputs.discard]]\n",
-		"w2": fmt.Sprintf("[[outputs.file]]\n  files = [%q]\n  use_batch_format = true\n%s", j.Out, raw),
-		"w3": fmt.Sprintf("[[outputs.http]]\n  url = %q\n  use_batch_format = true\n%s", j.URL+"/0", raw),
+		"w2": fmt.Sprintf("[[outputs.file]]\n  files = [%q]\n  use_batch_format = true\n%s",
+			j.Out, raw),
+		"w3": fmt.Sprintf("[[outputs.http]]\n  url = %q\n  use_batch_format = true\n%s",
+			j.URL+"/0", raw),
 	}[j.Workload])
 }
 
 func logstash(j Job) map[string]string {
-	head := fmt.Sprintf("input { file { path => %q start_position => \"beginning\" sincedb_path => %q } }\n", j.Input, j.Dir+"/sincedb")
+	head := fmt.Sprintf("input { file { path => %q start_position => \"beginning\" sincedb_path "+
+		"=> %q } }\n", j.Input, j.Dir+"/sincedb")
 	return one("logstash.conf", head, map[string]string{
 		"w1": "output { null {} }\n",
-		"w2": fmt.Sprintf("output { file { path => %q codec => line { format => \"%%{message}\" } } }\n", j.Out),
-		"w3": fmt.Sprintf("output { http { url => %q http_method => \"post\" format => \"json_batch\" pool_max => 4 } }\n", j.URL+"/0"),
+		"w2": fmt.Sprintf("output { file { path => %q codec => line { format => "+
+			"\"%%{message}\" } } }\n", j.Out),
+		"w3": fmt.Sprintf("output { http { url => %q http_method => \"post\" format => "+
+			"\"json_batch\" pool_max => 4 } }\n", j.URL+"/0"),
 	}[j.Workload])
 }
 
 func loggie(j Job) map[string]string {
 	sink := map[string]string{
 		"w1": "{ type: dev, printEvents: false }",
-		"w3": fmt.Sprintf("{ type: elasticsearch, hosts: [%q], index: bench, parallelism: 4 }", j.URL),
+		"w3": fmt.Sprintf("{ type: elasticsearch, hosts: [%q], index: bench, parallelism: 4 }",
+			j.URL),
 	}[j.Workload] // its file sink keeps the last records back
 	if sink == "" {
 		return nil
 	}
 	return map[string]string{
 		"loggie.yml": "loggie: { http: { enabled: false } }\n",
-		"pipeline.yml": fmt.Sprintf("pipelines:\n  - name: bench\n    sources: [{ type: file, name: in, paths: [%q] }]\n    sink: %s\n",
+		"pipeline.yml": fmt.Sprintf("pipelines:\n  - name: bench\n    sources: [{ type: "+
+			"file, name: in, paths: [%q] }]\n    sink: %s\n",
 			j.Input, sink),
 	}
 }
 
-// flume keeps what it has read in its file channel; where all is dropped, in memory.
+// flume keeps read events in its file channel, or in memory if all are dropped.
 func flume(j Job) map[string]string {
 	var sinks []string
 	kinds := map[string][]string{
 		"w1": {"type = null", "batchSize = 1000"},
-		"w2": {"type = file_roll", "sink.directory = " + j.Dir + "/" + Rolled, "sink.rollInterval = 0", "sink.batchSize = 1000"},
+		"w2": {"type = file_roll", "sink.directory = " + j.Dir + "/" + Rolled,
+			"sink.rollInterval = 0", "sink.batchSize = 1000"},
 	}
-	channel := "type = file\na.channels.c.checkpointDir = " + j.Dir + "/channel\na.channels.c.dataDirs = " + j.Dir + "/channel-data"
+	channel := "type = file\na.channels.c.checkpointDir = " + j.Dir +
+		"/channel\na.channels.c.dataDirs = " + j.Dir + "/channel-data"
 	if j.Workload == "w1" {
 		channel = "type = memory"
 	}
-	if j.Workload == "w3" { // one event a request: four sinks make of it what they can
+	if j.Workload == "w3" { // one event per request, with four sinks
 		for i := range 4 {
 			sinks = append(sinks, fmt.Sprint("k", i))
 			kinds["w3"] = []string{
-				"type = http", "endpoint = " + j.URL + "/0", "contentTypeHeader = text/plain", "acceptHeader = text/plain",
-				"defaultBackoff = true", "defaultRollback = true", "backoff.200 = false", "rollback.200 = false",
+				"type = http", "endpoint = " + j.URL + "/0", "contentTypeHeader = text/plain",
+				"acceptHeader = text/plain",
+				"defaultBackoff = true", "defaultRollback = true", "backoff.200 = false",
+				"rollback.200 = false",
 				"incrementMetrics.200 = true",
 			}
 		}

@@ -1,8 +1,8 @@
 package rival
 
-// Share is what a rival reached of the limit that a workload has here, measured elsewhere: on two
-// machines of two virtual cores (vector on the second), with five access log lines to three of
-// JSON, medians of four rounds, that machine's own limit beside it.
+// Share is a rival's result relative to the limit of a workload, measured on other machines. They
+// were two machines of two virtual cores (vector on the second), each with its own limit. The input
+// had five access log lines to three of JSON; the values are medians of four rounds.
 type Share struct {
 	Program string
 	OfLimit float64
@@ -14,49 +14,63 @@ type Share struct {
 // nothing when it is killed, where there is one.
 var Elsewhere = map[string][]Share{
 	"w1": {
-		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"}, {"syslog-ng", .015, 136, "3.38"},
-		{"telegraf", .015, 131, "1.40"}, {"loggie", .012, 106, "2024-04"}, {"rsyslog", .006, 57, "8.2302"}, {"vector", .006, 95, "0.58"},
+		{"fluent-bit", .033, 289, "5.1.1"}, {"otelcol", .028, 244, "core 0.155"},
+		{"syslog-ng", .015, 136, "3.38"},
+		{"telegraf", .015, 131, "1.40"}, {"loggie", .012, 106, "2024-04"},
+		{"rsyslog", .006, 57, "8.2302"}, {"vector", .006, 95, "0.58"},
 		{"flume", .004, 37, "1.11, memory channel; 12 MB/s by its file channel"},
 	},
 	"w2": {
-		{"fluent-bit", .066, 262, "5.1.1"}, {"otelcol", .032, 125, "in OTLP JSON"}, {"syslog-ng", .029, 116, "3.38"},
-		{"telegraf", .023, 92, "1.40"}, {"rsyslog", .014, 57, "8.2302; on one core 134 MB/s"}, {"vector", .006, 11, "0.58"},
+		{"fluent-bit", .066, 262, "5.1.1"}, {"otelcol", .032, 125, "in OTLP JSON"},
+		{"syslog-ng", .029, 116, "3.38"},
+		{"telegraf", .023, 92, "1.40"}, {"rsyslog", .014, 57, "8.2302; on one core 134 MB/s"},
+		{"vector", .006, 11, "0.58"},
 		{"loggie", .025, 100, "leaves the last 449 to 933 records unwritten"},
 		{"flume", .003, 11, "file channel; 39 MB/s by its memory channel, which a kill empties"},
 	},
 	"w3": {
-		{"fluent-bit", .082, 207, "filesystem chunks, threaded: off"}, {"syslog-ng", .053, 133, "flow-control, 4 workers"},
-		{"otelcol", .045, 114, "no queue"}, {"telegraf", .039, 98, "positions kept on a clean stop only"},
-		{"vector", .036, 94, "acknowledgements"}, {"loggie", .025, 63, "parallelism 4"}, {"rsyslog", .009, 23, "disk queue"},
+		{"fluent-bit", .082, 207, "filesystem chunks, threaded: off"},
+		{"syslog-ng", .053, 133, "flow-control, 4 workers"},
+		{"otelcol", .045, 114, "no queue"},
+		{"telegraf", .039, 98, "positions kept on a clean stop only"},
+		{"vector", .036, 94, "acknowledgements"}, {"loggie", .025, 63, "parallelism 4"},
+		{"rsyslog", .009, 23, "disk queue"},
 		{"flume", .0004, 1, "file channel, 4 sinks of one event a request"},
 	},
 	"w4_json": {
-		{"fluent-bit", 1.8, 67, "778.435 became 778.4349999999999"}, {"rsyslog", 1.3, 47, "mmjsonparse"},
+		{"fluent-bit", 1.8, 67, "778.435 became 778.4349999999999"},
+		{"rsyslog", 1.3, 47, "mmjsonparse"},
 		{"loggie", 1.1, 40, "key order changes"},
-		{"otelcol", .9, 33, "integers become doubles"}, {"telegraf", .7, 26, "nested"}, {"syslog-ng", .7, 25, "numbers become text"},
+		{"otelcol", .9, 33, "integers become doubles"}, {"telegraf", .7, 26, "nested"},
+		{"syslog-ng", .7, 25, "numbers become text"},
 		{"vector", .4, 14, "its file sink is the limit; keys sorted"},
 	},
 	"w4_json_http": {{"vector", 1.9, 72, "keys sorted"}, {"fluent-bit", 1.7, 65, "as to a file"}},
 	"w4_regex": { // no share: the expression alone was not measured there
-		{"fluent-bit", 0, 37, "Onigmo"}, {"syslog-ng", 0, 27, "PCRE"}, {"otelcol", 0, 25, "regex_parser"}, {"loggie", 0, 18, "to a file"},
+		{"fluent-bit", 0, 37, "Onigmo"}, {"syslog-ng", 0, 27, "PCRE"},
+		{"otelcol", 0, 25, "regex_parser"}, {"loggie", 0, 18, "to a file"},
 		{"vector", 0, 8.3, "its file sink is the limit; over HTTP 47"},
 	},
 	"w5": {
-		{"otelcol", .92, 93, "20 consumers, set by hand"}, {"vector", .76, 76, "adaptive"}, {"syslog-ng", .54, 54, "20 workers"},
-		{"fluent-bit", .22, 173, "20 workers; requests of 2.5 MB, of which the receiver serves 800 MB/s"},
+		{"otelcol", .92, 93, "20 consumers, set by hand"}, {"vector", .76, 76, "adaptive"},
+		{"syslog-ng", .54, 54, "20 workers"},
+		{"fluent-bit", .22, 173, "20 workers; requests of 2.5 MB, of which the receiver " +
+			"serves 800 MB/s"},
 		{"telegraf", .05, 4.8, "one request at a time"},
-		{"loggie", 0, 62, "parallelism 20; its own processor time is the limit"}, {"rsyslog", 0, 47, "20 threads; the same"},
+		{"loggie", 0, 62, "parallelism 20; its own processor time is the limit"},
+		{"rsyslog", 0, 47, "20 threads; the same"},
 	},
 	"w5_500ms": {{"vector", .31, 6.2, "adaptive"}},
 }
 
-// Fault is what a rival made of kills or of a failing receiver, measured elsewhere: lost / repeated
-// records.
+// Fault is a rival's result with kills or a failing receiver, measured on other machines: lost /
+// repeated records.
 type Fault struct {
 	Program, Setting string
 	Killed           string // kill -9 five times into HTTP, with the whole file there
-	Live             string // the same at the end of a file that is written at 8 MB/s, 100 ms a request
-	Flaky            string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
+	// the same at the end of a file that is written at 8 MB/s, 100 ms a request
+	Live  string
+	Flaky string // a receiver that is 5 s healthy and 5 s failing, with seconds of drain
 }
 
 // Faults are those of the settings under which a program loses least, and of its defaults where
@@ -65,15 +79,20 @@ var Faults = []Fault{
 	{"syslog-ng", "flow-control", "0 / 5.8k-9.0k", "0 / 16k", "0 / 0, 0.2 s"},
 	{"syslog-ng", "disk-buffer, reliable", "0 / 1", "0 / 16k-17k", ""},
 	{"loggie", "defaults", "0 / 6.1k-8.2k", "0 / 10k-16k", "0 / 0, 1.6 s"},
-	{"fluent-bit", "filesystem chunks, threaded: off", "0 / 154k-211k", "0 / 6.4k-25k", "0 / 0, 0.5-2 s; by its default scheduler 120 s"},
+	{"fluent-bit", "filesystem chunks, threaded: off", "0 / 154k-211k", "0 / 6.4k-25k",
+		"0 / 0, 0.5-2 s; by its default scheduler 120 s"},
 	{"fluent-bit", "memory chunks, the default", "453k-522k / 0", "25k-35k / 0", ""},
-	{"vector", "acknowledgements", "0 / 124k-143k", "0 / 28.5k-40.7k", "0 / 0, 0.2 s; by its defaults 10.8 s"},
-	{"vector", "acknowledgements and disk buffer", "0 / 878k-1.0M", "0-1.8k / 14.1k-25.9k", "0 / 0, 0.1 s"},
-	{"vector", "no acknowledgements, the default", "0-1.3k / 62.3k-65.3k", "0-1.8k / 9.0k-16.7k", "0 / 0, 0.2 s"},
+	{"vector", "acknowledgements", "0 / 124k-143k", "0 / 28.5k-40.7k",
+		"0 / 0, 0.2 s; by its defaults 10.8 s"},
+	{"vector", "acknowledgements and disk buffer", "0 / 878k-1.0M", "0-1.8k / 14.1k-25.9k",
+		"0 / 0, 0.1 s"},
+	{"vector", "no acknowledgements, the default", "0-1.3k / 62.3k-65.3k", "0-1.8k / 9.0k-16.7k",
+		"0 / 0, 0.2 s"},
 	{"otelcol", "no queue", "0 / 2.8M-3.3M", "0 / 181k, 5 ms a request", ""},
 	{"otelcol", "persistent queue", "0 / 1.8M-2.1M", "148-166 / 19k", "0 / 0, 0.4 s"},
 	{"telegraf", "statefile", "0 / 2.2M-3.0M", "0 / 103k", "0 / 0, 0.1 s"},
 	{"rsyslog", "disk queue", "0 / 18k-22k", "0 / 51k", "318k / 0: what came in the phases of 503"},
 	{"rsyslog", "memory queues", "0.4k-67k / 24k-26k", "10k-12k / 0", ""},
-	{"flume", "file channel", "0 / 1", "0 / 1-946, files that arrive at 0.5 MB/s", "0 / 0, 22-30 s behind at 0.5 MB/s"},
+	{"flume", "file channel", "0 / 1", "0 / 1-946, files that arrive at 0.5 MB/s",
+		"0 / 0, 22-30 s behind at 0.5 MB/s"},
 }

@@ -38,12 +38,13 @@ func (j Job) Written() string {
 
 // Program is a rival.
 type Program struct {
-	Name  string           // in results, and of --rival NAME=PATH
-	Part  int64            // it gets one in so many of the input's bytes, so that a run lasts seconds: its start counts
+	Name string // in results, and of --rival NAME=PATH
+	// it gets one in so many of the input's bytes, so that a run lasts seconds: its start counts
+	Part  int64
 	parts map[string]int64 // in place of Part, by workload
 	names []string
-	// files are the configs of a job by name, and args what starts the program with them; nil: it does
-	// not do this work.
+	// files returns the configs of a job by name, or nil if the program does not support the
+	// workload. args are the arguments that start the program with them.
 	files func(Job) map[string]string
 	args  []string // with {dir} for the job's folder
 	// probe asks for the version.
@@ -55,7 +56,8 @@ type Program struct {
 func Find(given map[string]string) (found, absent []Program, err error) {
 	for name := range given {
 		if !slices.ContainsFunc(programs, func(p Program) bool { return p.Name == name }) {
-			return nil, nil, fmt.Errorf("-rival %s: there is no config for it; there is for %s", name, strings.Join(Names(), ", "))
+			return nil, nil, fmt.Errorf("-rival %s: there is no config for it; there is for %s",
+				name, strings.Join(Names(), ", "))
 		}
 	}
 	for _, p := range programs {
@@ -100,10 +102,10 @@ func Configs(name string, j Job) map[string]string {
 	return nil
 }
 
-// Does says whether there is a config of the program for a workload.
+// Does reports whether there is a config of the program for a workload.
 func (p Program) Does(workload string) bool { return len(p.files(Job{Workload: workload})) > 0 }
 
-// PartOf is what it gets of a workload's input: one in so many of its bytes.
+// PartOf returns the divisor of a workload's input for the program: it gets one of that many bytes.
 func (p Program) PartOf(workload string) int64 {
 	if part := p.parts[workload]; part > 0 {
 		return part
@@ -111,7 +113,7 @@ func (p Program) PartOf(workload string) int64 {
 	return p.Part
 }
 
-// Version is what the program says of itself.
+// Version returns the version printed by the program.
 func (p Program) Version() string {
 	out, err := exec.Command(p.path, p.probe...).CombinedOutput()
 	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
@@ -124,7 +126,8 @@ func (p Program) Version() string {
 
 // Run does the job: it starts the program, waits until done says so, and ends it. The time is that
 // until done. It gives up when nothing has moved for patience; progress is whatever grows.
-func (p Program) Run(j Job, patience time.Duration, watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
+func (p Program) Run(j Job, patience time.Duration,
+	watch func(pid int) (progress int64, done bool, err error)) (proc.Run, error) {
 	for name, text := range p.files(j) {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(j.Dir, name)), 0o755); err != nil {
 			return proc.Run{}, err
@@ -181,8 +184,8 @@ const (
 	stopPatience = 10 * time.Second
 )
 
-// ReadTo says how far a process has read a file, from what the kernel tells of its descriptors; 0
-// where it has it not open.
+// ReadTo returns the offset to which a process has read a file, from the kernel's information about
+// its descriptors, or 0 if the file is not open.
 func ReadTo(pid int, path string) (at int64) {
 	fds, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {
