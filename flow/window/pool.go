@@ -29,14 +29,14 @@ type Pool struct {
 	waiting float64       // EWMA of the rounds' means
 	mean    float64       // cost of a batch
 	rate    float64       // completions per second
-	network float64       // round trip of the network in seconds
 	senders map[uint64]*poolSender
 	swept   time.Duration
 }
 
 type poolSender struct {
-	taken float64 // cumulative cost
-	seen  time.Duration
+	taken   float64 // cumulative cost
+	seen    time.Duration
+	network float64 // recent minimum of its round trip without the worker's share, seconds
 }
 
 const (
@@ -77,16 +77,23 @@ func (p *Pool) Done(now time.Duration, sender uint64, cost, waiting float64,
 	s.taken += cost
 	s.seen = now
 	p.mean += poolMean * (cost - p.mean)
-	if network > 0 {
-		if p.network == 0 {
-			p.network = network.Seconds()
-		}
-		p.network += poolMean * (network.Seconds() - p.network)
-	}
+	s.measured(network.Seconds())
 	p.complete(now, waiting/p.mean)
 	share := max(1, p.size/float64(p.active(now))) * p.mean
 	return Advert{Valid: true, Credit: uint64(math.Ceil(s.taken + share - 1e-6)),
 		Taken: uint64(s.taken), QueueLen: int(waiting)}
+}
+
+// measured takes a sender's measurement of the network's round trip, in seconds. A shorter one
+// replaces the earlier ones at once: the first includes the time to connect.
+func (s *poolSender) measured(network float64) {
+	switch {
+	case network <= 0:
+	case s.network == 0 || network < s.network:
+		s.network = network
+	default:
+		s.network += poolMean * (network - s.network)
+	}
 }
 
 // complete adds a completion to the round. Batches that waited during a pause, for example of the
@@ -126,8 +133,8 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 	p.waiting += poolWeight * (p.sum/float64(p.n) - p.waiting)
 	p.n, p.sum, p.began, p.steady = 0, 0, now, true
 	root := 1.0 // if no sender reports its network
-	if p.network > 0 {
-		root = math.Sqrt(p.rate * p.network)
+	if network := p.network(now); network > 0 {
+		root = math.Sqrt(p.rate * network)
 	}
 	low, high := poolLow+rootLow*root, poolHigh+rootHigh*root
 	switch {
@@ -143,6 +150,18 @@ func (p *Pool) round(now time.Duration, waiting float64) {
 		top = 1000
 	}
 	p.size = min(max(p.size, 1), top)
+}
+
+// network returns the mean round trip of the network of the active senders that report one, in
+// seconds; 0 if none does.
+func (p *Pool) network(now time.Duration) float64 {
+	sum, n := 0.0, 0.0
+	for _, s := range p.senders {
+		if s.network > 0 && now-s.seen < poolSeen {
+			sum, n = sum+s.network, n+1
+		}
+	}
+	return sum / max(1, n)
 }
 
 // evict makes room for one more sender: the one that was silent for longest starts over.

@@ -218,3 +218,14 @@ func TestPoolForgetsPause(t *testing.T) {
 			"waiting, %v before", p.size, size)
 	}
 }
+
+// TestPoolFirstRoundTrip checks that a first round trip that was slow, because it includes the time
+// to connect, does not enlarge the pool beyond its first rounds.
+func TestPoolFirstRoundTrip(t *testing.T) {
+	c := closed{rnd: rand.New(rand.NewPCG(1, 1))}
+	c.pool.Done(0, 1, 1, 0, 2*time.Second)
+	c.run(40, 50*ms, ms)
+	if p := c.pool.size; p > 3 {
+		t.Errorf("the pool is %v batches after a slow first round trip, want 3 at most", p)
+	}
+}
