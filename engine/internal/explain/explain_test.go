@@ -191,3 +191,28 @@ func TestHeldWords(t *testing.T) {
 		}
 	}
 }
+
+// TestWorst checks which worker needs attention first. One that has nothing to do needs none.
+func TestWorst(t *testing.T) {
+	at := func(state, gate string, inFlight int, trip time.Duration) explain.Worker {
+		return explain.Worker{State: state, Gate: gate, InFlight: inFlight, RoundTrip: trip}
+	}
+	for name, c := range map[string]struct {
+		workers []explain.Worker
+		want    int
+	}{
+		"none":          {nil, -1},
+		"alike":         {[]explain.Worker{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 15)}, -1},
+		"round trip":    {[]explain.Worker{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 20)}, 1},
+		"slow":          {[]explain.Worker{at("SLOW", "window", 2, 10), at("NORMAL", "window", 2, 90)}, 0},
+		"slow and idle": {[]explain.Worker{at("SLOW", "none", 0, 90)}, -1},
+		"idle":          {[]explain.Worker{at("NORMAL", "none", 0, 90), at("NORMAL", "window", 1, 10)}, -1},
+		"open and idle": {[]explain.Worker{at("OPEN", "breaker", 0, 90), at("SLOW", "window", 1, 10)}, 0},
+		"misconfigured": {[]explain.Worker{at("OPEN", "breaker", 0, 90),
+			{State: "OPEN", Gate: "none", Misconfigured: true}}, 1},
+	} {
+		if got := (&explain.Route{Workers: c.workers}).Worst(); got != c.want {
+			t.Errorf("%s: worker %d, want %d", name, got, c.want)
+		}
+	}
+}
