@@ -16,7 +16,7 @@ const (
 	Format       = version
 )
 
-// Convert rewrites the checkpoint in dir in an older format, for an earlier program, and returns the
+// Convert rewrites the checkpoint in dir in an older format, for an earlier program. It returns the
 // name of a copy of the log as it was. It refuses a damaged log and one that the format cannot
 // represent, and changes nothing then. The caller must hold the lock of the directory. It returns
 // fs.ErrNotExist if there is no checkpoint.
@@ -57,8 +57,8 @@ func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
 // convertible returns an error if a log cannot be written in a format without a loss.
 func (l *loaded) convertible(format uint16) error {
 	if l.bad != nil && !l.torn {
-		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a copy "+
-			"and resumes from the entries before the damage", l.good, l.bad)
+		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+
+			"copy and resumes from the entries before the damage", l.good, l.bad)
 	}
 	if format >= 3 {
 		return nil
