@@ -58,8 +58,8 @@ func (h *heldServer) change(edit func([]string) []string) {
 	h.lines = edit(append([]string{}, h.lines...))
 }
 
-// TestAuditHTTP asks HTTP receivers for what they hold: whole records, the value of an expression,
-// and plain lines.
+// TestAuditHTTP asks HTTP receivers for their records: whole ones, the value of an expression of
+// each, and plain lines.
 func TestAuditHTTP(t *testing.T) {
 	t.Chdir(t.TempDir())
 	held := &heldServer{}
@@ -92,7 +92,7 @@ pipelines:
 		"missing":  configOf(fmt.Sprintf("audit: {url: %q}", server.URL+"/other"), parse),
 		"cut":      configOf(fmt.Sprintf("audit: {url: %q}", server.URL+"/cut"), parse),
 		"silent":   configOf("compress: none", parse),
-		"password": configOf("audit: {url: 'http://u:hunter2@127.0.0.1:1/held?key=hunter2'}", parse),
+		"password": configOf("audit: {url: 'http://u:hunter2@127.0.0.1:1/held?k=hunter2'}", parse),
 		"id only":  configOf("audit: {id: n}", parse),
 		"no field": configOf(fmt.Sprintf("audit: {url: %q, id: m}", server.URL+"/ids"),
 			"{parse: {format: regex, pattern: '(?P<n>.*)'}}"),
@@ -111,7 +111,8 @@ pipelines:
 		code int
 		want string
 	}{
-		{"sound", "whole", nil, exitOK, "49 must be in the sink, which was asked\n  0 differences\n"},
+		{"sound", "whole", nil, exitOK,
+			"49 must be in the sink, which was asked\n  0 differences\n"},
 		{"sound, by ids", "ids", nil, exitOK, "which was asked\n  0 differences\n"},
 		{"sound, as they were read", "raw", nil, exitOK, "which was asked\n  0 differences\n"},
 		{"without options", "silent", nil, exitOK, "sink http cannot be asked"},
@@ -135,7 +136,7 @@ pipelines:
 		{"not found", "missing", nil, exitUnfinished, "/other: 404 Not Found"},
 		{"answer cut off", "cut", nil, exitUnfinished, "audit failed"},
 		{"password", "password", nil, exitUnfinished, "GET http://127.0.0.1:1/held: "},
-		{"id without URL", "id only", nil, exitUsage, "http.audit.id: has no effect without audit.url"},
+		{"id without URL", "id only", nil, exitUsage, "audit.id: has no effect without audit.url"},
 		{"unknown field", "no field", nil, exitUsage, `there is no field "m"`},
 	} {
 		held.change(func([]string) []string {
@@ -148,11 +149,12 @@ pipelines:
 		got := realProgram().try(t, "audit", c.form+".yaml")
 		if said := got.out + got.stderr; got.code != c.code || !strings.Contains(said, c.want) ||
 			strings.Contains(said, "hunter2") || strings.Contains(said, "s3cr3t") {
-			t.Errorf("%s: exit code %d, want %d with %q and no secret:\n%s", c.name, got.code, c.code,
-				c.want, said)
+			t.Errorf("%s: exit code %d, want %d with %q and no secret:\n%s", c.name, got.code,
+				c.code, c.want, said)
 		}
 	}
-	if got := realProgram().try(t, "validate", "password.yaml"); strings.Contains(got.out, "hunter2") {
+	got := realProgram().try(t, "validate", "password.yaml")
+	if strings.Contains(got.out, "hunter2") {
 		t.Errorf("validate prints the password:\n%s", got.out)
 	}
 }

@@ -89,7 +89,8 @@ With --json it prints one object a partition or place, then one with "ok".`,
 		},
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
-	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet(), p.checkpointConvert())
+	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet())
+	cmd.AddCommand(checkpointConvert(p))
 	return cmd
 }
 

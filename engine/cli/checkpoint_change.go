@@ -130,7 +130,7 @@ func (c *change) flags(cmd *cobra.Command) {
 
 // changeCheckpoint changes marks under the lock of the state directory.
 func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
-	return p.withLockedState(path, func(dir vfs.Dir) (err error) {
+	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
 		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
 }
 
 // withLockedState calls use with a state directory that has a checkpoint, under its lock.
-func (p *program) withLockedState(path string, use func(vfs.Dir) error) (err error) {
+func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {
 		return err

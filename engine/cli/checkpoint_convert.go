@@ -10,13 +10,13 @@ import (
 )
 
 // checkpointConvert is the way back to an earlier program.
-func (p *program) checkpointConvert() *cobra.Command {
+func checkpointConvert(p *program) *cobra.Command {
 	format := uint16(checkpoint.Format)
 	cmd := &cobra.Command{
 		Use:   "convert CONFIG|STATE --format N",
 		Short: "Write the checkpoint for an earlier penstock",
-		Long: fmt.Sprintf(`Convert rewrites the checkpoint in an older format, so that an earlier penstock
-continues from it. A program reads its own format and all older ones, so the way to a
+		Long: fmt.Sprintf(`Convert rewrites the checkpoint in an older format, so that an earlier
+penstock continues from it. A program reads its own format and all older ones, so the way to a
 newer program needs no conversion. The earlier program names the format that it reads
 in its error message. This program writes the formats %d to %d.
 
@@ -27,16 +27,17 @@ of the checkpoint is kept.`, checkpoint.OldestFormat, checkpoint.Format),
 		Args:                  needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("format") {
-				return usagef("checkpoint convert needs --format; the error message of the earlier " +
-					"program names the number")
+				return usagef("checkpoint convert needs --format; the error message of the " +
+					"earlier program names the number")
 			}
-			return p.withLockedState(args[0], func(dir vfs.Dir) error {
+			return withLockedState(p, args[0], func(dir vfs.Dir) error {
 				aside, err := checkpoint.Convert(dir, format)
 				if err != nil {
 					return err
 				}
 				_, err = fmt.Fprintf(cmd.OutOrStdout(),
-					"the checkpoint has format %d now; as it was, it is kept as %s\n", format, aside)
+					"the checkpoint has format %d now; as it was, it is kept as %s\n",
+					format, aside)
 				return err
 			})
 		},

@@ -20,7 +20,7 @@ type AuditOptions struct {
 	URL string `yaml:"url" doc:"asked by GET; answers a line for each record that it holds"`
 	// ID is the line of a record. Empty means the record itself, as a line of body: ndjson, or its
 	// own lines with body: raw.
-	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record as body sends it"`
+	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
 }
 
 // checkAudit checks the options of an audit.

@@ -34,7 +34,7 @@ type Options struct {
 	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
 	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
 
-	Audit AuditOptions `yaml:"audit" doc:"how penstock audit asks the receiver for the records that it holds"`
+	Audit AuditOptions `yaml:"audit" doc:"how penstock audit asks the receiver for its records"`
 
 	Elasticsearch elasticsearch.Documents `yaml:"elasticsearch" doc:"former place of the options of the sink elasticsearch"`
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`

@@ -148,7 +148,9 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 		o := recordsOptions(token)
 		o.Log, o.Status = slog.New(slog.DiscardHandler), picture
 		o.Reload = func(context.Context) error { t.Error("reloaded"); return nil }
-		o.Replay = func(context.Context, string, string, deadletter.Filter, bool) (status.Replay, error) {
+		o.Replay = func(
+			context.Context, string, string, deadletter.Filter, bool,
+		) (status.Replay, error) {
 			t.Error("replayed")
 			return status.Replay{}, nil
 		}
@@ -165,7 +167,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 			for name, value := range map[string]string{
 				"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site",
 			} {
-				r := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader(`{"level":"debug"}`))
+				body := strings.NewReader(`{"level":"debug"}`)
+				r := httptest.NewRequest(method, "http://127.0.0.1"+path, body)
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set(name, value)
 				r.AddCookie(s.sessions.cookie(r, s.sessions.value(expiry), time.Hour))
@@ -191,7 +194,8 @@ func TestSessionNamesParkingRoutes(t *testing.T) {
 		t.Errorf("session %s", text)
 	}
 	o.Token = "s3cret"
-	if _, text := get(handler(t, o), "http://127.0.0.1"+apiSession, nil); strings.Contains(text, "paid") {
+	_, text := get(handler(t, o), "http://127.0.0.1"+apiSession, nil)
+	if strings.Contains(text, "paid") {
 		t.Errorf("session without a sign-in: %s", text)
 	}
 }

@@ -71,18 +71,20 @@ func TestReloadLoad(t *testing.T) {
 	write(t, l.in, "")
 	l.config = reloadable(t, l.dir, l.address, 0)
 	d := launch(t, log, bin, "run", l.config)
-	eventually(t, "it runs", func() bool { return len(l.picture().Routes) == len(reloadableRoutes) })
+	eventually(t, "it runs",
+		func() bool { return len(l.picture().Routes) == len(reloadableRoutes) })
 
 	every := time.Minute / 100
 	before := l.phase(loadPhase, 0)
 	during := l.phase(time.Duration(reloads)*every, every)
 	for name, p := range map[string]phase{"without reloads": before, "with reloads": during} {
-		t.Logf("%s: %d reloads in %v, %d lines written, %d delivered by the slowest unchanged route, "+
-			"largest lag %d lines, longest time without progress %.0f ms", name, p.reloads,
+		t.Logf("%s: %d reloads in %v, %d lines written, %d delivered by the slowest unchanged "+
+			"route, largest lag %d lines, longest time without progress %.0f ms", name, p.reloads,
 			p.took.Round(time.Millisecond), p.offered, p.delivered, p.lag, 1000*p.quiet)
 	}
 	if bound := int64(loadLines * (loadWithin / loadStep)); during.lag > bound {
-		t.Errorf("an unchanged route lagged by %d lines, more than the %d of a second", during.lag, bound)
+		t.Errorf("an unchanged route lagged by %d lines, more than the %d of a second",
+			during.lag, bound)
 	}
 	l.finish(during)
 	d.signal(syscall.SIGTERM)
@@ -100,8 +102,8 @@ func (l *reloadLoad) picture() *status.Status {
 	return s
 }
 
-// unchangedRoutes returns the least delivered count of the unchanged routes, and the longest time that one
-// of them has been without progress while it had data.
+// unchangedRoutes returns the least delivered count of the unchanged routes, and the longest time
+// without progress of those that have data.
 func unchangedRoutes(s *status.Status) (least int64, quiet float64) {
 	for i, r := range s.Routes[:len(reloadableRoutes)-1] {
 		if i == 0 || r.Delivered < least {
@@ -124,7 +126,7 @@ func (l *reloadLoad) phase(length, every time.Duration) (p phase) {
 	more := func() bool { return every > 0 && next <= length } // reloads to begin
 	for time.Since(begun) < length || running || more() {
 		<-ticker.C
-		// The figure before the write: what was written a step ago is at most in flight.
+		// The figure before the write: lines that were written a step ago are at most in flight.
 		at := l.lines
 		if s := l.picture(); len(s.Routes) == len(reloadableRoutes) {
 			least, quiet := unchangedRoutes(s)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
-// TestSourceLag reads the backlog of a drained route, which is 0, and of a route whose receiver is
-// down: it grows with the file although the route does not read.
+// TestSourceLag reads the backlog of a drained route, which is 0, and of a route with a receiver
+// that is down: it grows with the file although the route does not read.
 func TestSourceLag(t *testing.T) {
 	bin, err := program()
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 type terminal struct {
 	t      *testing.T
 	socket string
+	bin    string // quoted for the shell
+	config string
 }
 
 // newTerminal starts a shell in tmux. The test is skipped unless PENSTOCK_TERMINAL is set.
@@ -118,7 +120,7 @@ admin: { address: %q, token: only-for-this-test }
 pipelines:
   shop:
     source: { tail: { include: [%q] } }
-    processors: [{ parse: { format: json } }, { drop: secret }]
+    processors: [{ parse: { format: json } }, { drop: [secret] }]
     batch: { records: 100 }
     sink: { http: { endpoints: [%q, %q] } }
 `, dir, address, in, fast, slow))
@@ -131,9 +133,29 @@ pipelines:
 	eventually(t, "it listens", func() bool {
 		return strings.Contains(string(read(t, log.Name())), address)
 	})
-	bin = "'" + bin + "'"
+	x.bin, x.config = "'"+bin+"'", config
+	x.top(fast, slow)
+	x.tap(filepath.Join(dir, "tapped.json"))
+	x.try()
 
-	x.typed(bin+" top "+config+`; echo "exit code $?"`, "Enter")
+	x.command("top "+config, "")
+	x.shows("ready", slow)
+	d.signal(syscall.SIGKILL)
+	x.shows("DISCONNECTED, the figures are old")
+	x.typed("q")
+	x.shows("exit code 0")
+}
+
+// command clears the screen and runs a command of penstock, which prints its exit code at the end.
+func (x *terminal) command(args, rest string) {
+	x.t.Helper()
+	x.typed("clear; "+x.bin+" "+args+rest+`; echo "exit code $?"`, "Enter")
+}
+
+// top drives `penstock top` with a fast and a slow worker.
+func (x *terminal) top(fast, slow string) {
+	t := x.t
+	x.command("top "+x.config, "")
 	x.shows("ready", "shop/main: limited by the workers", fast, slow, "2 workers by attention")
 	before := x.screen()
 	eventually(t, "the figures change", func() bool { return x.screen() != before })
@@ -156,22 +178,25 @@ pipelines:
 	x.tmux("resize-window", "-x", "130", "-y", "32")
 	x.typed("q")
 	x.shows("exit code 0")
+}
 
-	sample := " tap --count 4 --rate 1 "
-	x.typed("clear; "+bin+sample+config+` | cut -c 1-120; echo "tapped"`, "Enter")
+// tap drives `penstock tap`: a few samples of all stages, and one stage into a file until Ctrl-C.
+func (x *terminal) tap(file string) {
+	x.command("tap --count 4 --rate 1 "+x.config, " | cut -c 1-120")
 	x.shows(`"stage":"source"`, `"stage":"1:parse"`, `"stage":"2:drop"`, `"outcome":"kept"`,
-		"\ntapped")
-	tapped := filepath.Join(dir, "tapped.json")
-	sink := " shop/main:sink > " + tapped
-	x.typed("clear; "+bin+" tap "+config+sink+`; echo "exit code $?"`, "Enter")
-	eventually(t, "deliveries are tapped", func() bool {
-		text, _ := os.ReadFile(tapped) // missing at first
+		"exit code 0")
+	x.command("tap "+x.config, " shop/main:sink > "+file)
+	eventually(x.t, "deliveries are tapped", func() bool {
+		text, _ := os.ReadFile(file) // missing at first
 		return strings.Contains(string(text), `"outcome":"delivered"`)
 	})
 	x.typed("", "C-c")
 	x.shows("exit code 0")
+}
 
-	x.typed("clear; "+bin+" try "+config+`; echo "exit code $?"`, "Enter")
+// try drives `penstock try` with lines that are typed.
+func (x *terminal) try() {
+	x.command("try "+x.config, "")
 	x.shows("!exit code 0")
 	x.typed(`{"n":7,"secret":"x"}`, "Enter")
 	x.shows("line 1", `parse      {"n":7,"secret":"x"}`, "- message", "+ n: 7",
@@ -179,12 +204,5 @@ pipelines:
 	x.typed("no JSON", "Enter")
 	x.shows("line 2", "dead: ")
 	x.typed("", "C-d")
-	x.shows("exit code 0")
-
-	x.typed("clear; "+bin+" top "+config+`; echo "exit code $?"`, "Enter")
-	x.shows("ready", slow)
-	d.signal(syscall.SIGKILL)
-	x.shows("DISCONNECTED, the figures are old")
-	x.typed("q")
 	x.shows("exit code 0")
 }
