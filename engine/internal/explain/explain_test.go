@@ -202,8 +202,9 @@ func TestWorst(t *testing.T) {
 		workers workers
 		want    int
 	}{
-		"none":          {nil, -1},
-		"alike":         {workers{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 19)}, -1},
+		"none": {nil, -1},
+		"alike": {workers{at("NORMAL", "window", 2, 10),
+			at("NORMAL", "window", 2, 19)}, -1},
 		"round trip":    {workers{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 20)}, 1},
 		"slow":          {workers{at("SLOW", "window", 2, 10), at("NORMAL", "window", 2, 90)}, 0},
 		"slow and idle": {workers{at("SLOW", "none", 0, 90)}, -1},
