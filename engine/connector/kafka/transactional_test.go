@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest/partitions"
 	"github.com/penstock-io/penstock/engine/connector/kafka"
@@ -240,6 +243,69 @@ func TestTransactionInDoubt(t *testing.T) {
 			cl.copied(1, len(texts))
 			cl.exactly("out", texts)
 		})
+	}
+}
+
+// TestOpenTransactionOfDeadOwner: the earlier owner of a partition died in a transaction that has
+// the offsets of the group. The next owner ends that transaction. It does not wait for its timeout
+// of 10 minutes.
+func TestOpenTransactionOfDeadOwner(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))
+	texts := c.produce("orders", "a", 1, 100)
+	c.leaveTransactionOpen("penstock/g/orders/0", "out", 50)
+	if _, err := c.run(c.copyInTransactions("out", ""), newArrivals(), route{}); err != nil {
+		t.Fatal(err)
+	}
+	c.copied(1, len(texts))
+	c.exactly("out", texts)
+}
+
+// leaveTransactionOpen writes a record and an offset of the group in a transaction that it does not
+// end.
+func (c *cluster) leaveTransactionOpen(id, topic string, offset int64) {
+	c.t.Helper()
+	before890 := kversion.V3_7_0()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.TransactionalID(id),
+		kgo.TransactionTimeout(10*time.Minute), kgo.DefaultProduceTopic(topic),
+		kgo.MaxVersions(before890))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		c.t.Fatal(err)
+	}
+	record := kgo.StringRecord("of an open transaction")
+	if err := client.ProduceSync(c.t.Context(), record).FirstErr(); err != nil {
+		c.t.Fatal(err)
+	}
+	producer, epoch, err := client.ProducerID(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = id, producer, epoch, c.group
+	added, err := add.RequestWith(c.t.Context(), client)
+	if err == nil {
+		err = kerr.ErrorForCode(added.ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	at := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	at.Offset = offset
+	of := kmsg.NewTxnOffsetCommitRequestTopic()
+	of.Topic, of.Partitions = c.topic, append(of.Partitions, at)
+	q := kmsg.NewPtrTxnOffsetCommitRequest()
+	q.TransactionalID, q.ProducerID, q.ProducerEpoch, q.Group = id, producer, epoch, c.group
+	q.Topics = append(q.Topics, of)
+	res, err := q.RequestWith(c.t.Context(), client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatal(err)
 	}
 }
 
