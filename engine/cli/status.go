@@ -191,7 +191,13 @@ func clusterText(s *status.Status) string {
 	}
 	c := s.Cluster
 	here := fmt.Sprintf("node %s, bucket %s\n\n", printable(c.Node), printable(c.Bucket))
-	return statusHead(s) + here + table.Text(rows, 2)
+	text := statusHead(s) + here + table.Text(rows, 2)
+	for _, l := range c.Leases {
+		if l.Failure != "" {
+			text += fmt.Sprintf("%s: %s\n", l.Pipeline, printable(l.Failure))
+		}
+	}
+	return text
 }
 
 // sourceCounters are the rows of what sources have counted, where it is not 0.
