@@ -149,6 +149,10 @@ notify-load-short: ## The same with 1,000 merchants and 6,000 notifications, thr
 parked-bench: ## Inserts and takes of a store with ROWS=10000000 parked deliveries (8 GB) beside a bare SQLite loop.
 	cd engine && PENSTOCK_PARKED_ROWS=$${ROWS:-10000000} go test -count=1 -timeout 3h -v -run 'TestRates$$' ./kit/parked
 
+.PHONY: docs-reference
+docs-reference: ## Generate docs/reference from the option structs, the commands' help and the metrics; a test compares them.
+	cd engine && go run ./internal/reference ../docs/reference
+
 .PHONY: docs-flow
 docs-flow: build ## Every table and plot of docs/flow-control.md again, of SEEDS runs each (20): long; SEEDS=1 for a look.
 	@mkdir -p docs/plots/flow
