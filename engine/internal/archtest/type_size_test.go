@@ -61,13 +61,15 @@ func TestTypesAreSmall(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		s, listed := found[name], largeTypes[name]
 		if s.fields > max(maxFields, listed.fields) || s.methods > max(maxMethods, listed.methods) {
-			t.Errorf("%s has %d fields and %d methods, at most %d and %d: split it", name, s.fields, s.methods,
+			t.Errorf("%s has %d fields and %d methods, at most %d and %d: split it", name, s.fields,
+				s.methods,
 				max(maxFields, listed.fields), max(maxMethods, listed.methods))
 		}
 	}
 	for name, listed := range largeTypes {
 		if s, ok := found[name]; !ok || s.fields < listed.fields || s.methods < listed.methods {
-			t.Errorf("%s shrank to %d fields and %d methods: update or remove its entry in largeTypes", name, s.fields, s.methods)
+			t.Errorf("%s shrank to %d fields and %d methods: update or remove its entry in "+
+				"largeTypes", name, s.fields, s.methods)
 		}
 	}
 }
