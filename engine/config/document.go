@@ -163,10 +163,12 @@ func cause(err error) error {
 // recording an error.
 func (l *loader) parse(text []byte) *yaml.Node {
 	if len(text) > maxConfigBytes {
-		l.failAt(0, 0, "is larger than %v; a %s is written by hand, this is something else", stream.Size(maxConfigBytes), l.kind.Noun)
+		l.failAt(0, 0, "is larger than %v; a %s is written by hand, this is something else",
+			stream.Size(maxConfigBytes), l.kind.Noun)
 		return nil
 	}
-	l.lines = strings.Split(strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n", "\n"), "\n")
+	l.lines = strings.Split(strings.ReplaceAll(strings.TrimPrefix(string(text), "\ufeff"), "\r\n",
+		"\n"), "\n")
 	l.shown = masked(l.lines, l.secrets)
 	if !l.isText(text) {
 		return nil
@@ -207,11 +209,13 @@ func (l *loader) isText(text []byte) bool {
 		for column, rest := 1, line; rest != ""; column++ {
 			r, n := utf8.DecodeRuneInString(rest)
 			if r == utf8.RuneError && n == 1 {
-				l.failAt(i+1, column, "byte 0x%02x is not UTF-8; save the %s as UTF-8", rest[0], l.kind.Noun)
+				l.failAt(i+1, column, "byte 0x%02x is not UTF-8; save the %s as UTF-8", rest[0],
+					l.kind.Noun)
 				return false
 			}
 			if r < ' ' && r != '\t' && r != '\r' || r == 0x7f {
-				l.failAt(i+1, column, "control character 0x%02x; take it out, or write it as \"\\x%02x\" in double quotes", r, r)
+				l.failAt(i+1, column, "control character 0x%02x; take it out, or write it as "+
+					"\"\\x%02x\" in double quotes", r, r)
 				return false
 			}
 			rest = rest[n:]
@@ -224,7 +228,8 @@ func (l *loader) isText(text []byte) bool {
 // repeated keys, and keys that are not text. open are the anchors that contain the node.
 func (l *loader) tidy(n *yaml.Node, open []*yaml.Node) *yaml.Node {
 	if l.nodes++; l.nodes == maxNodes+1 {
-		l.fail(n, "more than %d values, aliases followed; a %s is written by hand, this is something else", maxNodes, l.kind.Noun)
+		l.fail(n, "more than %d values, aliases followed; a %s is written by hand, this is "+
+			"something else", maxNodes, l.kind.Noun)
 	}
 	if l.nodes > maxNodes || l.aliases > maxAliases {
 		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
@@ -306,7 +311,8 @@ func (l *loader) mergedFrom(value *yaml.Node) []*yaml.Node {
 		}
 		return out
 	}
-	l.fail(value, "a merge key (<<) takes an alias of a mapping, and this is %s", article(kindName(value)))
+	l.fail(value, "a merge key (<<) takes an alias of a mapping, and this is %s",
+		article(kindName(value)))
 	return nil
 }
 
@@ -325,5 +331,6 @@ func kindName(n *yaml.Node) string {
 
 // isNull reports whether a value is missing, ~ or null.
 func isNull(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" && n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
+	return n.Kind == yaml.ScalarNode && n.Tag == "!!null" &&
+		n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0
 }

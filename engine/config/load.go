@@ -65,7 +65,8 @@ func newLoader(path string, o LoadOptions) *loader {
 		o.Env = os.LookupEnv
 	}
 	return &loader{
-		kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path, dir: filepath.Dir(path), options: o,
+		kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path, dir: filepath.Dir(path),
+		options: o,
 		secrets: secretKeys(o.Components), set: newSet(path),
 	}
 }
@@ -126,7 +127,8 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 
 // keys returns the values of a mapping by key, after rejecting unknown keys. meant are the known
 // keys that the unknown ones probably stand for, which are not reported as missing.
-func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*yaml.Node, meant map[string]bool) {
+func (l *loader) keys(n *yaml.Node, of string,
+	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]

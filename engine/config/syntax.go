@@ -30,7 +30,8 @@ func (l *loader) syntax(err error) {
 		l.wrongStart(line, column)
 	case strings.Contains(text, "mapping values are not allowed"):
 		l.secondColon(line, column)
-	case strings.Contains(text, "unexpected end of stream") && strings.Contains(le.ContextMsg, "quoted"):
+	case strings.Contains(text, "unexpected end of stream") &&
+		strings.Contains(le.ContextMsg, "quoted"):
 		l.failAt(opened.Line, opened.Column, "the quote that opens here is never closed")
 	case strings.Contains(text, "expected ',' or"):
 		const what = "this bracket is not closed, or a comma is missing before line %d"
@@ -38,12 +39,14 @@ func (l *loader) syntax(err error) {
 		e.Hint = l.bareVariable(opened.Line, line)
 	case strings.Contains(text, "unknown anchor"):
 		l.unknownAnchor(line, column)
-	case strings.Contains(text, "did not find expected key"), strings.Contains(text, "did not find expected '-' indicator"):
+	case strings.Contains(text, "did not find expected key"),
+		strings.Contains(text, "did not find expected '-' indicator"):
 		l.wrongIndent(line, column)
 	case strings.Contains(text, "incompatible YAML document"):
 		l.failAt(line, column, "a %%YAML line is not needed; take it out")
 	case strings.Contains(text, "could not find expected ':'"):
-		l.failAt(line, column, "a key without a colon, or a value that is indented less than its key, ends before this line")
+		l.failAt(line, column, "a key without a colon, or a value that is indented less than its "+
+			"key, ends before this line")
 	default:
 		l.failAt(line, column, "is not YAML: %s", text)
 	}
@@ -72,19 +75,23 @@ func (l *loader) wrongStart(line, column int) {
 func (l *loader) secondColon(line, column int) {
 	whole, rest := l.lineAt(line, column)
 	before := strings.TrimSuffix(whole, rest)
-	if above, _ := l.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" && !strings.Contains(above, ":") {
-		l.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing behind this key")
+	if above, _ := l.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" &&
+		!strings.Contains(above, ":") {
+		l.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing "+
+			"behind this key")
 		return
 	}
 	e := l.failAt(line, column, "`: ` is not allowed within a value")
 	if _, value, ok := strings.Cut(whole, ": "); ok {
-		e.Hint = "write " + quoted(plainRest(value)) + ", or what stands behind the first colon in a line of its own"
+		e.Hint = "write " + quoted(plainRest(value)) +
+			", or what stands behind the first colon in a line of its own"
 	}
 }
 
 func (l *loader) unknownAnchor(line, column int) {
 	if masks(l, line) {
-		l.failAt(line, column, "what starts with * is read as the use of an alias, and none has that name").Hint = quoteText
+		l.failAt(line, column, "what starts with * is read as the use of an alias, and none has "+
+			"that name").Hint = quoteText
 		return
 	}
 	_, rest := l.lineAt(line, column)
@@ -106,7 +113,8 @@ func (l *loader) wrongIndent(line, column int) {
 		}
 		return
 	}
-	l.failAt(line, column, "this line is indented neither like the keys above it nor like their values")
+	l.failAt(line, column, "this line is indented neither like the keys above it nor like their "+
+		"values")
 }
 
 // tagged refuses a YAML tag. `where: !ok` means: the empty value, of type ok.
@@ -116,7 +124,8 @@ func (l *loader) tagged(n *yaml.Node) {
 	if masks(l, n.Line) {
 		tag = "!..."
 	}
-	e := l.fail(n, "`%s` is a YAML tag, which a %s has no use for, so it would silently not be part of the value", tag, l.kind.Noun)
+	e := l.fail(n, "`%s` is a YAML tag, which a %s has no use for, so it would silently not be "+
+		"part of the value", tag, l.kind.Noun)
 	switch {
 	case n.Kind != yaml.ScalarNode:
 	case masks(l, n.Line):
@@ -129,7 +138,8 @@ func (l *loader) tagged(n *yaml.Node) {
 // cut returns the written form of a plain scalar that is followed by a comment, including the
 // comment; otherwise "".
 func (l *loader) cut(n *yaml.Node) string {
-	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
+		yaml.FoldedStyle
 	if n.Kind != yaml.ScalarNode || n.Style&quotes != 0 || !strings.HasPrefix(n.LineComment, "#") {
 		return ""
 	}
@@ -197,7 +207,8 @@ func plainRest(rest string) string {
 		rest = rest[:i]
 	}
 	rest = strings.TrimSpace(rest)
-	if strings.HasSuffix(rest, "]") && !strings.Contains(rest, "[") || strings.HasSuffix(rest, "}") && !strings.Contains(rest, "{") {
+	if strings.HasSuffix(rest, "]") && !strings.Contains(rest, "[") ||
+		strings.HasSuffix(rest, "}") && !strings.Contains(rest, "{") {
 		if i := strings.IndexAny(rest, ",]}"); i >= 0 {
 			rest = rest[:i]
 		}

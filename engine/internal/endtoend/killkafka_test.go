@@ -217,7 +217,8 @@ func startCopies(t *testing.T, transactional bool) *copies {
 	}
 	dir := t.TempDir()
 	g := &copies{
-		t: t, rnd: seeded(t), arrived: make(map[string]int), tick: time.NewTicker(20 * time.Millisecond),
+		t: t, rnd: seeded(t), arrived: make(map[string]int),
+		tick: time.NewTicker(20 * time.Millisecond),
 	}
 	t.Cleanup(g.tick.Stop)
 	t.Setenv("KAFKA_PROPERTIES", write(t, filepath.Join(dir, "kafka.properties"),

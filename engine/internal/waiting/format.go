@@ -67,13 +67,15 @@ func parseHeader(b []byte, segment uint64) error {
 	switch {
 	case len(b) < headerSize || string(b[:len(magic)]) != magic:
 		return errNotSegment
-	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
+	case crc32.Checksum(b[:headerSize-4],
+		castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
 		return errHeader
 	case binary.LittleEndian.Uint16(b[8:]) > version:
 		return fmt.Errorf("its format is %d, this program reads up to %d: run the newer program",
 			binary.LittleEndian.Uint16(b[8:]), version)
 	case binary.LittleEndian.Uint64(b[12:]) != segment:
-		return fmt.Errorf("it is segment %d under the name of another", binary.LittleEndian.Uint64(b[12:]))
+		return fmt.Errorf("it is segment %d under the name of another",
+			binary.LittleEndian.Uint64(b[12:]))
 	}
 	return nil
 }
@@ -123,7 +125,8 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 		suspect = 1
 	}
 	for _, v := range [...]uint32{
-		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n, e.step, e.prev, e.slept,
+		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n,
+		e.step, e.prev, e.slept,
 	} {
 		dst = binary.AppendUvarint(dst, uint64(v))
 	}
@@ -198,7 +201,8 @@ func (c *reader) next(parts int) (r record, err error) {
 		failures, suspect := c.uint32(), c.uint32()
 		e.failures = uint16(min(failures, math.MaxUint16))
 		e.set(isSuspect, suspect == 1)
-		e.elapsed, e.n, e.step, e.prev, e.slept = c.uint32(), c.uint32(), c.uint32(), c.uint32(), c.uint32()
+		e.elapsed, e.n, e.step, e.prev, e.slept = c.uint32(), c.uint32(), c.uint32(), c.uint32(),
+			c.uint32()
 		c.bad = c.bad || suspect > 1
 	}
 	if c.bad {
