@@ -62,7 +62,7 @@ var gateKinds = []struct {
 	}},
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
-	{name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.retrying.full(&m.cfg.Waiting) }},
+	{name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() }},
 	{name: gateOrder, binds: func(m *Machine) bool { return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0 }},
 	{name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.short }},
 	{name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.on }},

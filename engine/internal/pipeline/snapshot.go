@@ -96,6 +96,7 @@ func (r *route) snapshot() RouteSnapshot {
 	s.LeftBytes = -1
 	s.Counters = r.host.counter.All()
 	s.Source, s.SourceCounters = r.source, r.slot.met.All()
+	left := r.reader.leftBytes() // not under mu: the source may have a lock of its own
 	r.mu.Lock()
 	sender := r.sender.sender
 	s.Health, s.Err, s.Window = r.health, r.err, r.sender.window
@@ -129,7 +130,7 @@ func (r *route) snapshot() RouteSnapshot {
 	if r.books == nil {
 		return s
 	}
-	s.LastFault, s.LeftBytes = r.failures.latest(), r.reader.left.Load()
+	s.LastFault, s.LeftBytes = r.failures.latest(), left
 	if s.Health == healthRunning || s.Health == healthDraining {
 		now := r.now()
 		if s.WatermarkAge = r.books.watermarkAge(now); r.books.counts.unsettled() > 0 {
