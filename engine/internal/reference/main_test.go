@@ -26,7 +26,8 @@ func TestReferenceIsCurrent(t *testing.T) {
 	}
 	for name, want := range all {
 		if got := read(t, docs+"reference/"+name); got != want {
-			t.Errorf("docs/reference/%s is not what the program says: run make docs-reference", name)
+			t.Errorf("docs/reference/%s is not what the program says: run make docs-reference",
+				name)
 		}
 		if rows := strings.Count(want, "\n|") + strings.Count(want, "\n## "); rows < 30 {
 			t.Errorf("%s has %d rows and sections: the generator has lost some", name, rows)

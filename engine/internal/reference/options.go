@@ -18,8 +18,10 @@ func optionsPage(schema []byte) (string, error) {
 	defs := get(root, "$defs")
 	p := optionPage{}
 	p.text.WriteString("# Every option\n\n" + generated +
-		"This page lists every key of a config with its values, default and meaning. [Configuration](../configuration.md) " +
-		"explains how they fit together, and each source and sink has a [page of its own](../README.md#reference). " +
+		"This page lists every key of a config with its values, default and meaning. " +
+		"[Configuration](../configuration.md) " +
+		"explains how they fit together, and each source and sink has a [page of its " +
+		"own](../README.md#reference). " +
 		"`penstock schema` prints the same as a JSON Schema for editors.\n")
 	p.section("The config", root)
 	p.section("Pipelines and routes", get(defs, "route"))
@@ -74,14 +76,16 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 			if deprecated := get(value, "deprecated"); deprecated != nil {
 				continue // docs/renames.md has it
 			}
-			if prefix == "" && slices.Contains([]string{"pipelines", "processors", "sink", "routes"}, key) {
+			if prefix == "" &&
+				slices.Contains([]string{"pipelines", "processors", "sink", "routes"}, key) {
 				continue // other sections have them
 			}
 			fallback := valueText(get(value, "default"))
 			if slices.Contains(required, key) {
 				fallback = "required"
 			}
-			fmt.Fprintf(&p.text, "| `%s%s` | %s | %s | %s |\n", prefix, key, cell(valuesOf(value)), fallback,
+			fmt.Fprintf(&p.text, "| `%s%s` | %s | %s | %s |\n", prefix, key, cell(valuesOf(value)),
+				fallback,
 				cell(scalar(get(value, "description"))))
 			p.rows++
 			p.options(prefix+key+".", value)
