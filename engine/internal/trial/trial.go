@@ -71,9 +71,6 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	return c, nil
 }
 
-// Names returns the components of the processors in the order in which they run.
-func (c *Chain) Names() []string { return slices.Clone(c.names) }
-
 // Run calls body. Process may be called meanwhile. Afterwards the goroutines and children of the
 // processors have ended. It returns the error of body, and problems that processors reported.
 func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
