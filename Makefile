@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone.
+check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short terminal-short way-back deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -290,6 +290,23 @@ dashboard-short: build ## The dashboard in a real Chromium: live values, the slo
 	elif [ ! -x "$${CHROMIUM:-/usr/bin/chromium}" ]; then echo "dashboard: skipped: there is no $${CHROMIUM:-/usr/bin/chromium} (Debian package chromium)"; \
 	elif ! (cd bench/web && npm ci --silent); then echo "dashboard: skipped: npm could not install playwright-core"; \
 	else cd bench/web && node dashboard.mjs; fi
+
+.PHONY: dashboard-cost
+dashboard-cost: ## The dashboard for 1,000 workers: processor time of a frame, at 1 Hz under 1 % of a core; a short form is part of the tests.
+	cd engine && go test -count=1 -v -run TestDashboardCost -bench Dashboard1000 -benchtime 2s ./internal/pipeline
+
+.PHONY: terminal-short
+terminal-short: ## top, tap and try driven in tmux (Debian package tmux), else skipped.
+	@if ! command -v tmux >/dev/null; then echo "terminal: skipped: there is no tmux (Debian package tmux)"; \
+	else cd engine && PENSTOCK_TERMINAL=short go test -count=1 -v -run 'TestTerminal$$' ./internal/endtoend; fi
+
+.PHONY: reloads
+reloads: ## RELOADS=100 reloads at 100 a minute under load: ten routes into SQLite, nothing lost or repeated, no throughput lost (the tests reload ten times).
+	cd engine && PENSTOCK_RELOADS=$${RELOADS:-100} go test -count=1 -timeout 10m -v -run TestReloadLoad ./internal/endtoend
+
+.PHONY: way-back
+way-back: ## The checkpoint converted for the program of the format before, which is built from its commit; and forward again.
+	@.ci/way-back
 
 .PHONY: deploy-check
 deploy-check: ## Alert rules and Grafana dashboard: existing metrics only, and with promtool (Debian package prometheus) their unit tests.

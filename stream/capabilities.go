@@ -128,8 +128,9 @@ type Finisher interface {
 
 // Estimator is a [Reader] that knows the amount of remaining data, for progress and remaining time.
 type Estimator interface {
-	// Left returns the number of available bytes that were not read yet. It is called between two
-	// calls of Read, by the same goroutine, a few times per second.
+	// Left returns the number of available bytes that were not read yet. It is called a few times
+	// per second, also while the route does not read. It is safe for concurrent use with all
+	// methods, and must not wait for a running Read.
 	Left() int64
 }
 

@@ -64,7 +64,7 @@ type shownResult struct {
 func (p *program) checkpointCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "checkpoint",
-		Short: "Look at how far each route has come",
+		Short: "Show, verify or change how far each route has come",
 		Long: `A checkpoint is what each route has settled of each partition (a file, a table),
 made durable in the state directory. A start goes on from it.`,
 		Example: "  penstock checkpoint show penstock.yaml",
@@ -90,6 +90,7 @@ With --json it prints one object a partition or place, then one with "ok".`,
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet())
+	cmd.AddCommand(checkpointConvert(p))
 	return cmd
 }
 

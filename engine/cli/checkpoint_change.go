@@ -129,7 +129,19 @@ func (c *change) flags(cmd *cobra.Command) {
 }
 
 // changeCheckpoint changes marks under the lock of the state directory.
-func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err error) {
+func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
+	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
+		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+		return c.apply(w, dir, store)
+	})
+}
+
+// withLockedState calls use with a state directory that has a checkpoint, under its lock.
+func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {
 		return err
@@ -143,12 +155,7 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err erro
 	if _, err := dir.Stat(checkpoint.Name); err != nil {
 		return fmt.Errorf("state directory %s holds no checkpoint: %w", state, err)
 	}
-	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return c.apply(w, dir, store)
+	return use(dir)
 }
 
 // apply changes both layers of the route.

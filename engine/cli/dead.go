@@ -61,7 +61,7 @@ type deadFlags struct {
 func (p *program) deadCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "dead",
-		Short: "Look at dead letters, and deliver them again",
+		Short: "List dead letters and deliver them again",
 		Long: `A dead letter is a record that will never be delivered as it is: a receiver refused
 it, or a processor could not take it. It is kept with its reason. When the cause is
 mended, replay delivers it again, through the route from which it came.`,

@@ -56,7 +56,7 @@ func (p *program) demoCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo [--json]",
-		Short: "Show what becomes of slow and dying receivers, in under a minute",
+		Short: "Show delivery to slow and dying receivers, in under a minute",
 		Long: `Demo starts two HTTP receivers on this machine, one of them slow, and delivers 60,000
 log lines to them. After 5 seconds it kills the fast one, after 10 it revives it. It
 shows the window and the state of each worker as it goes, and then how many records

@@ -31,7 +31,7 @@ func (p *program) explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain [--worker W] [--at TIME] [--json] TRACE|CONFIG|ADDRESS",
-		Short: "Say in words why a worker is sent as much as it is",
+		Short: "Explain in words why a worker gets as much as it does",
 		Long: `Explain says why a worker's window is what it is, which gate keeps more from being
 sent to it (its window, the credit that it advertises, a rate limit, the breaker, the
 replay bound, order, memory, or nothing), and what would change that. Without --worker

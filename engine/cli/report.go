@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/table"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
@@ -160,7 +161,9 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 	}
 	states := map[string]int{}
 	for _, w := range r.Workers {
-		states[w.State]++
+		if !explain.IdleSlow(w.State, w.Gate, w.InFlight) {
+			states[w.State]++
+		}
 	}
 	for _, state := range []string{"SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"} {
 		if n := states[state]; n > 0 {

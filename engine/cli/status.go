@@ -35,7 +35,7 @@ func (p *program) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [--json] [--tree] [--cluster] CONFIG|ADDRESS",
-		Short: "Ask a running penstock how it is",
+		Short: "Print the state of a running penstock",
 		Long: `Status asks the process that runs with a config how far each route is and what
 each worker does: its window, what is in flight, its state, and why. It asks at the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
@@ -191,7 +191,13 @@ func clusterText(s *status.Status) string {
 	}
 	c := s.Cluster
 	here := fmt.Sprintf("node %s, bucket %s\n\n", printable(c.Node), printable(c.Bucket))
-	return statusHead(s) + here + table.Text(rows, 2)
+	text := statusHead(s) + here + table.Text(rows, 2)
+	for _, l := range c.Leases {
+		if l.Failure != "" {
+			text += fmt.Sprintf("%s: %s\n", l.Pipeline, printable(l.Failure))
+		}
+	}
+	return text
 }
 
 // sourceCounters are the rows of what sources have counted, where it is not 0.

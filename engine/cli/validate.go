@@ -36,7 +36,7 @@ func (p *program) validateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate CONFIG",
-		Short: "Check a config and print it as it is understood",
+		Short: "Check a config and print it with all defaults",
 		Long: `Validate reads a config as ` + "`run`" + ` would, and prints it as it was understood: every
 pipeline and route with all options, defaults included, variables replaced, paths
 resolved, secrets masked. The output is a config again, but for the secrets.

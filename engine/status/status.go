@@ -45,6 +45,9 @@ type Lease struct {
 	Owned     bool    `json:"owned"`          // by this process
 	Takeovers uint64  `json:"takeovers"`      // by this process since its start
 	Silent    float64 `json:"silent_seconds"` // since the bucket answered; -1 if it never has
+
+	// Failure is the error of the last request to the bucket; empty if it was answered.
+	Failure string `json:"failure,omitempty"`
 }
 
 // Replay is a replay or discard of dead letters in the running process. Its counts are records.
@@ -219,8 +222,12 @@ func (c *Cluster) problems() (out []string) {
 	for _, l := range c.Leases {
 		silent := time.Duration(l.Silent * float64(time.Second))
 		if silent >= SilentAfter || l.Silent < 0 {
-			return append(out, fmt.Sprintf("cluster: the bucket %q does not answer; "+
-				"shared pipelines do not run here", c.Bucket))
+			why := fmt.Sprintf("cluster: the bucket %q does not answer; "+
+				"shared pipelines do not run here", c.Bucket)
+			if l.Failure != "" {
+				why += ": " + l.Failure
+			}
+			return append(out, why)
 		}
 	}
 	return out

@@ -71,7 +71,7 @@ var gateKinds = []struct {
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
 	{
-		name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.retrying.full(&m.cfg.Waiting) },
+		name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() },
 		means: "as many batches as may wait for another attempt do; " +
 			"nothing is read until one of them is delivered",
 	},

@@ -114,6 +114,7 @@ func (s *bulkServer) item(action, doc []byte) int {
 // TestBulkInPart checks that, with a store that accepts bulks partially, each record ends exactly
 // once in the store or in the dead letters, with its own reason.
 func TestBulkInPart(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	servers := []*bulkServer{newBulkServer(t, random), newBulkServer(t, random)}
 	servers[1].docs, servers[1].refused = servers[0].docs, servers[0].refused // two nodes of one store

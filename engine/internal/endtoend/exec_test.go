@@ -162,6 +162,7 @@ pipelines:
 // once, records acked before the death are not repeated without need, and none becomes a dead
 // letter.
 func TestWorkersKilled(t *testing.T) {
+	t.Parallel()
 	needChildren(t)
 	for _, c := range []struct{ name, worker, options string }{
 		{"ndjson", "while IFS= read -r line; do printf '%s\\n' \"$line\" >>got.txt; " +

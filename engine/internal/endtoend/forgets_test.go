@@ -126,6 +126,7 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 // TestLedgerForgetsKilled is TestLedgerForgets with kills at any moment of the runs. No line is
 // lost or repeated, and a complete run leaves only the marks of existing files.
 func TestLedgerForgetsKilled(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	f := newForgets(t)
 	want := make(map[string]int64)

@@ -107,7 +107,7 @@ func (r *Route) GateWords(w *Worker) string {
 	case "park":
 		return "the store of parked deliveries is full; nothing is parked until deliveries end"
 	case "none":
-		return "it has room, and whatever comes goes out at once"
+		return "it has room, and data is sent as soon as it is read"
 	}
 	return cmp.Or(control.GateMeans(w.Gate), "this program knows no such gate")
 }

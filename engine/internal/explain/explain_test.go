@@ -191,3 +191,30 @@ func TestHeldWords(t *testing.T) {
 		}
 	}
 }
+
+// TestWorst checks which worker needs attention first. One that has nothing to do needs none.
+func TestWorst(t *testing.T) {
+	type workers = []explain.Worker
+	at := func(state, gate string, inFlight int, trip time.Duration) explain.Worker {
+		return explain.Worker{State: state, Gate: gate, InFlight: inFlight, RoundTrip: trip}
+	}
+	for name, c := range map[string]struct {
+		workers workers
+		want    int
+	}{
+		"none": {nil, -1},
+		"alike": {workers{at("NORMAL", "window", 2, 10),
+			at("NORMAL", "window", 2, 19)}, -1},
+		"round trip":    {workers{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 20)}, 1},
+		"slow":          {workers{at("SLOW", "window", 2, 10), at("NORMAL", "window", 2, 90)}, 0},
+		"slow and idle": {workers{at("SLOW", "none", 0, 90)}, -1},
+		"idle":          {workers{at("NORMAL", "none", 0, 90), at("NORMAL", "window", 1, 10)}, -1},
+		"open and idle": {workers{at("OPEN", "breaker", 0, 90), at("SLOW", "window", 1, 10)}, 0},
+		"misconfigured": {workers{at("OPEN", "breaker", 0, 90),
+			{State: "OPEN", Gate: "none", Misconfigured: true}}, 1},
+	} {
+		if got := (&explain.Route{Workers: c.workers}).Worst(); got != c.want {
+			t.Errorf("%s: worker %d, want %d", name, got, c.want)
+		}
+	}
+}

@@ -29,6 +29,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	for _, u := range r.cfg.Processors {
 		s.Processors = append(s.Processors, u.Component.Name)
 	}
+	left := r.reader.leftBytes() // not under mu: the source may have a lock of its own
 	r.mu.Lock()
 	sender := r.sender.sender
 	s.Health, s.Window, err = r.health, r.sender.window, r.err
@@ -63,7 +64,7 @@ func (r *route) snapshot() (s status.Route, err error) {
 	if r.books == nil {
 		return s, err
 	}
-	s.LastFault, s.LeftBytes = r.failures.latest(), r.reader.left.Load()
+	s.LastFault, s.LeftBytes = r.failures.latest(), left
 	if s.Health == healthRunning || s.Health == healthDraining {
 		now := r.now()
 		s.WatermarkAgeSeconds = r.books.watermarkAge(now).Seconds()
