@@ -268,6 +268,14 @@ fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
 prose: ## Signs of hard-to-read comments and docs, by package and page; UPDATE=1 keeps them as the limits that CI holds.
 	cd engine && go test -count=1 -v -run TestRatchet ./internal/prose $(if $(UPDATE),-update) | sed -n 's/^ *prose_test.go:[0-9]*: //p'
 
+.PHONY: code-lines
+code-lines: ## Code lines of each package at BASE=a477cea and now; .ci/codelines/packages.txt lists moved folders and newer features.
+	@go run ./.ci/codelines $${BASE:-a477cea}
+
+.PHONY: delivery-path
+delivery-path: ## The files, interfaces and handoffs that a delivered log line and table row run through (CHECKOUT=... of another commit).
+	@.ci/delivery-path $(CHECKOUT)
+
 .PHONY: changelog
 changelog: ## The files of changes/ as a section of CHANGELOG.md.
 	@changes/join

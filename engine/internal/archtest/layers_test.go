@@ -51,7 +51,7 @@ var layers = []layer{
 	{"internal/perhost", []string{}},
 	{"internal/kernel", []string{}},
 	{"stream", []string{"flow", "flow/ledger", "vfs"}},
-	{"stream/commitmeta", []string{"stream"}},
+	{"stream/commitmeta", []string{"stream", "wire"}},
 	{"stream/streamtest", []string{"stream", "stream/commitmeta", "supervise", "vfs"}},
 	{".", libraries}, // the examples of the front page
 	{"engine/kit", append([]string{"stream", "engine/kit"}, libraries...)},

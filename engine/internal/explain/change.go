@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 
+	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
 
@@ -75,6 +76,9 @@ func (r *Route) Changes(w *Worker) []string {
 		}
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
+	}
+	if means := control.GateMeans(w.Gate); means != "" {
+		return []string{"this holds no longer: " + means}
 	}
 	return []string{"more data, or a faster source; the worker is not what holds the route back"}
 }

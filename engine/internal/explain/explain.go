@@ -9,6 +9,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -91,17 +92,9 @@ func (r *Route) GateWords(w *Worker) string {
 	case "rate":
 		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most",
 			figure(w.Rate))
-	case "quota":
-		return "it gets as many records a second as the configured limit allows"
-	case "bytes":
-		return "it gets as many bytes a second as the configured limit allows"
-	case "concurrency":
-		return "as many batches are in flight as the configured limit allows"
 	case "limit":
 		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says",
 			batches)
-	case "standby":
-		return "it is used when the sinks before it are down"
 	case "throttle":
 		return "it asked to be left alone" + opens(w)
 	case "breaker":
@@ -117,17 +110,6 @@ func (r *Route) GateWords(w *Worker) string {
 	case "replay":
 		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill "+
 			"may repeat", byteCount(r.Replay))
-	case "waiting":
-		return "as many batches as may wait for another attempt do; nothing is read until one of " +
-			"them is delivered"
-	case "order":
-		return "what waits has to keep its place behind what is in flight"
-	case "budget":
-		return "what failed waits until it may be sent again: of late too much failed for what " +
-			"was delivered"
-	case "faster":
-		return "it has room, but what waits is expected to be done sooner by a faster worker, as " +
-			"soon as one has room"
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
 	case "park":
@@ -135,7 +117,7 @@ func (r *Route) GateWords(w *Worker) string {
 	case "none":
 		return "it has room, and data is sent as soon as it is read"
 	}
-	return "this program knows no such gate"
+	return cmp.Or(control.GateMeans(w.Gate), "this program knows no such gate")
 }
 
 // HeldWords describes the limits that hold the whole route back.

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -71,9 +70,6 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	}
 	return c, nil
 }
-
-// Names returns the components of the processors in the order in which they run.
-func (c *Chain) Names() []string { return slices.Clone(c.names) }
 
 // Run calls body. Process may be called meanwhile. Afterwards the goroutines and children of the
 // processors have ended. It returns the error of body, and problems that processors reported.

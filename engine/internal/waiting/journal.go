@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/wire"
 )
 
 const (
@@ -290,8 +291,8 @@ func (j *journal) frames(f vfs.File, segment uint64,
 		if checksum(segment, good, payload) != binary.LittleEndian.Uint32(h[4:]) {
 			return good, &tornError{"the checksum of a frame is wrong"}
 		}
-		c := &reader{b: payload}
-		for len(c.b) > 0 {
+		c := &reader{wire.Reader{Rest: payload}}
+		for len(c.Rest) > 0 {
 			r, err := c.next(len(parts))
 			if err != nil {
 				return good, err
