@@ -138,7 +138,7 @@ cluster-short: ## Three programs that share a pipeline over three NATS servers: 
 	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
 
 .PHONY: notify-load
-notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n): p99 of the others, attempts at dead hosts, memory.
+notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n, PENSTOCK_NOTIFY_RATE=n a second): p99 of the others, attempts at dead hosts, memory.
 	cd engine && PENSTOCK_NOTIFY_LOAD=full go test -count=1 -timeout 60m -v -run 'TestLoad$$' ./connector/notify
 
 .PHONY: notify-load-short
