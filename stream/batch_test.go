@@ -327,7 +327,8 @@ func TestExpand(t *testing.T) {
 	for i := range b.Records {
 		ids = append(ids, string(b.AppendRecordID(nil, i)))
 	}
-	if want := strings.Fields("p@1 p@1.2 p@1.3 p@1.1 p@1.4 p@2 p@3 p@3.1 p@3.2 p@3.3"); !slices.Equal(ids, want) {
+	if want := strings.Fields(
+		"p@1 p@1.2 p@1.3 p@1.1 p@1.4 p@2 p@3 p@3.1 p@3.2 p@3.3"); !slices.Equal(ids, want) {
 		t.Errorf("ids: %q, want %q", ids, want)
 	}
 	if b.Records[6].State != stream.Dead || b.Reason(6) == nil || b.Reason(6).Error() != "bad" {

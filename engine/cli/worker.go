@@ -21,7 +21,7 @@ func workerCommand(p *program) *cobra.Command {
 	var w workerFlags
 	cmd := &cobra.Command{
 		Use:   "worker --listen ADDR CONFIG",
-		Short: "Run the processors and sinks of a config for other penstock processes",
+		Short: "Run processors and sinks for penstock on other machines",
 		Long: `Worker runs a pipeline without a source. Its records come from penstock processes on
 other machines, whose sink http names this one as an endpoint. A batch is answered
 when every route has delivered it, and each answer advertises how much the worker

@@ -63,9 +63,11 @@ func CheckAddress(address string, token bool) error {
 	ip := net.ParseIP(host)
 	switch {
 	case host != "" && ip == nil && host != "localhost":
-		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean another machine", host)
+		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean "+
+			"another machine", host)
 	case !token && host != "localhost" && (ip == nil || !ip.IsLoopback()):
-		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on 127.0.0.1", address)
+		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on "+
+			"127.0.0.1", address)
 	}
 	return nil
 }

@@ -516,11 +516,12 @@ func (s *sender) end(e ended) {
 	}
 	l.slow = e.result.down || took > slowAfter
 	if isDown := l.isDown(); isDown != wasDown {
-		if isDown {
+		if log := s.sink.host.Log(); isDown {
 			s.sink.host.Count("hosts_went_down", 1)
+			log.Warn("host is down", "host", l.name, "reason", l.reason)
+		} else {
+			log.Info("host is up again", "host", l.name)
 		}
-		s.sink.host.Log().
-			Warn("host is down or up again", "host", l.name, "down", isDown, "reason", l.reason)
 	}
 	if l.absent == held && !l.slow {
 		s.release(l)

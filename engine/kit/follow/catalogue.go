@@ -113,6 +113,10 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 // join adds a reader to those of the catalogue, which may be running.
 func (c *Catalogue) join(r *Reader) {
 	old := c.absent(r.o.Route)
+	if old != nil && c.table.scans == 0 {
+		c.warnClose("", c.leave(old)) // a listing without the marks of the route would find only new files
+		old = nil
+	}
 	if old != nil {
 		c.bringUpToDate()
 		r.first = old.first

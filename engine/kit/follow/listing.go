@@ -42,9 +42,12 @@ func (c *Catalogue) list(r *Reader) {
 			o.enqueue(c.now())
 			found = len(o.queue)
 			noteBusy(c, o, found > 0)
-		} else {
-			signal(o.listed)
+			continue
 		}
+		if o.attendance == stalled { // its backlog grows meanwhile
+			o.measure()
+		}
+		signal(o.listed)
 	}
 	if r == nil {
 		noteIdle(c)

@@ -197,10 +197,15 @@ func (r *Reader) enqueue(now time.Duration) {
 	r.waits = nil
 	r.queuedAt = r.c.table.scans
 	r.queue = r.c.lister.todo(r, now)
-	left := int64(0)
 	for _, f := range r.queue {
 		f.queues++
 	}
+	r.measure()
+}
+
+// measure sums up how much the route has not read.
+func (r *Reader) measure() {
+	left := int64(0)
 	for _, f := range r.c.table.byLabel {
 		left += r.leftOf(f)
 	}

@@ -123,17 +123,18 @@ func (t *rotation) wait(w *file) {
 }
 
 // awaitStored waits for a file that leads on from an identity of earlier runs. It returns nil if no
-// route has anything left of it.
+// route has anything left of it. A route that has finished it waits, too, while the marks of another
+// one are not known yet: that one may have something left, and then its copy is no new file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
 		name: e.name, label: e.name, entry: e, state: awaiting, excused: true, held: c.now() + c.o.Growing.CopyWait,
 		aside: &aside{why: why},
 	}
-	id := c.ids.idOf(e)
+	id, unknown := c.ids.idOf(e), c.missesRoute()
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
 	for _, m := range c.identify.marks(e) {
-		if w.label = m.mark.Part.Name; m.mark.Finished {
+		if w.label = m.mark.Part.Name; m.mark.Finished && !unknown {
 			continue
 		}
 		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark), note: m.r.notes.begin(e.text, proofOf(m.mark))}

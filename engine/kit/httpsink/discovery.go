@@ -106,13 +106,15 @@ type DiscoveryOptions struct {
 
 func (o *DiscoveryOptions) validate() error {
 	if o.Interval < 100*time.Millisecond || o.Interval > time.Hour {
-		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write 100ms to 1h", o.Interval)}
+		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write "+
+			"100ms to 1h", o.Interval)}
 	}
 	if o.Resolver == "" {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(o.Resolver); err != nil {
-		return &stream.OptionError{Key: "discovery.resolver", Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
+		return &stream.OptionError{Key: "discovery.resolver",
+			Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
 	}
 	return nil
 }
@@ -122,10 +124,11 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 	if o.Resolver == "" {
 		return net.DefaultResolver
 	}
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, o.Resolver)
-	}}
+	return &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, o.Resolver)
+		}}
 }
 
 // maxDiscovered bounds the workers of one name; further addresses are not used.
@@ -165,7 +168,8 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 			continue
 		}
 		for _, ip := range ips {
-			addresses = append(addresses, net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
+			addresses = append(addresses,
+				net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
 		}
 	}
 	slices.Sort(addresses)
@@ -180,7 +184,8 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 func (d *discovered) endpointAt(address string) endpoint {
 	e := d.base
 	e.address = address
-	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path, RawPath: e.target.RawPath}
+	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path,
+		RawPath: e.target.RawPath}
 	e.name = shown.String()
 	return e
 }

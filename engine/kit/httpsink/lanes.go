@@ -76,7 +76,8 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 			delete(ls.paused, l)
 			ls.changed = true
 		}
-		up = append(up, stream.Lane{Name: l.endpoint.name, Worker: l, Limits: stream.Limits{InFlight: inFlight}})
+		up = append(up, stream.Lane{Name: l.endpoint.name, Worker: l,
+			Limits: stream.Limits{InFlight: inFlight}})
 	}
 	changed := ls.changed
 	ls.changed = false
@@ -97,7 +98,8 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	if err != nil {
 		s.host.Count("lookups_failed", 1)
 		if !d.failing && context.Cause(ctx) != context.Canceled {
-			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name, "workers", len(d.found), "error", err)
+			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name,
+				"workers", len(d.found), "error", err)
 		}
 		d.failing = true
 		return

@@ -80,7 +80,8 @@ func (o *Options) Check() error {
 		return err
 	}
 	secure := func(e Endpoint) bool {
-		return strings.EqualFold(e.Scheme, "https") || strings.HasPrefix(strings.ToLower(e.URL), "https:")
+		return strings.EqualFold(e.Scheme, "https") ||
+			strings.HasPrefix(strings.ToLower(e.URL), "https:")
 	}
 	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
 		return Wrong("tls",

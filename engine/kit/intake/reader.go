@@ -151,7 +151,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
 			// The batch is dropped.
+			r.in.mu.Lock()
 			r.at, r.main, r.passed, r.above, r.known = at, main, passed, above, known
+			r.in.mu.Unlock()
 			return context.Cause(ctx)
 		}
 		full, ended, changed := r.fill(b)
