@@ -24,6 +24,7 @@ type backlog struct {
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
+	holding   int // of those, the ones that failed or are overdue: later ones wait behind them
 	freeItems []*item
 	freeKeys  []*keyState
 }
@@ -49,16 +50,16 @@ func newBacklog(e *env, l *lanes) *backlog {
 // So an answer checks few items for each of its keys, however many are waiting.
 type queue struct {
 	able    buffer // items that may be next in the order of their keys
-	blocked int    // how many others there are
+	blocked amount // the others
 }
 
-func (q *queue) len() int     { return q.able.len() + q.blocked }
+func (q *queue) len() int     { return q.able.len() + q.blocked.n }
 func (q *queue) add(it *item) { q.able.add(it) }
 
 func (q *queue) remove(it *item) {
 	if it.blocked {
 		it.blocked = false
-		q.blocked--
+		q.blocked.remove(it)
 		return
 	}
 	q.able.remove(it)
@@ -66,9 +67,10 @@ func (q *queue) remove(it *item) {
 
 // block removes the ith able item, which is out of turn, until it is unblocked.
 func (q *queue) block(i int) {
-	q.able.at(i).blocked = true
+	it := q.able.at(i)
+	it.blocked = true
 	q.able.removeAt(i)
-	q.blocked++
+	q.blocked.add(it)
 }
 
 // queueOf returns the queue of one that waits for a lane. Items that take a token of the budget
@@ -97,7 +99,7 @@ func (b *backlog) unblock(it *item) {
 	}
 	q := b.queueOf(it)
 	it.blocked = false
-	q.blocked--
+	q.blocked.remove(it)
 	q.able.add(it)
 }
 
@@ -106,7 +108,7 @@ func (b *backlog) repeats() int { return b.redo.able.len() + b.owing.able.len() 
 
 // unblockAll has all items looked at again.
 func (b *backlog) unblockAll() {
-	blocked := func() int { return b.fresh.blocked + b.redo.blocked + b.owing.blocked }
+	blocked := func() int { return b.fresh.blocked.n + b.redo.blocked.n + b.owing.blocked.n }
 	for it := b.items.oldest; it != nil && blocked() > 0; it = it.next {
 		b.unblock(it)
 	}
@@ -211,6 +213,7 @@ func (b *backlog) again(it *item, failed *lane) {
 		return
 	}
 	if failed != nil {
+		b.hold(it)
 		it.charged = true
 		if !it.failedAt(failed) {
 			it.tried = append(it.tried, failed.num)

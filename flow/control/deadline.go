@@ -182,6 +182,7 @@ func (t *attempts) timeout(a *attempt) {
 	if breaker {
 		t.breakers.failed(l, a, TimedOut)
 	}
+	t.backlog.hold(it)
 	t.backlog.requeue(it, l)
 }
 

@@ -41,13 +41,6 @@ type deferral struct {
 	at   time.Duration // when it is to leave the machine
 }
 
-// amount is a number of items and the sums of their costs and bytes.
-type amount struct {
-	n     int
-	cost  float64
-	bytes int64
-}
-
 const (
 	// deferLeast is the shortest wait that the owner is told of.
 	deferLeast = time.Second

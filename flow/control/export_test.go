@@ -12,7 +12,7 @@ func (m *Machine) Overlooked() (seq uint64) {
 			return it.seq
 		}
 	}
-	if blocked != m.backlog.fresh.blocked+m.backlog.redo.blocked+m.backlog.owing.blocked {
+	if blocked != m.backlog.fresh.blocked.n+m.backlog.redo.blocked.n+m.backlog.owing.blocked.n {
 		panic("blocked items are not counted right")
 	}
 	return 0

@@ -64,6 +64,7 @@ type past struct {
 	state   itemState
 	counted bool // in replay.started: sent at least once, so that a crash may repeat it
 	blocked bool // see queue
+	holds   bool // in backlog.holding
 	fate    fate
 	poison  bool   // because of its account
 	waited  bool   // it has waited before an attempt at a lane that failed it

@@ -66,6 +66,8 @@ func (b *backlog) unlink(it *item) {
 		return
 	}
 	b.keyed--
+	b.holding -= one(it.holds)
+	it.holds = false
 	// its pieces arrived before its attempt was concluded: it is no longer in flight
 	if len(it.running) > 0 {
 		b.flies(it, it.running[0].lane, -1)
@@ -93,6 +95,23 @@ func (b *backlog) unlink(it *item) {
 	}
 	clear(it.nodes)
 	it.nodes = it.nodes[:0]
+}
+
+// hold notes that it has failed or is overdue, so that the later items of its keys may wait long.
+func (b *backlog) hold(it *item) {
+	if it.keyed() && !it.holds {
+		it.holds = true
+		b.holding++
+	}
+}
+
+// behind returns the new items that are out of turn while failed ones hold keys. They count as
+// waiting, so that failing data of some keys does not keep the data of others from being read.
+func (b *backlog) behind() (a amount) {
+	if b.holding > 0 {
+		a = b.fresh.blocked
+	}
+	return a
 }
 
 // flies counts it, or no longer, as in flight at l. An item with keys has one attempt at most.

@@ -251,18 +251,20 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 
 // Room reports whether an Offer is welcome now: the replay bound leaves room, and a lane would take
 // it. Fewer than Config.Ahead items may wait without a free lane if keys or hash dispatch bind
-// items to lanes, or if items wait for a faster lane. Items that wait for another attempt are
-// bounded by Config.Waiting alone. While no lane is open there is room for one item, so that a
+// items to lanes, or if items wait for a faster lane. Items that wait for another attempt, and those
+// of their keys behind them, are bounded by Config.Waiting alone. While no lane is open there is room for one item, so that a
 // probe can take one that never failed.
 func (m *Machine) Room() bool {
-	fresh := m.backlog.fresh.len()
+	behind := m.backlog.behind()
+	fresh := m.backlog.fresh.len() - behind.n
 	if m.settlement.replay.full() {
 		return false
 	}
-	if fresh == 0 && (m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0) {
+	full := m.backlog.full()
+	if fresh == 0 && !(full && behind.n > 0) && (m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0) {
 		return true
 	}
-	if m.backlog.retrying.full(&m.cfg.Waiting) {
+	if full {
 		return false
 	}
 	if fresh == 0 && m.backlog.owing.able.len() > 0 {

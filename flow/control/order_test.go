@@ -2,7 +2,9 @@ package control_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/penstock-io/penstock/backoff"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
@@ -43,6 +45,30 @@ func TestBlockedItemsHideNoOther(t *testing.T) {
 	w.only(3001)
 	if s := w.m.Status(); s.InFlight != 2 || s.Waiting != 2999 || s.WaitingCost != 2999 {
 		t.Fatalf("%d in flight, %d of cost %v waiting; want 2 and 2999", s.InFlight, s.Waiting, s.WaitingCost)
+	}
+}
+
+// TestReadingGoesOnBehindFailedKeys: the followers of an item that keeps failing count as waiting
+// and take no places of other keys' items.
+func TestReadingGoesOnBehindFailedKeys(t *testing.T) {
+	w := newLanes(t, control.Config{
+		Ahead: 4, Waiting: control.Waiting{Cost: 20}, Retry: backoff.Fixed(time.Hour),
+	}, 4, 2)
+	w.offer(1, 1, 1)
+	w.answer(w.only(1), control.Retryable, 0)
+	w.answer(w.only(1), control.Retryable, 0)
+	for i := range 19 {
+		if !w.m.Room() {
+			t.Fatalf("no room with %d followers", i)
+		}
+		w.offer(1, 1, 1)
+		if i == 10 {
+			w.offer(1, 1, 2)
+			w.answer(w.only(w.seq), control.Delivered, 0)
+		}
+	}
+	if w.m.Room() {
+		t.Fatal("room for more than Waiting allows")
 	}
 }
 

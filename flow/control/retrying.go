@@ -25,10 +25,29 @@ func (w Waiting) withDefaults() (Waiting, error) {
 
 // retrying counts the items that wait for another attempt.
 type retrying struct {
+	amount
+	away deferring
+}
+
+// amount is a number of items and the sums of their costs and bytes.
+type amount struct {
 	n     int
 	cost  float64
 	bytes int64
-	away  deferring
+}
+
+func (a *amount) add(it *item) {
+	a.n++
+	a.cost += it.cost
+	a.bytes += it.bytes
+}
+
+func (a *amount) remove(it *item) {
+	a.n--
+	a.bytes -= it.bytes
+	if a.cost -= it.cost; a.n == 0 {
+		a.cost = 0 // a sum of floats
+	}
 }
 
 func (r *retrying) add(it *item) {
@@ -36,9 +55,7 @@ func (r *retrying) add(it *item) {
 		return
 	}
 	it.account.retrying = true
-	r.n++
-	r.cost += it.cost
-	r.bytes += it.bytes
+	r.amount.add(it)
 }
 
 func (r *retrying) remove(it *item) {
@@ -50,15 +67,12 @@ func (r *retrying) remove(it *item) {
 		r.away.returned[it.account.returned]--
 		it.account.returned = notReturned
 	}
-	r.n--
-	r.bytes -= it.bytes
-	if r.cost -= it.cost; r.n == 0 {
-		r.cost = 0 // a sum of floats
-	}
+	r.amount.remove(it)
 }
 
 // full reports whether no more may wait.
-func (r *retrying) full(w *Waiting) bool {
-	held := &r.away.held
-	return w.Cost > 0 && r.cost+held.cost >= w.Cost || w.Bytes > 0 && r.bytes+held.bytes >= w.Bytes
+func (b *backlog) full() bool {
+	w, held, behind := &b.cfg.Waiting, &b.retrying.away.held, b.behind()
+	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||
+		w.Bytes > 0 && b.retrying.bytes+held.bytes+behind.bytes >= w.Bytes
 }

@@ -61,7 +61,8 @@ func (d *dispatcher) freshFirst() bool {
 		return false
 	}
 	it := d.backlog.fresh.able.at(0)
-	return !it.keyed() && !d.settlement.replay.holds(it)
+	only, inTurn := it.turn()
+	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
 // sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.

@@ -147,10 +147,10 @@ func (c *cluster) copied(partitions, each int) {
 func TestTransactionalCopy(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"), kfake.SeedTopics(2, "out"))
-	transactionalCopy(t, c, "out", c.forgetMember)
+	transactionalCopy(t, c, "out", c.loseSession)
 }
 
-func transactionalCopy(t *testing.T, c *cluster, topic string, forget func()) {
+func transactionalCopy(t *testing.T, c *cluster, topic string, lose func(...*node)) {
 	start := func() *node {
 		n, err := c.run(c.copyInTransactions(topic, ""), newArrivals(), route{})
 		if err != nil {
@@ -167,10 +167,8 @@ func transactionalCopy(t *testing.T, c *cluster, topic string, forget func()) {
 		until(t, "the new member has partitions",
 			func() bool { return joined.counter("partitions_assigned") > 0 })
 		texts = append(texts, c.produce(c.topic, fmt.Sprint("s", round), 4, 200)...)
-		if round%2 == 0 && forget != nil {
-			before := lostSessions(nodes)
-			forget()
-			until(t, "a lost session", func() bool { return lostSessions(nodes) > before })
+		if round%2 == 0 && lose != nil {
+			lose(nodes...)
 		} else if err := nodes[0].stop(); err != nil {
 			t.Fatal(err)
 		} else {

@@ -193,6 +193,34 @@ func TestOperator(t *testing.T) {
 	})
 }
 
+// TestDeliveryOf: a receiver finds its own delivery of a key, also if that of another is newer.
+func TestDeliveryOf(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(t, dir, options(), newMerchants(refuse), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m2 order-1", "m2 order-2"); err != nil {
+			t.Fatal(err)
+		}
+		first, second := []string{"m1.shops.example"}, []string{"m2.shops.example"}
+		for _, c := range []struct {
+			key   string
+			owner stream.DeliveryOwner
+			host  string
+		}{
+			{"order-1", stream.DeliveryOwner{Hosts: first}, "m1.shops.example:443"},
+			{"order-1", stream.DeliveryOwner{Name: "m", Hosts: second}, "m2.shops.example:443"},
+			{"order-2", stream.DeliveryOwner{Hosts: second}, "m2.shops.example:443"},
+			{"order-2", stream.DeliveryOwner{Name: "m", Hosts: first}, ""},
+			{"order-1", stream.DeliveryOwner{}, ""},
+		} {
+			d, err := f.Deliveries().DeliveryOf(t.Context(), c.key, c.owner)
+			if d.Host != c.host || errors.Is(err, stream.ErrNoDelivery) != (c.host == "") {
+				t.Errorf("%s of %+v: %+v, %v; want one at %q", c.key, c.owner, d, err, c.host)
+			}
+		}
+	})
+}
+
 // TestDownHost: a host that is down is probed by one delivery, its others pass into the history, the
 // last attempts are sent, and other hosts notice nothing.
 func TestDownHost(t *testing.T) {

@@ -358,7 +358,7 @@ func pauseRandomly(rnd *rand.Rand) {
 }
 
 // TestClusterSuspend suspends the owner for 15 s in the middle of its work. Another process takes
-// over, and the first one, when it goes on, neither writes a message a second time nor takes the
+// over, and the first one, when it continues, neither writes a message a second time nor takes the
 // pipeline back.
 func TestClusterSuspend(t *testing.T) {
 	n := max(1, clusterKills(t)/4)

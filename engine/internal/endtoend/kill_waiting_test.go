@@ -135,7 +135,10 @@ func TestKillWaiting(t *testing.T) {
 		}
 	}
 	k.start()
-	until("first attempts", func() bool { n, quiet := server.tried(1); return n == bad && quiet > 500*time.Millisecond })
+	until("first attempts", func() bool {
+		n, quiet := server.tried(1)
+		return n == bad && quiet > 500*time.Millisecond
+	})
 	if n, _ := server.tried(2); n > bad/2 {
 		t.Logf("%d of %d had been sent twice before all had been sent: the machine is slow", n, bad)
 	}
@@ -144,7 +147,10 @@ func TestKillWaiting(t *testing.T) {
 	until("second attempts", func() bool { n, _ := server.tried(2); return n > bad/2 })
 	k.kill()
 	k.start()
-	until("third attempts", func() bool { n, quiet := server.tried(3); return n == bad && quiet > 500*time.Millisecond })
+	until("third attempts", func() bool {
+		n, quiet := server.tried(3)
+		return n == bad && quiet > 500*time.Millisecond
+	})
 	k.feed = func() {}
 	until("the end", func() bool { return server.has(good) })
 	k.drain()

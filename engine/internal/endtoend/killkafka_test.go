@@ -27,6 +27,7 @@ const kafkaPartitions = 6
 // TestKillKafka kills the program while it copies a topic into a file, again and again: no record
 // is lost, and each kill repeats at most the bound.
 func TestKillKafka(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	fake, err := kfake.NewCluster(
 		kfake.NumBrokers(1), kfake.SeedTopics(kafkaPartitions,
@@ -107,6 +108,7 @@ func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 // TestKillKafkaSQLite kills the program while it copies a topic into a table, three times: each
 // record is in the table once.
 func TestKillKafkaSQLite(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	fake, err := kfake.NewCluster(
 		kfake.NumBrokers(1), kfake.SeedTopics(kafkaPartitions, "in"),
@@ -231,7 +233,8 @@ func startCopies(t *testing.T, to target, links int) *copies {
 	}
 	dir := t.TempDir()
 	g := &copies{
-		t: t, rnd: seeded(t), arrived: make(map[string]int), tick: time.NewTicker(20 * time.Millisecond),
+		t: t, rnd: seeded(t), arrived: make(map[string]int),
+		tick: time.NewTicker(20 * time.Millisecond),
 	}
 	t.Cleanup(g.tick.Stop)
 	g.server = connectortest.NewServer(t, "kafka", "java")

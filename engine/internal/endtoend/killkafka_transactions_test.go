@@ -47,7 +47,8 @@ func TestKillKafkaTransactions(t *testing.T) {
 	g.produceForAWhile()
 	repeated := g.finish()
 	t.Logf("%d kills and %d suspensions of %v, %d of them in a transaction: "+
-		"0 of %d records lost, %d repeated", kills(t)-stops, stops, suspended, midway, g.ids, repeated)
+		"0 of %d records lost, %d repeated", kills(t)-stops, stops, suspended, midway, g.ids,
+		repeated)
 	if repeated > 0 {
 		t.Errorf("%d records are there more than once", repeated)
 	}

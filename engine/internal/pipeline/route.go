@@ -183,7 +183,8 @@ func (r *route) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
-	r.reader.reader, r.keeper.reader = source, source
+	r.reader.open(source)
+	r.keeper.reader = source
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
@@ -289,6 +290,7 @@ func (r *route) close() error {
 	r.assigned.end()
 	var errs []error
 	if r.reader.reader != nil {
+		r.reader.end()
 		errs = append(errs, r.reader.reader.Close())
 	}
 	errs = append(errs, r.sink.Close(), r.waits.close())

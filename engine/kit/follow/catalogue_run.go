@@ -85,7 +85,7 @@ func (c *Catalogue) attend(ctx context.Context, least time.Duration) {
 		c.warnClose("", c.closeAll())
 		return
 	}
-	if c.now() < c.pace.listed+max(least, idleSpacing*c.pace.took) {
+	if c.now() < max(c.lister.notBefore(), c.pace.listed+max(least, idleSpacing*c.pace.took)) {
 		return
 	}
 	working := false
@@ -132,6 +132,16 @@ func (c *Catalogue) meetRoutes() {
 		c.join(r)
 		r.attendance = absent
 	}
+}
+
+// missesRoute reports whether a route of the source has not opened yet, or waits for its restart, so
+// that its marks are not known.
+func (c *Catalogue) missesRoute() bool {
+	h, ok := c.h.(stream.SourceHost)
+	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
+		reads := func(r *Reader) bool { return r.o.Route == route && r.attendance != absent }
+		return !slices.Contains(c.finishedRoutes, route) && !slices.ContainsFunc(c.readers, reads)
+	})
 }
 
 // pending returns the files in which any route has something to do, those that changed last, at

@@ -47,6 +47,7 @@ type Store struct {
 	write *sql.DB // one connection
 	read  *sql.DB
 	stmt  statements // of write; used by the leader only
+	reads readStatements
 
 	mu      sync.Mutex // guards the fields below
 	queue   []*operation
@@ -146,6 +147,9 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.stmt.prepare(ctx, s.write); err != nil {
 		return err
 	}
+	if err := s.reads.prepare(ctx, s.read); err != nil {
+		return err
+	}
 	_, err := s.Totals(ctx)
 	return err
 }
@@ -185,7 +189,9 @@ func (s *Store) upgrade(ctx context.Context) error {
 }
 
 // Close frees the file. No other method runs any more. It may be called twice.
-func (s *Store) Close() error { return errors.Join(s.stmt.close(), s.write.Close(), s.read.Close()) }
+func (s *Store) Close() error {
+	return errors.Join(s.stmt.close(), s.reads.close(), s.write.Close(), s.read.Close())
+}
 
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.o.Path }

@@ -39,6 +39,7 @@ type sender struct {
 	joined  bool
 	items   []item // by sequence number, from 1
 	offered int
+	omitted int       // of those offered, see Options.Omit
 	key     [1]uint32 // of the batch that is offered
 	oldest  int       // items before this one have settled
 	settled int
@@ -56,6 +57,9 @@ func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
+// maxOmitted bounds the batches that a sender leaves out, as Config.Waiting bounds those that wait.
+const maxOmitted = 1e6
+
 // feed offers batches while the machine of d has room, and schedules its next wake-up.
 func (x *sim) feed(d *sender) {
 	if !d.joined {
@@ -67,7 +71,14 @@ func (x *sim) feed(d *sender) {
 			x.plan(d, x.events.Now())
 		}
 		d.offered++
-		x.step(d, x.offer(d))
+		e := x.offer(d)
+		if x.omit != nil && x.omit(e.Seq, d.key[0]) {
+			if d.omitted++; d.omitted >= maxOmitted {
+				break
+			}
+			continue
+		}
+		x.step(d, e)
 	}
 	if at, ok := d.m.Wake(); ok && (!d.awake || at < d.wakeAt) {
 		d.awake, d.wakeAt = true, max(at, x.events.Now())

@@ -51,6 +51,7 @@ type sim struct {
 	observers []Observer // by sender
 	joining   int32      // sender whose lanes are being created
 	tracer    func(*control.Event, []control.Command)
+	omit      func(seq uint64, key uint32) bool
 	seed      uint64
 	adjust    func(*control.Config)
 }
@@ -68,6 +69,9 @@ type Options struct {
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // is filled in, if given
 	Adjust func(*control.Config) // changes the machines' configuration, if given
+	// reports whether a batch is left out, as by a sender that knows which data is bad; nil: none
+	// is. After maxOmitted of them nothing more is read.
+	Omit func(seq uint64, key uint32) bool
 }
 
 // The random streams of a run: each part of the world has its own, so that two algorithms meet the
@@ -103,7 +107,7 @@ const abandonAfter = time.Minute
 // Run carries out one run.
 func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) {
 	x := &sim{
-		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed,
+		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed, omit: o.Omit,
 		adjust:   o.Adjust,
 		arrivals: kernel.Rand(o.Seed, arrivalStream),
 		costs:    kernel.Rand(o.Seed, costStream),
