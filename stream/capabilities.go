@@ -161,8 +161,9 @@ type PartitionTracker interface {
 }
 
 // SharedSource is an optional part of a [Source]: its partitions and positions mean the same on
-// every machine, like those of a table of a database server or of an API. In a cluster one process after
-// another runs it, each from the marks of the one before. An [AssignedSource] needs no such thing.
+// every machine, like those of a table of a database server or of an API. In a cluster one process
+// after another runs it, each from the marks of the one before. An [AssignedSource] needs no such
+// thing.
 type SharedSource interface {
 	Source
 	// Shared returns nil if this instance is such a source, and otherwise the reason and a remedy.

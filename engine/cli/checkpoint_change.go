@@ -105,7 +105,8 @@ With --accept-output the next start takes the output of sink file as it finds it
 missing, replaced or shortened one: it keeps all that it holds and appends to it.
 
 No run may be under way. A copy of the checkpoint is kept.`,
-		Example:               "  penstock checkpoint set ./state --route access/main --partition /var/log/app.log --watermark 1048576",
+		Example: "  penstock checkpoint set ./state --route access/main " +
+			"--partition /var/log/app.log --watermark 1048576",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,7 +126,8 @@ No run may be under way. A copy of the checkpoint is kept.`,
 
 func (c *change) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; main is the name of an only one")
-	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show --json prints it; may be repeated")
+	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show "+
+		"--json prints it; may be repeated")
 }
 
 // changeCheckpoint changes marks under the lock of the state directory.
@@ -183,7 +185,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	case len(found) == 0:
 		return fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
 	case total == 0 && len(c.parts) > 0:
-		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists ids and names", c.route, c.parts)
+		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
+			"ids and names", c.route, c.parts)
 	}
 	copied, err := store.Backup()
 	if err != nil {
@@ -207,7 +210,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		total = 0
 	}
 	if waited > 0 {
-		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n", c.route, waited); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n",
+			c.route, waited); err != nil {
 			return err
 		}
 	}

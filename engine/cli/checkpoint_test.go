@@ -95,11 +95,13 @@ func TestCheckpointChange(t *testing.T) {
 		want string
 	}{
 		{[]string{"verify", "state"}, exitOK, "4 marks of 1 route "},
-		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark", "77"}, exitOK, "2 marks changed"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark",
+			"77"}, exitOK, "2 marks changed"},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "f2"}, exitOK, "1 marks changed"},
 		{[]string{"reset", "state", "--route", "access/other"}, exitUnfinished, `it has ["access/main"]`},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "x"}, exitUnfinished, "no partition"},
-		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished, "needs --partition, and --watermark"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished,
+			"needs --partition, and --watermark"},
 		{[]string{"convert", "state"}, exitUsage, "needs --format"},
 		{[]string{"convert", "state", "--format", "9"}, exitUnfinished,
 			"writes the formats 2 to 3, not 9"},

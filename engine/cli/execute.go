@@ -26,8 +26,7 @@ const (
 	exitUsage      = 2 // a wrong command line or config; nothing was started
 )
 
-// program is the command line with what it needs of the outside, so that a test can stand in for
-// it.
+// program is the command line with its dependencies on the outside, which tests replace.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -49,7 +48,7 @@ type runner interface {
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// execute runs one command line and returns the exit code. What goes wrong is said once, on stderr.
+// execute runs one command line and returns the exit code. An error is printed once, on stderr.
 func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := p.root()
 	out := newOutput(stderr)
@@ -126,10 +125,10 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.parkedCommand(),
+		p.parkedCommand(), p.bufferCommand(),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
-		tapCommand(p), topCommand(p), workerCommand(p))
+		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {
@@ -171,7 +170,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs is a command's Args: exactly one argument, what it is said when it is missing.
+// needs returns the Args of a command with exactly one argument. The error for a missing argument
+// names it as what.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

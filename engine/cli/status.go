@@ -54,7 +54,8 @@ waits, a full disk); it then says why.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and their reasons, as a tree")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and "+
+		"their reasons, as a tree")
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false,
 		"print which process of the cluster runs each pipeline")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
@@ -108,12 +109,13 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 		return "", "", err
 	}
 	if !f.Admin.On() {
-		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add `admin: 127.0.0.1:7070` and start it again", what)
+		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add "+
+			"`admin: 127.0.0.1:7070` and start it again", what)
 	}
 	return f.Admin.Address, f.Admin.Token, nil
 }
 
-// statusHead is the first line of what a person reads.
+// statusHead returns the first line of the status in text form.
 func statusHead(s *status.Status) string {
 	ready := "ready"
 	if !s.Ready {
@@ -125,8 +127,10 @@ func statusHead(s *status.Status) string {
 func statusText(s *status.Status) string {
 	var b strings.Builder
 	b.WriteString(statusHead(s))
-	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight", "waiting", "redelivered", "watermark age"}}
-	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip", "delivered", "failed", "throttled"}}
+	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight",
+		"waiting", "redelivered", "watermark age"}}
+	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip",
+		"delivered", "failed", "throttled"}}
 	for _, r := range s.Routes {
 		name := r.Pipeline + "/" + r.Name
 		rows = append(rows, []string{
@@ -135,8 +139,10 @@ func statusText(s *status.Status) string {
 		})
 		for _, w := range r.Workers {
 			workers = append(workers, []string{
-				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight),
-				seconds(w.RoundTrip), thousands(int64(w.Delivered)), thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
+				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64),
+				strconv.Itoa(w.InFlight),
+				seconds(w.RoundTrip), thousands(int64(w.Delivered)),
+				thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
 			})
 		}
 	}
@@ -200,7 +206,7 @@ func clusterText(s *status.Status) string {
 	return text
 }
 
-// sourceCounters are the rows of what sources have counted, where it is not 0.
+// sourceCounters returns the rows of the sources' counters that are not 0.
 func sourceCounters(s *status.Status) [][]string {
 	rows := [][]string{{"route", "source", "counter", "count"}}
 	add := func(of, source string, counters map[string]int64) {

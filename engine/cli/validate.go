@@ -49,7 +49,9 @@ With --json it prints one object a route, then one with "ok".`,
   penstock validate --json penstock.yaml | tail -1`,
 		DisableFlagsInUseLine: true,
 		Args:                  needs("the path of a config"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args[0], asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.validate(cmd, args[0], asJSON)
+		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd

@@ -88,7 +88,8 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 // needChildren skips the test if the system does not report the children of a process.
 func needChildren(t *testing.T) {
 	t.Helper()
-	if lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid())); len(lists) == 0 {
+	if lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children",
+		os.Getpid())); len(lists) == 0 {
 		t.Skip("skipped: this system does not list a process's children in /proc")
 	}
 }
@@ -211,7 +212,8 @@ pipelines:
 				t.Errorf("%d records came twice after %d kills; want at most %d", twice,
 					killed, most)
 			}
-			if letters, _ := filepath.Glob(filepath.Join(dir, "state", "dead", "*")); len(letters) > 0 && sizeOf(letters[0]) > 0 {
+			if letters, _ := filepath.Glob(filepath.Join(dir, "state", "dead",
+				"*")); len(letters) > 0 && sizeOf(letters[0]) > 0 {
 				t.Errorf("there are dead letters: %s", read(t, letters[0]))
 			}
 		})

@@ -77,8 +77,7 @@ func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 
 // TestLedgerForgets checks that the ledger in a database has marks of existing files, and until the
 // next run of files deleted in the run that read them. Files that replace deleted ones are
-// delivered: a file that gets the same inode right away, a file with the same beginning, and a copy
-// from a backup, which cannot be distinguished from a new file any more.
+// delivered. Such files have the same inode, the same beginning, or come from a backup.
 func TestLedgerForgets(t *testing.T) {
 	f := newForgets(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {

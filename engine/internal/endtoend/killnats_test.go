@@ -317,5 +317,6 @@ pipelines:
 	if repeated := countCopies(t, arrived, 0); repeated > 0 {
 		t.Errorf("%d bytes are in the table twice", repeated)
 	}
-	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t), len(arrived))
+	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t),
+		len(arrived))
 }

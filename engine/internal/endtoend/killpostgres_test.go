@@ -132,7 +132,8 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 	if rnd.IntN(3) > 0 {
 		return 0
 	}
-	return int(number(db, `SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
+	return int(number(db,
+		`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 

@@ -71,5 +71,7 @@ pipelines:
 		}
 	}
 	close(open)
-	until(t, url, func(_ int, page string) bool { return strings.Contains(page, metric("files", 0)) })
+	until(t, url, func(_ int, page string) bool {
+		return strings.Contains(page, metric("files", 0))
+	})
 }

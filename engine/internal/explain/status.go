@@ -14,15 +14,18 @@ func FromStatus(s *status.Status) []*Route {
 	for i := range s.Routes {
 		from := &s.Routes[i]
 		r := &Route{
-			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes, Waiting: from.Waiting, LastFault: from.LastFault,
+			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes,
+			Waiting: from.Waiting, LastFault: from.LastFault,
 			Window: Named(from.Window), Workers: make([]Worker, 0, len(from.Workers)),
 		}
 		for k := range from.Workers {
 			w := &from.Workers[k]
 			r.Workers = append(r.Workers, Worker{
-				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window, InFlight: w.InFlight,
+				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window,
+				InFlight:  w.InFlight,
 				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
-				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
+				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
+				Throttled: w.Throttled, Late: w.Late,
 				Misconfigured: w.Misconfigured,
 			})
 		}
@@ -76,7 +79,8 @@ func (r *Route) Worst() int {
 			longest = i
 		}
 	}
-	if rank == 0 && longest >= 0 && r.Workers[longest].RoundTrip >= 2*r.Workers[shortest].RoundTrip {
+	if rank == 0 && longest >= 0 &&
+		r.Workers[longest].RoundTrip >= 2*r.Workers[shortest].RoundTrip {
 		return longest
 	}
 	return worst

@@ -106,11 +106,11 @@ func TestTap(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		conserved(t, e.Snapshot().Routes[0])
+		conserved(t, e.picture().Routes[0])
 		if n := settledCount(t, e); n != 90 { // records that a processor dropped are not sent
 			t.Errorf("the latency of %d batches was measured, want 90", n)
 		}
-		attempts := e.Snapshot().Routes[0].Attempts
+		attempts := e.picture().Routes[0].Attempts
 		if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
 			t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
 		}
