@@ -107,20 +107,21 @@ func TestTap(t *testing.T) {
 			t.Error(err)
 		}
 		conserved(t, e.picture().Routes[0])
-		if n := settledCount(t, e); n != 90 { // records that a processor dropped are not sent
-			t.Errorf("the latency of %d batches was measured, want 90", n)
-		}
-		attempts := e.picture().Routes[0].Attempts
-		if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
-			t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
-		}
+		measured(t, e)
 	})
 }
 
-// settledCount returns how many batches the histogram of latencies has counted.
-func settledCount(t *testing.T, e *Engine) uint64 {
+// measured compares the histograms with the counters of the route.
+func measured(t *testing.T, e *Engine) {
 	t.Helper()
-	return sampleCount(t, e.o.latency)
+	// Records that a processor dropped are not sent.
+	if n := sampleCount(t, e.o.latency); n != 90 {
+		t.Errorf("the latency of %d batches was measured, want 90", n)
+	}
+	attempts := e.picture().Routes[0].Attempts
+	if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
+		t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
+	}
 }
 
 // sampleCount returns the number of values in a histogram of one route.
