@@ -64,7 +64,8 @@ The command prints the owner of the pipeline, and counts the rows.
 It runs until it is interrupted. Then it waits until each message is delivered, and
 fails unless each is in the table once. With --dir, the config, the logs of the
 processes and the table stay for a look.`,
-		Example:               "  penstock cluster dev\n  penstock cluster dev --kill-every 20s --dir ./dev",
+		Example: `  penstock cluster dev
+  penstock cluster dev --kill-every 20s --dir ./dev`,
 		DisableFlagsInUseLine: true,
 		Args:                  nothing,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
@@ -78,10 +79,11 @@ processes and the table stay for a look.`,
 				}
 				defer func() { err = errors.Join(err, os.RemoveAll(at)) }()
 			}
-			return p.clusterDev(cmd.Context(), cmd.OutOrStdout(), at, kill)
+			return clusterDev(cmd.Context(), p, cmd.OutOrStdout(), at, kill)
 		},
 	}
-	dev.Flags().StringVar(&dir, "dir", "", "empty or new `DIR` for config, logs and data; default: removed at the end")
+	dev.Flags().StringVar(&dir, "dir", "",
+		"empty or new `DIR` for config, logs and data; default: removed at the end")
 	dev.Flags().DurationVar(&kill, "kill-every", 0, "kill the owner again and again; 0: never")
 	cmd.AddCommand(dev)
 	return cmd
@@ -100,7 +102,7 @@ type dev struct {
 	pids map[string]*os.Process // of the nodes that run
 }
 
-func (p *program) clusterDev(ctx context.Context, out io.Writer, dir string,
+func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
 	kill time.Duration) (err error) {
 	d := &dev{dir: dir, began: time.Now(), out: out, pids: make(map[string]*os.Process)}
 	if d.bin, err = os.Executable(); err != nil {
@@ -164,10 +166,12 @@ func (d *dev) keep(ctx context.Context, node string) error {
 			break
 		}
 		d.say("%s has ended (%s); it starts again in %v", node, reasonOf(err), devRestartAfter)
+		timer := time.NewTimer(devRestartAfter)
 		select {
-		case <-time.After(devRestartAfter):
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
 	return nil
 }
@@ -290,8 +294,8 @@ func (d *dev) finish(ctx context.Context, published int) error {
 			d.say("%s published, %s in the table, %d twice", thousands(int64(published)),
 				thousands(rows), rows-distinct)
 			if rows != int64(published) || distinct != rows {
-				return fmt.Errorf("the table has %d rows, %d of them different, want each of %d once",
-					rows, distinct, published)
+				return fmt.Errorf("the table has %d rows, %d of them different, "+
+					"want each of %d once", rows, distinct, published)
 			}
 			return nil
 		}
