@@ -21,8 +21,8 @@ type BufferingOptions interface {
 type OpenBuffer interface {
 	// Bounds returns the numbers of the first and the last envelope, 0 and 0 if there is none.
 	Bounds(ctx context.Context) (first, last uint64, err error)
-	// Envelope returns what is stored under a number. The error is that of the store; a corrupt or
-	// missing envelope is none.
+	// Envelope returns the envelope that is stored under a number. The error is that of the store;
+	// a corrupt or missing envelope is none.
 	Envelope(ctx context.Context, number uint64) (Envelope, error)
 	// Skip makes all routes of the source skip the envelopes from first to last, from its next start
 	// on.

@@ -18,8 +18,7 @@ import (
 // TestRegistry delivers to worker processes that are found at a NATS server. One drains and one
 // joins while it runs: the sender follows, and each record arrives.
 func TestRegistry(t *testing.T) {
-	nats := startNATS(t)
-	dir := t.TempDir()
+	nats, dir := startNATS(t), t.TempDir()
 	worker := func(name string) *process {
 		t.Helper()
 		config := write(t, filepath.Join(dir, name+".yaml"), fmt.Sprintf(`

@@ -8,8 +8,8 @@
 // sync serves many senders (group commit). A full store makes the intake full, which pushes back.
 //
 // Envelopes are numbered, checksummed, and contain the checksum of the one before. A route stops at
-// one that is missing or corrupt until the option `skip` gives it up. Only what every route has
-// settled in its durable progress is deleted.
+// one that is missing or corrupt until the option `skip` gives it up. Envelopes are deleted when
+// every route has settled them in its durable progress.
 package buffer
 
 import (
@@ -430,7 +430,7 @@ func (b *Buffer) isFull(now time.Time) bool {
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last
 }
 
-// notify wakes those who wait for a change. The caller holds b.mu.
+// notify wakes the goroutines that wait for a change. The caller holds b.mu.
 func (b *Buffer) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})

@@ -207,7 +207,7 @@ func damage(t *testing.T, dir, text, how string) {
 	}
 }
 
-// readDamaged reads what a buffer delivers before an error.
+// readDamaged reads the records that a buffer delivers before an error.
 func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 	t.Helper()
 	r := startReal(t, dir, state, DefaultOptions())
