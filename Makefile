@@ -149,11 +149,21 @@ cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200
 
 .PHONY: cluster-short
 cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, and one suspended for 15 s.
-	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
+cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s, and a kill under `cluster dev`.
+	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend|Dev)$$' ./internal/endtoend
+
+.PHONY: chaos
+chaos: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos: ## Engines at a real Kafka broker and at three NATS servers under PENSTOCK_CHAOS=10 faults of each kind: kills, suspensions, cut and stalled networks, topics created again, offset resets, purges.
+	cd engine && PENSTOCK_CHAOS=$${PENSTOCK_CHAOS:-10} go test -count=1 -timeout 10h -v -run 'TestChaos(Kafka|NATS)$$' ./internal/endtoend
+
+.PHONY: chaos-short
+chaos-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos-short: ## One fault of each kind for a copy in transactions.
+	cd engine && PENSTOCK_CHAOS=1 go test -count=1 -timeout 10m -v -run 'TestChaosKafka/transactions$$' ./internal/endtoend
 
 .PHONY: notify-load
-notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n): p99 of the others, attempts at dead hosts, memory.
+notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n, PENSTOCK_NOTIFY_RATE=n a second): p99 of the others, attempts at dead hosts, memory.
 	cd engine && PENSTOCK_NOTIFY_LOAD=full go test -count=1 -timeout 60m -v -run 'TestLoad$$' ./connector/notify
 
 .PHONY: notify-load-short

@@ -128,7 +128,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
-		tapCommand(p), topCommand(p), workerCommand(p))
+		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {

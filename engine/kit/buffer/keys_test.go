@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// dying is a store whose process dies: after some appends the data is stored, or not, and nobody
-// hears of it.
+// dying is a store in a process that dies during an append: the data is stored, or not, and the
+// sender gets no answer.
 type dying struct {
 	*kept
 	left   int  // appends that are answered

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"slices"
@@ -127,6 +128,8 @@ func (c *Catalogue) join(r *Reader) {
 	c.pace.soon()
 	c.lister.unmet = true
 	if c.table.scans == 0 {
+		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
+		c.Wake() // it may be the last one for which the first listing waits
 		return
 	}
 	if r.first == 0 && c.lister.begun {
@@ -157,7 +160,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	for m := range r.o.Known {
 		r.marked = true
 		given, moved, ok := c.placeOf(m)
-		if !ok || c.completions.rejoin(r, m.Part.ID) {
+		if !ok || c.completions.rejoin(r, m) {
 			continue
 		}
 		r.forgets.stored[m.Part.ID] = true

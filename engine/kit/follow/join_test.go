@@ -172,7 +172,7 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 			return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 		}
 		a2 := open("a", a.marks)
-		turns(t, 1, 2*time.Second, a2)
+		turns(t, 1, 10*time.Second, a2) // longer than the first listing waits
 		b2 := open("b", b.marks)
 		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
@@ -180,6 +180,39 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 		b2.want(t, d, "2 two", "3 three")
 		d.wantNoLoss(t)
 	})
+}
+
+// The first listing waits for all routes, so that each file gets one id.
+func TestFirstListingWaitsForAllRoutes(t *testing.T) {
+	for late, same := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", three[:6])
+			turns(t, 1, 2*time.Second, b)
+			d.put(t, "a.log", three[6:])
+			stop(t, a, b)
+			d.routes = []string{"a", "b"}
+			s := d.set(follow.Growing{})
+			open := func(name string, marks map[string]stream.Mark) *route {
+				o := knows(marks)
+				o.Route = name
+				return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+			}
+			a2 := open("a", nil)
+			turns(t, 1, late, a2)
+			if read := len(a2.lines) > 0; read == same {
+				t.Errorf("the first route has read %q after %v", a2.lines, late)
+			}
+			b2 := open("b", b.marks)
+			defer stop(t, a2, b2)
+			turns(t, 5, time.Second, a2, b2)
+			a2.want(t, d, "1 one", "2 two", "3 three")
+			b2.want(t, d, "2 two", "3 three")
+			if one, two := a2.ids["3 three"], b2.ids["3 three"]; (one == two) != same {
+				t.Errorf("after %v the routes know a.log as %s and %s", late, one, two)
+			}
+		})
+	}
 }
 
 // A route starts again before the first listing, which finds a file rewritten that only this route

@@ -55,8 +55,6 @@ type Reader struct {
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// ends of nameless sealed files whose last bytes are not saved; guarded by identities.mu
-	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done  map[string]bool
 	told  []string // partitions that are stored as finished; guarded by identities.mu
@@ -69,7 +67,7 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	return &Reader{
 		c: c, o: o, wake: make(chan struct{}, 1), listed: make(chan struct{}, 1), saved: make(map[string]int64),
 		notes: notes{byID: make(map[string]*note)}, forgets: forgets{stored: make(map[string]bool)},
-		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, unsaved: make(map[string]int64), done: make(map[string]bool),
+		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, done: make(map[string]bool),
 	}
 }
 
@@ -131,7 +129,7 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 			if err := r.sleep(ctx, wait); err != nil {
 				return r.cutShort(b, err)
 			}
-			if r.queuedAt != c.table.scans || c.now() < c.pace.listed+c.pace.spacing() {
+			if r.queuedAt != c.table.scans || c.now() < max(c.lister.notBefore(), c.pace.listed+c.pace.spacing()) {
 				continue
 			}
 		}
@@ -162,13 +160,15 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	if r.c.table.scans > 0 && r.queuedAt != r.c.table.scans {
 		r.enqueue(r.c.now())
 	}
-	for len(r.ghosts) > 0 {
-		if !r.sealLost(b, r.ghosts[0]) {
-			return true, nil
+	for {
+		for ; len(r.ghosts) > 0; r.ghosts = r.ghosts[1:] {
+			if !r.sealLost(b, r.ghosts[0]) {
+				return true, nil
+			}
 		}
-		r.ghosts = r.ghosts[1:]
-	}
-	for len(r.queue) > 0 {
+		if len(r.queue) == 0 {
+			return b.Full(), nil
+		}
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
@@ -178,14 +178,7 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 		r.queue[0].queues--
 		r.queue[0] = nil
 		r.queue = r.queue[1:]
-		for len(r.ghosts) > 0 {
-			if !r.sealLost(b, r.ghosts[0]) {
-				return true, nil
-			}
-			r.ghosts = r.ghosts[1:]
-		}
 	}
-	return b.Full(), nil
 }
 
 // enqueue queues all files in which the route has something to do, in order.
@@ -226,7 +219,7 @@ func (r *Reader) leftOf(f *file) int64 {
 // untilListing returns how long the next listing can wait.
 func (r *Reader) untilListing(now time.Duration) time.Duration {
 	if r.c.table.scans == 0 || r.queuedAt != r.c.table.scans {
-		return 0
+		return r.c.lister.notBefore() - now
 	}
 	return r.c.pace.next(r.o.Once && r.hasReadAll()) - now
 }
@@ -279,9 +272,6 @@ func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 		}
 		if _, ok := r.saved[m.Part.ID]; ok && len(m.Above) == 0 {
 			r.saved[m.Part.ID] = m.Watermark.Num
-		}
-		if end, ok := r.unsaved[m.Part.ID]; ok && isSaved(m, end) {
-			delete(r.unsaved, m.Part.ID)
 		}
 	}
 	return nil

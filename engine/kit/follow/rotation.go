@@ -138,6 +138,7 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 			continue
 		}
 		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark), note: m.r.notes.begin(e.text, proofOf(m.mark))}
+		cur.told = m.mark.Finished
 		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
 		delete(m.r.forgets.stored, e.text)
 		c.ids.ref(e)
@@ -193,9 +194,16 @@ func (t *rotation) follow(now time.Duration) {
 }
 
 // awaitUnmet waits for files that earlier runs have read and the listing does not have. Completed
-// ones are over.
+// ones are over, once the marks of all routes are known.
 func (t *rotation) awaitUnmet() {
 	c := t.c
+	if !c.missesRoute() {
+		for _, w := range t.waiting {
+			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.told }) {
+				w.held = 0
+			}
+		}
+	}
 	for _, e := range c.ids.unmet() {
 		id := c.ids.idOf(e)
 		if e.liesAt(func(id fileid.ID) bool { return c.identify.isMet(e, id) }) {
