@@ -125,7 +125,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.parkedCommand(), p.bufferCommand(),
+		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
 		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))

@@ -72,6 +72,13 @@ pipelines:
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	checkArrived(t, dir, count)
+}
+
+// checkArrived checks that each record is in the file of one of the two workers, and that each of
+// them has some.
+func checkArrived(t *testing.T, dir string, count int) {
+	t.Helper()
 	arrived := make(map[string]int)
 	for _, name := range []string{"a", "b"} {
 		lines := linesInFile(t, filepath.Join(dir, name+".log"))

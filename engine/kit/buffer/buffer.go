@@ -61,7 +61,7 @@ type Buffer struct {
 	sum      uint32 // of the last
 	bytes    int64
 	keys     keyRecord
-	known    []stream.Mark // progress in the requests whose keys are in the store, until it is read
+	known    []stream.Mark // progress in stored requests with a key, until it is read
 	oldest   time.Time     // when the first unsettled envelope was stored; zero if there is none
 	routes   map[string]*progress
 	draining func() // drains the intake; nil before it is read
