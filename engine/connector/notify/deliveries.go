@@ -18,7 +18,7 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 	return &Deliveries{
 		store:    s.send.store,
 		schedule: s.o.schedule,
-		changed:  func() { s.send.recheck() },
+		changed:  s.send.recheck,
 	}
 }
 
@@ -26,7 +26,7 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 type Deliveries struct {
 	store    *parked.Store
 	schedule parked.Schedule
-	changed  func() // called after a change; nil for nothing
+	changed  func(ctx context.Context, host string) // called after a change; nil for nothing
 }
 
 // OpenDeliveries implements stream.ParkingOptions.
@@ -137,7 +137,7 @@ func (d *Deliveries) operate(
 		return stream.Delivery{}, translated(err)
 	}
 	if d.changed != nil {
-		d.changed()
+		d.changed(context.WithoutCancel(ctx), found.Host)
 	}
 	return d.Delivery(ctx, key)
 }

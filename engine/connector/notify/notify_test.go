@@ -221,6 +221,30 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
+// TestManyOfOneHost: all deliveries of a host that are due are sent, although a visit takes a few and
+// all attempts of a visit may end before the next one.
+func TestManyOfOneHost(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+			return 200, "success", time.Millisecond
+		})
+		f := newFixture(t, dir, options(), m, false)
+		defer f.stop()
+		var lines []string
+		for n := range 100 {
+			lines = append(lines, fmt.Sprintf("m1 order-%d", n))
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 100}) {
+			t.Errorf("counts %+v after 10s", got)
+		}
+	})
+}
+
 // TestDownHost: a host that is down is probed by one delivery, its others pass into the history, the
 // last attempts are sent, and other hosts notice nothing.
 func TestDownHost(t *testing.T) {

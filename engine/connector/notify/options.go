@@ -84,8 +84,14 @@ const (
 	exhaustedKeep       = "keep"
 )
 
-// leastHistory is long enough for each settled position to be in a synced checkpoint.
-const leastHistory = 10 * time.Minute
+const (
+	leastHistory = 10 * time.Minute
+
+	// settling is longer than the time from the commit of a row to the settling of its position.
+	// Rows are kept until their positions are in a synced checkpoint, so that records that are read
+	// again are recognized.
+	settling = time.Minute
+)
 
 // paymentSchedule is the default: 16 attempts in 24 h 4 min.
 var paymentSchedule = []time.Duration{

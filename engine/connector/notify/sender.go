@@ -60,7 +60,6 @@ type sender struct {
 
 	mu      sync.Mutex // guards the fields below
 	added   map[int64]parked.Host
-	stale   bool            // the store was changed by an operator
 	waiting []chan struct{} // closed when nothing is due or in flight
 }
 
@@ -162,8 +161,8 @@ func (s *sender) run(ctx context.Context) error {
 		s.tellQuiet(now)
 		timer.Reset(s.pause(now))
 		select {
-		case <-ctx.Done():
-			return nil
+		case <-ctx.Done(): // the last counts have the changes of other processes
+			return s.store.Refresh(context.WithoutCancel(ctx))
 		case e := <-s.ended:
 			s.end(e)
 		case l := <-s.stored:
@@ -260,7 +259,7 @@ func (s *sender) maintain(ctx context.Context) error {
 	}
 	if version != s.version {
 		s.version = version
-		if _, err := s.store.Totals(ctx); err != nil {
+		if err := s.store.Refresh(ctx); err != nil {
 			return err
 		}
 		if err := s.reload(ctx); err != nil {
@@ -276,6 +275,9 @@ func (s *sender) maintain(ctx context.Context) error {
 	); s.store.LastTotals().Bytes > bound-bound/100*pressure {
 		before = time.Now().Add(-leastHistory)
 	}
+	if s.sink.synced != nil {
+		before = earlier(before, s.sink.synced().Add(-settling))
+	}
 	n, err := s.store.Prune(ctx, before)
 	if n > 0 {
 		s.rounds-- // there may be more
@@ -286,16 +288,11 @@ func (s *sender) maintain(ctx context.Context) error {
 // dispatch starts the attempts that are due and have room.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
-	added, stale := s.added, s.stale
-	s.added, s.stale = nil, false
+	added := s.added
+	s.added = nil
 	s.mu.Unlock()
 	for _, h := range added {
 		s.meet(h, now)
-	}
-	if stale {
-		if err := s.reload(ctx); err != nil {
-			return err
-		}
 	}
 	if err := s.admit(ctx, now); err != nil {
 		return err
@@ -351,7 +348,8 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	if l.isDown() {
 		size = skipSize
 	}
-	found, err := s.store.Due(ctx, l.id, now, size+len(l.inFlight))
+	most := size + len(l.inFlight)
+	found, err := s.store.Due(ctx, l.id, now, most)
 	if err != nil {
 		return fmt.Errorf("parked store: %w", err)
 	}
@@ -388,7 +386,7 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 		s.skips <- skips{l, passed} // has room for all
 		return nil
 	}
-	return s.revisit(ctx, l, now, full, len(found) == size+len(l.inFlight))
+	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
 // revisit schedules the next visit of a lane: at the end of an attempt if it is full, now if more
@@ -539,6 +537,13 @@ func (s *sender) end(e ended) {
 	}
 }
 
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -551,7 +556,7 @@ func (s *sender) tellQuiet(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isBusy := s.places.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
-		s.stale || s.round.isBusy(&s.lanes, now)
+		s.round.isBusy(&s.lanes, now)
 	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
 		return
 	}
@@ -561,10 +566,11 @@ func (s *sender) tellQuiet(now time.Time) {
 	s.waiting = nil
 }
 
-// recheck makes run read the store again, after a change by an operator.
-func (s *sender) recheck() {
-	s.mu.Lock()
-	s.stale = true
-	s.mu.Unlock()
-	s.wake()
+// recheck makes run look at a host again, after a change by an operator.
+func (s *sender) recheck(ctx context.Context, host string) {
+	h, ok, err := s.store.Host(ctx, host)
+	if err != nil || !ok {
+		return // nothing waits, or the store has failed, which ends the dispatcher as well
+	}
+	s.add([]parked.Host{h})
 }

@@ -110,9 +110,9 @@ func TestTap(t *testing.T) {
 		if n := settledCount(t, e); n != 90 { // records that a processor dropped are not sent
 			t.Errorf("the latency of %d batches was measured, want 90", n)
 		}
-		s := e.Snapshot().Routes[0]
-		if n := counted(t, e.o.roundTrips); int64(n) != s.Attempts {
-			t.Errorf("the time of %d attempts was measured, want %d", n, s.Attempts)
+		attempts := e.picture().Routes[0].Attempts
+		if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
+			t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
 		}
 	})
 }
@@ -120,11 +120,11 @@ func TestTap(t *testing.T) {
 // settledCount returns how many batches the histogram of latencies has counted.
 func settledCount(t *testing.T, e *Engine) uint64 {
 	t.Helper()
-	return counted(t, e.o.latency)
+	return sampleCount(t, e.o.latency)
 }
 
-// counted returns the number of values in a histogram of one route.
-func counted(t *testing.T, histogram prometheus.Collector) uint64 {
+// sampleCount returns the number of values in a histogram of one route.
+func sampleCount(t *testing.T, histogram prometheus.Collector) uint64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(histogram)

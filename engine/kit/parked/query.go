@@ -152,6 +152,19 @@ func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, er
 	return out, rows.Err()
 }
 
+// Host returns a host with the earliest due time of its waiting deliveries; false if it has none.
+func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err error) {
+	var due sql.NullInt64
+	err = s.read.QueryRowContext(ctx, `SELECT id,
+		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)
+		FROM hosts WHERE name = ?`, name).Scan(&h.ID, &due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, false, nil
+	}
+	h.Name, h.Due = name, time.UnixMilli(due.Int64)
+	return h, due.Valid, err
+}
+
 // Find returns the newest delivery of a key, of those that are wanted; nil means all. The error is
 // a *NotFoundError if there is none.
 func (s *Store) Find(

@@ -315,6 +315,41 @@ func TestTotalsAgree(t *testing.T) {
 	}
 }
 
+// TestRefresh: sums that are read again while commits are made miss none, and count none twice.
+func TestRefresh(t *testing.T) {
+	s := open(t, path(t), 0)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for n := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				one := rows(1000*n+i, 1000*n+i+1)
+				if _, err := s.Add(t.Context(), one); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for isDone := false; !isDone; {
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			isDone = true
+		default:
+		}
+	}
+	want, err := s.Totals(t.Context())
+	if got := s.LastTotals(); err != nil || got != want || got.Waiting != 200 {
+		t.Errorf("sums %+v, want %+v, %v", got, want, err)
+	}
+}
+
 func TestNewerVersionIsRefused(t *testing.T) {
 	if _, err := parked.OpenExisting(t.Context(), parked.Options{Path: path(t)}); !errors.Is(
 		err, os.ErrNotExist,
