@@ -149,7 +149,7 @@ var commandGroups = []struct {
 	{"Deliver:", []string{"run", "worker", "reload"}},
 	{"Watch:", []string{"status", "top", "tap", "explain"}},
 	{"Check and repair:", []string{"dead", "parked", "checkpoint", "audit"}},
-	{"Get to know it:", []string{"demo", "generate"}},
+	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
 // sortCommands groups the built-in commands by purpose. Others stand under a heading of cobra's.
