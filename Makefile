@@ -76,6 +76,21 @@ kills-short: ## crash-short, rotation-kill-short and soak-short beside each othe
 push-kills: ## kill -9 of client, engine and both, KILLS=100 times each with both kinds of ack: everything acknowledged arrives, repeats once (crash-short has few).
 	cd engine && PENSTOCK_KILLS=$$((6 * $${KILLS:-100})) go test -count=1 -timeout 30m -v -run TestKillPush ./internal/endtoend
 
+.PHONY: push-bench
+push-bench: ## Push sources beside bare servers, and the buffer beside a plain log: medians of 7 interleaved pairs; memory of 10,000 connections; datagrams.
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkPush' -benchtime 1x -timeout 10m ./internal/endtoend
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkStored' -benchtime 1x -timeout 10m ./kit/buffer
+	cd engine && PENSTOCK_PUSH=full go test -count=1 -v -run 'TestPushMemory|TestPushDatagrams' -timeout 10m ./internal/endtoend
+
+.PHONY: push-clients
+push-clients: ## Real clients send to the push sources, and all arrives with its types: curl, logger, rsyslog, syslog-ng, an OTLP exporter, clients of Elasticsearch and Loki.
+	cd engine && go build -o ../bin/penstock ./cmd/penstock
+	bench/clients/with-syslog-ng sh -c 'cd bench/clients && GOWORK=off PENSTOCK=$(CURDIR)/bin/penstock go test -count=1 -v .'
+
+.PHONY: buffer-cluster
+buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name.
+	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss' ./kit/buffer
+
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
 	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
@@ -134,11 +149,21 @@ cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200
 
 .PHONY: cluster-short
 cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, and one suspended for 15 s.
-	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
+cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s, and a kill under `cluster dev`.
+	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend|Dev)$$' ./internal/endtoend
+
+.PHONY: chaos
+chaos: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos: ## Engines at a real Kafka broker and at three NATS servers under PENSTOCK_CHAOS=10 faults of each kind: kills, suspensions, cut and stalled networks, topics created again, offset resets, purges.
+	cd engine && PENSTOCK_CHAOS=$${PENSTOCK_CHAOS:-10} go test -count=1 -timeout 10h -v -run 'TestChaos(Kafka|NATS)$$' ./internal/endtoend
+
+.PHONY: chaos-short
+chaos-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos-short: ## One fault of each kind for a copy in transactions.
+	cd engine && PENSTOCK_CHAOS=1 go test -count=1 -timeout 10m -v -run 'TestChaosKafka/transactions$$' ./internal/endtoend
 
 .PHONY: notify-load
-notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n): p99 of the others, attempts at dead hosts, memory.
+notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n, PENSTOCK_NOTIFY_RATE=n a second): p99 of the others, attempts at dead hosts, memory.
 	cd engine && PENSTOCK_NOTIFY_LOAD=full go test -count=1 -timeout 60m -v -run 'TestLoad$$' ./connector/notify
 
 .PHONY: notify-load-short

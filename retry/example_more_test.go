@@ -142,7 +142,6 @@ func ExampleError_LogValue() {
 	log.Warn("copy failed", "err",
 		&retry.StatusError{Status: 503, Text: "503 Service Unavailable", Wait: time.Second})
 	// Output:
-	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not
-	// retryable","attempts":1,"elapsed":0,"waited":0}} {"level":"WARN","msg":"copy
-	// failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not retryable","attempts":1,"elapsed":0,"waited":0}}
+	// {"level":"WARN","msg":"copy failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}
 }

@@ -214,6 +214,6 @@ func ExampleLogTo() {
 	fmt.Println(tree.Serve(context.Background()))
 	// Output:
 	// level=INFO msg="child started" supervisor=shop child=import incarnation=1
-	// level=WARN msg="child failed" supervisor=shop child=import incarnation=1 restart=false
-	// err="no such file" import: no such file
+	// level=WARN msg="child failed" supervisor=shop child=import incarnation=1 restart=false err="no such file"
+	// import: no such file
 }

@@ -65,7 +65,8 @@ func run(title, checkout, idle, delivered string) error {
 		}
 		file, rest, _ := strings.Cut(place, ":")
 		var b block
-		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d", &b.line, &b.column, &b.endLine, &b.endColumn, &b.statements); err != nil {
+		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d", &b.line, &b.column, &b.endLine,
+			&b.endColumn, &b.statements); err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		files[file] = append(files[file], b)

@@ -45,8 +45,7 @@ func ExampleHadoopFailover() {
 	// Output:
 	// StandbyException: failover after 0s ""
 	// SaslException: fail after 0s "SASL failure"
-	// SocketException: fail after 0s "the invoked method is not idempotent, and unable to determine
-	// whether it was invoked"
+	// SocketException: fail after 0s "the invoked method is not idempotent, and unable to determine whether it was invoked"
 }
 
 func ExampleHadoopMultipleLinearRandom() {

@@ -125,10 +125,10 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.parkedCommand(),
+		p.parkedCommand(), p.bufferCommand(),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
-		tapCommand(p), topCommand(p), workerCommand(p))
+		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {

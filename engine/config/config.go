@@ -189,7 +189,7 @@ type Retry struct {
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
 	// keep.
-	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"what happens to an exhausted batch"`
+	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"treatment of an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond it reading pauses"`
 }

@@ -24,7 +24,8 @@ func TestClientLog(t *testing.T) {
 		}
 		l.Log(kgo.LogLevelError, "another message", "broker", 1)
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-		if len(lines) != 8 || !strings.Contains(lines[7], `msg="kafka client: another message" broker=1`) {
+		const last = `msg="kafka client: another message" broker=1`
+		if len(lines) != 8 || !strings.Contains(lines[7], last) {
 			t.Fatalf("%d lines, want 7 and the other message:\n%s", len(lines), &out)
 		}
 		for _, line := range lines[1:7] {

@@ -34,7 +34,7 @@ type GroupSource struct {
 
 	mu            sync.Mutex         // guards the fields below
 	readers       map[string]*reader // by route
-	transactional map[string]bool    // routes whose sink commits the offsets
+	transactional map[string]bool    // by route: its sink commits the offsets
 }
 
 // sourceCounters are shown from the start.

@@ -95,8 +95,8 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 
 // storedOffsets returns the group's offsets of partitions. It waits until no transaction may change
 // them any more. Transactions of other partitions do not matter: under load one is always open.
-func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (storedOffsets,
-	error) {
+func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
+	storedOffsets, error) {
 	out := make(storedOffsets)
 	topics := topicsOf(keys)
 	err := persist(kadm.RequireStable(ctx), func(ctx context.Context) error {

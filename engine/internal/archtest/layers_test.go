@@ -108,6 +108,10 @@ var layers = []layer{
 	{"engine/internal/manpages", []string{
 		"engine/cli", "engine/connector/all", "engine/internal/lab/command",
 	}},
+	{"engine/internal/reference", []string{
+		"engine/cli", "engine/config", "engine/connector/all", "engine/internal",
+		"engine/internal/lab/command",
+	}},
 }
 
 // engineData are the data types of package engine's API. They are packages of their own because the

@@ -232,13 +232,16 @@ func TestFailureIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newShelf(), time.Now()
 		var log bytes.Buffer
-		k := newKeeper(wire{s, "lease.p", func() bool { return false }}, "p", NewLease("a", Times{}),
+		k := newKeeper(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
 			func() time.Duration { return time.Since(start) },
 			slog.New(slog.NewTextHandler(&log, nil)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error { <-ctx.Done(); return nil })
+			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
+				<-ctx.Done()
+				return nil
+			})
 		}()
 		time.Sleep(5 * time.Second)
 		s.setDown(true)
@@ -252,8 +255,8 @@ func TestFailureIsShown(t *testing.T) {
 		s.keys["lease.p"] = Stored{Found: true, Revision: 99, Data: []byte(`[2]`)}
 		s.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		const newer = "the lease cannot be read: its value has another form, perhaps of a newer version: " +
-			"update this process, or delete the key: "
+		const newer = "the lease cannot be read: its value has another form, perhaps of a newer " +
+			"version: update this process, or delete the key: "
 		if got := k.View().Failure; !strings.HasPrefix(got, newer) {
 			t.Errorf("the value has another form, and the view has the failure %q", got)
 		}

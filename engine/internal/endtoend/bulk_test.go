@@ -114,6 +114,25 @@ func (s *bulkServer) item(action, doc []byte) int {
 	return 201
 }
 
+// refusedRecord returns the record of a dead letter, which the store must have refused.
+func (s *bulkServer) refusedRecord(t *testing.T, line []byte) string {
+	t.Helper()
+	var letter struct {
+		ID, Record, Reason, Detail, Worker string
+		Attempts                           int
+	}
+	if err := json.Unmarshal(line, &letter); err != nil {
+		t.Fatal(err)
+	}
+	known := s.refused[letter.ID] && strings.HasSuffix(letter.Reason, ": fault_400") &&
+		letter.Detail == "fault_400: by chance"
+	if !known || letter.Worker == "" || letter.Attempts < 1 {
+		t.Errorf("a dead letter that the store has not refused, or without reason and worker: %s",
+			line)
+	}
+	return letter.Record
+}
+
 // TestBulkInPart checks that, with a store that accepts bulks partially, each record ends exactly
 // once in the store or in the dead letters, with its own reason.
 func TestBulkInPart(t *testing.T) {
@@ -164,20 +183,7 @@ pipelines:
 	}
 	for line := range bytes.Lines(read(t,
 		filepath.Join(dir, "state", "dead", "bulk.main.ndjson"))) {
-		var letter struct {
-			ID, Record, Reason, Detail, Worker string
-			Attempts                           int
-		}
-		if err := json.Unmarshal(line, &letter); err != nil {
-			t.Fatal(err)
-		}
-		known := servers[0].refused[letter.ID] && strings.HasSuffix(letter.Reason, ": fault_400") &&
-			letter.Detail == "fault_400: by chance"
-		if !known || letter.Worker == "" || letter.Attempts < 1 {
-			t.Errorf("a dead letter that the store has not refused, or without reason and "+
-				"worker: %s", line)
-		}
-		got[letter.Record]++
+		got[servers[0].refusedRecord(t, line)]++
 	}
 	for line := range want {
 		if n := got[line]; n != 1 {

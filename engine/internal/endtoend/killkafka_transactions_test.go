@@ -15,7 +15,7 @@ import (
 // in transactions. By turns one is killed, and one is suspended until others have its partitions
 // and its transactions have timed out: each record arrives once.
 func TestKillKafkaTransactions(t *testing.T) {
-	g := startCopies(t, true)
+	g := startCopies(t, toKafka(true), 0)
 	suspended := 5 * time.Second
 	if kills(t) >= 20 {
 		suspended = 15 * time.Second

@@ -143,7 +143,7 @@ func joined(errs ...error) error {
 // destination.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
-	o.DeadLetter = r.letters.append
+	o.DeadLetter, o.Synced = r.letters.append, r.keeper.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.keeper.memory.places()
 	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace

@@ -81,6 +81,13 @@ func (e *Engine) openAdmin() (*pages, error) {
 		Letters: e.Letters, Replay: e.ReplayLetters,
 		Deliveries: e.deliveries,
 	}}
+	if a.DeliveryTokens != "" {
+		receivers, err := openReceivers(a.DeliveryTokens)
+		if err != nil {
+			return nil, err
+		}
+		p.o.Owner = receivers.of
+	}
 	var err error
 	if p.server, err = admin.Listen(p.o); err != nil {
 		return nil, err

@@ -86,7 +86,7 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 			}
 			fmt.Fprintf(&p.text, "| `%s%s` | %s | %s | %s |\n", prefix, key, cell(valuesOf(value)),
 				fallback,
-				cell(scalar(get(value, "description"))))
+				cell(meaning(value)))
 			p.rows++
 			p.options(prefix+key+".", value)
 			for _, v := range variants(value) {
@@ -96,6 +96,16 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 			}
 		}
 	}
+}
+
+// meaning returns the description of a schema, or else of its first alternative that has one.
+func meaning(n *yaml.Node) string {
+	for _, one := range append([]*yaml.Node{n}, variants(n)...) {
+		if text := scalar(get(one, "description")); text != "" {
+			return text
+		}
+	}
+	return ""
 }
 
 // variants returns the alternatives of a schema that are not references, or the schema itself.

@@ -93,7 +93,13 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
 	defer cancel()
-	addresses, err := d.lookup(ctx, s.o.Discovery.resolver())
+	var addresses []string
+	var err error
+	if d.written.NATS != "" {
+		addresses, err = d.ask(ctx, &s.o.Discovery, time.Now(), s.host.Log())
+	} else {
+		addresses, err = d.lookup(ctx, s.o.Discovery.resolver())
+	}
 	s.host.Count("lookups", 1)
 	if err != nil {
 		s.host.Count("lookups_failed", 1)
@@ -152,6 +158,11 @@ func (ls *lanes) at(name string) *lane {
 // run looks names up and brings workers back that drained, until ctx is done.
 func (ls *lanes) run(ctx context.Context) error {
 	names := ls.sink.names
+	defer func() {
+		for i := range names {
+			names[i].close()
+		}
+	}()
 	interval := ls.sink.o.Discovery.Interval
 	next := time.Now().Add(interval)
 	timer := time.NewTimer(interval)

@@ -27,7 +27,7 @@ type Options struct {
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 
 	ConnectionAge time.Duration    `yaml:"connection_age" doc:"after it a connection is replaced, by a new lookup; 0: never"`
-	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns or srv"`
+	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns, srv or nats"`
 
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token of every endpoint; ${file:/path} keeps it out of the config"`
@@ -67,6 +67,9 @@ func (o *Options) Check() error {
 		return Wrong("connection_age", "is %v; write a time, or 0 for no bound", o.ConnectionAge)
 	}
 	if err := o.Discovery.validate(); err != nil {
+		return err
+	}
+	if err := o.checkRegistry(); err != nil {
 		return err
 	}
 	if o.ConnectTimeout <= 0 {

@@ -470,7 +470,9 @@ func (r *reader) Note(stream.Mark) string { return "" }
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
-	gone := r.progress.requests.expire(r.gone, time.Now().Add(-r.in.o.Remember), r.in.working)
+	o := &r.in.o
+	before := time.Now().Add(-o.Remember)
+	gone := r.progress.requests.expire(r.gone, before, o.MaxRequests, r.in.working)
 	r.gone = nil
 	return gone
 }

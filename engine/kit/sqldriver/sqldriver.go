@@ -52,9 +52,9 @@ func Exec(ctx context.Context, c Conn, sql string,
 	return r.RowsAffected()
 }
 
-// Query gives the rows of a statement to row until it returns false; values are valid until the
-// next one. Before the first, head may look at the columns; nil: nothing does. Its error is the
-// database's, or that of head or row, which end it.
+// Query calls row for each row of a statement until row returns false. Values are valid until the
+// next row. If head is not nil, it is called with the columns before the first row. The error is
+// that of the database, or of head or row, which end the query.
 func Query(
 	ctx context.Context, c Conn, head func(driver.Rows) error,
 	row func(v []driver.Value) (more bool, err error),
