@@ -148,7 +148,7 @@ var commandGroups = []struct {
 	{"Write a config:", []string{"validate", "try", "test", "schema", "import"}},
 	{"Deliver:", []string{"run", "worker", "reload"}},
 	{"Watch:", []string{"status", "top", "tap", "explain"}},
-	{"Check and repair:", []string{"dead", "parked", "checkpoint", "audit"}},
+	{"Check and repair:", []string{"dead", "parked", "buffer", "checkpoint", "audit"}},
 	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
