@@ -15,7 +15,7 @@ build: ## Build the program into bin/.
 	cd engine && go build -trimpath -o ../$(BIN) ./cmd/penstock
 
 .PHONY: check
-check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone.
+check: format vet lint test race slim grpc compare kills-short workers-short agree-short files-short faults-short kafka-short cluster-short notify-load-short dashboard-short terminal-short way-back deploy-check dist-short quickstart examples unchanged ## All of CI, from a fresh clone.
 
 .PHONY: format
 format: ## gofmt changes nothing.
@@ -76,6 +76,21 @@ kills-short: ## crash-short, rotation-kill-short and soak-short beside each othe
 push-kills: ## kill -9 of client, engine and both, KILLS=100 times each with both kinds of ack: everything acknowledged arrives, repeats once (crash-short has few).
 	cd engine && PENSTOCK_KILLS=$$((6 * $${KILLS:-100})) go test -count=1 -timeout 30m -v -run TestKillPush ./internal/endtoend
 
+.PHONY: push-bench
+push-bench: ## Push sources beside bare servers, and the buffer beside a plain log: medians of 7 interleaved pairs; memory of 10,000 connections; datagrams.
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkPush' -benchtime 1x -timeout 10m ./internal/endtoend
+	cd engine && go test -v -run '^$$' -bench 'BenchmarkStored' -benchtime 1x -timeout 10m ./kit/buffer
+	cd engine && PENSTOCK_PUSH=full go test -count=1 -v -run 'TestPushMemory|TestPushDatagrams' -timeout 10m ./internal/endtoend
+
+.PHONY: push-clients
+push-clients: ## Real clients send to the push sources, and all arrives with its types: curl, logger, rsyslog, syslog-ng, an OTLP exporter, clients of Elasticsearch and Loki.
+	cd engine && go build -o ../bin/penstock ./cmd/penstock
+	bench/clients/with-syslog-ng sh -c 'cd bench/clients && GOWORK=off PENSTOCK=$(CURDIR)/bin/penstock go test -count=1 -v .'
+
+.PHONY: buffer-cluster
+buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name; keys over 150 seeds.
+	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss|TestKeys' ./kit/buffer
+
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.
 	cd engine && PENSTOCK_KILLS=$$((2 * $${KILLS:-100})) go test -count=1 -timeout 60m -v -run TestKillTables ./internal/endtoend
@@ -134,11 +149,21 @@ cluster-crash: ## Three programs at a real Kafka broker, killed or suspended 200
 
 .PHONY: cluster-short
 cluster-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
-cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, and one suspended for 15 s.
-	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend)$$' ./internal/endtoend
+cluster-short: ## Three programs that share a pipeline over three NATS servers: three kills of the owner, one suspended for 15 s, and a kill under `cluster dev`.
+	cd engine && PENSTOCK_CLUSTER=3 go test -count=1 -timeout 10m -v -run 'TestCluster(Kill|Suspend|Dev)$$' ./internal/endtoend
+
+.PHONY: chaos
+chaos: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos: ## Engines at a real Kafka broker and at three NATS servers under PENSTOCK_CHAOS=10 faults of each kind: kills, suspensions, cut and stalled networks, topics created again, offset resets, purges.
+	cd engine && PENSTOCK_CHAOS=$${PENSTOCK_CHAOS:-10} go test -count=1 -timeout 10h -v -run 'TestChaos(Kafka|NATS)$$' ./internal/endtoend
+
+.PHONY: chaos-short
+chaos-short: export PENSTOCK_RECIPES ?= $(wildcard $(SHARED)/recipes)
+chaos-short: ## One fault of each kind for a copy in transactions.
+	cd engine && PENSTOCK_CHAOS=1 go test -count=1 -timeout 10m -v -run 'TestChaosKafka/transactions$$' ./internal/endtoend
 
 .PHONY: notify-load
-notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n): p99 of the others, attempts at dead hosts, memory.
+notify-load: ## 10,000 merchants, 1 % dead and 5 % slow, 1,000,000 notifications (PENSTOCK_NOTIFY_RECORDS=n, PENSTOCK_NOTIFY_RATE=n a second): p99 of the others, attempts at dead hosts, memory.
 	cd engine && PENSTOCK_NOTIFY_LOAD=full go test -count=1 -timeout 60m -v -run 'TestLoad$$' ./connector/notify
 
 .PHONY: notify-load-short
@@ -148,6 +173,10 @@ notify-load-short: ## The same with 1,000 merchants and 6,000 notifications, thr
 .PHONY: parked-bench
 parked-bench: ## Inserts and takes of a store with ROWS=10000000 parked deliveries (8 GB) beside a bare SQLite loop.
 	cd engine && PENSTOCK_PARKED_ROWS=$${ROWS:-10000000} go test -count=1 -timeout 3h -v -run 'TestRates$$' ./kit/parked
+
+.PHONY: docs-reference
+docs-reference: ## Generate docs/reference from the option structs, the commands' help and the metrics; a test compares them.
+	cd engine && go run ./internal/reference ../docs/reference
 
 .PHONY: docs-flow
 docs-flow: build ## Every table and plot of docs/flow-control.md again, of SEEDS runs each (20): long; SEEDS=1 for a look.
@@ -264,6 +293,14 @@ fuzz: ## Every fuzz target for 30 s (FUZZTIME=...).
 prose: ## Signs of hard-to-read comments and docs, by package and page; UPDATE=1 keeps them as the limits that CI holds.
 	cd engine && go test -count=1 -v -run TestRatchet ./internal/prose $(if $(UPDATE),-update) | sed -n 's/^ *prose_test.go:[0-9]*: //p'
 
+.PHONY: code-lines
+code-lines: ## Code lines of each package at BASE=a477cea and now; .ci/codelines/packages.txt lists moved folders and newer features.
+	@go run ./.ci/codelines $${BASE:-a477cea}
+
+.PHONY: delivery-path
+delivery-path: ## The files, interfaces and handoffs that a delivered log line and table row run through (CHECKOUT=... of another commit).
+	@.ci/delivery-path $(CHECKOUT)
+
 .PHONY: changelog
 changelog: ## The files of changes/ as a section of CHANGELOG.md.
 	@changes/join
@@ -282,6 +319,23 @@ dashboard-short: build ## The dashboard in a real Chromium: live values, the slo
 	elif [ ! -x "$${CHROMIUM:-/usr/bin/chromium}" ]; then echo "dashboard: skipped: there is no $${CHROMIUM:-/usr/bin/chromium} (Debian package chromium)"; \
 	elif ! (cd bench/web && npm ci --silent); then echo "dashboard: skipped: npm could not install playwright-core"; \
 	else cd bench/web && node dashboard.mjs; fi
+
+.PHONY: dashboard-cost
+dashboard-cost: ## The dashboard for 1,000 workers: processor time of a frame, at 1 Hz under 1 % of a core; a short form is part of the tests.
+	cd engine && go test -count=1 -v -run TestDashboardCost -bench Dashboard1000 -benchtime 2s ./internal/pipeline
+
+.PHONY: terminal-short
+terminal-short: ## top, tap and try driven in tmux (Debian package tmux), else skipped.
+	@if ! command -v tmux >/dev/null; then echo "terminal: skipped: there is no tmux (Debian package tmux)"; \
+	else cd engine && PENSTOCK_TERMINAL=short go test -count=1 -v -run 'TestTerminal$$' ./internal/endtoend; fi
+
+.PHONY: reloads
+reloads: ## RELOADS=100 reloads at 100 a minute under load: ten routes into SQLite, nothing lost or repeated, no throughput lost (the tests reload ten times).
+	cd engine && PENSTOCK_RELOADS=$${RELOADS:-100} go test -count=1 -timeout 10m -v -run TestReloadLoad ./internal/endtoend
+
+.PHONY: way-back
+way-back: ## The checkpoint converted for the program of the format before, which is built from its commit; and forward again.
+	@.ci/way-back
 
 .PHONY: deploy-check
 deploy-check: ## Alert rules and Grafana dashboard: existing metrics only, and with promtool (Debian package prometheus) their unit tests.

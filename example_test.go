@@ -97,13 +97,15 @@ func Example_rate() {
 // A supervisor restarts the goroutines that fail.
 func Example_supervise() {
 	starts := 0
-	job := supervise.Child{Name: "import", Restart: supervise.Transient, Significant: true, Run: func(context.Context) error {
-		if starts++; starts < 3 {
-			return errors.New("connection reset")
-		}
-		return nil
-	}}
-	tree, err := supervise.New("shop", supervise.Spec{Backoff: backoff.Fixed(time.Millisecond)}, job)
+	job := supervise.Child{Name: "import", Restart: supervise.Transient, Significant: true,
+		Run: func(context.Context) error {
+			if starts++; starts < 3 {
+				return errors.New("connection reset")
+			}
+			return nil
+		}}
+	tree, err := supervise.New("shop", supervise.Spec{Backoff: backoff.Fixed(time.Millisecond)},
+		job)
 	if err == nil {
 		err = tree.Serve(context.Background())
 	}
@@ -111,9 +113,12 @@ func Example_supervise() {
 	// Output: 3 <nil>
 }
 
-// A sender delivers items to unequal workers. Each worker has a window of its own, which adapts to its speed.
+// A sender delivers items to unequal workers. Each worker has a window of its own, which adapts to
+// its speed.
 func Example_flow() {
-	worker := flow.WorkerFunc[int](func(context.Context, flow.Attempt[int]) (flow.Report, error) { return flow.Report{}, nil })
+	worker := flow.WorkerFunc[int](func(context.Context, flow.Attempt[int]) (flow.Report, error) {
+		return flow.Report{}, nil
+	})
 	delivered := 0
 	sender, err := flow.New(flow.Options[int]{
 		Lanes:   []flow.Lane[int]{{Name: "a", Worker: worker}, {Name: "b", Worker: worker}},
@@ -121,18 +126,20 @@ func Example_flow() {
 	})
 	next := 0
 	if err == nil {
-		err = sender.Run(context.Background(), flow.ProducerFunc[int](func(context.Context) (flow.Item[int], error) {
-			if next++; next > 100 {
-				return flow.Item[int]{}, io.EOF
-			}
-			return flow.Item[int]{Value: next}, nil
-		}))
+		err = sender.Run(context.Background(),
+			flow.ProducerFunc[int](func(context.Context) (flow.Item[int], error) {
+				if next++; next > 100 {
+					return flow.Item[int]{}, io.EOF
+				}
+				return flow.Item[int]{Value: next}, nil
+			}))
 	}
 	fmt.Println(delivered, err)
 	// Output: 100 <nil>
 }
 
-// A file keeps its identity while it grows and when it is renamed. Another file in its place has another one.
+// A file keeps its identity while it grows and when it is renamed. Another file in its place has
+// another one.
 func Example_fileid() {
 	first := fileid.File{Dev: 1, Ino: 7, Birth: 1000, Size: 5, Head: []byte("hello")}
 	id := fileid.New(first, nil)

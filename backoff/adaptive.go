@@ -15,10 +15,11 @@ import (
 // multiplies the interval by 1.5 after each unused fetch, up to 5 min, and returns to 1 s after a
 // used one.
 type Adaptive struct {
-	Min    time.Duration // shortest interval; 0 means 1 s
-	Max    time.Duration // longest interval; 0 means 5 min
-	Grow   float64       // factor after a fetch that went unused, above 1; 0 means 1.5
-	Shrink float64       // factor after a fetch that was used, in [0, 1); 0 means back to Min at once
+	Min  time.Duration // shortest interval; 0 means 1 s
+	Max  time.Duration // longest interval; 0 means 5 min
+	Grow float64       // factor after a fetch that went unused, above 1; 0 means 1.5
+	// Factor after a fetch that was used, in [0, 1); 0 means back to Min at once.
+	Shrink float64
 }
 
 // Next returns the interval until the next poll, given the last one (0 at the start) and whether
@@ -59,13 +60,15 @@ func (a Adaptive) Validate() error {
 		faults = append(faults, fmt.Errorf("adaptive: Max %v is negative", a.Max))
 	}
 	if low := cmp.Or(a.Min, time.Second); low > cmp.Or(a.Max, 5*time.Minute) {
-		faults = append(faults, fmt.Errorf("adaptive: Max %v is below Min %v", cmp.Or(a.Max, 5*time.Minute), low))
+		faults = append(faults,
+			fmt.Errorf("adaptive: Max %v is below Min %v", cmp.Or(a.Max, 5*time.Minute), low))
 	}
 	if a.Grow != 0 && !(a.Grow > 1 && !math.IsInf(a.Grow, 1)) {
 		faults = append(faults, fmt.Errorf("adaptive: Grow %v: want above 1, and finite", a.Grow))
 	}
 	if !(a.Shrink >= 0 && a.Shrink < 1) {
-		faults = append(faults, fmt.Errorf("adaptive: Shrink %v: want 0 or more and below 1", a.Shrink))
+		faults = append(faults,
+			fmt.Errorf("adaptive: Shrink %v: want 0 or more and below 1", a.Shrink))
 	}
 	return errors.Join(faults...)
 }

@@ -30,15 +30,16 @@
 //
 // # Rules for every policy
 //
-//   - A wait is never negative and never above the policy's cap. A draw is made from the range cut to the cap, so the
-//     jitter is as wide at the cap as below it.
-//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the end of a sequence is the
-//     bool of Next.
-//   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid policy are undefined.
-//   - The same seed gives the same waits on every platform. Policies that compute in floats (a fractional factor or
-//     degree, DecorrelatedV2) agree within 1 ns for waits up to eleven days.
-//   - The package waits for nothing, reads no clock and starts no goroutine, so programs that use it run under
-//     testing/synctest.
+//   - A wait is never negative and never above the policy's cap. A draw is made from the range cut
+//     to the cap, so the jitter is as wide at the cap as below it.
+//   - Arithmetic saturates at the largest time.Duration. No duration has a special meaning: the end
+//     of a sequence is the bool of Next.
+//   - No input panics. [Validate] returns an error for invalid settings; the waits of an invalid
+//     policy are undefined.
+//   - The same seed gives the same waits on every platform. Policies that compute in floats (a
+//     fractional factor or degree, DecorrelatedV2) agree within 1 ns for waits up to eleven days.
+//   - The package waits for nothing, reads no clock and starts no goroutine, so programs that use
+//     it run under testing/synctest.
 //
 // # Terms
 //
@@ -55,7 +56,8 @@ import (
 // State is a place in a sequence of waits. Its zero value is the start. 24 bytes: store it with the
 // message.
 type State struct {
-	N     uint32        // waits so far, which is also the step of the next one; stays at its highest value
+	// Waits so far, which is also the step of the next one; stays at its highest value.
+	N     uint32
 	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
 	Prev  time.Duration // the last wait
 	Slept time.Duration // sum of the waits, saturating; a negative one counts as 0
@@ -76,10 +78,10 @@ func (s State) After(d time.Duration) State {
 
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
-	// Next returns the wait after the failure that s counts, and the state that follows; false:
-	// give up, d is 0 and the state unchanged. src is called at most a few times and only from
-	// within Next, so a source that is not safe for concurrent use (rand.PCG) belongs to one
-	// caller; nil means the runtime's source. d is never negative.
+	// Next returns the wait after the failure that s counts, and the state that follows. d is never
+	// negative. If ok is false, the caller gives up; d is then 0 and the state unchanged. src is
+	// called only from within Next, so a source that is not safe for concurrent use (rand.PCG)
+	// belongs to one caller. A nil src means the runtime's source.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 

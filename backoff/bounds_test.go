@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestBounds draws 100,000 walks of 70 steps from each policy. No draw leaves Bounds; the mean is
-// Bounds' mean; no share of the draws piles up on the highest wait; and the jitter is not lost
-// where the cap is reached. Seeds are fixed; a right policy is refused by the comparison of means
-// with a probability below 1e-7 in all.
+// TestBounds draws 100,000 walks of 70 steps from each policy. No draw leaves Bounds, and the mean
+// is Bounds' mean. The draws do not pile up on the highest wait, and the jitter is not lost at the
+// cap. Seeds are fixed. A correct policy is refused by the comparison of means with a probability
+// below 1e-7 in all.
 func TestBounds(t *testing.T) {
 	walks, all := 100_000, true
 	if testing.Short() || raceEnabled {
@@ -36,19 +36,22 @@ func TestBounds(t *testing.T) {
 					states[i] = next
 					d.add(float64(wait))
 				}
-				if !all && n > 20 && n < 69 && d.n > 0 { // Bounds of some policies is an integral, and slow under the race detector
+				// Bounds of some policies is an integral, and slow under the race detector.
+				if !all && n > 20 && n < 69 && d.n > 0 {
 					continue
 				}
 				lowest, mean, highest := backoff.Bounds(c.p, n)
 				if d.n == 0 {
 					if lowest != 0 || mean != 0 || highest != 0 {
-						t.Fatalf("step %d is past the end, with bounds %v, %v, %v", n, lowest, mean, highest)
+						t.Fatalf("step %d is past the end, with bounds %v, %v, %v", n, lowest, mean,
+							highest)
 					}
 					return
 				}
 				d.check(t, n, float64(lowest), float64(mean), float64(highest))
 				if sd := d.deviation(); sd < widest/2 {
-					t.Errorf("step %d: deviation %v has fallen from %v", n, time.Duration(sd), time.Duration(widest))
+					t.Errorf("step %d: deviation %v has fallen from %v", n, time.Duration(sd),
+						time.Duration(widest))
 				} else {
 					widest = max(widest, sd)
 				}
@@ -97,7 +100,8 @@ func (d *deal) deviation() float64 {
 func (d *deal) check(t *testing.T, n int, lowest, mean, highest float64) {
 	t.Helper()
 	if d.lowest < lowest || d.highest > highest {
-		t.Errorf("step %d: draws from %v to %v ns leave the bounds %v to %v ns", n, d.lowest, d.highest, lowest, highest)
+		t.Errorf("step %d: draws from %v to %v ns leave the bounds %v to %v ns", n, d.lowest,
+			d.highest, lowest, highest)
 	}
 	got, sd := d.first+d.sum/float64(d.n), d.deviation()
 	if off := 6.5*sd/math.Sqrt(float64(d.n)) + mean*0.01 + 1; math.Abs(got-mean) > off {
@@ -106,13 +110,17 @@ func (d *deal) check(t *testing.T, n int, lowest, mean, highest float64) {
 	if highest > lowest && sd == 0 {
 		t.Errorf("step %d: the jitter is lost: always %v ns of %v to %v", n, got, lowest, highest)
 	}
-	if highest-lowest > 1e6 && d.highest == highest && d.atHighest > d.n/200 && d.atHighest > 2*d.atLowest { // slots are alike
-		t.Errorf("step %d: %d of %d draws are on the highest wait, %v ns", n, d.atHighest, d.n, highest)
+	// Slots are alike.
+	if highest-lowest > 1e6 && d.highest == highest && d.atHighest > d.n/200 &&
+		d.atHighest > 2*d.atLowest {
+		t.Errorf("step %d: %d of %d draws are on the highest wait, %v ns", n, d.atHighest, d.n,
+			highest)
 	}
 }
 
 func TestBoundsOfAnotherPackagesPolicy(t *testing.T) {
-	if low, mean, high := backoff.Bounds(foreign{}, 3); low != 0 || mean != 0 || high != math.MaxInt64 {
+	if low, mean, high := backoff.Bounds(foreign{}, 3); low != 0 || mean != 0 ||
+		high != math.MaxInt64 {
 		t.Errorf("Bounds = %v, %v, %v; want that nothing is known", low, mean, high)
 	}
 	if err := backoff.Validate(foreign{}); err != nil {

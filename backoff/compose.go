@@ -117,7 +117,8 @@ func (p sequence) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p sequence) Validate() error { return errors.Join(Validate(p.a), Validate(p.b)) }
 
 func (p sequence) String() string {
-	return "then(" + describe(p.a) + "; " + strconv.FormatUint(uint64(p.given), 10) + "; " + describe(p.b) + ")"
+	return "then(" + describe(p.a) + "; " + strconv.FormatUint(uint64(p.given), 10) + "; " +
+		describe(p.b) + ")"
 }
 
 // FirstNow waits 0 the first time and then as p does from its start: for failures that are mostly
@@ -156,7 +157,8 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 
 // combine asks each of ps at the same place and joins their waits. A value that one of them keeps
 // in Step stays.
-func combine(ps []Policy, s State, src rand.Source, join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
+func combine(ps []Policy, s State, src rand.Source,
+	join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration
 	kept := s.Step
 	for _, p := range ps {
@@ -232,7 +234,7 @@ func (ps longest) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps longest) Validate() error { return validateAll(ps) }
 func (ps longest) String() string  { return "max(" + describeAll(ps) + ")" }
 
-// zeros is a source for questions whose answer is not random.
+// zeros is the source for calls whose result does not depend on it.
 type zeros struct{}
 
 func (zeros) Uint64() uint64 { return 0 }

@@ -126,15 +126,16 @@ func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max
 // Smooth is decorrelated jitter of the second kind: see [DecorrelatedV2].
 type Smooth struct {
 	base, max time.Duration
-	held      uint32 // the step at which the highest wait reaches the cap: later ones draw as it does
+	// The step at which the highest wait reaches the cap: later ones draw as it does.
+	held uint32
 }
 
 // DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas,
 // Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
 // tanh(sqrt(4t)) the wait at step n is (x(t) - x of the draw before) * base / 1.4. The median is
-// about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration; Polly cuts to it
-// after the draw, here the policy stops growing where its longest wait reaches it and draws again
-// what is above. It computes in floats.
+// about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
+// after the draw. Here the policy stops growing when its longest wait reaches max, and repeats a
+// draw above it. It computes in floats.
 func DecorrelatedV2(base, max time.Duration) Smooth {
 	return Smooth{base: base, max: max}.hold()
 }
@@ -145,7 +146,8 @@ func (p Smooth) hold() Smooth {
 	if base == 0 {
 		return p
 	}
-	p.held = uint32(max(bits.Len64(uint64(limit/base))-3, 0)) // the highest wait is about base * 2^held: begin before
+	// The highest wait is about base * 2^held: begin before.
+	p.held = uint32(max(bits.Len64(uint64(limit/base))-3, 0))
 	for p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
 		p.held++
 	}
@@ -217,7 +219,8 @@ func (p Smooth) Bounds(n int) (lowest, mean, highest time.Duration) {
 		}
 	}
 	highest = min(p.wait(k+1, k-1), limit)
-	return 0, min(scale(1, sum/cells), highest), highest // 0: the draw before may have been the highest of its step
+	// 0: the draw before may have been the highest of its step.
+	return 0, min(scale(1, sum/cells), highest), highest
 }
 
 // Validate implements Validator.

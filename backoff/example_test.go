@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or package retry does.
+// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or
+// package retry does.
 func Example() {
 	policy := backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
 	source := rand.NewPCG(1, 2) // nil takes the runtime's
@@ -65,7 +66,8 @@ func ExampleFibonacci() {
 // The schedule of a payment notification: after the last wait nobody is told any more.
 func ExampleTable() {
 	const s, m, h = time.Second, time.Minute, time.Hour
-	schedule := backoff.Table(15*s, 15*s, 30*s, 3*m, 10*m, 20*m, 30*m, 30*m, 30*m, 60*m, 3*h, 3*h, 3*h, 6*h, 6*h)
+	schedule := backoff.Table(15*s, 15*s, 30*s, 3*m, 10*m, 20*m, 30*m, 30*m, 30*m, 60*m, 3*h, 3*h,
+		3*h, 6*h, 6*h)
 	var total time.Duration
 	count := 0
 	for _, wait := range backoff.Delays(schedule, nil) {
@@ -77,7 +79,8 @@ func ExampleTable() {
 }
 
 func ExamplePattern() {
-	printWaits(backoff.Pattern(backoff.Point{From: 2, Delay: time.Second}, backoff.Point{From: 4, Delay: 5 * time.Second}), 6)
+	printWaits(backoff.Pattern(backoff.Point{From: 2, Delay: time.Second},
+		backoff.Point{From: 4, Delay: 5 * time.Second}), 6)
 	// Output: 0s 0s 1s 1s 5s 5s
 }
 
@@ -134,7 +137,8 @@ func ExampleRecommended() {
 // At the cap the range is cut to it: nothing is above, and nothing piles up there.
 func ExampleLadder() {
 	ladder := backoff.Exponential(time.Second, 2, 8*time.Second)
-	for _, policy := range []backoff.Ladder{ladder, ladder.Full(), ladder.Equal(), ladder.Proportional(.25), ladder.Additive(.25)} {
+	for _, policy := range []backoff.Ladder{ladder, ladder.Full(), ladder.Equal(),
+		ladder.Proportional(.25), ladder.Additive(.25)} {
 		low, _, high := backoff.Bounds(policy, 10)
 		fmt.Println(policy, "waits", low, "to", high)
 	}
@@ -147,17 +151,20 @@ func ExampleLadder() {
 }
 
 func ExampleLimit() {
-	printWaits(backoff.Limit(backoff.Fixed(time.Second), 3), 9) // three attempts have two waits between them
+	// Three attempts have two waits between them.
+	printWaits(backoff.Limit(backoff.Fixed(time.Second), 3), 9)
 	// Output: 1s 1s
 }
 
 func ExampleThen() {
-	printWaits(backoff.Then(backoff.Fixed(100*time.Millisecond), 3, backoff.Exponential(time.Second, 2, time.Minute)), 6)
+	printWaits(backoff.Then(backoff.Fixed(100*time.Millisecond), 3,
+		backoff.Exponential(time.Second, 2, time.Minute)), 6)
 	// Output: 100ms 100ms 100ms 1s 2s 4s
 }
 
 func ExampleMax() {
-	printWaits(backoff.Max(backoff.Fixed(3*time.Second), backoff.Linear(time.Second, time.Second, 0)), 5)
+	printWaits(backoff.Max(backoff.Fixed(3*time.Second),
+		backoff.Linear(time.Second, time.Second, 0)), 5)
 	// Output: 3s 3s 3s 4s 5s
 }
 
@@ -174,7 +181,8 @@ func ExampleFirstNow() {
 }
 
 func ExampleDelays() {
-	for n, wait := range backoff.Delays(backoff.Limit(backoff.Exponential(time.Second, 2, time.Minute), 4), nil) {
+	for n, wait := range backoff.Delays(backoff.Limit(backoff.Exponential(time.Second, 2,
+		time.Minute), 4), nil) {
 		fmt.Println(n, wait)
 	}
 	// Output:
@@ -211,7 +219,7 @@ func ExampleValidate() {
 	// Output: factor 0.5: want 1 or more, and finite
 }
 
-// The state is small and plain: it is stored with a message and goes on after a restart.
+// The state is small and plain: it is stored with a message and continues after a restart.
 func ExampleState() {
 	policy := backoff.Exponential(time.Second, 2, time.Minute)
 	_, state, _ := policy.Next(backoff.State{}, nil)

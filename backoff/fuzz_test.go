@@ -13,7 +13,8 @@ import (
 // negative wait, none outside Bounds or above the cap.
 func FuzzPolicies(f *testing.F) {
 	for _, a := range []int64{0, 1, -1, 1e9, math.MaxInt64, math.MinInt64, 1 << 62} {
-		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1e-320} {
+		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1),
+			math.MaxFloat64, 1e-320} {
 			f.Add(a, int64(30e9), x, .5, uint32(a), int64(3e9), uint64(7))
 			f.Add(int64(100e6), a, x, x, uint32(70), a, uint64(8))
 		}
@@ -21,22 +22,30 @@ func FuzzPolicies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b int64, x, y float64, n uint32, prev int64, seed uint64) {
 		first, limit := time.Duration(a), time.Duration(b)
 		for _, l := range []backoff.Ladder{
-			backoff.Fixed(first), backoff.Linear(first, limit, limit), backoff.Exponential(first, x, limit),
-			backoff.Polynomial(first, x, limit), backoff.Fibonacci(first, limit), backoff.Table(first, limit),
-			backoff.Pattern(backoff.Point{From: n, Delay: first}, backoff.Point{From: n / 2, Delay: limit}),
+			backoff.Fixed(first), backoff.Linear(first, limit, limit),
+			backoff.Exponential(first, x, limit),
+			backoff.Polynomial(first, x, limit), backoff.Fibonacci(first, limit),
+			backoff.Table(first, limit),
+			backoff.Pattern(backoff.Point{From: n, Delay: first},
+				backoff.Point{From: n / 2, Delay: limit}),
 			backoff.Recommended(first, limit),
 		} {
-			for _, p := range []backoff.Policy{l, l.Full(), l.Equal(), l.Proportional(y), l.Additive(y)} {
+			for _, p := range []backoff.Policy{l, l.Full(), l.Equal(), l.Proportional(y),
+				l.Additive(y)} {
 				ask(t, p, n, prev, seed)
 			}
 		}
 		exponential := backoff.Exponential(first, x, limit).Full()
 		for _, p := range []backoff.Policy{
-			backoff.Random(first), backoff.Slotted(first, int(b), int(int32(n))), backoff.Decorrelated(first, limit),
+			backoff.Random(first), backoff.Slotted(first, int(b), int(int32(n))),
+			backoff.Decorrelated(first, limit),
 			backoff.DecorrelatedV2(first, limit), backoff.Limit(exponential, int(int32(n))),
-			backoff.Then(exponential, int(int32(b)), backoff.Random(limit)), backoff.FirstNow(exponential),
-			backoff.Sum(exponential, backoff.Decorrelated(first, limit), backoff.DecorrelatedV2(first, limit)),
-			backoff.Max(exponential, backoff.Random(first), backoff.DecorrelatedV2(limit, first)), backoff.Sum(), backoff.Max(),
+			backoff.Then(exponential, int(int32(b)), backoff.Random(limit)),
+			backoff.FirstNow(exponential),
+			backoff.Sum(exponential, backoff.Decorrelated(first, limit),
+				backoff.DecorrelatedV2(first, limit)),
+			backoff.Max(exponential, backoff.Random(first), backoff.DecorrelatedV2(limit, first)),
+			backoff.Sum(), backoff.Max(),
 		} {
 			ask(t, p, n, prev, seed)
 		}
@@ -55,7 +64,8 @@ func ask(t *testing.T, p backoff.Policy, n uint32, prev int64, seed uint64) {
 		if low < 0 || mean < low || high < mean {
 			t.Errorf("%s at %d: bounds %d, %d, %d (%v)", text, n, low, mean, high, err)
 		}
-		s := backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev), Slept: time.Duration(prev)}
+		s := backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev),
+			Slept: time.Duration(prev)}
 		d, next, ok := p.Next(s, seeded(seed))
 		if d < 0 || !ok && d != 0 || ok && n <= math.MaxInt32 && (d < low || d > high) {
 			t.Errorf("%s at %d: %d, %v, with bounds %d to %d (%v)", text, n, d, ok, low, high, err)

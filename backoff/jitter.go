@@ -19,7 +19,8 @@ const (
 	additive
 )
 
-var jitterNames = [...]string{none: "none", full: "full", equal: "equal", proportional: "proportional", additive: "additive"}
+var jitterNames = [...]string{none: "none", full: "full", equal: "equal",
+	proportional: "proportional", additive: "additive"}
 
 // jitter is where in the interval a wait is drawn.
 type jitter struct {
@@ -72,7 +73,8 @@ func (j jitter) spec() string {
 	case none:
 		return ""
 	case proportional, additive:
-		return " jitter=" + jitterNames[j.mode] + " width=" + strconv.FormatFloat(j.width, 'g', -1, 64)
+		return " jitter=" + jitterNames[j.mode] + " width=" +
+			strconv.FormatFloat(j.width, 'g', -1, 64)
 	}
 	return " jitter=" + jitterNames[j.mode]
 }

@@ -14,9 +14,11 @@ import (
 // Ladder is a policy with an interval for each step, a jitter mode that draws the wait from it, and
 // a cap. [Fixed], [Linear], [Exponential], [Polynomial], [Fibonacci], [Table], [Pattern] and
 // [Recommended] make one. The methods Full, Equal, Proportional, Additive and Plain return a copy
-// with another jitter mode. The zero Ladder waits 0 for ever.
+// with another jitter mode. The zero Ladder waits 0 forever.
 type Ladder struct {
-	p *ladder // never written after its constructor; one word, so that a Ladder in a Policy is called without a copy
+	// Never written after its constructor; one word, so that a Ladder in a Policy is called without
+	// a copy.
+	p *ladder
 }
 
 type ladder struct {

@@ -33,9 +33,11 @@ func Fibonacci(unit, max time.Duration) Ladder {
 
 type fixedGrowth time.Duration
 
-func (g fixedGrowth) interval(uint32) (time.Duration, bool) { return max(time.Duration(g), 0), true }
-func (g fixedGrowth) settled(uint32) bool                   { return true }
-func (g fixedGrowth) spec() string                          { return "fixed delay=" + time.Duration(g).String() }
+func (g fixedGrowth) interval(uint32) (time.Duration, bool) {
+	return max(time.Duration(g), 0), true
+}
+func (g fixedGrowth) settled(uint32) bool { return true }
+func (g fixedGrowth) spec() string        { return "fixed delay=" + time.Duration(g).String() }
 func (g fixedGrowth) validate(max time.Duration) error {
 	return checkBase("delay", time.Duration(g), max)
 }

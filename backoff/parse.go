@@ -102,14 +102,18 @@ func (more parser) parse(spec string, depth int) (Policy, error) {
 var readers = map[string]func(*Settings) Policy{
 	"fixed":  func(k *Settings) Policy { return k.jitter(Fixed(k.must("delay"))) },
 	"random": func(k *Settings) Policy { return Random(k.must("max")) },
-	"linear": func(k *Settings) Policy { return k.jitter(Linear(k.must("base"), k.must("increment"), k.cap(0))) },
+	"linear": func(k *Settings) Policy {
+		return k.jitter(Linear(k.must("base"), k.must("increment"), k.cap(0)))
+	},
 	"exponential": func(k *Settings) Policy {
 		return k.jitter(Exponential(k.must("base"), k.Float("factor", 2), k.cap(0)))
 	},
 	"polynomial": func(k *Settings) Policy {
 		return k.jitter(Polynomial(k.must("base"), k.Float("degree", 2), k.cap(0)))
 	},
-	"fibonacci":       func(k *Settings) Policy { return k.jitter(Fibonacci(k.must("unit"), k.cap(0))) },
+	"fibonacci": func(k *Settings) Policy {
+		return k.jitter(Fibonacci(k.must("unit"), k.cap(0)))
+	},
 	"table":           func(k *Settings) Policy { return k.jitter(Table(k.delays()...)) },
 	"pattern":         func(k *Settings) Policy { return k.jitter(Pattern(k.points()...)) },
 	"slotted":         readSlotted,
@@ -143,7 +147,8 @@ func readSlotted(k *Settings) Policy {
 func (more parser) names() string {
 	list := slices.AppendSeq(slices.Collect(maps.Keys(readers)), maps.Keys(more))
 	slices.Sort(list)
-	return strings.Join(append(list, "first_now(...)", "limit(...)", "max(...)", "sum(...)", "then(...)"), ", ")
+	return strings.Join(append(list, "first_now(...)", "limit(...)", "max(...)", "sum(...)",
+		"then(...)"), ", ")
 }
 
 func (more parser) parseCombination(name, rest string, depth int) (Policy, error) {
@@ -160,7 +165,8 @@ func (more parser) parseCombination(name, rest string, depth int) (Policy, error
 		return nil, fmt.Errorf("unknown policy %q: want one of %s", name, more.names())
 	}
 	if want > 0 && len(parts) != want {
-		return nil, fmt.Errorf("%s has %d parts between semicolons, want %d", name, len(parts), want)
+		return nil, fmt.Errorf("%s has %d parts between semicolons, want %d", name, len(parts),
+			want)
 	}
 	var ps []Policy
 	count := 0

@@ -44,7 +44,8 @@ func (k *Settings) finish(words []string) error {
 	for _, word := range words {
 		key, _, _ := strings.Cut(word, "=")
 		if !slices.Contains(k.known, key) {
-			return fmt.Errorf("unknown key %q: %s has %s", key, k.policy, strings.Join(k.known, ", "))
+			return fmt.Errorf("unknown key %q: %s has %s", key, k.policy,
+				strings.Join(k.known, ", "))
 		}
 	}
 	return k.err

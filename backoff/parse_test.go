@@ -115,17 +115,19 @@ func TestParseErrors(t *testing.T) {
 		"decorrelated base=2s max=1s":                "max 1s is below base 2s",
 		"recommended latency=40s":                    "max 30s is below latency 40s",
 		"first_now(fixed delay=1s":                   "first_now( has no ) at its end",
-		"first_now(fixed delay=1s; fixed delay=1s)":  "first_now has 2 parts between semicolons, want 1",
-		"then(fixed delay=1s; x; fixed delay=2s)":    `then: count "x"`,
-		"then(fixed delay=1s; 2; fixed delay=-2s)":   "then: delay -2s is negative",
-		"both(fixed delay=1s)":                       `unknown policy "both"`,
-		"sum()":                                      "sum: no policy: want one of",
-		"limit(fixed delay=1s; 0)":                   "attempts 0: want 1 or more",
-		"sum(fixed delay=1s))":                       "sum: a ) without its (",
+		"first_now(fixed delay=1s; fixed delay=1s)": "first_now has 2 parts between semicolons, " +
+			"want 1",
+		"then(fixed delay=1s; x; fixed delay=2s)":  `then: count "x"`,
+		"then(fixed delay=1s; 2; fixed delay=-2s)": "then: delay -2s is negative",
+		"both(fixed delay=1s)":                     `unknown policy "both"`,
+		"sum()":                                    "sum: no policy: want one of",
+		"limit(fixed delay=1s; 0)":                 "attempts 0: want 1 or more",
+		"sum(fixed delay=1s))":                     "sum: a ) without its (",
 		strings.Repeat("first_now(", 40) + "x" + strings.Repeat(")", 40): "more than 16 deep",
 	} {
 		_, err := backoff.Parse(spec)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "backoff ") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "backoff ") {
 			t.Errorf("Parse(%q): %v; want %q", spec, err, want)
 		}
 	}

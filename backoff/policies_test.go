@@ -43,7 +43,8 @@ func TestLadders(t *testing.T) {
 		{backoff.Ladder{}, []time.Duration{0, 0, 0}},
 		{backoff.Fixed(s), []time.Duration{s, s, s}},
 		{backoff.Linear(s, 2*s, 6*s), []time.Duration{s, 3 * s, 5 * s, 6 * s, 6 * s}},
-		{backoff.Exponential(ms, 3, 50*ms), []time.Duration{ms, 3 * ms, 9 * ms, 27 * ms, 50 * ms, 50 * ms}},
+		{backoff.Exponential(ms, 3, 50*ms),
+			[]time.Duration{ms, 3 * ms, 9 * ms, 27 * ms, 50 * ms, 50 * ms}},
 		{
 			backoff.Exponential(100, 1.5, 0),
 			[]time.Duration{100, 150, 225, 337, 506, 759}},
@@ -51,11 +52,14 @@ func TestLadders(t *testing.T) {
 		{backoff.Exponential(never/2, 3, 0), []time.Duration{never / 2, never, never}},
 		{backoff.Polynomial(ms, 2, 20*ms), []time.Duration{ms, 4 * ms, 9 * ms, 16 * ms, 20 * ms}},
 		{backoff.Polynomial(ms, 0.5, 0), []time.Duration{ms, 1414213, 1732050, 2 * ms}},
-		{backoff.Fibonacci(ms, 6*ms), []time.Duration{0, ms, ms, 2 * ms, 3 * ms, 5 * ms, 6 * ms, 6 * ms}},
+		{backoff.Fibonacci(ms, 6*ms),
+			[]time.Duration{0, ms, ms, 2 * ms, 3 * ms, 5 * ms, 6 * ms, 6 * ms}},
 		{backoff.Table(s, 2*s), []time.Duration{s, 2 * s}},
 		{backoff.Table(), nil},
-		{backoff.Pattern(backoff.Point{From: 3, Delay: 5 * s}, backoff.Point{From: 1, Delay: s}), []time.Duration{0, s, s, 5 * s, 5 * s}},
-		{backoff.Recommended(40*ms, s).Plain(), []time.Duration{80 * ms, 180 * ms, 320 * ms, 500 * ms, 720 * ms, 980 * ms, s, s}},
+		{backoff.Pattern(backoff.Point{From: 3, Delay: 5 * s}, backoff.Point{From: 1, Delay: s}),
+			[]time.Duration{0, s, s, 5 * s, 5 * s}},
+		{backoff.Recommended(40*ms, s).Plain(),
+			[]time.Duration{80 * ms, 180 * ms, 320 * ms, 500 * ms, 720 * ms, 980 * ms, s, s}},
 		{
 			backoff.Recommended(3, 0).Plain(),
 			[]time.Duration{6, 13, 24, 37, 54}},
@@ -74,7 +78,7 @@ func powersOf2() (list []time.Duration) {
 	return list
 }
 
-// TestJitterAtTheCap: the range is cut to the cap before the draw.
+// TestJitterAtTheCap checks that the range is cut to the cap before the draw.
 func TestJitterAtTheCap(t *testing.T) {
 	p := backoff.Exponential(100, 2, 1000)
 	for _, c := range []struct {
@@ -97,14 +101,16 @@ func TestJitterAtTheCap(t *testing.T) {
 	} {
 		low, mean, high := c.p.Bounds(c.n)
 		if low != c.low || high != c.high || mean != (c.low+c.high)/2 {
-			t.Errorf("%v at %d: bounds %d, %d, %d; want %d to %d", c.p, c.n, low, mean, high, c.low, c.high)
+			t.Errorf("%v at %d: bounds %d, %d, %d; want %d to %d", c.p, c.n, low, mean, high, c.low,
+				c.high)
 		}
 	}
 }
 
 // TestSlottedTotals has the figures of 802.3 and of the articles: 15 and 16 waits.
 func TestSlottedTotals(t *testing.T) {
-	for attempts, want := range map[int]time.Duration{16: 366131200, 17: 418508800} { // 366.13 ms and 418.51 ms
+	// 366.13 ms and 418.51 ms.
+	for attempts, want := range map[int]time.Duration{16: 366131200, 17: 418508800} {
 		p := backoff.Slotted(51200, 10, attempts)
 		var mean, highest time.Duration
 		count := 0
@@ -113,7 +119,8 @@ func TestSlottedTotals(t *testing.T) {
 			mean, highest, count = mean+m, highest+h, count+1
 		}
 		if highest != want || count != attempts-1 || (mean-want/2).Abs() > 16 {
-			t.Errorf("%d attempts: %d waits of at most %v, %v on average; want %v and half of it", attempts, count, highest, mean, want)
+			t.Errorf("%d attempts: %d waits of at most %v, %v on average; want %v and half of it",
+				attempts, count, highest, mean, want)
 		}
 	}
 }
@@ -130,17 +137,21 @@ func TestCombinations(t *testing.T) {
 		{backoff.Limit(endless, -5), nil},
 		{backoff.Limit(backoff.Limit(endless, 3), 9), []time.Duration{s, s}},
 		{backoff.Limit(backoff.Table(s, 2*s), 9), []time.Duration{s, 2 * s}},
-		{backoff.Limit(backoff.Then(endless, 1, backoff.Table(2*s, 3*s)), 3), []time.Duration{s, 2 * s}},
-		{backoff.Then(backoff.Table(s, 2*s), 5, backoff.Table(7*s)), []time.Duration{s, 2 * s, 7 * s}},
+		{backoff.Limit(backoff.Then(endless, 1, backoff.Table(2*s, 3*s)), 3),
+			[]time.Duration{s, 2 * s}},
+		{backoff.Then(backoff.Table(s, 2*s), 5, backoff.Table(7*s)),
+			[]time.Duration{s, 2 * s, 7 * s}},
 		{backoff.Then(backoff.Table(s, 2*s), 1, backoff.Table(7*s)), []time.Duration{s, 7 * s}},
 		{backoff.Then(endless, -1, backoff.Table(7*s)), []time.Duration{7 * s}},
-		{backoff.Then(foreign{}, 100, backoff.Table(9*s)), []time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s, 9 * s}},
+		{backoff.Then(foreign{}, 100, backoff.Table(9*s)),
+			[]time.Duration{0, s, 2 * s, 3 * s, 4 * s, 5 * s, 9 * s}},
 		{backoff.FirstNow(backoff.Table(s, 2*s)), []time.Duration{0, s, 2 * s}},
 		{backoff.FirstNow(backoff.FirstNow(backoff.Table(s))), []time.Duration{0, 0, s}},
 		{backoff.Sum(backoff.Table(s, 2*s), endless), []time.Duration{2 * s, 3 * s}},
 		{backoff.Max(backoff.Table(s, 5*s), backoff.Fixed(3*s)), []time.Duration{3 * s, 5 * s}},
 		{
-			backoff.Then(backoff.FirstNow(backoff.Linear(s, s, 0)), 3, backoff.FirstNow(backoff.Table(9*s))),
+			backoff.Then(backoff.FirstNow(backoff.Linear(s, s, 0)), 3,
+				backoff.FirstNow(backoff.Table(9*s))),
 			[]time.Duration{0, s, 2 * s, 0, 9 * s},
 		},
 	} {
@@ -149,18 +160,20 @@ func TestCombinations(t *testing.T) {
 		}
 		for n, d := range c.want {
 			low, mean, high := backoff.Bounds(c.p, n)
-			if _, unknown := c.p.(interface{ Bounds(int) }); !unknown && high != math.MaxInt64 && (low != d || mean != d || high != d) {
+			if _, unknown := c.p.(interface{ Bounds(int) }); !unknown && high != math.MaxInt64 &&
+				(low != d || mean != d || high != d) {
 				t.Errorf("%v at %d: bounds %v, %v, %v; want %v", c.p, n, low, mean, high, d)
 			}
 		}
 	}
 }
 
-// TestState: the state records each wait, and saturates.
+// TestState checks that the state records each wait, and saturates.
 func TestState(t *testing.T) {
 	p := backoff.Fixed(math.MaxInt64)
 	_, s, _ := p.Next(backoff.State{N: math.MaxUint32, Slept: 1}, nil)
-	if want := (backoff.State{N: math.MaxUint32, Prev: math.MaxInt64, Slept: math.MaxInt64}); s != want {
+	if want := (backoff.State{N: math.MaxUint32, Prev: math.MaxInt64,
+		Slept: math.MaxInt64}); s != want {
 		t.Errorf("state %+v, want %+v", s, want)
 	}
 	before := backoff.State{N: 7, Step: 9, Prev: 3, Slept: 4}
@@ -169,8 +182,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStuckSource: a source that always returns the same value neither blocks a draw nor lets it
-// leave the bounds.
+// TestStuckSource checks that a source that always returns the same value neither blocks a draw nor
+// lets it leave the bounds.
 func TestStuckSource(t *testing.T) {
 	for _, bits := range []stuck{0, 1, math.MaxUint64, 1 << 63} {
 		for _, c := range every() {
@@ -181,7 +194,8 @@ func TestStuckSource(t *testing.T) {
 					break
 				}
 				if low, _, high := backoff.Bounds(c.p, n); d < low || d > high {
-					t.Errorf("%s at %d with the bits %x: %v is not in %v to %v", c.name, n, uint64(bits), d, low, high)
+					t.Errorf("%s at %d with the bits %x: %v is not in %v to %v", c.name, n,
+						uint64(bits), d, low, high)
 				}
 				s = next
 			}
@@ -210,10 +224,12 @@ func TestSeeds(t *testing.T) {
 			[]time.Duration{51200, 0, 307200, 716800, 460800, 3020800}},
 		{
 			backoff.Decorrelated(time.Second, 30*time.Second),
-			[]time.Duration{2994472936, 1818261282, 4847534130, 13364391590, 9276303291, 26059784815}},
+			[]time.Duration{2994472936, 1818261282, 4847534130, 13364391590, 9276303291,
+				26059784815}},
 		{
 			backoff.DecorrelatedV2(time.Second, 30*time.Second),
-			[]time.Duration{1374267416, 114167905, 3698722074, 5564718007, 3169518190, 29745347376}},
+			[]time.Duration{1374267416, 114167905, 3698722074, 5564718007, 3169518190,
+				29745347376}},
 		{
 			backoff.Random(time.Second),
 			[]time.Duration{997236467, 102495096, 863685930, 912999675, 285389768, 934059003}},
@@ -237,9 +253,12 @@ func TestAdaptive(t *testing.T) {
 		used bool
 		want time.Duration
 	}{
-		{false, time.Second}, {false, 2 * time.Second}, {false, 4 * time.Second}, {false, 8 * time.Second},
-		{false, 10 * time.Second}, {false, 10 * time.Second}, {true, 5 * time.Second}, {true, 2500 * time.Millisecond},
-		{false, 5 * time.Second}, {true, 2500 * time.Millisecond}, {true, 1250 * time.Millisecond}, {true, time.Second},
+		{false, time.Second}, {false, 2 * time.Second}, {false, 4 * time.Second},
+		{false, 8 * time.Second},
+		{false, 10 * time.Second}, {false, 10 * time.Second}, {true, 5 * time.Second},
+		{true, 2500 * time.Millisecond},
+		{false, 5 * time.Second}, {true, 2500 * time.Millisecond}, {true, 1250 * time.Millisecond},
+		{true, time.Second},
 	} {
 		if d = a.Next(d, c.used); d != c.want {
 			t.Fatalf("poll %d: %v, want %v", i, d, c.want)
@@ -252,7 +271,8 @@ func TestAdaptive(t *testing.T) {
 		t.Errorf("the zero Adaptive shrinks to %v, want its 1 s", d)
 	}
 	for _, broken := range []backoff.Adaptive{
-		{Min: -1}, {Max: -1}, {Min: time.Hour}, {Grow: 1}, {Grow: math.NaN()}, {Grow: math.Inf(1)}, {Shrink: 1}, {Shrink: math.NaN()},
+		{Min: -1}, {Max: -1}, {Min: time.Hour}, {Grow: 1}, {Grow: math.NaN()}, {Grow: math.Inf(1)},
+		{Shrink: 1}, {Shrink: math.NaN()},
 	} {
 		if broken.Validate() == nil {
 			t.Errorf("%+v is taken", broken)

@@ -13,7 +13,7 @@ import (
 type Uniform struct{ limit time.Duration }
 
 // Random draws each wait from [0, max): max itself never comes. It does not grow, so it suits a
-// crowd whose size is known. A max of 0 or less waits 0.
+// known number of clients. A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -108,6 +108,7 @@ func (p Binary) Validate() error {
 
 // String is the policy as Parse reads it.
 func (p Binary) String() string {
-	return "slotted slot=" + p.slot.String() + " max_exponent=" + strconv.FormatUint(uint64(p.maxExponent), 10) +
+	return "slotted slot=" + p.slot.String() + " max_exponent=" +
+		strconv.FormatUint(uint64(p.maxExponent), 10) +
 		" attempts=" + strconv.FormatUint(uint64(p.attempts), 10)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestInABubble: a loop of waits runs under testing/synctest and takes exactly the time of the
-// policy.
+// TestInABubble checks that a loop of waits runs under testing/synctest and takes exactly the time
+// of the policy.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policy := backoff.Limit(backoff.Exponential(time.Second, 2, time.Minute), 5)

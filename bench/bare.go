@@ -27,12 +27,24 @@ type bare struct {
 var bares = []bare{
 	{"cat", "cat FILE | cat >/dev/null", (*env).catPiped},
 	{"zcat", "zcat FILE.gz | cat >/dev/null, in bytes of text", (*env).zcatPiped},
-	{"go_count", "reads of 256 KiB, line ends counted", func(e *env, in load.Input) (measure, error) { return e.limit(in, "count") }},
+	{"go_count", "reads of 256 KiB, line ends counted",
+		func(e *env, in load.Input) (measure, error) {
+			return e.limit(in, "count")
+		}},
 	{"go_lines", "each line touched, one thread", (*env).linesByGo},
-	{"go_copy", "a copy", func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy") }},
-	{"go_copy_fsync", "a copy and an fsync", func(e *env, in load.Input) (measure, error) { return e.copied(in, "copy_fsync") }},
-	{"go_post_1", "bodies of 256 KiB posted on one connection", func(e *env, in load.Input) (measure, error) { return e.posted(in, 1) }},
-	{"go_post_4", "the same on four", func(e *env, in load.Input) (measure, error) { return e.posted(in, 4) }},
+	{"go_copy", "a copy", func(e *env, in load.Input) (measure, error) {
+		return e.copied(in, "copy")
+	}},
+	{"go_copy_fsync", "a copy and an fsync", func(e *env, in load.Input) (measure, error) {
+		return e.copied(in, "copy_fsync")
+	}},
+	{"go_post_1", "bodies of 256 KiB posted on one connection",
+		func(e *env, in load.Input) (measure, error) {
+			return e.posted(in, 1)
+		}},
+	{"go_post_4", "the same on four", func(e *env, in load.Input) (measure, error) {
+		return e.posted(in, 4)
+	}},
 }
 
 // bareLines measures them, and returns a line of each; a program that is not installed has none.

@@ -103,8 +103,8 @@ func names() (all []string) {
 	return all
 }
 
-// unmeasured leaves out the workloads of which the file of results holds a line that is not older
-// than -newer: where a run was interrupted, the next one goes on behind it.
+// unmeasured returns the workloads without a result that is younger than -newer in the file of
+// results. So a run continues after an interrupted one.
 func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	if o.newer <= 0 || o.into == "" {
 		return chosen, nil
@@ -115,7 +115,8 @@ func (o options) unmeasured(chosen []workload) (left []workload, err error) {
 	}
 	done := map[string]bool{}
 	for _, e := range entries {
-		if at, err := time.Parse(result.TimeForm, e.Run.Time); err == nil && time.Since(at) <= o.newer {
+		if at, err := time.Parse(result.TimeForm, e.Run.Time); err == nil &&
+			time.Since(at) <= o.newer {
 			done[e.Workload] = true
 		}
 	}

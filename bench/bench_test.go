@@ -24,7 +24,8 @@ func TestJudge(t *testing.T) {
 		t.Fatal(err)
 	}
 	gate := &env{options: options{gate: true, kept: path}}
-	if err := gate.judge([]result.Line{line("w1", .41, 0), line("w2_ack", .6, 0)}, kept); err != nil {
+	if err := gate.judge([]result.Line{line("w1", .41, 0), line("w2_ack", .6, 0)},
+		kept); err != nil {
 		t.Errorf("14 %% and 18 %% below: %v", err)
 	}
 	err := gate.judge([]result.Line{line("w1", .39, 0)}, kept)

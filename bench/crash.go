@@ -235,7 +235,9 @@ func (e *env) killedIntoSQLite(in load.Input) (measure, error) {
 		return measure{}, err
 	}
 	db := j.path("out.db")
-	c := crash{seed: 8, after: between(50, 200), progress: func() int64 { return sizes(db, db+"-wal") }}
+	c := crash{seed: 8, after: between(50, 200), progress: func() int64 {
+		return sizes(db, db+"-wal")
+	}}
 	m, err := c.killed(j, in)
 	if err != nil {
 		return m, err
@@ -250,7 +252,10 @@ func (e *env) killedIntoPostgres(in load.Input) (measure, error) {
 		return measure{}, err
 	}
 	started := int64(0) // nothing to look at is cheap enough: a start counts as progress
-	c := crash{seed: 9, after: between(150, 400), progress: func() int64 { started++; return started }}
+	c := crash{seed: 9, after: between(150, 400), progress: func() int64 {
+		started++
+		return started
+	}}
 	m, err := c.killed(j, in)
 	if err != nil {
 		return m, err

@@ -27,9 +27,17 @@ var doctored = []struct {
 	{"as they were", func(lines [][]byte) [][]byte { return lines }, 0, 0, ""},
 	{"one lost", func(lines [][]byte) [][]byte { return slices.Delete(lines, 77, 78) }, 1, 0, ""},
 	{"the last lost", func(lines [][]byte) [][]byte { return lines[:len(lines)-1] }, 1, 0, ""},
-	{"one repeated", func(lines [][]byte) [][]byte { return slices.Insert(lines, 50, lines[40]) }, 0, 1, ""},
-	{"one lost, another in its place", func(lines [][]byte) [][]byte { lines[7] = lines[8]; return lines }, 1, 1, ""},
-	{"two the other way round", func(lines [][]byte) [][]byte { lines[3], lines[4] = lines[4], lines[3]; return lines }, 0, 0,
+	{"one repeated", func(lines [][]byte) [][]byte {
+		return slices.Insert(lines, 50, lines[40])
+	}, 0, 1, ""},
+	{"one lost, another in its place", func(lines [][]byte) [][]byte {
+		lines[7] = lines[8]
+		return lines
+	}, 1, 1, ""},
+	{"two the other way round", func(lines [][]byte) [][]byte {
+		lines[3], lines[4] = lines[4], lines[3]
+		return lines
+	}, 0, 0,
 		"differs from the input"},
 	{"a letter changed", func(lines [][]byte) [][]byte {
 		lines[9] = append([]byte("X"), lines[9][1:]...)
@@ -136,7 +144,8 @@ func TestDoctoredJSON(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
-		for path, text := range map[string]string{in: `{"id":"~1~","level":"info","n":778.4350,"k":1}`, out: c.out} {
+		for path, text := range map[string]string{
+			in: `{"id":"~1~","level":"info","n":778.4350,"k":1}`, out: c.out} {
 			if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}

@@ -80,7 +80,9 @@ func shares(stacks []plot.Stack) (all []result.Share) {
 	for _, name := range slices.Collect(maps.Keys(byPart)) {
 		all = append(all, result.Share{Of: name, Share: result.Round(byPart[name] / total)})
 	}
-	slices.SortFunc(all, func(a, b result.Share) int { return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Of, b.Of)) })
+	slices.SortFunc(all, func(a, b result.Share) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), strings.Compare(a.Of, b.Of))
+	})
 	return all
 }
 

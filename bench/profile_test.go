@@ -25,7 +25,8 @@ Duration: 5s, Total samples = 1.38s (27.60%)
 	if err != nil || len(stacks) != 2 {
 		t.Fatalf("%+v, %v", stacks, err)
 	}
-	if got := strings.Join(stacks[0].Functions, ";"); got != "main.main;runtime.futexwakeup;runtime.futex" || stacks[0].Value != .01 {
+	if got := strings.Join(stacks[0].Functions,
+		";"); got != "main.main;runtime.futexwakeup;runtime.futex" || stacks[0].Value != .01 {
 		t.Errorf("the first is %s, %v s", got, stacks[0].Value)
 	}
 	if stacks[1].Value != 1.2 {

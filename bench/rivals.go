@@ -44,7 +44,9 @@ func (e *env) findRivals() (err error) {
 func (e *env) rivalsIn(workload string) (all []contender) {
 	for _, p := range e.found {
 		if p.Does(workload) {
-			all = append(all, contender{p.Name, func(e *env, in load.Input) (measure, error) { return e.rival(p, workload, in) }})
+			all = append(all, contender{p.Name, func(e *env, in load.Input) (measure, error) {
+				return e.rival(p, workload, in)
+			}})
 		}
 	}
 	return all

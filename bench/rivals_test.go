@@ -42,8 +42,8 @@ const generated = `case $1 in generate) for i in 1 2 3 4 5 6 7 8; do
 done;; esac
 `
 
-// fakeVector does as it reads in its config, by the harness's own limits: it copies, posts, or
-// reads and drops.
+// fakeVector does the job of its config with the harness's own programs: it copies, posts, or reads
+// and drops.
 const fakeVector = `[ "$1" = --version ] && { echo fake 1; exit; }
 in=$(sed -n 's/.*include: \["\([^"]*\)"\].*/\1/p' "$3")
 out=$(sed -n 's/.* path: "\([^"]*\)".*/\1/p' "$3")

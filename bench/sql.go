@@ -80,7 +80,9 @@ type server struct{ recipes, dir, url string }
 
 // recipes is the folder of the scripts that start and stop it: that of PENSTOCK_RECIPES, else the
 // harness's own.
-func recipes() (string, error) { return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes")) }
+func recipes() (string, error) {
+	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
+}
 
 // noPostgres says why there is none, or "".
 func noPostgres() string {

@@ -65,7 +65,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // until the next probe, if To is Open
-	Err      error         // of the call that caused the change; nil if it succeeded or timed out as a probe
+	// Of the call that caused the change; nil if it succeeded or timed out as a probe.
+	Err error
 }
 
 // Breaker protects the calls to one server. It is safe for concurrent use. Make one with [New].
@@ -93,9 +94,9 @@ func New(o Options) (*Breaker, error) {
 	return b, nil
 }
 
-// OutcomeOf returns the outcome that err usually stands for: nil is Success. Ignored are errors
-// that say nothing of the server's health: a canceled context, the refusal of a breaker or limiter
-// within the call (an error whose method Refused() bool returns true), and a failure that package
+// OutcomeOf returns the outcome that err usually stands for: nil is Success. Errors that tell
+// nothing about the server's health are Ignored: a canceled context, and a refusal by a breaker or
+// limiter within the call (a method Refused() bool that returns true). So are failures that package
 // retry does not retry, such as a 404 (Permanent() bool). Everything else is Failure.
 func OutcomeOf(err error) Outcome {
 	switch {
@@ -210,7 +211,8 @@ func (b *Breaker) changed(before State, now time.Duration, err error) bool {
 	if after == before || b.onChange == nil {
 		return false
 	}
-	b.changes = append(b.changes, Change{before, after, b.origin.Add(now), b.circuit.Wait(now), err})
+	b.changes = append(b.changes,
+		Change{before, after, b.origin.Add(now), b.circuit.Wait(now), err})
 	return !b.reporting
 }
 

@@ -48,7 +48,8 @@ func TestOpensAfterFailuresInARow(t *testing.T) {
 				changes = append(changes, fmt.Sprint(c.From, " ", c.To, " ", c.Wait, " ", c.Err))
 			},
 		})
-		for _, err := range []error{errDown, errDown, nil, errDown, errDown, context.Canceled, errDown} {
+		for _, err := range []error{errDown, errDown, nil, errDown, errDown, context.Canceled,
+			errDown} {
 			if got := do(b, err); got != err {
 				t.Fatalf("Do returned %v, want the error of the call, %v", got, err)
 			}
@@ -72,7 +73,8 @@ func TestOpensAfterFailuresInARow(t *testing.T) {
 		if err := do(b, nil); err != nil || b.State() != breaker.Closed {
 			t.Errorf("after a probe that succeeded: %v, %v", b.State(), err)
 		}
-		want := "closed open 1s down,open half-open 0s <nil>,half-open open 2s down,open half-open 0s <nil>," +
+		want := "closed open 1s down,open half-open 0s <nil>,half-open open 2s down,open " +
+			"half-open 0s <nil>," +
 			"half-open closed 0s <nil>"
 		if got := strings.Join(changes, ","); got != want {
 			t.Errorf("changes %s\nwant    %s", got, want)
@@ -110,7 +112,8 @@ func TestOpensByRate(t *testing.T) {
 
 func TestWaitGrowsForARelapse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(t, breaker.Options{Failures: 1, Wait: backoff.Exponential(time.Second, 4, time.Hour)})
+		b := newBreaker(t,
+			breaker.Options{Failures: 1, Wait: backoff.Exponential(time.Second, 4, time.Hour)})
 		fail := func() time.Duration {
 			do(b, errDown)
 			return wait(do(b, nil))
@@ -140,7 +143,8 @@ func TestWaitGrowsForARelapse(t *testing.T) {
 
 func TestWaitPolicyThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBreaker(t, breaker.Options{Failures: 1, Wait: backoff.Limit(backoff.Fixed(time.Second), 2)})
+		b := newBreaker(t,
+			breaker.Options{Failures: 1, Wait: backoff.Limit(backoff.Fixed(time.Second), 2)})
 		for range 4 {
 			do(b, errDown)
 			if w := wait(do(b, nil)); w != time.Second {
@@ -154,7 +158,8 @@ func TestWaitPolicyThatEnds(t *testing.T) {
 func TestProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Options{
-			Failures: 1, Probes: 3, ProbeTimeout: 10 * time.Second, Wait: backoff.Fixed(time.Second),
+			Failures: 1, Probes: 3, ProbeTimeout: 10 * time.Second,
+			Wait: backoff.Fixed(time.Second),
 		})
 		allow := func() breaker.Call {
 			t.Helper()
@@ -242,23 +247,24 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 }
 
-// TestOnChangeMayUseTheBreaker: the hook is called in order and one at a time, although it causes
-// further changes.
+// TestOnChangeMayUseTheBreaker checks that the hook is called in order and one at a time, although
+// it causes further changes.
 func TestOnChangeMayUseTheBreaker(t *testing.T) {
 	var b *breaker.Breaker
 	var order []breaker.State
 	inside := false
-	b = newBreaker(t, breaker.Options{Failures: 1, Wait: backoff.Fixed(0), OnChange: func(c breaker.Change) {
-		if inside {
-			t.Error("OnChange is called within OnChange")
-		}
-		inside = true
-		order = append(order, c.To)
-		if c.To == breaker.Open {
-			do(b, nil) // half-open, closed
-		}
-		inside = false
-	}})
+	b = newBreaker(t,
+		breaker.Options{Failures: 1, Wait: backoff.Fixed(0), OnChange: func(c breaker.Change) {
+			if inside {
+				t.Error("OnChange is called within OnChange")
+			}
+			inside = true
+			order = append(order, c.To)
+			if c.To == breaker.Open {
+				do(b, nil) // half-open, closed
+			}
+			inside = false
+		}})
 	do(b, errDown)
 	if got := fmt.Sprint(order); got != "[open half-open closed]" {
 		t.Errorf("changes are %v", got)
@@ -268,14 +274,15 @@ func TestOnChangeMayUseTheBreaker(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	last := breaker.Closed
-	b := newBreaker(t, breaker.Options{Failures: 2, Wait: backoff.Fixed(0), OnChange: func(c breaker.Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		if c.From != last {
-			t.Errorf("change from %v after one to %v", c.From, last)
-		}
-		last = c.To
-	}})
+	b := newBreaker(t,
+		breaker.Options{Failures: 2, Wait: backoff.Fixed(0), OnChange: func(c breaker.Change) {
+			mu.Lock()
+			defer mu.Unlock()
+			if c.From != last {
+				t.Errorf("change from %v after one to %v", c.From, last)
+			}
+			last = c.To
+		}})
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
@@ -375,8 +382,8 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
-// TestRetryBudget: the budget of a breaker stops the retries of all calls once the server fails,
-// and counts neither answers that are not retried nor hedges that were not needed.
+// TestRetryBudget checks that the budget of a breaker stops the retries of all calls once the
+// server fails. It counts neither answers that are not retried nor unneeded hedges.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Options{Failures: 4, Wait: backoff.Fixed(time.Minute)})
@@ -386,7 +393,8 @@ func TestRetryBudget(t *testing.T) {
 			return retry.Do(t.Context(), func(context.Context) error { attempts++; return err }, o)
 		}
 		for range 10 {
-			if err := call(&retry.StatusError{Status: 404, Text: "404 Not Found"}); !errors.Is(err, retry.ErrPermanent) {
+			if err := call(&retry.StatusError{Status: 404, Text: "404 Not Found"}); !errors.Is(err,
+				retry.ErrPermanent) {
 				t.Fatal(err)
 			}
 			_, err := retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {
@@ -406,7 +414,8 @@ func TestRetryBudget(t *testing.T) {
 		}
 		attempts = 0
 		err := call(errDown)
-		if _, ok := errors.AsType[*breaker.OpenError](err); !ok || !errors.Is(err, retry.ErrBudget) || attempts != 4 {
+		if _, ok := errors.AsType[*breaker.OpenError](err); !ok ||
+			!errors.Is(err, retry.ErrBudget) || attempts != 4 {
 			t.Errorf("%d attempts and %v, want 4 and an open breaker", attempts, err)
 		}
 		if err = call(errDown); attempts != 4 || !errors.Is(err, retry.ErrBudget) {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestBudgetSharedContext: attempts of several calls that run at once with one context all count,
-// and each once.
+// TestBudgetSharedContext checks that attempts of several calls that run at once with one context
+// all count, and each once.
 func TestBudgetSharedContext(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 4, FailureRate: -1})
 	if err != nil {
@@ -26,7 +26,8 @@ func TestBudgetSharedContext(t *testing.T) {
 				<-end
 				return errors.New("failed")
 			}
-			ended <- retry.Do(context.Background(), once, retry.Options{Budget: budget, MaxAttempts: 1})
+			ended <- retry.Do(context.Background(), once,
+				retry.Options{Budget: budget, MaxAttempts: 1})
 		}()
 	}
 	for range calls {
@@ -44,7 +45,8 @@ func TestBudgetSharedContext(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation: the cause for which a caller gave up says nothing about the server.
+// TestCauseOfACancellation checks that the cause for which a caller gave up says nothing about the
+// server.
 func TestCauseOfACancellation(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 2})
 	if err != nil {

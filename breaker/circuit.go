@@ -72,7 +72,7 @@ type Options struct {
 	// Wait is how long the breaker stays open, longer with each probe that fails. It starts over
 	// once the breaker has stayed closed for as long as it was last open. Nil means 500ms, doubling
 	// to 30s, with equal jitter: each wait is between half of that and all of it. A policy that
-	// ends goes on with its last wait.
+	// ends continues with its last wait.
 	Wait backoff.Policy
 
 	// Probes is how many calls pass while half-open, at once and in total. When all have succeeded
@@ -116,7 +116,8 @@ func (o Options) Validate() error {
 	case o.ProbeTimeout < 0:
 		return fmt.Errorf("breaker: ProbeTimeout is %v, want 0 or more", o.ProbeTimeout)
 	case o.Failures < 0 && o.FailureRate < 0:
-		return errors.New("breaker: Failures and FailureRate are both negative, want one of them to open the breaker")
+		return errors.New("breaker: Failures and FailureRate are both negative, want one of them " +
+			"to open the breaker")
 	}
 	if err := backoff.Validate(o.Wait); err != nil {
 		return fmt.Errorf("breaker: Wait: %w", err)
@@ -231,7 +232,8 @@ func (c *Circuit) isFailing() bool {
 		return true
 	}
 	calls, failures := c.recent.calls, c.recent.failures
-	return o.FailureRate > 0 && calls >= o.MinCalls && float64(failures) >= o.FailureRate*float64(calls)
+	return o.FailureRate > 0 && calls >= o.MinCalls &&
+		float64(failures) >= o.FailureRate*float64(calls)
 }
 
 func (c *Circuit) endProbe(now time.Duration, o Outcome, least time.Duration) {

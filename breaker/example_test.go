@@ -17,7 +17,9 @@ func Example() {
 		return
 	}
 	for range 3 {
-		err := b.Do(context.Background(), func(context.Context) error { return errors.New("connection refused") })
+		err := b.Do(context.Background(), func(context.Context) error {
+			return errors.New("connection refused")
+		})
 		if open, ok := errors.AsType[*breaker.OpenError](err); ok {
 			fmt.Println("not called; again in", open.Wait.Round(time.Second))
 			continue

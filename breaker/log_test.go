@@ -20,7 +20,8 @@ func TestOpenErrorInALog(t *testing.T) {
 		},
 		{
 			breaker.OpenError{},
-			`err.msg="circuit breaker is half-open: a probe is under way" err.state=half-open` + "\n",
+			`err.msg="circuit breaker is half-open: a probe is under way" err.state=half-open` +
+				"\n",
 		},
 	} {
 		var out bytes.Buffer

@@ -103,9 +103,11 @@ func TestCircuitAgainstModel(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		o := Options{
-			Failures: 1 + random.IntN(8), FailureRate: 0.3 + 0.7*random.Float64(), MinCalls: 1 + random.IntN(10),
-			Window: time.Second * time.Duration(1+random.IntN(10)), Wait: backoff.Fixed(time.Second),
-			Probes: 1 + random.IntN(3), ProbeTimeout: 3 * time.Second,
+			Failures: 1 + random.IntN(8), FailureRate: 0.3 + 0.7*random.Float64(),
+			MinCalls: 1 + random.IntN(10),
+			Window:   time.Second * time.Duration(1+random.IntN(10)),
+			Wait:     backoff.Fixed(time.Second),
+			Probes:   1 + random.IntN(3), ProbeTimeout: 3 * time.Second,
 		}
 		c, err := NewCircuit(o, nil)
 		if err != nil {
@@ -127,7 +129,8 @@ func TestCircuitAgainstModel(t *testing.T) {
 				ticket, ok := c.Allow(now)
 				epoch, want := model.allow(now)
 				if ok != want {
-					t.Fatalf("seed %d, step %d: allowed %v, want %v (%v)", seed, step, ok, want, model.state)
+					t.Fatalf("seed %d, step %d: allowed %v, want %v (%v)", seed, step, ok, want,
+						model.state)
 				}
 				if ok {
 					calls = append(calls, call{ticket, epoch})

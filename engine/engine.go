@@ -67,8 +67,8 @@ type Options struct {
 	// restarted.
 	Once bool
 
-	// Stall ends a run with Once after this long without a settled record while data waits. Zero means
-	// the default, 5 minutes.
+	// Stall ends a run with Once after this long without a settled record while data waits. Zero
+	// means the default, 5 minutes.
 	Stall time.Duration
 
 	// Log receives the engine's log. Nil means slog.Default().
@@ -89,8 +89,8 @@ type Options struct {
 	// it cannot be changed.
 	LogLevel *slog.LevelVar
 
-	// Manifest records what is read and settled of each partition, with hashes. Nil means none. A book
-	// belongs to one engine.
+	// Manifest records what is read and settled of each partition, with hashes. Nil means none. A
+	// book belongs to one engine.
 	Manifest *manifest.Book
 }
 
@@ -105,7 +105,8 @@ func New(c Config, o Options) (*Engine, error) {
 		return nil, err
 	}
 	e, err := pipeline.New(&c, pipeline.Options{
-		Once: o.Once, Stall: o.Stall, Log: o.Log, FS: o.FS, Manifest: o.Manifest, Load: loader(o.Load),
+		Once: o.Once, Stall: o.Stall, Log: o.Log, FS: o.FS, Manifest: o.Manifest,
+		Load:      loader(o.Load),
 		Dashboard: o.Dashboard, LogLevel: o.LogLevel,
 	})
 	if err != nil {

@@ -113,8 +113,8 @@ pipelines:
     sink: {nats: {url: "nats://h", subject: '"s." + message', headers: {A: message}}}
 `
 
-// TestUnchangedConfigIsEqual: whatever a component derives from its options, reading a config again
-// makes equal routes, so that Apply restarts none.
+// TestUnchangedConfigIsEqual checks that whatever a component derives from its options, reading a
+// config again makes equal routes, so that Apply restarts none.
 func TestUnchangedConfigIsEqual(t *testing.T) {
 	files, err := filepath.Glob("../examples/*/penstock.yaml")
 	files = slices.DeleteFunc(files, func(path string) bool {
@@ -162,7 +162,8 @@ func TestUnchangedConfigIsEqual(t *testing.T) {
 // TestNewRefuses: New returns typed errors, and makes no file.
 func TestNewRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
-	cfg, err := engine.Parse([]byte("pipelines: {p: {source: countdown, sink: console}}"), components...)
+	cfg, err := engine.Parse([]byte("pipelines: {p: {source: countdown, sink: console}}"),
+		components...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,8 @@ func (*countdownReader) Close() error                                { return ni
 type console struct{}
 
 func (console) Open(_ context.Context, o stream.SinkOptions) error {
-	o.Lanes([]stream.Lane{{Name: "console", Worker: console{}, Limits: stream.Limits{Ordered: true, InFlight: 1}}})
+	o.Lanes([]stream.Lane{{Name: "console", Worker: console{},
+		Limits: stream.Limits{Ordered: true, InFlight: 1}}})
 	return nil
 }
 
@@ -65,8 +66,12 @@ func (console) Close() error { return nil }
 
 // components are what a config of the examples may name.
 var components = []stream.Component{
-	{Role: stream.SourceRole, Name: "countdown", New: func(any, stream.Host) (any, error) { return countdown{}, nil }},
-	{Role: stream.SinkRole, Name: "console", New: func(any, stream.Host) (any, error) { return console{}, nil }},
+	{Role: stream.SourceRole, Name: "countdown", New: func(any, stream.Host) (any, error) {
+		return countdown{}, nil
+	}},
+	{Role: stream.SinkRole, Name: "console", New: func(any, stream.Host) (any, error) {
+		return console{}, nil
+	}},
 }
 
 // A program runs a pipeline of its own components until the data ends.
@@ -77,7 +82,8 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(state)
-	text := fmt.Appendf(nil, "state: %s\npipelines: {launch: {source: countdown, sink: console}}\n", state)
+	text := fmt.Appendf(nil, "state: %s\npipelines: {launch: {source: countdown, sink: console}}\n",
+		state)
 	cfg, err := engine.Parse(text, components...)
 	if err != nil {
 		fmt.Println(err)
@@ -102,7 +108,8 @@ func Example() {
 
 // A wrong config is refused with the place and a hint.
 func ExampleParse() {
-	_, err := engine.Parse([]byte("pipelines:\n  launch: {source: countdwn, sink: console}\n"), components...)
+	_, err := engine.Parse([]byte("pipelines:\n  launch: {source: countdwn, sink: console}\n"),
+		components...)
 	fmt.Println(err)
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		fmt.Println("line", wrong.Place.Line)
@@ -127,7 +134,8 @@ func ExampleNew() {
 	route := config.DefaultRoute("main", state)
 	route.Sink = config.Use{Component: components[1]}
 	e, err := engine.New(engine.Config{State: state, Pipelines: []config.Pipeline{
-		{Name: "launch", Source: config.Use{Component: components[0]}, Routes: []config.Route{route}},
+		{Name: "launch", Source: config.Use{Component: components[0]},
+			Routes: []config.Route{route}},
 	}}, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		fmt.Println(err)

@@ -42,10 +42,11 @@ pipelines:
 	}
 }
 
-// TestGatePark: the worker of a full store has the gate park.
+// TestGatePark checks that the worker of a full store has the gate park.
 func TestGatePark(t *testing.T) {
 	dir := t.TempDir()
-	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter,
+		_ *nethttp.Request) {
 		w.WriteHeader(nethttp.StatusNotFound)
 	}))
 	defer server.Close()
@@ -58,7 +59,8 @@ func TestGatePark(t *testing.T) {
 		t.Fatal(err)
 	}
 	line := strings.Repeat("x", 100_000) + "\n"
-	if err := os.WriteFile(filepath.Join(in, "a.log"), []byte(strings.Repeat(line, 20)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(in, "a.log"), []byte(strings.Repeat(line, 20)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	e, err := newParking(t, fmt.Sprintf(`
@@ -83,7 +85,8 @@ pipelines:
 	defer tick.Stop()
 	for parked := false; !parked && ctx.Err() == nil; <-tick.C {
 		for _, r := range e.Status().Routes {
-			parked = len(r.Workers) > 0 && r.Workers[0].Gate == "park" && r.Parked > 0 && r.Waiting > 0
+			parked = len(r.Workers) > 0 && r.Workers[0].Gate == "park" && r.Parked > 0 &&
+				r.Waiting > 0
 		}
 	}
 	if ctx.Err() != nil {

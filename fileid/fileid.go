@@ -19,7 +19,7 @@
 //
 // With a birth time finer than a second, a reused inode is always told apart, and so is a file that
 // was rewritten in place with another head. A file that was truncated and rewritten in place with
-// the same head looks the same; callers that saw it shrink must ask for a new ID ([New] then raises
+// the same head looks the same. Callers that saw it shrink must ask for a new ID ([New] then raises
 // Gen).
 //
 // Without a birth time (or with one in whole seconds, as some file systems keep it), only the head
@@ -62,8 +62,9 @@ type ID struct {
 	Birth    int64         // as in File; 0 if unknown
 	Len      int           // number of hashed bytes of the head, 0 to MaxHead
 	Sum      [sumSize]byte // the beginning of the SHA-256 of those bytes
-	ModTime  int64         // modification time when first seen, if Birth does not tell files apart; else 0
-	Gen      uint32        // the nth ID that would otherwise be the same; 0 for the first
+	// Modification time when first seen, if Birth does not tell files apart; else 0.
+	ModTime int64
+	Gen     uint32 // the nth ID that would otherwise be the same; 0 for the first
 }
 
 // Key is the part of an identity that stat returns and that never changes. Use it to look files up.
@@ -106,8 +107,8 @@ func sum(head []byte) (s [sumSize]byte) {
 // Match reports whether f is the file of id, unchanged or grown: device and inode are equal, the
 // birth times are equal if both are known, and the first Len bytes hash to Sum.
 //
-// If the birth time does not tell files apart, an ID without a head matches only an empty file, and
-// a file that holds only the head but was modified since it was first seen is another file.
+// If the birth time does not tell files apart, an ID without a head matches only an empty file. A
+// file that holds only the head, but was modified since it was first seen, does not match.
 func (id ID) Match(f File) bool {
 	if id.Dev != f.Dev || id.Ino != f.Ino || id == (ID{}) {
 		return false
@@ -130,16 +131,18 @@ func (id ID) Match(f File) bool {
 }
 
 // MatchHead reports whether head begins like the file of id.
-func (id ID) MatchHead(head []byte) bool { return len(head) >= id.Len && sum(head[:id.Len]) == id.Sum }
+func (id ID) MatchHead(head []byte) bool {
+	return len(head) >= id.Len && sum(head[:id.Len]) == id.Sum
+}
 
 // Certain reports whether device, inode and birth time alone tell this file from every other one.
 func (id ID) Certain() bool { return fine(id.Birth) }
 
-// String returns the form in which IDs are stored and sent: "f1.", then device (hexadecimal), inode
-// (decimal, as ls -i shows it), birth time (hexadecimal, "-" where unknown), head length and hash
-// (base64url), separated by dots; ".m" and the modification time and ".g" and the generation follow
-// if there are any. It is printable ASCII without space, comma, semicolon, '@' and '"', and at most
-// 128 bytes.
+// String returns the form in which IDs are stored and sent: "f1." and five values, separated by
+// dots. The values are device (hexadecimal), inode (decimal, as ls -i shows it), birth time
+// (hexadecimal, "-" if unknown), head length, and hash (base64url). A modification time follows as
+// ".m", and a generation as ".g". The text is printable ASCII without space, comma, semicolon, '@'
+// and '"', and at most 128 bytes.
 func (id ID) String() string {
 	b := make([]byte, 0, 128)
 	b = append(b, version...)

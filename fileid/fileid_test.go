@@ -14,7 +14,8 @@ const birth = 1_700_000_000_123_456_789
 
 func file(ino uint64, born, changed int64, text string) fileid.File {
 	return fileid.File{
-		Dev: 7, Ino: ino, Birth: born, ModTime: changed, Size: int64(len(text)), Head: []byte(text)[:min(len(text), fileid.MaxHead)],
+		Dev: 7, Ino: ino, Birth: born, ModTime: changed, Size: int64(len(text)),
+		Head: []byte(text)[:min(len(text), fileid.MaxHead)],
 	}
 }
 
@@ -34,21 +35,28 @@ func TestMatch(t *testing.T) {
 		{"shrunk", file(1, birth, 5, "a\nb\n"), file(1, birth, 6, "a\n"), false},
 		{"rewritten", file(1, birth, 5, "a\n"), file(1, birth, 6, "b\n"), false},
 		{"rewritten and longer", file(1, birth, 5, "a\n"), file(1, birth, 6, "b\nb\nb\n"), false},
-		{"changed beyond the head", file(1, birth, 5, long), file(1, birth, 6, long[:1500]+strings.ToUpper(long[1500:])), true},
+		{"changed beyond the head", file(1, birth, 5, long),
+			file(1, birth, 6, long[:1500]+strings.ToUpper(long[1500:])), true},
 		{"other inode", file(1, birth, 5, "a\n"), file(2, birth, 5, "a\n"), false},
-		{"inode used again, same content", file(1, birth, 5, "a\n"), file(1, birth+1, 5, "a\n"), false},
+		{"inode used again, same content", file(1, birth, 5, "a\n"), file(1, birth+1, 5, "a\n"),
+			false},
 		{"inode used again, both empty", file(1, birth, 5, ""), file(1, birth+1, 5, ""), false},
-		{"inode used again in the same second", file(1, birth, 5, ""), file(1, birth+4_000_000, 5, "a\n"), false},
+		{"inode used again in the same second", file(1, birth, 5, ""),
+			file(1, birth+4_000_000, 5, "a\n"), false},
 		{"birth not known now", file(1, birth, 5, "a\n"), file(1, 0, 5, "a\n"), true},
 		{"birth not known then", file(1, 0, 5, "a\n"), file(1, birth, 5, "a\n"), true},
 		{"no birth: unchanged", file(1, 0, 5, "a\n"), file(1, 0, 5, "a\n"), true},
 		{"no birth: grown", file(1, 0, 5, "a\n"), file(1, 0, 6, "a\nb\n"), true},
-		{"no birth: same content, written again", file(1, 0, 5, "a\n"), file(1, 0, 6, "a\n"), false},
+		{"no birth: same content, written again", file(1, 0, 5, "a\n"), file(1, 0, 6, "a\n"),
+			false},
 		{"no birth: still empty", file(1, 0, 5, ""), file(1, 0, 5, ""), true},
-		{"no birth: an empty one says nothing of a full one", file(1, 0, 5, ""), file(1, 0, 6, "a\n"), false},
-		{"whole seconds: same content, written again", file(1, whole, 5, "a\n"), file(1, whole, 6, "a\n"), false},
+		{"no birth: an empty one says nothing of a full one", file(1, 0, 5, ""),
+			file(1, 0, 6, "a\n"), false},
+		{"whole seconds: same content, written again", file(1, whole, 5, "a\n"),
+			file(1, whole, 6, "a\n"), false},
 		{"whole seconds: grown", file(1, whole, 5, "a\n"), file(1, whole, 6, "a\nb\n"), true},
-		{"head not read", file(1, birth, 5, "a\n"), fileid.File{Dev: 7, Ino: 1, Birth: birth, Size: 2}, false},
+		{"head not read", file(1, birth, 5, "a\n"),
+			fileid.File{Dev: 7, Ino: 1, Birth: birth, Size: 2}, false},
 	} {
 		id := fileid.New(tt.known, nil)
 		if got := id.Match(tt.now); got != tt.want {
@@ -68,8 +76,10 @@ func TestNewIsUnique(t *testing.T) {
 	given := make(map[fileid.ID]bool)
 	taken := func(id fileid.ID) bool { return given[id] }
 	for _, f := range []fileid.File{
-		file(1, birth, 5, "a\n"), file(1, birth, 5, "a\n"), file(1, birth, 9, "a\n"), file(1, birth+1, 5, "a\n"),
-		file(1, 0, 5, "a\n"), file(1, 0, 6, "a\n"), file(1, 0, 6, "a\n"), file(1, birth, 5, ""), file(1, birth, 5, ""),
+		file(1, birth, 5, "a\n"), file(1, birth, 5, "a\n"), file(1, birth, 9, "a\n"),
+		file(1, birth+1, 5, "a\n"),
+		file(1, 0, 5, "a\n"), file(1, 0, 6, "a\n"), file(1, 0, 6, "a\n"), file(1, birth, 5, ""),
+		file(1, birth, 5, ""),
 	} {
 		id := fileid.New(f, taken)
 		if given[id] {
@@ -96,15 +106,19 @@ func TestNewIsUnique(t *testing.T) {
 
 func TestString(t *testing.T) {
 	id := fileid.New(file(123456, birth, 5, "a\n"), nil)
-	if got, want := id.String(), "f1.7.123456.17979cfe3d85cd15.2.h0KPxSKAPTEGXnvOPPA_5A"; got != want {
+	if got, want := id.String(),
+		"f1.7.123456.17979cfe3d85cd15.2.h0KPxSKAPTEGXnvOPPA_5A"; got != want {
 		t.Errorf("String = %q, want %q", got, want)
 	}
-	full := fileid.ID{Dev: ^uint64(0), Ino: ^uint64(0), Birth: -1, Len: fileid.MaxHead, ModTime: -1, Gen: ^uint32(0)}
+	full := fileid.ID{Dev: ^uint64(0), Ino: ^uint64(0), Birth: -1, Len: fileid.MaxHead, ModTime: -1,
+		Gen: ^uint32(0)}
 	if n := len(full.String()); n > 128 {
 		t.Errorf("the longest text has %d bytes: %v", n, full)
 	}
-	for _, bad := range []string{"", "f1", "f2.7.1.-.0.AAAAAAAAAAAAAAAAAAAAAA", "f1.7.1.-.2000.AAAAAAAAAAAAAAAAAAAAAA", "f1.7.1.-.1.short",
-		"f1.07.1.-.1.AAAAAAAAAAAAAAAAAAAAAA", "f1.7.1.-.1.AAAAAAAAAAAAAAAAAAAAAA.x1", "f1.7.1.-.1.AAAAAAAAAAAAAAAAAAAAAA.g0"} {
+	for _, bad := range []string{"", "f1", "f2.7.1.-.0.AAAAAAAAAAAAAAAAAAAAAA",
+		"f1.7.1.-.2000.AAAAAAAAAAAAAAAAAAAAAA", "f1.7.1.-.1.short",
+		"f1.07.1.-.1.AAAAAAAAAAAAAAAAAAAAAA", "f1.7.1.-.1.AAAAAAAAAAAAAAAAAAAAAA.x1",
+		"f1.7.1.-.1.AAAAAAAAAAAAAAAAAAAAAA.g0"} {
 		if id, err := fileid.Parse(bad); err == nil {
 			t.Errorf("Parse(%q) = %v, want an error", bad, id)
 		} else if !strings.Contains(err.Error(), "is not a file id") {
@@ -163,13 +177,14 @@ func (d *disk) step() {
 		fallthrough
 	default:
 		for range d.rng.IntN(3) {
-			d.text[i] = append(d.text[i], bytes.Repeat([]byte{byte('a' + d.rng.IntN(2))}, 1+d.rng.IntN(400))...)
+			d.text[i] = append(d.text[i],
+				bytes.Repeat([]byte{byte('a' + d.rng.IntN(2))}, 1+d.rng.IntN(400))...)
 		}
 	}
 }
 
-// The model: a file that only grew is always known where birth times are fine; one that is not the
-// same is never taken for it, and no id is given to two files.
+// The model: a file that only grew is always recognized if birth times are fine-grained. Another
+// file is never taken for it, and no two files share an id.
 func FuzzModel(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, uint8(seed))
@@ -204,14 +219,16 @@ func FuzzModel(f *testing.F) {
 						continue
 					}
 					if k.who != d.who[i] && grain > 0 && grain < 1e9 {
-						t.Fatalf("step %d: file %d is taken for file %d by %v", step, d.who[i], k.who, k.id)
+						t.Fatalf("step %d: file %d is taken for file %d by %v", step, d.who[i],
+							k.who, k.id)
 					}
 					matched = matched || k.who == d.who[i]
 				}
 				for _, k := range ids {
 					fine := k.id.Birth%1e9 != 0
 					if k.who == d.who[i] && fine && !matched {
-						t.Fatalf("step %d: file %d, which only grew, is not known by %v", step, d.who[i], k.id)
+						t.Fatalf("step %d: file %d, which only grew, is not known by %v", step,
+							d.who[i], k.id)
 					}
 				}
 				if !matched {

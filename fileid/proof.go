@@ -151,7 +151,8 @@ func ParseProof(s string) (Proof, error) {
 }
 
 func parseProof(b []byte) (p Proof, ok bool) {
-	if len(b) == 0 || b[0]>>4 != proofVersion && b[0]>>4 != packedVersion || b[0]&0xf&^proofKnown != 0 {
+	if len(b) == 0 || b[0]>>4 != proofVersion && b[0]>>4 != packedVersion ||
+		b[0]&0xf&^proofKnown != 0 {
 		return p, false
 	}
 	flags, r := b[0], wire.Reader{Rest: b[1:]}

@@ -11,7 +11,8 @@ import (
 
 // proofAt is the proof of a reader that has read text up to a place.
 func proofAt(text []byte, at int) fileid.Proof {
-	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at), text[max(0, at-fileid.MaxBefore):at])
+	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at),
+		text[max(0, at-fileid.MaxBefore):at])
 }
 
 // holds passes to Fits the ranges of Wants. A text that is too short does not fit.
@@ -48,8 +49,9 @@ func TestProof(t *testing.T) {
 		}
 	}
 	most := fileid.Proof{
-		Moved: fileid.Key{Dev: math.MaxUint64, Ino: math.MaxUint64}, MovedBirth: -1, Head: fileid.MaxHead,
-		At: math.MaxInt64, Len: fileid.MaxBefore, ModTime: -1,
+		Moved: fileid.Key{Dev: math.MaxUint64, Ino: math.MaxUint64}, MovedBirth: -1,
+		Head: fileid.MaxHead,
+		At:   math.MaxInt64, Len: fileid.MaxBefore, ModTime: -1,
 	}
 	if n := len(most.String()); n > 84 {
 		t.Errorf("the longest text has %d bytes", n)
@@ -97,7 +99,8 @@ func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
 	f.Add([]byte("append read truncate append read remove create append read"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		m := &model{rng: rand.New(rand.NewPCG(uint64(len(ops)), 7)), now: 1_700_000_000_000_000_001, born: birth}
+		m := &model{rng: rand.New(rand.NewPCG(uint64(len(ops)), 7)), now: 1_700_000_000_000_000_001,
+			born: birth}
 		for _, op := range ops {
 			m.now += 1_000_003
 			m.step(op % 8)
@@ -159,7 +162,8 @@ func (m *model) step(op byte) {
 		if m.known && m.was == m.identity {
 			at = max(at, len(m.read))
 		}
-		m.known, m.was, m.read, m.proof = true, m.identity, bytes.Clone(m.text[:at]), proofAt(m.text, at)
+		m.known, m.was, m.read, m.proof = true, m.identity, bytes.Clone(m.text[:at]),
+			proofAt(m.text, at)
 	}
 }
 
@@ -172,8 +176,10 @@ func (m *model) check(t *testing.T) {
 	taken := m.id.Match(m.file()) && holds(m.proof, m.text)
 	switch same := m.was == m.identity; {
 	case same && bytes.HasPrefix(m.text, m.read) && !taken:
-		t.Fatalf("a file that only grew is taken for another one: id %v, proof %+v, %d bytes", m.id, m.proof, len(m.text))
+		t.Fatalf("a file that only grew is taken for another one: id %v, proof %+v, %d bytes", m.id,
+			m.proof, len(m.text))
 	case taken && !bytes.HasPrefix(m.text, m.read):
-		t.Fatalf("a file that was rewritten is taken for the known one: id %v, proof %+v, %d bytes", m.id, m.proof, len(m.text))
+		t.Fatalf("a file that was rewritten is taken for the known one: id %v, proof %+v, %d bytes",
+			m.id, m.proof, len(m.text))
 	}
 }

@@ -31,9 +31,11 @@ type sieve struct {
 func (s *sieve) take(at ledger.Position) (bool, error) {
 	switch c := at.Compare(s.newest); {
 	case at.Compare(ledger.Position{}) <= 0:
-		return false, fmt.Errorf("a row stands at %v; the zero position lies before every row: count from 1", at)
+		return false, fmt.Errorf("a row stands at %v; the zero position lies before every row: "+
+			"count from 1", at)
 	case c < 0:
-		return false, fmt.Errorf("a row at %v comes behind one at %v; give rows in the order of their positions", at, s.newest)
+		return false, fmt.Errorf("a row at %v comes behind one at %v; give rows in the order of "+
+			"their positions", at, s.newest)
 	case c > 0:
 		s.newest, s.ties = at, 0
 	case s.ties > 0:
@@ -57,12 +59,16 @@ func (s *sieve) tie() error {
 	s.ties, s.gap = s.ties+1, false
 	switch {
 	case s.unique:
-		return fmt.Errorf("two rows stand at %v, and BookOptions.Unique says that none do", s.newest)
+		return fmt.Errorf("two rows stand at %v, and BookOptions.Unique says that none do",
+			s.newest)
 	case s.newest.Compare(s.out) <= 0:
-		return fmt.Errorf("a row at %v comes after the batch that ended there was handed out, where Linger was over; "+
-			"give positions a Key that tells rows apart, or read only up to where no row can come any more", s.newest)
+		return fmt.Errorf("a row at %v comes after the batch that ended there was handed out, "+
+			"where Linger was over; "+
+			"give positions a Key that tells rows apart, or read only up to where no row can "+
+			"come any more", s.newest)
 	case s.ties > MaxTies:
-		return fmt.Errorf("more than %d rows stand at %v, and would be one batch; give positions a Key that tells rows apart",
+		return fmt.Errorf("more than %d rows stand at %v, and would be one batch; give positions "+
+			"a Key that tells rows apart",
 			MaxTies, s.newest)
 	}
 	return nil
@@ -135,7 +141,9 @@ func (a *account[R]) settle(it Item[[]R]) error {
 		return nil
 	}
 	at := a.at(it.Value[0])
-	i, _ := slices.BinarySearchFunc(a.open, at, func(e entry[R], at ledger.Position) int { return e.to.Compare(at) })
+	i, _ := slices.BinarySearchFunc(a.open, at, func(e entry[R], at ledger.Position) int {
+		return e.to.Compare(at)
+	})
 	if i == len(a.open) || a.open[i].rows == nil || at.Compare(a.open[i].from) <= 0 {
 		return strange(at)
 	}
@@ -232,7 +240,8 @@ func (a *account[R]) close(e *entry[R]) {
 
 // take returns the mark that is to be saved and how many bytes have settled with it since the one
 // before; false: there is nothing new. The ranges are appended to dst.
-func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range, bytes int64, ok bool) {
+func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
+	bytes int64, ok bool) {
 	if !a.dirty || a.broken != nil {
 		return ledger.Position{}, dst, 0, false
 	}

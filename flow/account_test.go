@@ -31,8 +31,8 @@ func numBatch(from, to int64) Item[[]int64] {
 	return it
 }
 
-// TestAccountForgets: a batch that hangs keeps those behind it from being forgotten by the
-// watermark, but not by the account.
+// TestAccountForgets checks that a batch that hangs keeps those behind it from being forgotten by
+// the watermark, but not by the account.
 func TestAccountForgets(t *testing.T) {
 	a := numAccount(t)
 	for n := range int64(100_000) {
@@ -52,7 +52,8 @@ func TestAccountForgets(t *testing.T) {
 	if err := a.settle(numBatch(0, 2)); err != nil {
 		t.Fatal(err)
 	}
-	if w, above, bytes, ok := a.take(nil); w != num(200_000) || len(above) > 0 || bytes != 200_000 || !ok {
+	if w, above, bytes, ok := a.take(nil); w != num(200_000) || len(above) > 0 ||
+		bytes != 200_000 || !ok {
 		t.Errorf("the mark is %v %v with %d bytes, %v", w, above, bytes, ok)
 	}
 	if _, _, _, ok := a.take(nil); ok {
@@ -60,15 +61,16 @@ func TestAccountForgets(t *testing.T) {
 	}
 }
 
-// TestAccountPiecesBeforeGap: a batch extends to the range settled before the restart, also when it
-// settles in pieces.
+// TestAccountPiecesBeforeGap checks that a batch extends to the range settled before the restart,
+// also when it settles in pieces.
 func TestAccountPiecesBeforeGap(t *testing.T) {
 	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &account[int64]{at: numRow, ledger: l}
-	if end, err := a.begin(Item[[]int64]{Value: []int64{14, 18}}, num(22)); end != num(20) || err != nil {
+	if end, err := a.begin(Item[[]int64]{Value: []int64{14, 18}}, num(22)); end != num(20) ||
+		err != nil {
 		t.Fatalf("the batch ends at %v, %v", end, err)
 	}
 	for _, row := range []int64{18, 14} {
@@ -81,12 +83,13 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	}
 }
 
-// TestAccountStrangePieces: pieces that do not match their batch are reported, and settle no later
-// row.
+// TestAccountStrangePieces checks that pieces that do not match their batch are reported, and
+// settle no later row.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
 	for _, pieces := range [][]Item[[]int64]{
-		{rows(1), rows(1)}, {rows(2, 2)}, {rows(5)}, {rows(1, 7)}, {rows(0)}, {rows(1, 2, 3, 3), rows(2)}, {rows(3), rows(3), rows(3)},
+		{rows(1), rows(1)}, {rows(2, 2)}, {rows(5)}, {rows(1, 7)}, {rows(0)},
+		{rows(1, 2, 3, 3), rows(2)}, {rows(3), rows(3), rows(3)},
 	} {
 		a := numAccount(t)
 		if _, err := a.begin(rows(1, 2, 3, 3), num(3)); err != nil {
@@ -102,12 +105,14 @@ func TestAccountStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookStrangePieces: a worker with wrong pieces ends the run, and no mark includes them.
+// TestBookStrangePieces checks that a worker with wrong pieces ends the run, and no mark includes
+// them.
 func TestBookStrangePieces(t *testing.T) {
 	m := &memory{}
 	var b *Book[int64]
 	b = mustBook(t, one(m, func(_ context.Context, rows []int64) error {
-		return &Split[[]int64]{Done: []Item[[]int64]{b.Piece(rows[:1]), b.Piece(rows[:1])}, Err: errors.New("in part")}
+		return &Split[[]int64]{Done: []Item[[]int64]{b.Piece(rows[:1]), b.Piece(rows[:1])},
+			Err: errors.New("in part")}
 	}))
 	err := b.Run(t.Context(), nums(4, 5, 6))
 	if err == nil || !strings.Contains(err.Error(), "a row at 4 has settled that is in no batch") {
@@ -118,10 +123,11 @@ func TestBookStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookPiece: the cost of a piece is the cost of its rows.
+// TestBookPiece checks that the cost of a piece is the cost of its rows.
 func TestBookPiece(t *testing.T) {
 	o := one(&memory{}, gladly)
-	if it := mustBook(t, o).Piece([]int64{3, 4}); it.Cost != 2 || it.Bytes != 2 || len(it.Value) != 2 {
+	if it := mustBook(t, o).Piece([]int64{3, 4}); it.Cost != 2 || it.Bytes != 2 ||
+		len(it.Value) != 2 {
 		t.Errorf("a piece of two rows: %+v", it)
 	}
 	o.Pack.CostOf = func(n int64) float64 { return float64(n) }
@@ -131,8 +137,8 @@ func TestBookPiece(t *testing.T) {
 	}
 }
 
-// TestBookLedgerFull: with as many batches open as the ledger takes, the rows wait until one
-// settles.
+// TestBookLedgerFull checks that with as many batches open as the ledger takes, the rows wait until
+// one settles.
 func TestBookLedgerFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mustBook(t, one(&memory{}, gladly))
@@ -151,7 +157,8 @@ func TestBookLedgerFull(t *testing.T) {
 		start := time.Now()
 		timer := time.AfterFunc(time.Minute, func() { b.settled(first, Settlement{}) })
 		defer timer.Stop()
-		if it, err := b.produce(t.Context()); err != nil || it.Value[0] != ledger.MaxOpen+1 || time.Since(start) != time.Minute {
+		if it, err := b.produce(t.Context()); err != nil || it.Value[0] != ledger.MaxOpen+1 ||
+			time.Since(start) != time.Minute {
 			t.Errorf("then %v, %v after %v", it.Value, err, time.Since(start))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -162,7 +169,8 @@ func TestBookLedgerFull(t *testing.T) {
 	})
 }
 
-// TestBookAllocations: to begin and to settle a batch costs no allocation, in order or not.
+// TestBookAllocations checks that to begin and to settle a batch costs no allocation, in order or
+// not.
 func TestBookAllocations(t *testing.T) {
 	a := numAccount(t)
 	batches := make([]Item[[]int64], 4000)
@@ -202,10 +210,12 @@ func BenchmarkSettleThroughBook(b *testing.B) {
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				o := BookOptions[int64]{Checkpoint: &memory{}, At: numRow, Unique: true, Replay: 1 << 40}
+				o := BookOptions[int64]{Checkpoint: &memory{}, At: numRow, Unique: true,
+					Replay: 1 << 40}
 				o.Pack.Rows = size
 				for i := range 100 {
-					o.Sender.Lanes = append(o.Sender.Lanes, Lane[[]int64]{Name: fmt.Sprint(i), Worker: gladlyWorker{}})
+					o.Sender.Lanes = append(o.Sender.Lanes,
+						Lane[[]int64]{Name: fmt.Sprint(i), Worker: gladlyWorker{}})
 				}
 				row := int64(0)
 				if err := mustBook(b, o).Run(b.Context(), func(context.Context) (int64, error) {
@@ -226,4 +236,6 @@ func BenchmarkSettleThroughBook(b *testing.B) {
 
 type gladlyWorker struct{}
 
-func (gladlyWorker) Deliver(context.Context, Attempt[[]int64]) (Report, error) { return Report{}, nil }
+func (gladlyWorker) Deliver(context.Context, Attempt[[]int64]) (Report, error) {
+	return Report{}, nil
+}

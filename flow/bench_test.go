@@ -28,7 +28,8 @@ func (nothing) Deliver(context.Context, Attempt[int]) (Report, error) { return R
 func hundredLanes() []Lane[int] {
 	lanes := make([]Lane[int], 100)
 	for i := range lanes {
-		lanes[i] = Lane[int]{Name: string(rune('0'+i/10)) + string(rune('0'+i%10)), Worker: nothing{}}
+		lanes[i] = Lane[int]{Name: string(rune('0'+i/10)) + string(rune('0'+i%10)),
+			Worker: nothing{}}
 	}
 	return lanes
 }

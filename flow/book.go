@@ -16,11 +16,11 @@ import (
 // [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its Encode and Decode help
 // to write one for a database. A Book calls its Checkpoint from one goroutine at a time.
 type Checkpoint interface {
-	// Load returns the progress saved last, or the zero position if none ever was. A failure to read
-	// must be returned as an error, never as the zero position.
+	// Load returns the progress saved last, or the zero position if none ever was. A failure to
+	// read must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
-	// Save replaces the progress and returns when it is durable. A crash at any time leaves either the
-	// old or the new progress. Save must not retain above. ctx ends after a minute.
+	// Save replaces the progress and returns when it is durable. A crash at any time leaves either
+	// the old or the new progress. Save must not retain above. ctx ends after a minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 
@@ -37,29 +37,29 @@ const saveBound = time.Minute
 type BookOptions[R any] struct {
 	Checkpoint Checkpoint // stores the progress; required
 
-	// At returns the position of a row, such as its time, key or offset. Positions never decrease from
-	// row to row and are greater than the zero Position. At most MaxTies rows may share one; they
-	// travel in one batch. At is called several times per row, by several goroutines at once, and must
-	// always return the same.
+	// At returns the position of a row, such as its time, key or offset. Positions never decrease
+	// from row to row and are greater than the zero Position. At most MaxTies rows may share one;
+	// they travel in one batch. At is called several times per row, by several goroutines at once,
+	// and must always return the same.
 	At func(row R) ledger.Position
-	// Unique makes two rows with the same position an error. If it is false, a full batch waits up to
-	// Pack.Linger for the next row, which may belong to it.
+	// Unique makes two rows with the same position an error. If it is false, a full batch waits up
+	// to Pack.Linger for the next row, which may belong to it.
 	Unique bool
 
 	// Pack bounds the batches.
 	Pack PackOptions[R]
 
-	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a crash
-	// repeats. It counts bytes if Pack.BytesOf is set, else rows. One batch is always allowed. Zero
-	// means 32 MiB, or 100,000 rows.
+	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a
+	// crash repeats. It counts bytes if Pack.BytesOf is set, else rows. One batch is always
+	// allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
 	// Save is the longest time until a settled row is saved. A quarter of Replay is saved earlier.
 	// Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it is
-	// called on the loop after the Book has recorded the batch or piece. A nil Bisect halves a refused
-	// batch until the refused row is found. If Pack.BytesOf is nil, MaxBytes counts rows.
+	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it
+	// is called on the loop after the Book has recorded the batch or piece. A nil Bisect halves a
+	// refused batch until the refused row is found. If Pack.BytesOf is nil, MaxBytes counts rows.
 	// Control.Replay must be 0: use the Replay above.
 	Sender Options[[]R]
 }
@@ -132,15 +132,19 @@ func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 func (o *BookOptions[R]) complete() (err error) {
 	switch {
 	case o.Checkpoint == nil:
-		return errors.New("flow: book: BookOptions.Checkpoint is nil; it is where a restart learns what is settled")
+		return errors.New("flow: book: BookOptions.Checkpoint is nil; it is where a restart " +
+			"learns what is settled")
 	case o.At == nil:
 		return errors.New("flow: book: BookOptions.At is nil; it says where a row stands")
 	case o.Replay < 0:
-		return fmt.Errorf("flow: book: BookOptions.Replay is %d; want a number above 0, or 0 for the default", o.Replay)
+		return fmt.Errorf("flow: book: BookOptions.Replay is %d; want a number above 0, or 0 for "+
+			"the default", o.Replay)
 	case o.Save < 0:
-		return fmt.Errorf("flow: book: BookOptions.Save is %v; want a duration, or 0 for %v", o.Save, DefaultSave)
+		return fmt.Errorf("flow: book: BookOptions.Save is %v; want a duration, or 0 for %v",
+			o.Save, DefaultSave)
 	case o.Sender.Control.Replay != 0:
-		return errors.New("flow: book: Sender.Control.Replay is set; set BookOptions.Replay instead")
+		return errors.New(
+			"flow: book: Sender.Control.Replay is set; set BookOptions.Replay instead")
 	}
 	if o.Pack, err = o.Pack.checked(); err != nil {
 		return err

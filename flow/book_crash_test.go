@@ -31,7 +31,8 @@ func small(t *testing.T, name string, seed uint64) *bookWorld {
 	return w
 }
 
-// TestBookCrashesAtEverySettle: the k-th settle is the last thing that a life does, for every k.
+// TestBookCrashesAtEverySettle checks that the k-th settle is the last thing that a life does, for
+// every k.
 func TestBookCrashesAtEverySettle(t *testing.T) {
 	lives := 0
 	for over := false; !over; lives++ {
@@ -67,9 +68,12 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 			var wrecks []wreck
 			w := small(t, fmt.Sprint("seed ", seed), seed)
 			w.mem.Watch(func(c vfstest.Call) {
-				for i, data := range []vfstest.Data{vfstest.DataAll, vfstest.DataNone, vfstest.DataTorn} {
-					names := []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone, vfstest.NamesSome}[i]
-					left := vfstest.Crash{FS: w.mem.Crash(data, names, seed+uint64(c.N)), Call: c, Data: data, Names: names, Seed: seed}
+				for i, data := range []vfstest.Data{vfstest.DataAll, vfstest.DataNone,
+					vfstest.DataTorn} {
+					names := []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone,
+						vfstest.NamesSome}[i]
+					left := vfstest.Crash{FS: w.mem.Crash(data, names, seed+uint64(c.N)), Call: c,
+						Data: data, Names: names, Seed: seed}
 					wrecks = append(wrecks, wreck{left, w.copy(left)})
 				}
 			})
@@ -92,7 +96,8 @@ func TestBookCrashesAtEveryCall(t *testing.T) {
 func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := newBookWorld(w.t, w.name+", "+left.String(), rand.New(rand.NewPCG(uint64(left.Call.N), 2)), w.rows)
+	c := newBookWorld(w.t, w.name+", "+left.String(), rand.New(rand.NewPCG(uint64(left.Call.N), 2)),
+		w.rows)
 	c.mem, c.o, c.unruly = left.FS, w.o, w.unruly
 	c.had, c.life = maps.Clone(w.had), maps.Clone(w.life)
 	c.watermark, c.above = w.watermark, slices.Clone(w.above)
@@ -117,12 +122,14 @@ func TestBookChild(t *testing.T) {
 	}
 	defer file.Close()
 	o := BookOptions[int64]{
-		Checkpoint: file, At: numRow, Pack: PackOptions[int64]{Rows: 10}, Replay: childReplay, Save: 5 * time.Millisecond,
+		Checkpoint: file, At: numRow, Pack: PackOptions[int64]{Rows: 10}, Replay: childReplay,
+		Save: 5 * time.Millisecond,
 	}
 	for i := range 8 {
 		o.Sender.Lanes = append(o.Sender.Lanes, Lane[[]int64]{
 			Name: fmt.Sprint("worker ", i),
-			Worker: WorkerFunc[[]int64](func(_ context.Context, a Attempt[[]int64]) (Report, error) {
+			Worker: WorkerFunc[[]int64](func(_ context.Context, a Attempt[[]int64]) (Report,
+				error) {
 				line := fmt.Sprintln(append([]any{"rows"}, a.Value[0], a.Value[len(a.Value)-1])...)
 				_, err := os.Stdout.WriteString(line) // one write: a pipe takes it whole
 				return Report{}, err
@@ -156,7 +163,8 @@ func TestBookKilled(t *testing.T) {
 	had := make([]int, childRows+1)
 	const kills = 12
 	for kill := range kills + 1 {
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBookChild$", "-test.timeout=1m")
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestBookChild$",
+			"-test.timeout=1m")
 		child.Env = append(os.Environ(), childKey+"="+path)
 		out, err := child.StdoutPipe()
 		if err != nil {
@@ -196,10 +204,12 @@ func TestBookKilled(t *testing.T) {
 		again += n - 1
 	}
 	if again > kills*childReplay {
-		t.Errorf("%d rows came again after %d kills; the bound is %d for each", again, kills, childReplay)
+		t.Errorf("%d rows came again after %d kills; the bound is %d for each", again, kills,
+			childReplay)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil || !strings.HasPrefix(string(text), fmt.Sprintf("penstock-mark 1\nwatermark %d\ncrc32c ", childRows)) {
+	if err != nil || !strings.HasPrefix(string(text), fmt.Sprintf("penstock-mark 1\nwatermark "+
+		"%d\ncrc32c ", childRows)) {
 		t.Errorf("the last mark is %q, %v", text, err)
 	}
 	t.Logf("%d rows, %d kills, %d came again", childRows, kills, again)

@@ -81,7 +81,8 @@ func one(m *memory, deliver func(context.Context, []int64) error) BookOptions[in
 		Checkpoint: m, At: numRow,
 		Sender: Options[[]int64]{Lanes: []Lane[[]int64]{{
 			Name: "only",
-			Worker: WorkerFunc[[]int64](func(ctx context.Context, a Attempt[[]int64]) (Report, error) {
+			Worker: WorkerFunc[[]int64](func(ctx context.Context, a Attempt[[]int64]) (Report,
+				error) {
 				return Report{}, deliver(ctx, a.Value)
 			}),
 		}}},
@@ -109,16 +110,21 @@ func TestBookRefuses(t *testing.T) {
 		{func(o *BookOptions[int64]) { o.At = nil }, "At is nil"},
 		{func(o *BookOptions[int64]) { o.Replay = -1 }, "Replay is -1"},
 		{func(o *BookOptions[int64]) { o.Save = -1 }, "Save is -1ns"},
-		{func(o *BookOptions[int64]) { o.Sender.Control.Replay = 1 }, "set BookOptions.Replay instead"},
+		{func(o *BookOptions[int64]) {
+			o.Sender.Control.Replay = 1
+		}, "set BookOptions.Replay instead"},
 		{func(o *BookOptions[int64]) { o.Pack.Rows = -1 }, "-1 rows in a batch"},
 		{func(o *BookOptions[int64]) { o.Sender.Lanes[0].Name = "" }, "has no name"},
 		{func(o *BookOptions[int64]) { o.Sender.Control.Ahead = -1 }, "items ahead"},
 		{func(o *BookOptions[int64]) { o.Checkpoint = &memory{load: loading} }, "no such table"},
-		{func(o *BookOptions[int64]) { o.Checkpoint = &memory{above: []ledger.Range{{From: num(9), To: num(3)}}} }, "(9, 3]"},
+		{func(o *BookOptions[int64]) {
+			o.Checkpoint = &memory{above: []ledger.Range{{From: num(9), To: num(3)}}}
+		}, "(9, 3]"},
 	} {
 		o := one(&memory{}, gladly)
 		c.change(&o)
-		if b, err := OpenBook(t.Context(), o); err == nil || b != nil || !strings.Contains(err.Error(), c.want) {
+		if b, err := OpenBook(t.Context(), o); err == nil || b != nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("OpenBook: %v, %v; want %q", b, err, c.want)
 		}
 	}
@@ -129,14 +135,15 @@ func TestBookRefuses(t *testing.T) {
 	if err := b.Run(t.Context(), nums(1)); err != nil {
 		t.Error(err)
 	}
-	if err := b.Run(t.Context(), nums(2)); err == nil || !strings.Contains(err.Error(), "open a new Book") {
+	if err := b.Run(t.Context(), nums(2)); err == nil ||
+		!strings.Contains(err.Error(), "open a new Book") {
 		t.Errorf("a second Run: %v", err)
 	}
 }
 
-// TestBookPassesOver: rows that a mark counts as settled are not sent again, and no batch crosses
-// them. That holds wherever the reader begins and whichever rows have been deleted from the table
-// meanwhile.
+// TestBookPassesOver checks that rows that a mark counts as settled are not sent again, and no
+// batch crosses them. That holds wherever the reader begins and whichever rows have been deleted
+// from the table meanwhile.
 func TestBookPassesOver(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
@@ -146,16 +153,21 @@ func TestBookPassesOver(t *testing.T) {
 		after int64
 		left  []ledger.Range
 	}{
-		{"as it was", []int64{14, 20, 25, 30, 35, 40, 45, 50, 55}, [][]int64{{14, 20}, {35, 40}, {55}}, 55, nil},
-		{"read from the first row", []int64{1, 7, 12, 14, 20, 21, 30, 31, 40, 50}, [][]int64{{14, 20}, {31, 40}}, 50, nil},
-		{"the ends have vanished", []int64{14, 18, 22, 29, 33, 47, 60}, [][]int64{{14, 18}, {33}, {60}}, 60, nil},
+		{"as it was", []int64{14, 20, 25, 30, 35, 40, 45, 50, 55},
+			[][]int64{{14, 20}, {35, 40}, {55}}, 55, nil},
+		{"read from the first row", []int64{1, 7, 12, 14, 20, 21, 30, 31, 40, 50},
+			[][]int64{{14, 20}, {31, 40}}, 50, nil},
+		{"the ends have vanished", []int64{14, 18, 22, 29, 33, 47, 60},
+			[][]int64{{14, 18}, {33}, {60}}, 60, nil},
 		{"nothing is left between", []int64{14, 25, 45, 55}, [][]int64{{14}, {55}}, 55, nil},
 		{"nothing is left before", []int64{31, 55, 56}, [][]int64{{31}, {55, 56}}, 56, nil},
 		{"nothing is left but the last", []int64{55}, [][]int64{{55}}, 55, nil},
-		{"the settled ones have vanished", []int64{14, 35, 55}, [][]int64{{14}, {35}, {55}}, 55, nil},
+		{"the settled ones have vanished", []int64{14, 35, 55}, [][]int64{{14}, {35}, {55}}, 55,
+			nil},
 		{"nothing new", []int64{22, 45}, nil, 12, above},
 		{"it ends before", []int64{14}, [][]int64{{14}}, 14, above},
-		{"full before the range", []int64{13, 14, 15, 16, 17, 18, 25}, [][]int64{{13, 14, 15, 16}, {17, 18}}, 30, above[1:]},
+		{"full before the range", []int64{13, 14, 15, 16, 17, 18, 25},
+			[][]int64{{13, 14, 15, 16}, {17, 18}}, 30, above[1:]},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := &memory{watermark: num(12), above: above}
@@ -182,8 +194,8 @@ func TestBookPassesOver(t *testing.T) {
 	}
 }
 
-// TestBookRefusesRows: a row that stands where none may ends the run, and is in no mark: the next
-// run tells of it, too.
+// TestBookRefusesRows checks that a row that stands where none may ends the run, and is in no mark:
+// the next run tells of it, too.
 func TestBookRefusesRows(t *testing.T) {
 	many := make([]int64, MaxTies+1)
 	for i := range many {
@@ -205,7 +217,8 @@ func TestBookRefusesRows(t *testing.T) {
 			for range 2 {
 				o := one(m, gladly)
 				o.Unique, o.Pack.Rows = c.unique, size
-				if err := mustBook(t, o).Run(t.Context(), nums(c.rows...)); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+				if err := mustBook(t, o).Run(t.Context(), nums(c.rows...)); err == nil ||
+					!strings.HasPrefix(err.Error(), c.want) {
 					t.Errorf("batches of %d: %v, want %q", size, err, c.want)
 				}
 				if m.watermark != (ledger.Position{}) {
@@ -216,16 +229,19 @@ func TestBookRefusesRows(t *testing.T) {
 	}
 }
 
-// TestBookTies: rows of one position are one batch, or its end, whatever its bounds say.
+// TestBookTies checks that rows of one position are one batch, or its end, whatever its bounds say.
 func TestBookTies(t *testing.T) {
 	for _, c := range []struct {
 		pack PackOptions[int64]
 		want [][]int64
 	}{
 		{PackOptions[int64]{Rows: 3}, [][]int64{{1, 2, 3, 3, 3}, {4, 5, 5}, {6, 6, 6, 6}, {7}}},
-		{PackOptions[int64]{Rows: 1}, [][]int64{{1}, {2}, {3, 3, 3}, {4}, {5, 5}, {6, 6, 6, 6}, {7}}},
+		{PackOptions[int64]{Rows: 1},
+			[][]int64{{1}, {2}, {3, 3, 3}, {4}, {5, 5}, {6, 6, 6, 6}, {7}}},
 		{PackOptions[int64]{Cost: 2}, [][]int64{{1, 2}, {3, 3, 3}, {4, 5, 5}, {6, 6, 6, 6}, {7}}},
-		{PackOptions[int64]{Cut: func(int64, int64) bool { return true }}, [][]int64{{1}, {2}, {3, 3, 3}, {4}, {5, 5}, {6, 6, 6, 6}, {7}}},
+		{PackOptions[int64]{Cut: func(int64, int64) bool {
+			return true
+		}}, [][]int64{{1}, {2}, {3, 3, 3}, {4}, {5, 5}, {6, 6, 6, 6}, {7}}},
 	} {
 		var mu sync.Mutex
 		var got [][]int64
@@ -236,7 +252,8 @@ func TestBookTies(t *testing.T) {
 			return nil
 		})
 		o.Pack = c.pack
-		if err := mustBook(t, o).Run(t.Context(), nums(1, 2, 3, 3, 3, 4, 5, 5, 6, 6, 6, 6, 7)); err != nil {
+		if err := mustBook(t, o).Run(t.Context(),
+			nums(1, 2, 3, 3, 3, 4, 5, 5, 6, 6, 6, 6, 7)); err != nil {
 			t.Fatal(err)
 		}
 		slices.SortFunc(got, slices.Compare)
@@ -246,8 +263,8 @@ func TestBookTies(t *testing.T) {
 	}
 }
 
-// TestBookLooksAhead: a full batch waits for the row behind it, for Linger at most; where rows are
-// unique it does not. A row that comes too late for its batch is told of.
+// TestBookLooksAhead checks that a full batch waits for the row behind it, for Linger at most;
+// where rows are unique it does not. A row that comes too late for its batch is told of.
 func TestBookLooksAhead(t *testing.T) {
 	for _, c := range []struct {
 		unique bool
@@ -280,8 +297,8 @@ func TestBookLooksAhead(t *testing.T) {
 	}
 }
 
-// TestBookReplay: the rows in flight, or settled and not saved, never exceed the bound. When it is
-// reached, they are saved without waiting for the next scheduled save.
+// TestBookReplay checks that the rows in flight, or settled and not saved, never exceed the bound.
+// When it is reached, they are saved without waiting for the next scheduled save.
 func TestBookReplay(t *testing.T) {
 	for _, rows := range []int{1, 7, 10, 25, 30, 38, 39, 40} {
 		synctest.Test(t, func(t *testing.T) {
@@ -293,7 +310,8 @@ func TestBookReplay(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if sent += int64(len(batch)); sent-saved > replay {
-					t.Errorf("batches of %d: %d rows are out, the bound is %d", rows, sent-saved, replay)
+					t.Errorf("batches of %d: %d rows are out, the bound is %d", rows, sent-saved,
+						replay)
 				}
 				return nil
 			})
@@ -302,7 +320,8 @@ func TestBookReplay(t *testing.T) {
 			// bound has not settled.
 			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
-			m.save = func(ctx context.Context, watermark ledger.Position, above []ledger.Range) error {
+			m.save = func(ctx context.Context, watermark ledger.Position,
+				above []ledger.Range) error {
 				_ = sleep(ctx, 10*time.Millisecond)
 				mu.Lock()
 				defer mu.Unlock()
@@ -323,14 +342,15 @@ func TestBookReplay(t *testing.T) {
 	}
 }
 
-// TestBookSaves: settled rows wait at most Save, nothing is saved without new ones, and the end is
-// saved at once.
+// TestBookSaves checks that settled rows wait at most Save, nothing is saved without new ones, and
+// the end is saved at once.
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
 		o := one(m, gladly)
 		o.Pack.Rows, o.Unique, o.Save = 1, true, 300*time.Millisecond
-		next := timed(time.Now(), io.EOF, 0, 10*time.Millisecond, 500*time.Millisecond, 5*time.Second, 5*time.Second+50*time.Millisecond)
+		next := timed(time.Now(), io.EOF, 0, 10*time.Millisecond, 500*time.Millisecond,
+			5*time.Second, 5*time.Second+50*time.Millisecond)
 		if err := mustBook(t, o).Run(t.Context(), func(ctx context.Context) (int64, error) {
 			n, err := next(ctx)
 			return int64(n), err
@@ -347,10 +367,11 @@ func TestBookSaves(t *testing.T) {
 	})
 }
 
-// TestBookEnds: however a run ends, all settled rows are saved, unless saving itself failed, and
-// Run returns the reason.
+// TestBookEnds checks that however a run ends, all settled rows are saved, unless saving itself
+// failed, and Run returns the reason.
 func TestBookEnds(t *testing.T) {
-	broken, full, stopped := errors.New("connection lost"), errors.New("disk full"), errors.New("stopped")
+	broken, full, stopped := errors.New("connection lost"), errors.New("disk full"),
+		errors.New("stopped")
 	for _, c := range []struct {
 		name  string
 		next  error // after five rows; nil: it waits
@@ -367,7 +388,9 @@ func TestBookEnds(t *testing.T) {
 		{"both", broken, full, false, []error{broken, full}, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error { return c.save }}
+			m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
+				return c.save
+			}}
 			o := one(m, gladly)
 			o.Pack = PackOptions[int64]{Rows: 2, Linger: time.Second}
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -419,7 +442,9 @@ func TestBookSavesNothingAfterAFailure(t *testing.T) {
 
 // TestBookSavePanics: it ends the run as an error does.
 func TestBookSavePanics(t *testing.T) {
-	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error { panic("out of paper") }}
+	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
+		panic("out of paper")
+	}}
 	o := one(m, gladly)
 	o.Replay = 1
 	err := mustBook(t, o).Run(t.Context(), upToRow(100_000))

@@ -89,7 +89,8 @@ type bookWorld struct {
 
 func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *bookWorld {
 	return &bookWorld{
-		t: t, name: name, rnd: rnd, rows: rows, mem: vfstest.New(), had: map[int]int{}, started: map[int]bool{},
+		t: t, name: name, rnd: rnd, rows: rows, mem: vfstest.New(), had: map[int]int{},
+		started: map[int]bool{},
 	}
 }
 
@@ -133,7 +134,8 @@ func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) 
 	for _, r := range w.rows {
 		in := inMark(r.place(), watermark, above)
 		if !in && inMark(r.place(), w.watermark, w.above) {
-			w.t.Fatalf("%s: row %v was saved in %v %v, and is not in %v %v", w.name, r, w.watermark, w.above, watermark, above)
+			w.t.Fatalf("%s: row %v was saved in %v %v, and is not in %v %v", w.name, r, w.watermark,
+				w.above, watermark, above)
 		}
 		if !in && w.life[r.n] {
 			again++
@@ -179,7 +181,8 @@ func (w *bookWorld) mood() (kind int, wait time.Duration, seed uint64) {
 func (w *bookWorld) refuses(r entryRow) bool { return w.unruly && r.n%61 == 60 }
 
 // deliver is every worker of the world.
-func (w *bookWorld) deliver(ctx context.Context, rows []entryRow, piece func([]entryRow) Item[[]entryRow]) error {
+func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
+	piece func([]entryRow) Item[[]entryRow]) error {
 	kind, wait, seed := w.mood()
 	if err := sleep(ctx, wait); err != nil {
 		return err
@@ -210,7 +213,8 @@ func (w *bookWorld) deliver(ctx context.Context, rows []entryRow, piece func([]e
 }
 
 // part delivers some of the rows, leaves some and refuses some, whichever.
-func (w *bookWorld) part(rows []entryRow, rnd *rand.Rand, piece func([]entryRow) Item[[]entryRow]) error {
+func (w *bookWorld) part(rows []entryRow, rnd *rand.Rand,
+	piece func([]entryRow) Item[[]entryRow]) error {
 	s := &Split[[]entryRow]{Err: errors.New("in part")}
 	var done, rest, refused []entryRow
 	for _, r := range rows {
@@ -280,7 +284,8 @@ func (w *bookWorld) live(end ending) (err error) {
 	for i := range 4 {
 		o.Sender.Lanes = append(o.Sender.Lanes, Lane[[]entryRow]{
 			Name: fmt.Sprint("worker ", i),
-			Worker: WorkerFunc[[]entryRow](func(ctx context.Context, a Attempt[[]entryRow]) (Report, error) {
+			Worker: WorkerFunc[[]entryRow](func(ctx context.Context, a Attempt[[]entryRow]) (Report,
+				error) {
 				w.begun(a.Value, watermark, above)
 				return Report{}, w.deliver(ctx, a.Value, book.Piece)
 			}),
@@ -305,7 +310,7 @@ func (w *bookWorld) live(end ending) (err error) {
 	return book.Run(ctx, reading(w.rows, watermark))
 }
 
-// finish lives on until all rows are settled, and checks that each one came.
+// finish runs until all rows are settled, and checks that each one came.
 func (w *bookWorld) finish() {
 	if err := w.live(ending{}); err != nil {
 		w.t.Fatalf("%s: the last life: %v", w.name, err)
@@ -331,9 +336,11 @@ func TestBookAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
-			w := newBookWorld(t, fmt.Sprint("seed ", seed), rnd, table(rnd, 200+rnd.IntN(400), []int{0, 2, 3, 8}[rnd.IntN(4)]))
+			w := newBookWorld(t, fmt.Sprint("seed ", seed), rnd,
+				table(rnd, 200+rnd.IntN(400), []int{0, 2, 3, 8}[rnd.IntN(4)]))
 			w.unruly = rnd.IntN(4) > 0
-			w.o.Pack = PackOptions[entryRow]{Rows: 1 + rnd.IntN(20), Linger: time.Duration(rnd.IntN(3)) * time.Second}
+			w.o.Pack = PackOptions[entryRow]{Rows: 1 + rnd.IntN(20),
+				Linger: time.Duration(rnd.IntN(3)) * time.Second}
 			w.o.Replay = int64(40 + rnd.IntN(150)) // more than a batch with its ties
 			w.o.Save = time.Duration(1+rnd.IntN(300)) * time.Millisecond
 			w.o.Sender.Control.Seed = seed
@@ -353,8 +360,10 @@ func TestBookAtRandom(t *testing.T) {
 					t.Fatalf("%s, life %d: %v", w.name, life, err)
 				}
 				w.mem.Heal()
-				data := []vfstest.Data{vfstest.DataAll, vfstest.DataNone, vfstest.DataPrefix, vfstest.DataTorn}[rnd.IntN(4)]
-				names := []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone, vfstest.NamesSome}[rnd.IntN(3)]
+				data := []vfstest.Data{vfstest.DataAll, vfstest.DataNone, vfstest.DataPrefix,
+					vfstest.DataTorn}[rnd.IntN(4)]
+				names := []vfstest.Names{vfstest.NamesAll, vfstest.NamesNone,
+					vfstest.NamesSome}[rnd.IntN(3)]
 				w.mem = w.mem.Crash(data, names, rnd.Uint64())
 			}
 			w.finish()

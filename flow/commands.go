@@ -13,7 +13,8 @@ import (
 func (l *loop[T]) start(h *held[T], c control.Command) {
 	ln := l.lanes.byNumber[c.Lane]
 	a := l.running.take()
-	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run, Place: c.Place}
+	a.Attempt = Attempt[T]{Value: h.Value, ID: c.ID, Number: int(c.Number), Run: c.Run,
+		Place: c.Place}
 	if c.Expect != 0 {
 		a.Expect = l.events.start.Add(c.Expect)
 	}
@@ -42,7 +43,8 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	}
 	h.running--
 	ln.running--
-	e := control.Event{Kind: control.Answer, Outcome: a.outcome, Lane: ln.number, Seq: h.seq, ID: a.ID, Report: a.report}
+	e := control.Event{Kind: control.Answer, Outcome: a.outcome, Lane: ln.number, Seq: h.seq,
+		ID: a.ID, Report: a.report}
 	if e.Outcome == control.Retryable && a.ended != nil {
 		e.Outcome = control.TimedOut
 	}
@@ -58,8 +60,10 @@ func (l *loop[T]) answered(a *attempt[T]) {
 	if e.Outcome == control.Misconfigured {
 		ln.fault = err
 	}
-	if e.Outcome != control.Delivered && l.o.Failed != nil && (a.ended == nil || a.ended == ErrAbandoned) {
-		l.o.Failed(l.base, h.Item, Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
+	if e.Outcome != control.Delivered && l.o.Failed != nil &&
+		(a.ended == nil || a.ended == ErrAbandoned) {
+		l.o.Failed(l.base, h.Item,
+			Failure{Lane: ln.Name, Number: a.Number, Outcome: e.Outcome, Err: err, Died: dead})
 	}
 	l.running.give(a)
 	switch e.Outcome {
@@ -129,7 +133,8 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 
 // replace replaces h by items, its pieces. A worker died of the one at index fatal, of none if that
 // is -1.
-func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int, outcome func(i int, piece *held[T]) control.Outcome) {
+func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int,
+	outcome func(i int, piece *held[T]) control.Outcome) {
 	l.items.finish(h)
 	var wrong error
 	for i, it := range items {
@@ -179,7 +184,8 @@ func (l *loop[T]) blame(h *held[T], c control.Command) {
 	case c.Why == control.Deadly:
 		words = fmt.Sprintf("%d workers died of it", c.Count)
 	case c.Why == control.Exhausted:
-		words = fmt.Sprintf("given up after it failed %d times at workers that took others meanwhile", c.Count)
+		words = fmt.Sprintf("given up after it failed %d times at workers that took others "+
+			"meanwhile", c.Count)
 	case c.Why == control.Failing:
 		words = fmt.Sprintf("it failed %d times at workers that took others meanwhile", c.Count)
 	default:
@@ -208,7 +214,8 @@ func (l *loop[T]) bisect(h *held[T]) {
 // bury queues h for Options.Bury.
 func (l *loop[T]) bury(h *held[T]) {
 	if l.o.Bury == nil {
-		l.stop(fmt.Errorf("flow: an item was refused; set Options.Bury to keep such items: %w", h.refusal))
+		l.stop(fmt.Errorf("flow: an item was refused; set Options.Bury to keep such items: %w",
+			h.refusal))
 		return
 	}
 	l.burials.waiting = append(l.burials.waiting, h)

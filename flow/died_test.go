@@ -27,7 +27,8 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 		case way == "split" && len(a.Value) > 1:
 			s := &Split[string]{Err: errSegfault}
 			for i := range a.Value {
-				if s.Rest = append(s.Rest, Item[string]{Value: a.Value[i : i+1]}); a.Value[i] == 'x' {
+				if s.Rest = append(s.Rest,
+					Item[string]{Value: a.Value[i : i+1]}); a.Value[i] == 'x' {
 					s.Died = i + 1
 					deaths["x"]++
 				}
@@ -38,8 +39,8 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	}
 }
 
-// TestDied: an item that kills workers is cut down to the record that does so, which is buried with
-// the reason; all others are delivered.
+// TestDied checks that an item that kills workers is cut down to the record that does so, which is
+// buried with the reason; all others are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
 		// the first reports that it cannot be cut
@@ -63,13 +64,15 @@ func TestDied(t *testing.T) {
 				}
 				o.Bury = func(_ context.Context, it Item[string], refusal error) error {
 					buried = append(buried, it.Value)
-					if !errors.Is(refusal, errSegfault) || !strings.Contains(refusal.Error(), "3 workers died of it") {
+					if !errors.Is(refusal, errSegfault) ||
+						!strings.Contains(refusal.Error(), "3 workers died of it") {
 						t.Errorf("refusal is %v", refusal)
 					}
 					return nil
 				}
 				mustRun(t, o, these(values("abcdxfgh", "ijk")...))
-				if !slices.Equal(buried, []string{"x"}) || !d.settled["x"].Buried || !(len(d.settled) > 2) {
+				if !slices.Equal(buried, []string{"x"}) || !d.settled["x"].Buried ||
+					!(len(d.settled) > 2) {
 					t.Errorf("buried %v, settled %v", buried, d.settled)
 				}
 				for value, n := range want {
@@ -85,19 +88,20 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutAGrave: without Bury, an item that kills workers is retried without end, like any
-// failure.
+// TestDiedWithoutAGrave checks that without Bury, an item that kills workers is retried without
+// end, like any failure.
 func TestDiedWithoutAGrave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
 		deaths := 0
-		o := d.options(d.lane("a", WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
-			if a.Value == "x" && deaths < 12 {
-				deaths++
-				return Report{}, &Died{Err: errSegfault}
-			}
-			return Report{}, nil
-		})))
+		o := d.options(d.lane("a",
+			WorkerFunc[string](func(_ context.Context, a Attempt[string]) (Report, error) {
+				if a.Value == "x" && deaths < 12 {
+					deaths++
+					return Report{}, &Died{Err: errSegfault}
+				}
+				return Report{}, nil
+			})))
 		o.Bury = nil
 		o.Control.Poison = control.Poison{Deaths: 2, Refuse: true}
 		mustRun(t, o, these(values("a", "x", "b")...))

@@ -11,7 +11,7 @@ import (
 // Each delivers every value of seq to one of the lanes, at the pace that each lane can bear, and
 // returns nil when all are delivered. The lanes are names, such as URLs; deliver gets the name of
 // its lane and is called by several goroutines at a time. Which lane gets how many values is found
-// by measurement: a slow lane gets fewer, one that fails is left alone and probed.
+// by measurement: a slow lane gets fewer, one that fails is paused and probed.
 //
 // The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. A value whose delivery
 // failed is sent again after a delay, perhaps to another lane, for as long as it takes, so deliver

@@ -32,23 +32,25 @@ func TestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		by, delivered := map[string]int{}, map[int]int{}
-		err := Each(t.Context(), counted(500), []string{"slow", "fast"}, func(ctx context.Context, lane string, v int) error {
-			pace := 100 * time.Millisecond
-			if lane == "fast" {
-				pace = 10 * time.Millisecond
-			}
-			if err := sleep(ctx, pace); err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if delivered[v]++; v%50 == 0 && delivered[v] == 1 {
-				return errors.New("connection reset")
-			}
-			by[lane]++
-			return nil
-		})
-		if err != nil || len(delivered) != 500 || by["slow"]+by["fast"] != 500 || by["slow"] == 0 || by["fast"] < 2*by["slow"] {
+		err := Each(t.Context(), counted(500), []string{"slow", "fast"},
+			func(ctx context.Context, lane string, v int) error {
+				pace := 100 * time.Millisecond
+				if lane == "fast" {
+					pace = 10 * time.Millisecond
+				}
+				if err := sleep(ctx, pace); err != nil {
+					return err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if delivered[v]++; v%50 == 0 && delivered[v] == 1 {
+					return errors.New("connection reset")
+				}
+				by[lane]++
+				return nil
+			})
+		if err != nil || len(delivered) != 500 || by["slow"]+by["fast"] != 500 || by["slow"] == 0 ||
+			by["fast"] < 2*by["slow"] {
 			t.Errorf("%v: %d values, by lane %v", err, len(delivered), by)
 		}
 		for v, n := range delivered {
@@ -61,14 +63,17 @@ func TestEach(t *testing.T) {
 
 // Each returns early on permanent errors, and leaves no goroutine behind: the bubble would not end.
 func TestEachEndsEarly(t *testing.T) {
-	deny := func(context.Context, string, int) error { return &Misconfigured{Err: errors.New("401")} }
+	deny := func(context.Context, string, int) error {
+		return &Misconfigured{Err: errors.New("401")}
+	}
 	for name, c := range map[string]struct {
 		deliver func(context.Context, string, int) error
 		seq     iter.Seq[int]
 		is      func(error) bool
 		text    string
 	}{
-		"misconfigured": {deny, counted(100), is[*Misconfigured], `flow: no lane can deliver: lane "`},
+		"misconfigured": {deny, counted(100), is[*Misconfigured],
+			`flow: no lane can deliver: lane "`},
 		"rejected": {func(_ context.Context, _ string, v int) error {
 			if v == 7 {
 				return &Rejected{Err: errRefused}
@@ -80,12 +85,18 @@ func TestEachEndsEarly(t *testing.T) {
 				panic(errRefused)
 			}
 			return nil
-		}, counted(100), func(err error) bool { return is[*PanicError](err) && errors.Is(err, errRefused) }, `worker "`},
+		}, counted(100), func(err error) bool {
+			return is[*PanicError](err) && errors.Is(err, errRefused)
+		}, `worker "`},
 		"panic of seq": {func(context.Context, string, int) error { return nil },
 			func(yield func(int) bool) { yield(1); panic(errRefused) },
-			func(err error) bool { return is[*PanicError](err) && errors.Is(err, errRefused) }, "producer"},
+			func(err error) bool {
+				return is[*PanicError](err) && errors.Is(err, errRefused)
+			}, "producer"},
 		"context": {func(context.Context, string, int) error { return errRefused }, counted(100),
-			func(err error) bool { return errors.Is(err, context.DeadlineExceeded) && errors.Is(err, errRefused) },
+			func(err error) bool {
+				return errors.Is(err, context.DeadlineExceeded) && errors.Is(err, errRefused)
+			},
 			`; the last failure: lane "`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -129,7 +140,8 @@ func TestEachRefuses(t *testing.T) {
 // Without callbacks and without a window a Sender works, with the window queue.
 func TestOptionsThatMayBeLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mustSender(t, Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: takes[int](time.Second)}}})
+		s := mustSender(t,
+			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: takes[int](time.Second)}}})
 		if err := s.Run(t.Context(), these(values(1, 2, 3)...)); err != nil {
 			t.Fatal(err)
 		}
@@ -158,15 +170,17 @@ func TestAllLanesMisconfigured(t *testing.T) {
 				d := newDiary[int](t)
 				seen := map[string]bool{}
 				lane := func(name string) Lane[int] {
-					return d.lane(name, WorkerFunc[int](func(context.Context, Attempt[int]) (Report, error) {
-						if strings.Contains(c.broken, name) && time.Since(d.start) < time.Minute {
-							d.mu.Lock()
-							seen[name] = true
-							d.mu.Unlock()
-							return Report{}, &Misconfigured{Err: errors.New("404")}
-						}
-						return Report{}, nil
-					}))
+					return d.lane(name,
+						WorkerFunc[int](func(context.Context, Attempt[int]) (Report, error) {
+							if strings.Contains(c.broken, name) &&
+								time.Since(d.start) < time.Minute {
+								d.mu.Lock()
+								seen[name] = true
+								d.mu.Unlock()
+								return Report{}, &Misconfigured{Err: errors.New("404")}
+							}
+							return Report{}, nil
+						}))
 				}
 				o := d.options(lane("a"), lane("b"), lane("c"))
 				o.AwaitRepair = c.await
@@ -175,7 +189,8 @@ func TestAllLanesMisconfigured(t *testing.T) {
 				case c.ends && (!is[*Misconfigured](err) || len(d.settled) != 0):
 					t.Errorf("Run: %v, %d settled", err, len(d.settled))
 				case c.ends && (len(seen) != 3 || time.Since(d.start) > 30*time.Second):
-					t.Errorf("after %v, and %v", time.Since(d.start), slices.Sorted(maps.Keys(seen)))
+					t.Errorf("after %v, and %v", time.Since(d.start),
+						slices.Sorted(maps.Keys(seen)))
 				case !c.ends && err != nil:
 					t.Errorf("Run: %v", err)
 				case !c.ends:
@@ -192,15 +207,19 @@ func TestFailedHasTheContextOfRun(t *testing.T) {
 		type key struct{}
 		var got []any
 		s := mustSender(t, Options[int]{
-			Lanes: []Lane[int]{{Name: "a", Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
-				if a.Number == 1 {
-					return Report{}, errRefused
-				}
-				return Report{}, nil
-			})}},
-			Failed: func(ctx context.Context, _ Item[int], f Failure) { got = append(got, ctx.Value(key{}), f.Outcome) },
+			Lanes: []Lane[int]{{Name: "a",
+				Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+					if a.Number == 1 {
+						return Report{}, errRefused
+					}
+					return Report{}, nil
+				})}},
+			Failed: func(ctx context.Context, _ Item[int], f Failure) {
+				got = append(got, ctx.Value(key{}), f.Outcome)
+			},
 		})
-		if err := s.Run(context.WithValue(t.Context(), key{}, "trace 1"), these(values(1)...)); err != nil {
+		if err := s.Run(context.WithValue(t.Context(), key{}, "trace 1"),
+			these(values(1)...)); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, []any{"trace 1", control.Retryable}) {

@@ -31,7 +31,8 @@ func after(time int64) func(context.Context) (row, error) {
 const replay = 3000 // rows that a crash repeats at most
 
 // spout is one life of the program: it delivers to twelve workers, from the mark in the file on.
-func spout(file string, bolt flow.WorkerFunc[[]row], settled func(flow.Item[[]row], flow.Settlement)) error {
+func spout(file string, bolt flow.WorkerFunc[[]row],
+	settled func(flow.Item[[]row], flow.Settlement)) error {
 	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()
 	mark, err := checkpoint.Open(file)
 	if err != nil {
@@ -86,7 +87,8 @@ func ExampleBook() {
 	for range 2 {
 		fmt.Println(spout(filepath.Join(dir, "mark"), bolt, crash))
 	}
-	fmt.Println(len(seen), "rows came, and came again as often as may be:", came-len(seen) <= replay)
+	fmt.Println(len(seen), "rows came, and came again as often as may be:",
+		came-len(seen) <= replay)
 	// Output:
 	// begins at the first row: true
 	// crash: true

@@ -44,7 +44,8 @@ func ExampleRejected() {
 			if n == 0 {
 				return nil
 			}
-			return []flow.Item[string]{{Value: it.Value[:n], Cost: float64(n)}, {Value: it.Value[n:], Cost: float64(len(it.Value) - n)}}
+			return []flow.Item[string]{{Value: it.Value[:n], Cost: float64(n)},
+				{Value: it.Value[n:], Cost: float64(len(it.Value) - n)}}
 		},
 		Bury: func(_ context.Context, it flow.Item[string], refusal error) error {
 			buried = append(buried, fmt.Sprintf("%s: %v", it.Value, errors.Unwrap(refusal)))
@@ -74,9 +75,10 @@ func ExampleRejected() {
 // can serve soon.
 func ExampleReceiver_Handler() {
 	receiver := &flow.Receiver{Slots: 4}
-	server := httptest.NewServer(receiver.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusNoContent)
-	})))
+	server := httptest.NewServer(
+		receiver.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNoContent)
+		})))
 	defer server.Close()
 	request, err := http.NewRequest(http.MethodPost, server.URL, strings.NewReader("a batch"))
 	if err != nil {

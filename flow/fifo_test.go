@@ -115,7 +115,8 @@ func (f *fifo) start(now time.Duration, lane int32, out []control.Command) []con
 	if f.timeout > 0 {
 		f.pending = append(f.pending, fifoAttempt{seq, f.lastID, now + f.timeout})
 	}
-	c := control.Command{Kind: control.Start, Seq: seq, Lane: lane, ID: f.lastID, Number: it.attempts}
+	c := control.Command{Kind: control.Start, Seq: seq, Lane: lane, ID: f.lastID,
+		Number: it.attempts}
 	if f.timeout > 0 {
 		c.Expect = now + f.timeout
 	}
@@ -157,5 +158,6 @@ func (f *fifo) settle(seq uint64, lane int32, id uint64, out []control.Command) 
 	n := f.items[seq].attempts
 	delete(f.items, seq)
 	f.status.Settled++
-	return append(out, control.Command{Kind: control.Settle, Seq: seq, Lane: lane, ID: id, Number: n})
+	return append(out,
+		control.Command{Kind: control.Settle, Seq: seq, Lane: lane, ID: id, Number: n})
 }

@@ -41,10 +41,14 @@ import (
 // Item is a unit that is delivered and settled as a whole. The Sender owns it from Next until
 // Options.Released.
 type Item[T any] struct {
-	Value T        // passed to the worker
-	Cost  float64  // in window units, such as records; 0 means 1. One item is always allowed, regardless of its cost
-	Bytes int64    // counted against Options.MaxBytes and control.Config.Replay until settled and saved
-	Keys  []string // items that share a key keep their order: never in flight together, except on an Ordered lane
+	Value T // passed to the worker
+	// In window units, such as records; 0 means 1. One item is always allowed, regardless of its
+	// cost.
+	Cost float64
+	// Counted against Options.MaxBytes and control.Config.Replay until settled and saved.
+	Bytes int64
+	// Items that share a key keep their order: never in flight together, except on an Ordered lane.
+	Keys []string
 }
 
 // Attempt is one delivery of one item to one worker.
@@ -53,13 +57,13 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows in
-	// a Sender. After a failed attempt, all later ones of its Run must fail, too. When all have
+	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows
+	// in a Sender. After a failed attempt, all later ones of its Run must fail, too. When all have
 	// returned, the next Run starts with the failed item.
 	Run, Place uint32
 
-	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is tried.
-	// The context lives on until Options.Abandon. Zero means never.
+	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is
+	// tried. The context stays valid until Options.Abandon. Zero means never.
 	Expect time.Time
 }
 
@@ -71,14 +75,14 @@ type Limits = control.Limits
 
 // Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
 type Worker[T any] interface {
-	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not even
-	// in a goroutine of net/http: it waits for the body's Close. Up to Limits.InFlight goroutines call
-	// it at once, in no particular order (on Ordered lanes, Place gives the order). ctx ends at
-	// Options.Abandon and when the Sender stops; Deliver then returns soon.
+	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not
+	// even in a goroutine of net/http: it waits for the body's Close. Up to Limits.InFlight
+	// goroutines call it at once, in no particular order (on Ordered lanes, Place gives the order).
+	// ctx ends at Options.Abandon and when the Sender stops; Deliver then returns soon.
 	//
 	// The error is the outcome, wrapped or not: nil is delivered; *Throttled, *Rejected,
-	// *Misconfigured, *Split and *Died are described there. A panic counts as *Died. After any other
-	// error the item is tried again.
+	// *Misconfigured, *Split and *Died are described there. A panic counts as *Died. After any
+	// other error the item is tried again.
 	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
 }
 
@@ -88,10 +92,10 @@ type Lane[T any] struct {
 	Worker Worker[T]
 	Limits Limits // zero means none but the window
 
-	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is then
-	// called on the goroutine that runs the event loop, one call at a time, which saves two switches
-	// between goroutines. All other lanes stand still meanwhile, and no context ends the call. It must
-	// not call runtime.Goexit.
+	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is
+	// then called on the goroutine that runs the event loop, one call at a time, which saves two
+	// switches between goroutines. All other lanes stand still meanwhile, and no context ends the
+	// call. It must not call runtime.Goexit.
 	Prompt bool
 }
 
@@ -99,9 +103,9 @@ type Lane[T any] struct {
 // has room for.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
-	// data: the items in flight are finished, then Run returns nil. Any other error stops the Sender
-	// when the items in flight have settled. Next is called on a goroutine of its own, one call at a
-	// time.
+	// data: the items in flight are finished, then Run returns nil. Any other error stops the
+	// Sender when the items in flight have settled. Next is called on a goroutine of its own, one
+	// call at a time.
 	Next(ctx context.Context) (Item[T], error)
 }
 
@@ -137,10 +141,10 @@ type Failure struct {
 	Died    bool            // the worker died of the item, or of the piece that a Split names
 }
 
-// Options configures a Sender. Lanes are required, but may be set later by SetLanes. The functions
-// said to be called on the loop are called one at a time, by the goroutine of Run or by one that
-// has just returned from Next, Deliver or Bury. They must not block. A panic in one of them comes
-// out of Run as a *PanicError.
+// Options configures a Sender. Lanes are required, but may be set later by SetLanes. Functions that
+// are documented as called on the loop are called one at a time. The caller is the goroutine of
+// Run, or one that has just returned from Next, Deliver or Bury. They must not block. A panic in
+// one of them comes out of Run as a *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
@@ -153,8 +157,8 @@ type Options[T any] struct {
 	// Abandon bounds an attempt: then its context ends. Zero means 60 s.
 	Abandon time.Duration
 	// AwaitRepair makes Run continue while every lane is misconfigured: each is probed from time to
-	// time until one is repaired. False means that Run returns the reason as soon as the last attempt
-	// of every lane was Misconfigured.
+	// time until one is repaired. False means that Run returns the reason as soon as the last
+	// attempt of every lane was Misconfigured.
 	AwaitRepair bool
 
 	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a
@@ -164,7 +168,7 @@ type Options[T any] struct {
 	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the
 	// Sender. It is called on a goroutine of its own, one call at a time. Nil means that a refusal
 	// stops the Sender. Items of which workers die, or that Control.Poison would refuse, are then
-	// tried for ever.
+	// tried forever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
 	// Waiting, if not nil, keeps items that wait long for their next attempt. It belongs to one
 	// Sender.
@@ -172,8 +176,8 @@ type Options[T any] struct {
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
 	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those
-	// that the Sender itself ended. ctx is derived from that of Run. This is the only place that shows
-	// the error of an attempt that will be tried again; LogTo logs it.
+	// that the Sender itself ended. ctx is derived from that of Run. This is the only place that
+	// shows the error of an attempt that will be tried again; LogTo logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
 	// Withdrawn, if not nil, reports whether an item must not be sent any more, because another
 	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
@@ -181,11 +185,11 @@ type Options[T any] struct {
 	// withdrawn item settles when no attempt of it runs: as delivered if one has delivered it, else
 	// with Settlement.Withdrawn.
 	Withdrawn func(it Item[T]) Withdrawal
-	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split, when it
-	// has been settled or replaced and no attempt of it runs, and for those left when Run ends. Its
-	// memory may then be reused.
+	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
+	// is called when the item has been settled or replaced and no attempt of it runs, or when Run
+	// ends. The item's memory may then be reused.
 	Released func(it Item[T])
-	// Trace, if not nil, is called on the loop with each event and the machine's commands, before they
-	// are carried out. Both are valid only during the call.
+	// Trace, if not nil, is called on the loop with each event and the machine's commands, before
+	// they are carried out. Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

@@ -6,7 +6,9 @@ import "context"
 type WorkerFunc[T any] func(ctx context.Context, a Attempt[T]) (Report, error)
 
 // Deliver implements Worker: it calls f.
-func (f WorkerFunc[T]) Deliver(ctx context.Context, a Attempt[T]) (Report, error) { return f(ctx, a) }
+func (f WorkerFunc[T]) Deliver(ctx context.Context, a Attempt[T]) (Report, error) {
+	return f(ctx, a)
+}
 
 // ProducerFunc makes a function a [Producer].
 type ProducerFunc[T any] func(ctx context.Context) (Item[T], error)

@@ -150,7 +150,8 @@ func (w *world) worker(lane int) WorkerFunc[*stretch] {
 		}
 		defer func() {
 			if a.Value.lo != lo || a.Value.hi != hi {
-				w.t.Errorf("seed %d: attempt %d reads [%d, %d), which was [%d, %d)", w.seed, a.Number, a.Value.lo, a.Value.hi, lo, hi)
+				w.t.Errorf("seed %d: attempt %d reads [%d, %d), which was [%d, %d)", w.seed,
+					a.Number, a.Value.lo, a.Value.hi, lo, hi)
 			}
 		}()
 		try := w.try(lo, hi)
@@ -170,7 +171,8 @@ func (w *world) worker(lane int) WorkerFunc[*stretch] {
 			case 0, 1:
 				return Report{}, errors.New("reset by peer")
 			case 2:
-				return Report{}, fmt.Errorf("%w", &Throttled{After: time.Duration(rnd.IntN(2000)-200) * time.Millisecond})
+				return Report{}, fmt.Errorf("%w",
+					&Throttled{After: time.Duration(rnd.IntN(2000)-200) * time.Millisecond})
 			case 3:
 				w.die(lo, hi)
 				panic("worker")
@@ -262,7 +264,9 @@ func (w *world) lanes(n int) []Lane[*stretch] {
 	var list []Lane[*stretch]
 	for i := range 6 {
 		if n < 0 || rnd.IntN(2) == 0 {
-			list = append(list, Lane[*stretch]{Name: fmt.Sprint("w", i), Worker: w.worker(i), Limits: Limits{InFlight: rnd.IntN(4)}})
+			list = append(list,
+				Lane[*stretch]{Name: fmt.Sprint("w", i), Worker: w.worker(i),
+					Limits: Limits{InFlight: rnd.IntN(4)}})
 		}
 	}
 	return list
@@ -273,13 +277,16 @@ func (w *world) options() Options[*stretch] {
 	perAck := window.Linear{Step: window.PerAck, Threshold: time.Second}
 	o := Options[*stretch]{
 		AwaitRepair: true,
-		Lanes:       w.lanes(0), Bisect: w.bisect, Settled: w.Settled, Released: w.Released, Abandon: 20 * time.Second,
+		Lanes:       w.lanes(0), Bisect: w.bisect, Settled: w.Settled, Released: w.Released,
+		Abandon:  20 * time.Second,
 		MaxBytes: []int64{0, 100, 1000, -1}[rnd.IntN(4)],
 		Control: control.Config{
-			Seed:     w.seed,
-			Window:   []window.Algorithm{window.Linear{}, perAck, window.Fixed{Size: 3}}[rnd.IntN(3)],
-			Dispatch: []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}}[rnd.IntN(3)],
-			Timeout:  []time.Duration{0, 300 * time.Millisecond, 5 * time.Second, -1}[rnd.IntN(4)],
+			Seed: w.seed,
+			Window: []window.Algorithm{window.Linear{}, perAck,
+				window.Fixed{Size: 3}}[rnd.IntN(3)],
+			Dispatch: []dispatch.Policy{dispatch.LeastCompletion{}, dispatch.RoundRobin{},
+				dispatch.Hash{}}[rnd.IntN(3)],
+			Timeout: []time.Duration{0, 300 * time.Millisecond, 5 * time.Second, -1}[rnd.IntN(4)],
 		},
 	}
 	if w.bounded {
@@ -290,7 +297,8 @@ func (w *world) options() Options[*stretch] {
 	}
 	o.Bury = func(ctx context.Context, it Item[*stretch], refusal error) error {
 		if !w.mayBury(it.Value.lo, it.Value.hi, refusal) {
-			w.t.Errorf("seed %d: [%d, %d) is to be buried for %v", w.seed, it.Value.lo, it.Value.hi, refusal)
+			w.t.Errorf("seed %d: [%d, %d) is to be buried for %v", w.seed, it.Value.lo, it.Value.hi,
+				refusal)
 		}
 		return sleep(ctx, 5*time.Millisecond)
 	}
@@ -352,11 +360,13 @@ func (w *world) books(whole bool) {
 			w.t.Errorf("seed %d: record %d settled %d times, want once", w.seed, r, n)
 		}
 		if bad := w.bad(r); n > 0 && (w.buried[r] > 0) != (bad || w.deadly[r]) {
-			w.t.Errorf("seed %d: record %d was buried %d times, bad is %v", w.seed, r, w.buried[r], bad)
+			w.t.Errorf("seed %d: record %d was buried %d times, bad is %v", w.seed, r, w.buried[r],
+				bad)
 		}
 	}
 	if len(w.held) > 0 || w.made != w.released {
-		w.t.Errorf("seed %d: %d items made, %d released, %d held", w.seed, w.made, w.released, len(w.held))
+		w.t.Errorf("seed %d: %d items made, %d released, %d held", w.seed, w.made, w.released,
+			len(w.held))
 	}
 }
 

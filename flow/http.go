@@ -43,7 +43,8 @@ func HTTPOutcome(resp *http.Response) error {
 
 // statusError has the form "POST http://host/path: 503 Service Unavailable".
 func statusError(resp *http.Response) error {
-	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " + http.StatusText(resp.StatusCode))
+	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " +
+		http.StatusText(resp.StatusCode))
 	if resp.Request == nil || resp.Request.URL == nil {
 		return fmt.Errorf("answered %s", status)
 	}

@@ -38,10 +38,13 @@ func TestHTTPOutcome(t *testing.T) {
 	want := map[int]string{
 		200: "delivered", 201: "delivered", 204: "delivered", 206: "delivered",
 		301: "misconfigured", 304: "misconfigured",
-		400: "rejected", 401: "misconfigured", 403: "misconfigured", 404: "misconfigured", 405: "misconfigured",
-		407: "misconfigured", 408: "retryable", 409: "misconfigured", 413: "rejected", 415: "misconfigured", 422: "rejected",
+		400: "rejected", 401: "misconfigured", 403: "misconfigured", 404: "misconfigured",
+		405: "misconfigured",
+		407: "misconfigured", 408: "retryable", 409: "misconfigured", 413: "rejected",
+		415: "misconfigured", 422: "rejected",
 		425: "retryable", 429: "throttled",
-		500: "retryable", 501: "retryable", 502: "retryable", 503: "retryable", 504: "retryable", 529: "retryable",
+		500: "retryable", 501: "retryable", 502: "retryable", 503: "retryable", 504: "retryable",
+		529: "retryable",
 		600: "misconfigured",
 	}
 	for code, want := range want {
@@ -54,7 +57,8 @@ func TestHTTPOutcome(t *testing.T) {
 func TestHTTPOutcomeReadsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a fake clock, at midnight UTC 2000-01-01
 		for value, want := range map[string]time.Duration{
-			"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "3600": time.Hour, "86400": time.Hour,
+			"": 0, "0": 0, "7": 7 * time.Second, " 7 ": 7 * time.Second, "3600": time.Hour,
+			"86400":                time.Hour,
 			"99999999999999999999": time.Hour, "-3": 0, "soon": 0, "1.5": 0,
 			time.Now().Add(90 * time.Second).UTC().Format(http.TimeFormat): 90 * time.Second,
 			time.Now().Add(20 * time.Second).UTC().Format(time.ANSIC):      20 * time.Second,
@@ -62,9 +66,11 @@ func TestHTTPOutcomeReadsRetryAfter(t *testing.T) {
 			time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat):       0,
 		} {
 			for _, code := range []int{429, 503} {
-				resp := &http.Response{StatusCode: code, Header: http.Header{"Retry-After": {value}}}
+				resp := &http.Response{StatusCode: code,
+					Header: http.Header{"Retry-After": {value}}}
 				throttled, ok := errors.AsType[*flow.Throttled](flow.HTTPOutcome(resp))
-				if wantOK := code == 429 || value != ""; ok != wantOK || ok && throttled.After != want {
+				if wantOK := code == 429 || value != ""; ok != wantOK || ok &&
+					throttled.After != want {
 					t.Errorf("%d with %q: %+v", code, value, throttled)
 				}
 			}
@@ -78,7 +84,8 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := flow.HTTPOutcome(&http.Response{StatusCode: 404, Request: &http.Request{Method: "POST", URL: at}}).Error()
+	got := flow.HTTPOutcome(&http.Response{StatusCode: 404,
+		Request: &http.Request{Method: "POST", URL: at}}).Error()
 	if got != "misconfigured: POST http://user:xxxxx@host:80/path?q=1: 404 Not Found" {
 		t.Error(got)
 	}
@@ -108,7 +115,8 @@ func TestZeroReceiver(t *testing.T) {
 			all.Go(func() {
 				answer := httptest.NewRecorder()
 				handler.ServeHTTP(answer, httptest.NewRequest(http.MethodPost, "/", nil))
-				if report, ok := flow.ParseGrant(answer.Header().Get(flow.CreditHeader)); !ok || !report.Batches || report.Slots != 3 {
+				if report, ok := flow.ParseGrant(answer.Header().Get(flow.CreditHeader)); !ok ||
+					!report.Batches || report.Slots != 3 {
 					t.Errorf("advertises %+v", report)
 				}
 			})
@@ -132,12 +140,16 @@ func TestLogTo(t *testing.T) {
 	cause := errors.New("no")
 	hook := flow.LogTo[int](log)
 	for _, f := range []flow.Failure{
-		{Lane: "a", Number: 1, Outcome: control.Throttled, Err: &flow.Throttled{After: time.Second, Err: cause}},
+		{Lane: "a", Number: 1, Outcome: control.Throttled,
+			Err: &flow.Throttled{After: time.Second, Err: cause}},
 		{Lane: "a", Number: 2, Outcome: control.Rejected, Err: &flow.Rejected{Err: cause}},
-		{Lane: "a", Number: 3, Outcome: control.Misconfigured, Err: &flow.Misconfigured{Err: cause}},
+		{Lane: "a", Number: 3, Outcome: control.Misconfigured,
+			Err: &flow.Misconfigured{Err: cause}},
 		{Lane: "b", Number: 4, Outcome: control.Retryable, Died: true, Err: &flow.Died{Err: cause}},
-		{Lane: "b", Number: 5, Outcome: control.Split, Err: &flow.Split[int]{Done: make([]flow.Item[int], 2), Err: cause}},
-		{Lane: "b", Number: 6, Outcome: control.TimedOut, Err: &flow.PanicError{Where: "w", Value: cause, Stack: []byte("main.go:1")}},
+		{Lane: "b", Number: 5, Outcome: control.Split,
+			Err: &flow.Split[int]{Done: make([]flow.Item[int], 2), Err: cause}},
+		{Lane: "b", Number: 6, Outcome: control.TimedOut,
+			Err: &flow.PanicError{Where: "w", Value: cause, Stack: []byte("main.go:1")}},
 	} {
 		hook(t.Context(), flow.Item[int]{}, f)
 	}

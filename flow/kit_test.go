@@ -16,7 +16,9 @@ import (
 
 // takes returns a worker that delivers everything after d.
 func takes[T any](d time.Duration) WorkerFunc[T] {
-	return func(ctx context.Context, _ Attempt[T]) (Report, error) { return Report{}, sleep(ctx, d) }
+	return func(ctx context.Context, _ Attempt[T]) (Report, error) {
+		return Report{}, sleep(ctx, d)
+	}
 }
 
 // hangs is a worker that returns only when its context ends.
@@ -87,28 +89,30 @@ type diary[T comparable] struct {
 
 func newDiary[T comparable](t testing.TB) *diary[T] {
 	return &diary[T]{
-		t: t, start: time.Now(), settled: make(map[T]Settlement), at: make(map[T]time.Duration), released: make(map[T]int),
+		t: t, start: time.Now(), settled: make(map[T]Settlement), at: make(map[T]time.Duration),
+		released: make(map[T]int),
 		replaced: make(map[T]bool), running: make(map[T]int),
 	}
 }
 
 // lane returns a lane with recorded attempts.
 func (d *diary[T]) lane(name string, w Worker[T]) Lane[T] {
-	return Lane[T]{Name: name, Worker: WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
-		d.mu.Lock()
-		d.running[a.Value]++
-		d.starts = append(d.starts, fmt.Sprintf("%v %s", a.Value, name))
-		if d.released[a.Value] > 0 {
-			d.t.Errorf("attempt %d of %v starts after its release", a.Number, a.Value)
-		}
-		d.mu.Unlock()
-		defer func() {
+	return Lane[T]{Name: name,
+		Worker: WorkerFunc[T](func(ctx context.Context, a Attempt[T]) (Report, error) {
 			d.mu.Lock()
-			d.running[a.Value]--
+			d.running[a.Value]++
+			d.starts = append(d.starts, fmt.Sprintf("%v %s", a.Value, name))
+			if d.released[a.Value] > 0 {
+				d.t.Errorf("attempt %d of %v starts after its release", a.Number, a.Value)
+			}
 			d.mu.Unlock()
-		}()
-		return w.Deliver(ctx, a)
-	})}
+			defer func() {
+				d.mu.Lock()
+				d.running[a.Value]--
+				d.mu.Unlock()
+			}()
+			return w.Deliver(ctx, a)
+		})}
 }
 
 // options returns options that record everything, without timeouts; the test adds the rest.

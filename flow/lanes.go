@@ -206,7 +206,8 @@ func (c *crew[T]) bury(queue <-chan *held[T], l *loop[T]) {
 	}()
 }
 
-func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], error) error, h *held[T], events *eventQueue[T]) {
+func buryOne[T any](ctx context.Context, bury func(context.Context, Item[T], error) error,
+	h *held[T], events *eventQueue[T]) {
 	var err error
 	returned := false
 	defer func() {

@@ -29,7 +29,8 @@ func LogTo[T any](l *slog.Logger) func(ctx context.Context, it Item[T], f Failur
 			return
 		}
 		attrs := []slog.Attr{
-			slog.String("lane", f.Lane), slog.Int("attempt", f.Number), slog.String("outcome", f.Outcome.String()),
+			slog.String("lane", f.Lane), slog.Int("attempt", f.Number),
+			slog.String("outcome", f.Outcome.String()),
 		}
 		if f.Died {
 			attrs = append(attrs, slog.Bool("died", true))
@@ -60,7 +61,9 @@ func (e *Split[T]) LogValue() slog.Value {
 }
 
 // LogValue implements slog.LogValuer.
-func (e *PanicError) LogValue() slog.Value { return logValue(e, slog.String("stack", string(e.Stack))) }
+func (e *PanicError) LogValue() slog.Value {
+	return logValue(e, slog.String("stack", string(e.Stack)))
+}
 
 // logValue is the first line of err, which leaves out a stack, and attrs.
 func logValue(err error, attrs ...slog.Attr) slog.Value {

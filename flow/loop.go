@@ -12,8 +12,8 @@ import (
 )
 
 // loop is the event loop of one Run: it feeds events to the machine and carries out its commands.
-// It decides nothing. Its fields belong to the goroutine that runs it (loop_owner.go), except events,
-// base, the channels and the atomics.
+// It decides nothing. Its fields belong to the goroutine that runs it (loop_owner.go), except
+// events, base, the channels and the atomics.
 type loop[T any] struct {
 	s       *Sender[T]
 	o       *Options[T]
@@ -55,7 +55,8 @@ type loop[T any] struct {
 }
 
 func newLoop[T any](s *Sender[T]) *loop[T] {
-	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1), handed: make(chan struct{}, 1)}
+	l := &loop[T]{s: s, o: &s.o, events: s.events, ask: make(chan struct{}, 1),
+		handed: make(chan struct{}, 1)}
 	l.items.bySeq = make(map[uint64]*held[T])
 	l.running.byID = make(map[uint64]*attempt[T])
 	return l
@@ -148,7 +149,8 @@ func (l *loop[T]) pull() {
 		l.ahead, l.hasAhead = Item[T]{}, false
 		l.offer(it, History{})
 	}
-	if l.asked || l.produced || l.stopping || l.hasAhead || l.o.MaxBytes > 0 && l.items.bytes >= l.o.MaxBytes {
+	if l.asked || l.produced || l.stopping || l.hasAhead || l.o.MaxBytes > 0 &&
+		l.items.bytes >= l.o.MaxBytes {
 		return
 	}
 	l.asked = true
@@ -172,7 +174,8 @@ func (l *loop[T]) offer(it Item[T], past History) {
 		settleUnoffered(l, h)
 		return
 	}
-	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes, Keys: h.keys, History: past})
+	l.step(control.Event{Kind: control.Offer, Seq: h.seq, Cost: h.Cost, Bytes: h.Bytes,
+		Keys: h.keys, History: past})
 }
 
 // expire ends the attempts that have taken too long, and passes a Tick to the machine if one is
@@ -262,7 +265,8 @@ func (l *loop[T]) carryOut(c control.Command) {
 		}
 		h := l.items.bySeq[c.Seq]
 		if h == nil || h.done {
-			panic(fmt.Sprintf("flow: BUG: command %v for item %d, which is not held", c.Kind, c.Seq))
+			panic(fmt.Sprintf("flow: BUG: command %v for item %d, which is not held", c.Kind,
+				c.Seq))
 		}
 		switch c.Kind {
 		case control.Start:

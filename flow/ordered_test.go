@@ -44,7 +44,8 @@ func (s *appender) Deliver(ctx context.Context, a Attempt[int]) (Report, error) 
 	s.most = max(s.most, s.inside)
 	if a.Run != s.run {
 		if s.inside > 1 {
-			s.t.Errorf("run %d begins with %d Delivers of run %d still inside", a.Run, s.inside-1, s.run)
+			s.t.Errorf("run %d begins with %d Delivers of run %d still inside", a.Run, s.inside-1,
+				s.run)
 		}
 		if a.Run < s.run {
 			s.t.Errorf("run %d comes after run %d", a.Run, s.run)
@@ -98,12 +99,15 @@ func TestOrderedLane(t *testing.T) {
 			sink := newAppender(t, func(Attempt[int]) bool { return rnd.IntN(12) == 0 })
 			var settled []int
 			o := Options[int]{
-				Lanes:   []Lane[int]{{Name: "file", Worker: sink, Limits: Limits{InFlight: 4, Ordered: true}}},
-				Control: control.Config{Window: window.Fixed{Size: 8}, Timeout: 50 * time.Millisecond},
+				Lanes: []Lane[int]{{Name: "file", Worker: sink,
+					Limits: Limits{InFlight: 4, Ordered: true}}},
+				Control: control.Config{Window: window.Fixed{Size: 8},
+					Timeout: 50 * time.Millisecond},
 				Settled: func(it Item[int], s Settlement) {
 					settled = append(settled, it.Value)
 					if s.Place != strconv.Itoa(len(settled)) || s.Lane != "file" {
-						t.Errorf("%d settled as %+v; the file stood at %d after it", it.Value, s, len(settled))
+						t.Errorf("%d settled as %+v; the file stood at %d after it", it.Value, s,
+							len(settled))
 					}
 				},
 			}
@@ -115,7 +119,8 @@ func TestOrderedLane(t *testing.T) {
 			inOrder(t, "effects", sink.log, n, keys)
 			inOrder(t, "settles", settled, n, keys)
 			if sink.most != 4 || sink.runs < 3 {
-				t.Errorf("seed %d: %d Delivers at once, %d runs; want 4 and several", seed, sink.most, sink.runs)
+				t.Errorf("seed %d: %d Delivers at once, %d runs; want 4 and several", seed,
+					sink.most, sink.runs)
 			}
 		})
 	}
@@ -128,7 +133,9 @@ func TestOrderedLaneFlaps(t *testing.T) {
 		sink := newAppender(t, func(Attempt[int]) bool { return false })
 		var settled int
 		file := Lane[int]{Name: "file", Worker: sink, Limits: Limits{InFlight: 4, Ordered: true}}
-		o := Options[int]{Lanes: []Lane[int]{file}, Settled: func(Item[int], Settlement) { settled++ }}
+		o := Options[int]{Lanes: []Lane[int]{file}, Settled: func(Item[int], Settlement) {
+			settled++
+		}}
 		o.Control.Window = window.Fixed{Size: 4}
 		s := mustSender(t, o)
 		for i := range 40 {

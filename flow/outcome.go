@@ -85,9 +85,9 @@ func (e *Split[T]) Error() string {
 // Unwrap returns the cause.
 func (e *Split[T]) Unwrap() error { return e.Err }
 
-// PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. That of a
-// worker is the outcome of its attempt, that of a producer or of Bury stops the Sender, and that of
-// a callback on the loop comes out of Run.
+// PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. In a worker
+// it is the outcome of its attempt. In a producer or in Bury it stops the Sender. In a callback on
+// the loop, Run returns it.
 type PanicError struct {
 	Where string // such as `worker "a"`; "callback" for one on the loop
 	Value any    // the panic value; nil for runtime.Goexit

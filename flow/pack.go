@@ -22,8 +22,8 @@ type PackOptions[R any] struct {
 	// Cost bounds the cost of a batch, in the units of CostOf. Zero means no bound. A single row is
 	// always allowed.
 	Cost float64
-	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means no
-	// bound: a batch waits until it is full or the rows end.
+	// Linger bounds the time from the first row of a batch until the batch is delivered. Zero means
+	// no bound: a batch waits until it is full or the rows end.
 	Linger time.Duration
 
 	// CostOf returns the cost of a row, more than 0. Nil means 1 for each.
@@ -39,8 +39,8 @@ type PackOptions[R any] struct {
 type packer[R any] struct {
 	o    PackOptions[R]
 	read func(context.Context) (R, error)
-	// join, if not nil, reports whether the last row read must be in the same batch as the one before
-	// it, regardless of the bounds. So a full batch waits for the next row.
+	// join, if not nil, reports whether the last row read must be in the same batch as the one
+	// before it, regardless of the bounds. So a full batch waits for the next row.
 	join func() bool
 
 	begun []R // rows of the batch that is not yet complete
@@ -60,7 +60,8 @@ type packer[R any] struct {
 // are delivered before the error is returned. If Linger is set, next must return ctx's error soon
 // after ctx is done, and must not drop a row then: the next call returns it. The error of Pack
 // names an invalid option.
-func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
+func Pack[R any](o PackOptions[R],
+	next func(ctx context.Context) (R, error)) (Producer[[]R], error) {
 	if next == nil {
 		return nil, errors.New("flow: pack: there is no function that gives the rows")
 	}
@@ -75,11 +76,14 @@ func Pack[R any](o PackOptions[R], next func(ctx context.Context) (R, error)) (P
 func (o PackOptions[R]) checked() (PackOptions[R], error) {
 	switch {
 	case o.Rows < 0 || o.Rows > maxPackRows:
-		return o, fmt.Errorf("flow: pack: %d rows in a batch; want 1 to %d, or 0 for %d", o.Rows, maxPackRows, DefaultPackRows)
+		return o, fmt.Errorf("flow: pack: %d rows in a batch; want 1 to %d, or 0 for %d", o.Rows,
+			maxPackRows, DefaultPackRows)
 	case !(o.Cost >= 0) || math.IsInf(o.Cost, 0):
-		return o, fmt.Errorf("flow: pack: batches of cost %v; want a number above 0, or 0 for no bound", o.Cost)
+		return o, fmt.Errorf("flow: pack: batches of cost %v; want a number above 0, or 0 for "+
+			"no bound", o.Cost)
 	case o.Linger < 0:
-		return o, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait until a batch is full", o.Linger)
+		return o, fmt.Errorf("flow: pack: a linger of %v; want a time to wait, or 0 to wait "+
+			"until a batch is full", o.Linger)
 	}
 	if o.Rows == 0 {
 		o.Rows = DefaultPackRows
@@ -133,8 +137,9 @@ func (p *packer[R]) take() bool {
 		if p.o.CostOf != nil {
 			cost = p.o.CostOf(p.next)
 		}
-		if n > 0 && !(p.join != nil && p.join()) && (n >= p.o.Rows || p.o.Cost > 0 && p.cost+cost > p.o.Cost ||
-			p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
+		if n > 0 && !(p.join != nil && p.join()) &&
+			(n >= p.o.Rows || p.o.Cost > 0 && p.cost+cost > p.o.Cost ||
+				p.o.Cut != nil && p.o.Cut(p.begun[n-1], p.next)) {
 			return false
 		}
 		if n == 0 {

@@ -28,7 +28,8 @@ func timed(start time.Time, end error, at ...time.Duration) func(context.Context
 	}
 }
 
-func mustPack[R any](t *testing.T, o PackOptions[R], next func(context.Context) (R, error)) Producer[[]R] {
+func mustPack[R any](t *testing.T, o PackOptions[R],
+	next func(context.Context) (R, error)) Producer[[]R] {
 	t.Helper()
 	p, err := Pack(o, next)
 	if err != nil {
@@ -40,7 +41,8 @@ func mustPack[R any](t *testing.T, o PackOptions[R], next func(context.Context) 
 func TestPackRefuses(t *testing.T) {
 	rows := func(context.Context) (int, error) { return 0, io.EOF }
 	for _, o := range []PackOptions[int]{
-		{Rows: -1}, {Rows: math.MaxInt}, {Cost: -1}, {Cost: math.NaN()}, {Cost: math.Inf(1)}, {Linger: -1},
+		{Rows: -1}, {Rows: math.MaxInt}, {Cost: -1}, {Cost: math.NaN()}, {Cost: math.Inf(1)},
+		{Linger: -1},
 	} {
 		if _, err := Pack(o, rows); err == nil {
 			t.Errorf("Pack takes %+v", o)
@@ -51,8 +53,8 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestPack: batches end by count, before the row that would exceed the cost, and at positions
-// chosen by Cut; a row of any cost is allowed alone.
+// TestPack checks that batches end by count, before the row that would exceed the cost, and at
+// positions chosen by Cut; a row of any cost is allowed alone.
 func TestPack(t *testing.T) {
 	cost := func(n int) float64 { return float64(n) }
 	for _, c := range []struct {
@@ -63,7 +65,8 @@ func TestPack(t *testing.T) {
 	}{
 		{"nothing", PackOptions[int]{}, nil, nil},
 		{"count", PackOptions[int]{Rows: 2}, []int{1, 2, 3, 4, 5}, [][]int{{1, 2}, {3, 4}, {5}}},
-		{"cost", PackOptions[int]{Cost: 5, CostOf: cost}, []int{1, 2, 3, 4, 9, 1, 5}, [][]int{{1, 2}, {3}, {4}, {9}, {1}, {5}}},
+		{"cost", PackOptions[int]{Cost: 5, CostOf: cost}, []int{1, 2, 3, 4, 9, 1, 5},
+			[][]int{{1, 2}, {3}, {4}, {9}, {1}, {5}}},
 		{"cost is 1 a row", PackOptions[int]{Cost: 2}, []int{7, 8, 9}, [][]int{{7, 8}, {9}}},
 		{
 			"cut", PackOptions[int]{Cut: func(last, next int) bool { return next != last+1 }},
@@ -103,14 +106,15 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackLinger: a begun batch waits at most Linger for more, counted from its first row; the
-// first row is awaited without limit.
+// TestPackLinger checks that a begun batch waits at most Linger for more, counted from its first
+// row; the first row is awaited without limit.
 func TestPackLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
 		ms := time.Millisecond
 		broken := errors.New("connection reset")
-		next := timed(start, broken, 5*time.Second, 5*time.Second+40*ms, 5*time.Second+150*ms, 9*time.Second, 9*time.Second+99*ms)
+		next := timed(start, broken, 5*time.Second, 5*time.Second+40*ms, 5*time.Second+150*ms,
+			9*time.Second, 9*time.Second+99*ms)
 		p := mustPack(t, PackOptions[int]{Rows: 10, Linger: 100 * ms}, next)
 		for _, want := range []struct {
 			rows []int
@@ -121,8 +125,10 @@ func TestPackLinger(t *testing.T) {
 			{[]int{4, 5}, 9*time.Second + 99*ms}, // the rows end with an error, which follows them
 		} {
 			it, err := p.Next(t.Context())
-			if at := time.Since(start); err != nil || !slices.Equal(it.Value, want.rows) || at != want.at {
-				t.Errorf("after %v: %v, %v; want %v after %v", at, it.Value, err, want.rows, want.at)
+			if at := time.Since(start); err != nil || !slices.Equal(it.Value, want.rows) ||
+				at != want.at {
+				t.Errorf("after %v: %v, %v; want %v after %v", at, it.Value, err, want.rows,
+					want.at)
 			}
 		}
 		if _, err := p.Next(t.Context()); err != broken {
@@ -131,10 +137,11 @@ func TestPackLinger(t *testing.T) {
 	})
 }
 
-// TestPackKeepsWhatWasBegun: an end of the caller's context loses no row.
+// TestPackKeepsWhatWasBegun checks that an end of the caller's context loses no row.
 func TestPackKeepsWhatWasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := mustPack(t, PackOptions[int]{Rows: 3}, timed(time.Now(), io.EOF, 0, time.Second, time.Hour))
+		p := mustPack(t, PackOptions[int]{Rows: 3},
+			timed(time.Now(), io.EOF, 0, time.Second, time.Hour))
 		stopped := errors.New("stopped")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, stopped)
 		defer cancel()
@@ -147,18 +154,20 @@ func TestPackKeepsWhatWasBegun(t *testing.T) {
 	})
 }
 
-// TestPackAtRandom: for rows at any times, the batches hold the rows in order, each once, within
-// the bounds, and none is returned later than Linger after its first row.
+// TestPackAtRandom checks, for rows at any times, that the batches hold the rows in order, each
+// once, within the bounds. No batch is returned later than Linger after its first row.
 func TestPackAtRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(seed, 1))
 			var at []time.Duration
-			for now := time.Duration(0); len(at) < 60; now += time.Duration(rnd.IntN(30)) * time.Millisecond / 2 {
+			for now := time.Duration(0); len(at) < 60; now += time.Duration(rnd.IntN(30)) *
+				time.Millisecond / 2 {
 				at = append(at, now)
 			}
 			o := PackOptions[int]{
-				Rows: rnd.IntN(12), Cost: float64(rnd.IntN(15)), Linger: time.Duration(rnd.IntN(60)) * time.Millisecond,
+				Rows: rnd.IntN(12), Cost: float64(rnd.IntN(15)),
+				Linger: time.Duration(rnd.IntN(60)) * time.Millisecond,
 				CostOf: func(n int) float64 { return float64(1 + n%5) },
 			}
 			start, row := time.Now(), 0
@@ -175,8 +184,10 @@ func TestPackAtRandom(t *testing.T) {
 					}
 					cost += o.CostOf(n)
 				}
-				if cost != it.Cost || o.Cost > 0 && cost > o.Cost && len(it.Value) > 1 || o.Rows > 0 && len(it.Value) > o.Rows {
-					t.Errorf("seed %d: %d rows of cost %v in a batch, bounds %+v", seed, len(it.Value), cost, o)
+				if cost != it.Cost || o.Cost > 0 && cost > o.Cost && len(it.Value) > 1 ||
+					o.Rows > 0 && len(it.Value) > o.Rows {
+					t.Errorf("seed %d: %d rows of cost %v in a batch, bounds %+v", seed,
+						len(it.Value), cost, o)
 				}
 				// A row that was left over from the batch before has waited there.
 				if o.Linger > 0 && now > at[first-1]+2*o.Linger {
@@ -193,14 +204,15 @@ func TestPackAtRandom(t *testing.T) {
 // ExamplePack packs lines into batches of at most three.
 func ExamplePack() {
 	lines := []string{"a", "b", "c", "d"}
-	batches, err := Pack(PackOptions[string]{Rows: 3, Linger: time.Second}, func(context.Context) (string, error) {
-		if len(lines) == 0 {
-			return "", io.EOF
-		}
-		line := lines[0]
-		lines = lines[1:]
-		return line, nil
-	})
+	batches, err := Pack(PackOptions[string]{Rows: 3, Linger: time.Second},
+		func(context.Context) (string, error) {
+			if len(lines) == 0 {
+				return "", io.EOF
+			}
+			line := lines[0]
+			lines = lines[1:]
+			return line, nil
+		})
 	if err != nil {
 		panic(err)
 	}

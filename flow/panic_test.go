@@ -33,7 +33,8 @@ func TestPanickingWorker(t *testing.T) {
 				}
 				f := d.failures[0]
 				p, ok := errors.AsType[*PanicError](f.Err)
-				if !ok || f.Outcome != control.Retryable || !strings.Contains(string(p.Stack), "TestPanickingWorker") {
+				if !ok || f.Outcome != control.Retryable ||
+					!strings.Contains(string(p.Stack), "TestPanickingWorker") {
 					t.Errorf("failure is %v %v", f.Outcome, f.Err)
 				}
 				if name == "panic error" && !errors.Is(f.Err, errRefused) {
@@ -52,13 +53,17 @@ func TestPanicOfProducerAndBury(t *testing.T) {
 		d := newDiary[int](t)
 		p := ProducerFunc[int](func(context.Context) (Item[int], error) { panic("no rows") })
 		err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), p)
-		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" || p.Value != "no rows" {
+		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "producer" ||
+			p.Value != "no rows" {
 			t.Errorf("Run: %v", err)
 		}
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool { return true })})
+		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: rejects[int](func(int) bool {
+			return true
+		})})
 		o.Bury = func(context.Context, Item[int], error) error { runtime.Goexit(); return nil }
 		err = mustSender(t, o).Run(t.Context(), these(values(1)...))
-		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "Options.Bury" || p.Value != nil {
+		if p, ok := errors.AsType[*PanicError](err); !ok || p.Where != "Options.Bury" ||
+			p.Value != nil {
 			t.Errorf("Run: %v", err)
 		}
 	})
@@ -68,11 +73,13 @@ func TestPanicOfProducerAndBury(t *testing.T) {
 // end.
 func TestPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)}, Lane[int]{Name: "b", Worker: hangs[int]()})
+		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)},
+			Lane[int]{Name: "b", Worker: hangs[int]()})
 		o.Settled = func(Item[int], Settlement) { panic("callback") }
 		defer func() {
 			p, ok := recover().(*PanicError)
-			if !ok || p.Value != "callback" || !strings.Contains(string(p.Stack), "TestPanicOfCallback") {
+			if !ok || p.Value != "callback" ||
+				!strings.Contains(string(p.Stack), "TestPanicOfCallback") {
 				t.Errorf("recovered %v", p)
 			}
 		}()

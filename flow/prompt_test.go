@@ -35,10 +35,11 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 				t.Logf("%s %d on goroutine %s, the producer's is %s", what, n, g, producing)
 			}
 		}
-		o := d.options(Lane[int]{Name: "drop", Prompt: true, Worker: WorkerFunc[int](func(context.Context, Attempt[int]) (Report, error) {
-			where("Deliver")
-			return Report{}, nil
-		})})
+		o := d.options(Lane[int]{Name: "drop", Prompt: true,
+			Worker: WorkerFunc[int](func(context.Context, Attempt[int]) (Report, error) {
+				where("Deliver")
+				return Report{}, nil
+			})})
 		settled := o.Settled
 		o.Settled = func(it Item[int], s Settlement) { where("Settled"); settled(it, s) }
 		var want []int
@@ -63,15 +64,16 @@ func TestPromptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
 		o := d.options(
-			Lane[int]{Name: "a", Prompt: true, Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
-				switch {
-				case a.Number == 1 && a.Value%3 == 0:
-					return Report{}, errors.New("not now")
-				case a.Number == 1 && a.Value%3 == 1:
-					panic("never")
-				}
-				return Report{}, nil
-			})},
+			Lane[int]{Name: "a", Prompt: true,
+				Worker: WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+					switch {
+					case a.Number == 1 && a.Value%3 == 0:
+						return Report{}, errors.New("not now")
+					case a.Number == 1 && a.Value%3 == 1:
+						panic("never")
+					}
+					return Report{}, nil
+				})},
 			d.lane("b", takes[int](time.Millisecond)))
 		var list []int
 		for n := range 300 {

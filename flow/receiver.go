@@ -62,14 +62,16 @@ func (g Grant) String() string {
 		more += "; state=draining"
 	}
 	return fmt.Sprintf("epoch=%d; credit=%d; taken=%d; queue=%d; slots=%d; wait=%d; service=%d%s",
-		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(), g.Service.Microseconds(), more)
+		g.Epoch, g.Credit, g.Taken, g.QueueLen, g.Slots, g.QueueWait.Microseconds(),
+		g.Service.Microseconds(), more)
 }
 
 // Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
 // when its service begins, which is at once if batches never wait, and done when it has been
 // served. The result of done is sent with the answer. Only the first call of each counts. network
 // is the network's round trip as measured by the sender; 0 if unknown.
-func (r *Receiver) Begin(sender string, cost float64, network time.Duration) (serve func(), done func() Grant) {
+func (r *Receiver) Begin(sender string, cost float64,
+	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
 	return a.Serve, a.Done
 }
@@ -242,7 +244,8 @@ func (g *granted) grant() {
 
 // WriteHeader implements http.ResponseWriter.
 func (g *granted) WriteHeader(status int) {
-	if status >= http.StatusOK || status == http.StatusSwitchingProtocols { // others are informational
+	// Others are informational.
+	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		g.grant()
 	}
 	g.ResponseWriter.WriteHeader(status)

@@ -11,7 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// TestReceiverCountsOnce: serve and done that are called again, as by a defer, change nothing.
+// TestReceiverCountsOnce checks that serve and done that are called again, as by a defer, change
+// nothing.
 func TestReceiverCountsOnce(t *testing.T) {
 	r := &flow.Receiver{Slots: 2}
 	serve, done := r.Begin("s", 1, 0)
@@ -29,18 +30,19 @@ func TestReceiverCountsOnce(t *testing.T) {
 	}
 }
 
-// TestReceiverEarlyHints: an interim answer is no answer; the batch counts as served with the one
-// behind it.
+// TestReceiverEarlyHints checks that an interim answer is no answer; the batch counts as served
+// with the one behind it.
 func TestReceiverEarlyHints(t *testing.T) {
 	inside := make(chan struct{})
 	finish := make(chan struct{})
 	r := &flow.Receiver{Slots: 1}
-	server := httptest.NewServer(r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusEarlyHints)
-		close(inside)
-		<-finish
-		_, _ = io.WriteString(w, "ok")
-	})))
+	server := httptest.NewServer(
+		r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			close(inside)
+			<-finish
+			_, _ = io.WriteString(w, "ok")
+		})))
 	defer server.Close()
 	answers := make(chan *http.Response)
 	go func() {

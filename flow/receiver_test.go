@@ -22,7 +22,8 @@ import (
 
 func TestGrantIsReadAsWritten(t *testing.T) {
 	want := flow.Report{
-		Epoch: 7, Credit: 1 << 40, Taken: 12, QueueLen: 3, Slots: 4, QueueWait: 1500 * time.Microsecond, Service: 20 * time.Millisecond,
+		Epoch: 7, Credit: 1 << 40, Taken: 12, QueueLen: 3, Slots: 4,
+		QueueWait: 1500 * time.Microsecond, Service: 20 * time.Millisecond,
 	}
 	got, ok := flow.ParseGrant(flow.Grant{Report: want}.String())
 	if !ok || got != want {
@@ -37,8 +38,10 @@ func TestGrantIsReadAsWritten(t *testing.T) {
 		{"credit=5", flow.Report{Credit: 5}, false},
 		{"epoch=1; credit=5; unit=batches", flow.Report{Epoch: 1, Credit: 5, Batches: true}, true},
 		{"epoch=1; credit=5; unit=records", flow.Report{Epoch: 1, Credit: 5}, true},
-		{" epoch=1 ;credit=5;; color=blue; taken=-3; queue=x ", flow.Report{Epoch: 1, Credit: 5}, true},
-		{"epoch=1; queue=99999999999999; wait=9223372036854775807", flow.Report{Epoch: 1, QueueLen: 1<<31 - 1, QueueWait: time.Hour}, true},
+		{" epoch=1 ;credit=5;; color=blue; taken=-3; queue=x ", flow.Report{Epoch: 1, Credit: 5},
+			true},
+		{"epoch=1; queue=99999999999999; wait=9223372036854775807",
+			flow.Report{Epoch: 1, QueueLen: 1<<31 - 1, QueueWait: time.Hour}, true},
 	} {
 		if got, ok := flow.ParseGrant(c.text); ok != c.ok || got != c.want {
 			t.Errorf("%q: %+v, %v; want %+v, %v", c.text, got, ok, c.want, c.ok)
@@ -144,16 +147,19 @@ func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
 func TestReceiverHoldsItsSenders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &flow.Receiver{Slots: 4}
-		client := &http.Client{Transport: direct{r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			time.Sleep(2 * time.Millisecond)
-			w.WriteHeader(http.StatusAccepted)
-		}))}}
+		client := &http.Client{
+			Transport: direct{
+				r.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					time.Sleep(2 * time.Millisecond)
+					w.WriteHeader(http.StatusAccepted)
+				}))}}
 		p, settled, status := deliver(t, client, "http://receiver", 600)
 		if settled != 600 || p.granted.Load() != 600 {
 			t.Errorf("%d of 600 settled, %d with a grant", settled, p.granted.Load())
 		}
 		if most := p.most.Load(); most < 4 || most > 40 {
-			t.Errorf("%d in flight at most; want the 4 slots busy and few waiting: %+v", most, status.Lanes[0])
+			t.Errorf("%d in flight at most; want the 4 slots busy and few waiting: %+v", most,
+				status.Lanes[0])
 		}
 	})
 }
@@ -161,8 +167,9 @@ func TestReceiverHoldsItsSenders(t *testing.T) {
 // TestReceiverExamples runs the programs of examples/ as they stand.
 func TestReceiverExamples(t *testing.T) {
 	for name, command := range map[string][]string{
-		"go":     {"go", "run", "../examples/receiver-go", "127.0.0.1:0"},
-		"python": {"python3", filepath.Join("..", "examples", "receiver-python", "receiver.py"), "127.0.0.1:0"},
+		"go": {"go", "run", "../examples/receiver-go", "127.0.0.1:0"},
+		"python": {"python3", filepath.Join("..", "examples", "receiver-python", "receiver.py"),
+			"127.0.0.1:0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path, err := exec.LookPath(command[0])
@@ -172,7 +179,8 @@ func TestReceiverExamples(t *testing.T) {
 			bin := append([]string{path}, command[1:]...)
 			if name == "go" { // a program that go run starts would outlive it
 				out := filepath.Join(t.TempDir(), "receiver")
-				if text, err := exec.Command(path, "build", "-o", out, command[2]).CombinedOutput(); err != nil {
+				if text, err := exec.Command(path, "build", "-o", out,
+					command[2]).CombinedOutput(); err != nil {
 					t.Fatalf("%v: %s", err, text)
 				}
 				bin = []string{out, command[3]}
@@ -193,7 +201,8 @@ func TestReceiverExamples(t *testing.T) {
 			if err != nil {
 				t.Fatalf("it says nothing of its address: %v", err)
 			}
-			p, settled, status := deliver(t, http.DefaultClient, "http://"+strings.TrimSpace(address), 200)
+			p, settled, status := deliver(t, http.DefaultClient,
+				"http://"+strings.TrimSpace(address), 200)
 			if settled != 200 || p.granted.Load() != 200 {
 				t.Errorf("%d of 200 settled, %d with a grant", settled, p.granted.Load())
 			}

@@ -33,7 +33,9 @@ func halves(it Item[string], _ error) []Item[string] {
 func TestBisectsDownToTheRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[string](t)
-		o := d.options(d.lane("a", rejects(func(s string) bool { return strings.Contains(s, "x") })))
+		o := d.options(d.lane("a", rejects(func(s string) bool {
+			return strings.Contains(s, "x")
+		})))
 		o.Bisect = halves
 		o.Bury = func(ctx context.Context, it Item[string], refusal error) error {
 			if !errors.Is(refusal, errRefused) {
@@ -61,7 +63,9 @@ func TestSplit(t *testing.T) {
 			if a.Value != "abcd" {
 				return Report{}, nil
 			}
-			return Report{Place: "9"}, &Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"), Err: errRefused}
+			return Report{Place: "9"},
+				&Split[string]{Done: values("a"), Rest: values("b", "c"), Refused: values("d"),
+					Err: errRefused}
 		})
 		o := d.options(d.lane("w", w))
 		var buried []string
@@ -74,7 +78,8 @@ func TestSplit(t *testing.T) {
 		}
 		mustRun(t, o, these(values("abcd", "e")...))
 		d.wantSettled("a", "b", "c", "d", "e")
-		if d.released["abcd"] != 1 || !slices.Equal(buried, []string{"d"}) || !d.settled["d"].Buried {
+		if d.released["abcd"] != 1 || !slices.Equal(buried, []string{"d"}) ||
+			!d.settled["d"].Buried {
 			t.Errorf("released %v, buried %v, settled %v", d.released, buried, d.settled)
 		}
 	})
@@ -93,7 +98,8 @@ func TestBuryFailureStops(t *testing.T) {
 			err := mustSender(t, o).Run(t.Context(), these(values("a", "x", "b")...))
 			want := "flow: bury a refused item: disk full\npost: rejected: no"
 			if bury == nil {
-				want = "flow: an item was refused; set Options.Bury to keep such items: post: rejected: no"
+				want = "flow: an item was refused; set Options.Bury to keep such items: post: " +
+					"rejected: no"
 			}
 			if err == nil || err.Error() != want || !errors.Is(err, errRefused) {
 				t.Errorf("Run: %v\nwant %s", err, want)

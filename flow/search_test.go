@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// place is where the search can go on: after v, which follows parent, or in a process that a crash
-// has just begun.
+// place is where the search can continue: after v, which follows parent, or in a process that a
+// crash has just begun.
 type place struct {
 	parent *place // nil: the process has begun
 	v      move
@@ -32,9 +32,11 @@ func reach(batches int, twins bool, p *place) *searched {
 	for ; p.parent != nil; p = p.parent {
 		way = append(way, p.v)
 	}
-	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches), known: len(way) > 0}
+	s := &searched{batches: batches, twins: twins, taken: make([]bool, batches),
+		known: len(way) > 0}
 	if p.began != nil {
-		s.mark, s.above, s.taken, s.crashed = p.began.mark, p.began.above, slices.Clone(p.began.taken), true
+		s.mark, s.above, s.taken, s.crashed = p.began.mark, p.began.above,
+			slices.Clone(p.began.taken), true
 	}
 	s.boot()
 	for i, v := range slices.Backward(way) {
@@ -47,7 +49,8 @@ func reach(batches int, twins bool, p *place) *searched {
 // after is the place behind move v out of s, which stands at p.
 func (s *searched) after(p *place, v move) *place {
 	if v.kind == 'c' {
-		return &place{v: v, began: &beginning{mark: s.mark, above: s.above, taken: slices.Clone(s.taken)}}
+		return &place{v: v,
+			began: &beginning{mark: s.mark, above: s.above, taken: slices.Clone(s.taken)}}
 	}
 	return &place{parent: p, v: v}
 }
@@ -58,7 +61,8 @@ func (p *place) String() string {
 		way = fmt.Sprintf("%c%d ", p.v.kind, p.v.id) + way
 	}
 	if p.began != nil {
-		way = fmt.Sprintf("a crash with watermark %d, ranges %v and delivered %v; ", p.began.mark.Num, p.began.above, p.began.taken) + way
+		way = fmt.Sprintf("a crash with watermark %d, ranges %v and delivered %v; ",
+			p.began.mark.Num, p.began.above, p.began.taken) + way
 	}
 	return way
 }
@@ -95,10 +99,13 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 			if s.hedged > 0 {
 				n.hedged++
 			}
-			if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool { return v.kind == 'w' }) {
+			if len(s.tries) == 0 && !slices.ContainsFunc(list, func(v move) bool {
+				return v.kind == 'w'
+			}) {
 				n.ended++
 				if !s.m.Idle() || slices.Contains(s.settled, false) {
-					t.Fatalf("%d batches, after %v: nothing is under way and settled are %v", batches, p, s.settled)
+					t.Fatalf("%d batches, after %v: nothing is under way and settled are %v",
+						batches, p, s.settled)
 				}
 			}
 			if len(list) == 0 {
@@ -115,7 +122,8 @@ func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tal
 		}
 	}
 	n.states, n.all = len(seen), len(rest) == 0
-	t.Logf("%d batches, twins %v: %d states, all of them: %v; in %d everything was settled, in %d a twin had been sent",
+	t.Logf("%d batches, twins %v: %d states, all of them: %v; in %d everything was settled, in "+
+		"%d a twin had been sent",
 		batches, twins, n.states, n.all, n.ended, n.hedged)
 	return n
 }
@@ -148,12 +156,14 @@ func TestEveryState(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					sum.states, sum.ended, sum.hedged = sum.states+n.states, sum.ended+n.ended, sum.hedged+n.hedged
+					sum.states, sum.ended, sum.hedged = sum.states+n.states, sum.ended+n.ended,
+						sum.hedged+n.hedged
 				})
 			}
 		}
 	})
-	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, 0 violations",
+	t.Logf("%d states visited, in %d of them everything was settled, in %d a twin had been sent, "+
+		"0 violations",
 		sum.states, sum.ended, sum.hedged)
 	if sum.hedged < leastHedged {
 		t.Errorf("a twin had been sent in %d states, want at least %d", sum.hedged, leastHedged)

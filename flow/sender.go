@@ -60,7 +60,8 @@ func newSender[T any](o Options[T], m machine) (*Sender[T], error) {
 		return nil, err
 	}
 	if o.Abandon < 0 {
-		return nil, fmt.Errorf("flow: Options.Abandon is %v; want a duration, or 0 for %v", o.Abandon, DefaultAbandon)
+		return nil, fmt.Errorf("flow: Options.Abandon is %v; want a duration, or 0 for %v",
+			o.Abandon, DefaultAbandon)
 	}
 	if o.Abandon == 0 {
 		o.Abandon = DefaultAbandon
@@ -84,7 +85,8 @@ func checkLanes[T any](lanes []Lane[T]) error {
 		case l.Worker == nil:
 			return fmt.Errorf("flow: lane %q has no worker", l.Name)
 		case l.Limits.InFlight < 0:
-			return fmt.Errorf("flow: lane %q: Limits.InFlight is %d; want a number above 0, or 0 for none", l.Name, l.Limits.InFlight)
+			return fmt.Errorf("flow: lane %q: Limits.InFlight is %d; want a number above 0, or 0 "+
+				"for none", l.Name, l.Limits.InFlight)
 		}
 		seen[l.Name] = true
 	}
@@ -93,9 +95,9 @@ func checkLanes[T any](lanes []Lane[T]) error {
 
 // Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done it
 // ends the contexts of the attempts in flight, waits for their Delivers and returns
-// context.Cause(ctx). It also stops if p fails, if an item is refused and there is no Options.Bury,
-// if Bury fails, and if every lane is misconfigured (see Options.AwaitRepair); the error wraps the
-// reason. Run may be called once.
+// context.Cause(ctx). It also stops if p or Bury fails, if an item is refused and Options.Bury is
+// nil, and if every lane is misconfigured (see Options.AwaitRepair). The error wraps the reason.
+// Run may be called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started

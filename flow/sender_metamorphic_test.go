@@ -90,7 +90,8 @@ type played struct {
 
 // play sends n items, one every so often; 0: as fast as they are taken. Worker i is the lane at
 // order[i].
-func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, every time.Duration) (r played) {
+func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
+	every time.Duration) (r played) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		lanes := make([]Lane[int], len(workers))
@@ -112,19 +113,20 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, 
 		r.window = make([]float64, len(workers))
 		var s *Sender[int]
 		settled := 0
-		s = mustSender(t, Options[int]{Lanes: lanes, Control: c, Settled: func(Item[int], Settlement) {
-			if settled++; settled%10 != 0 {
-				return
-			}
-			status, names := s.Status()
-			for i := range workers {
-				for _, l := range status.Lanes {
-					if names[l.Lane] == fmt.Sprint("worker ", i) {
-						r.window[i] += l.Window / float64(n/10)
+		s = mustSender(t,
+			Options[int]{Lanes: lanes, Control: c, Settled: func(Item[int], Settlement) {
+				if settled++; settled%10 != 0 {
+					return
+				}
+				status, names := s.Status()
+				for i := range workers {
+					for _, l := range status.Lanes {
+						if names[l.Lane] == fmt.Sprint("worker ", i) {
+							r.window[i] += l.Window / float64(n/10)
+						}
 					}
 				}
-			}
-		}})
+			}})
 		if err := s.Run(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
@@ -142,14 +144,16 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int, 
 
 var (
 	asListed = []int{0, 1, 2, 3}
-	windows  = []window.Algorithm{window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{}, window.Rate{}, window.Fixed{Size: 4}}
+	windows  = []window.Algorithm{window.Linear{}, window.AIMD{}, window.Queue{}, window.Credit{},
+		window.Rate{}, window.Fixed{Size: 4}}
 	policies = []dispatch.Policy{
-		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{}, dispatch.LeastInFlight{}, dispatch.TwoChoices{},
+		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
+		dispatch.LeastInFlight{}, dispatch.TwoChoices{},
 	}
 )
 
-// TestSenderWorseIsNotChosenMore: a worker with a slower network or service, or one that fails,
-// gets no larger share. Hash sends an item again to the worker that failed it.
+// TestSenderWorseIsNotChosenMore checks that a worker with a slower network or service, or one that
+// fails, gets no larger share. Hash sends an item again to the worker that failed it.
 func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(p *paced){
 		"network": func(p *paced) { p.network *= 3 },
@@ -168,17 +172,19 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 				change(w[0])
 				after := play(t, c, w, asListed, 400, 9*time.Millisecond)
 				if was, is := before.share[0], after.share[0]; is > 1.1*was+0.01 {
-					t.Errorf("%s, %s: worse %s, and %.3f of the attempts; %.3f before", win.Name(), p.Name(), name, is, was)
+					t.Errorf("%s, %s: worse %s, and %.3f of the attempts; %.3f before", win.Name(),
+						p.Name(), name, is, was)
 				} else if p == dispatch.Policy(dispatch.LeastCompletion{}) && is > 0.9*was {
-					t.Errorf("%s, %s: worse %s, and still %.3f of the attempts; %.3f before", win.Name(), p.Name(), name, is, was)
+					t.Errorf("%s, %s: worse %s, and still %.3f of the attempts; %.3f before",
+						win.Name(), p.Name(), name, is, was)
 				}
 			}
 		}
 	}
 }
 
-// TestSenderPermuted: workers that change their lanes keep their shares. Hash binds items to lanes,
-// and is left out.
+// TestSenderPermuted checks that workers that change their lanes keep their shares. Hash binds
+// items to lanes, and is left out.
 func TestSenderPermuted(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {
@@ -228,16 +234,18 @@ func (p *plays) like(q *plays) bool {
 	return math.Abs(k-float64(p.k)) <= 0.3 && math.Abs(width-widthQ) <= 0.2*widthQ
 }
 
-// TestSenderScaled: if every part takes three times as long, so does the whole, and its windows are
-// about the same. The test of the machine checks exact equality; here, answers at one instant come
-// in any order. So items arrive a little faster than they can be delivered, each at a different
-// instant. In about one play of seventy, a start-up ends early or late because of the order of the
-// first answers (queue, aimd): where two plays differ, the medians of five count. The experimental
-// window of rates is left out with round robin, because it ends at either limit equally often.
+// TestSenderScaled checks that if every part takes three times as long, so does the whole, and its
+// windows are about the same. The test of the machine checks exact equality; here, answers at one
+// instant come in any order. So items arrive a little faster than they can be delivered, each at a
+// different instant. In about one play of seventy, a start-up ends early or late because of the
+// order of the first answers (queue, aimd): where two plays differ, the medians of five count. The
+// experimental window of rates is left out with round robin, because it ends at either limit
+// equally often.
 func TestSenderScaled(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {
-			if win == window.Algorithm(window.Rate{}) && p == dispatch.Policy(dispatch.RoundRobin{}) {
+			if win == window.Algorithm(window.Rate{}) &&
+				p == dispatch.Policy(dispatch.RoundRobin{}) {
 				continue
 			}
 			c := control.Config{Window: win, Dispatch: p, Timeout: -1}
@@ -255,7 +263,8 @@ func TestSenderScaled(t *testing.T) {
 			took, width := plays[0].middle()
 			tookThrice, widthThrice := plays[1].middle()
 			if !plays[1].like(&plays[0]) {
-				t.Errorf("%s, %s: took %v, and %v where all takes three times as long; windows of %.4g together, and %.4g",
+				t.Errorf("%s, %s: took %v, and %v where all takes three times as long; windows "+
+					"of %.4g together, and %.4g",
 					win.Name(), p.Name(), took, tookThrice, width, widthThrice)
 			}
 		}

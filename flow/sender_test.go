@@ -22,17 +22,22 @@ func TestNewRefuses(t *testing.T) {
 		o    Options[int]
 		want string
 	}{
-		{Options[int]{Lanes: []Lane[int]{{Worker: w}}, Settled: settled}, "flow: lane 0 has no name; lanes are told apart by name"},
-		{Options[int]{Lanes: []Lane[int]{{Name: "a"}}, Settled: settled}, `flow: lane "a" has no worker`},
+		{Options[int]{Lanes: []Lane[int]{{Worker: w}}, Settled: settled}, "flow: lane 0 has no " +
+			"name; lanes are told apart by name"},
+		{Options[int]{Lanes: []Lane[int]{{Name: "a"}}, Settled: settled},
+			`flow: lane "a" has no worker`},
 		{
-			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w}, {Name: "a", Worker: w}}, Settled: settled},
+			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w}, {Name: "a", Worker: w}},
+				Settled: settled},
 			`flow: two lanes are named "a"; lanes are told apart by name`,
 		},
 		{
-			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w, Limits: Limits{InFlight: -1}}}, Settled: settled},
+			Options[int]{Lanes: []Lane[int]{{Name: "a", Worker: w, Limits: Limits{InFlight: -1}}},
+				Settled: settled},
 			`flow: lane "a": Limits.InFlight is -1; want a number above 0, or 0 for none`,
 		},
-		{Options[int]{Settled: settled, Abandon: -1}, "flow: Options.Abandon is -1ns; want a duration, or 0 for 1m0s"},
+		{Options[int]{Settled: settled, Abandon: -1}, "flow: Options.Abandon is -1ns; want a " +
+			"duration, or 0 for 1m0s"},
 	} {
 		if _, err := New(c.o); err == nil || err.Error() != c.want {
 			t.Errorf("New: %v\nwant %s", err, c.want)
@@ -43,7 +48,8 @@ func TestNewRefuses(t *testing.T) {
 func TestDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
-		s := mustSender(t, d.options(d.lane("a", takes[int](time.Second)), d.lane("b", takes[int](2*time.Second))))
+		s := mustSender(t,
+			d.options(d.lane("a", takes[int](time.Second)), d.lane("b", takes[int](2*time.Second))))
 		if err := s.Run(t.Context(), these(values(1, 2, 3, 4, 5, 6, 7)...)); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +57,8 @@ func TestDrains(t *testing.T) {
 		if st := d.settled[1]; st != (Settlement{Attempts: 1, Lane: "a"}) {
 			t.Errorf("settlement of 1 is %+v", st)
 		}
-		if err := s.Run(t.Context(), these[int]()); err == nil || err.Error() != "flow: Run was called before; make a new Sender" {
+		if err := s.Run(t.Context(), these[int]()); err == nil ||
+			err.Error() != "flow: Run was called before; make a new Sender" {
 			t.Errorf("a second Run: %v", err)
 		}
 	})
@@ -112,7 +119,8 @@ func TestStopByContext(t *testing.T) {
 			}
 		}
 		if len(d.settled) != 2 || d.released[3] != 1 {
-			t.Errorf("settled %v, released %v; want 1 and 2 settled, 3 released as left over", d.settled, d.released)
+			t.Errorf("settled %v, released %v; want 1 and 2 settled, 3 released as left over",
+				d.settled, d.released)
 		}
 		if len(d.failures) != 0 {
 			t.Errorf("failures %v: those were the stop's", d.failures)
@@ -125,7 +133,8 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 		d := newDiary[int](t)
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx, idle[int]()); !errors.Is(err, context.DeadlineExceeded) {
+		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx,
+			idle[int]()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Run: %v", err)
 		}
 		// An item that comes too late is given back.
@@ -137,7 +146,8 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 		d = newDiary[int](t)
 		ctx, stop = context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx, late); !errors.Is(err, context.DeadlineExceeded) {
+		if err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(ctx,
+			late); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Run: %v", err)
 		}
 		if d.released[7] != 1 || len(d.settled) != 0 {
@@ -156,7 +166,8 @@ func TestAbandon(t *testing.T) {
 			}
 			r, err := hang(ctx, a)
 			if got := time.Since(d.start); got != time.Minute || !errors.Is(err, ErrAbandoned) {
-				t.Errorf("attempt 1 ended at %v by %v, want %v by %v", got, err, time.Minute, ErrAbandoned)
+				t.Errorf("attempt 1 ended at %v by %v, want %v by %v", got, err, time.Minute,
+					ErrAbandoned)
 			}
 			return r, fmt.Errorf("post: %w", err)
 		})
@@ -164,7 +175,8 @@ func TestAbandon(t *testing.T) {
 		o.Control.Timeout = -1
 		mustRun(t, o, these(values(1)...))
 		d.wantSettled(1)
-		if len(d.failures) != 1 || d.failures[0].Outcome != control.TimedOut || d.failures[0].Lane != "a" || d.failures[0].Number != 1 {
+		if len(d.failures) != 1 || d.failures[0].Outcome != control.TimedOut ||
+			d.failures[0].Lane != "a" || d.failures[0].Number != 1 {
 			t.Errorf("failures %+v, want one time-out of attempt 1 at a", d.failures)
 		}
 	})
@@ -194,7 +206,8 @@ func TestSetLanesWhileRunning(t *testing.T) {
 		n := 0
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if n == 1 && time.Since(d.start) < time.Second {
-				t.Errorf("asked for a second item at %v, but no lane was there for the first before 1s", time.Since(d.start))
+				t.Errorf("asked for a second item at %v, but no lane was there for the first "+
+					"before 1s", time.Since(d.start))
 			}
 			if n == 9 {
 				return Item[int]{}, io.EOF
@@ -218,7 +231,8 @@ func TestSetLanesWhileRunning(t *testing.T) {
 				t.Errorf("starts are %v", d.starts)
 			}
 		}
-		if _, names := s.Status(); !slices.Contains(names, "a") || !slices.Contains(names, "c") || slices.Contains(names, "b") {
+		if _, names := s.Status(); !slices.Contains(names, "a") || !slices.Contains(names, "c") ||
+			slices.Contains(names, "b") {
 			t.Errorf("names at the end are %q", names)
 		}
 	})
@@ -231,12 +245,15 @@ func TestItemsThatMeanNothingStop(t *testing.T) {
 			want string
 		}{
 			{Item[int]{Cost: -1}, "flow: item 1 costs -1; want a number above 0, or 0 for 1"},
-			{Item[int]{Cost: math.NaN()}, "flow: item 1 costs NaN; want a number above 0, or 0 for 1"},
-			{Item[int]{Cost: math.Inf(1)}, "flow: item 1 costs +Inf; want a number above 0, or 0 for 1"},
+			{Item[int]{Cost: math.NaN()}, "flow: item 1 costs NaN; want a number above 0, or " +
+				"0 for 1"},
+			{Item[int]{Cost: math.Inf(1)}, "flow: item 1 costs +Inf; want a number above 0, or " +
+				"0 for 1"},
 			{Item[int]{Bytes: -5}, "flow: item 1 has -5 bytes; want 0 or more"},
 		} {
 			d := newDiary[int](t)
-			err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(), these(c.it))
+			err := mustSender(t, d.options(d.lane("a", takes[int](0)))).Run(t.Context(),
+				these(c.it))
 			if err == nil || err.Error() != c.want || d.released[0] != 1 {
 				t.Errorf("Run: %v, want %s; released %d", err, c.want, d.released[0])
 			}
@@ -246,7 +263,8 @@ func TestItemsThatMeanNothingStop(t *testing.T) {
 
 func TestMaxBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, c := range []struct{ limit, item, want int64 }{{100, 30, 120}, {100, 1000, 1000}, {-1, 30, 12 * 30}} {
+		for _, c := range []struct{ limit, item, want int64 }{{100, 30, 120}, {100, 1000, 1000},
+			{-1, 30, 12 * 30}} {
 			d := newDiary[int](t)
 			var held atomic.Int64
 			most := int64(0)
@@ -267,7 +285,8 @@ func TestMaxBytes(t *testing.T) {
 			})
 			mustRun(t, o, p)
 			if most != c.want || len(d.settled) != 12 {
-				t.Errorf("limit %d, items of %d: %d bytes held at most, want %d; %d settled", c.limit, c.item, most, c.want, len(d.settled))
+				t.Errorf("limit %d, items of %d: %d bytes held at most, want %d; %d settled",
+					c.limit, c.item, most, c.want, len(d.settled))
 			}
 		}
 	})

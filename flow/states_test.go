@@ -115,13 +115,16 @@ func (s *searched) boot() {
 // have none.
 func (s *searched) meet() {
 	for i := range searchWorkers {
-		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10}, s.out[:0])
-		s.out = s.m.Step(control.Event{Kind: control.Answer, ID: s.out[0].ID, Outcome: control.Delivered}, s.out[:0])
+		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10},
+			s.out[:0])
+		s.out = s.m.Step(control.Event{Kind: control.Answer, ID: s.out[0].ID,
+			Outcome: control.Delivered}, s.out[:0])
 	}
 }
 
 func spanOf(b int) ledger.Range {
-	return ledger.Range{From: ledger.Position{Num: int64(b)}, To: ledger.Position{Num: int64(b) + 1}}
+	return ledger.Range{From: ledger.Position{Num: int64(b)},
+		To: ledger.Position{Num: int64(b) + 1}}
 }
 
 // saved reports whether the checkpoint covers batch b.
@@ -192,7 +195,8 @@ func (s *searched) started(c control.Command, b int, known bool) {
 			s.fail("%d twins of %d attempts", s.hedged, s.starts)
 		}
 	}
-	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin, apart: c.Why == control.Apart}
+	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin,
+		apart: c.Why == control.Apart}
 	if x.apart {
 		x.expect = math.MaxInt64 // it is never overdue
 	}
@@ -234,7 +238,8 @@ func (s *searched) moves() []move {
 	if ripe {
 		list = append(list, move{kind: 't'})
 	}
-	if mark, above := s.ledger.Mark(); !s.crashed && (mark != s.mark || !slices.Equal(above, s.above)) {
+	if mark, above := s.ledger.Mark(); !s.crashed &&
+		(mark != s.mark || !slices.Equal(above, s.above)) {
 		list = append(list, move{kind: 's'})
 	}
 	if !s.crashed {

@@ -39,10 +39,12 @@ func TestTimeoutGoesToAnotherWorker(t *testing.T) {
 		d.wantSettled(1)
 		d.wantAt(1, 2*time.Second)
 		if len(d.starts) != 2 || d.starts[0] == d.starts[1] || d.settled[1].Attempts != 2 {
-			t.Errorf("starts %v, settled %+v; want two attempts at two workers", d.starts, d.settled[1])
+			t.Errorf("starts %v, settled %+v; want two attempts at two workers", d.starts,
+				d.settled[1])
 		}
 		if len(d.failures) != 0 {
-			t.Errorf("failures %v: the first attempt was ended because its item had settled", d.failures)
+			t.Errorf("failures %v: the first attempt was ended because its item had settled",
+				d.failures)
 		}
 	})
 }
@@ -77,7 +79,8 @@ func TestLateAckSettles(t *testing.T) {
 			late += l.Late
 		}
 		if st.Settled != 1 || st.Attempts != 2 || late != 1 {
-			t.Errorf("status: %d settled, %d attempts, %d late; want 1, 2, 1", st.Settled, st.Attempts, late)
+			t.Errorf("status: %d settled, %d attempts, %d late; want 1, 2, 1", st.Settled,
+				st.Attempts, late)
 		}
 	})
 }
@@ -121,7 +124,8 @@ func TestThrottledUntilAfter(t *testing.T) {
 		d := newDiary[int](t)
 		w := WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
 			if a.Value == 1 && a.Number == 1 {
-				return Report{}, fmt.Errorf("post: %w", &Throttled{After: 5 * time.Second, Err: errors.New("429")})
+				return Report{}, fmt.Errorf("post: %w",
+					&Throttled{After: 5 * time.Second, Err: errors.New("429")})
 			}
 			return Report{}, nil
 		})
@@ -146,7 +150,8 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 		s := mustSender(t, o)
 		time.AfterFunc(time.Minute, func() {
 			if st, _ := s.Status(); st.Settled != 3 || !st.ReplayBinding || st.ReplayBytes > 100 {
-				t.Errorf("after a minute: %d settled, bound binds %v at %d bytes; want 3, true, at most 100",
+				t.Errorf("after a minute: %d settled, bound binds %v at %d bytes; want 3, true, "+
+					"at most 100",
 					st.Settled, st.ReplayBinding, st.ReplayBytes)
 			}
 			s.Saved(60)
@@ -162,7 +167,8 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.wantSettled(1, 2, 3, 4, 5, 6)
-		if d.at[3] >= time.Minute || d.at[4] < time.Minute || d.at[5] >= 2*time.Minute || d.at[6] < 2*time.Minute {
+		if d.at[3] >= time.Minute || d.at[4] < time.Minute || d.at[5] >= 2*time.Minute ||
+			d.at[6] < 2*time.Minute {
 			t.Errorf("settled at %v", d.at)
 		}
 	})
@@ -194,7 +200,9 @@ func TestTraceReplays(t *testing.T) {
 		}
 		list := values[int]()
 		for n := range 100 {
-			list = append(list, Item[int]{Value: n + 1, Keys: []string{fmt.Sprint("k", n%9), "", fmt.Sprint("k", n%9)}[:n%4]})
+			list = append(list,
+				Item[int]{Value: n + 1,
+					Keys: []string{fmt.Sprint("k", n%9), "", fmt.Sprint("k", n%9)}[:n%4]})
 		}
 		s := mustSender(t, o)
 		if err := s.Run(t.Context(), these(list...)); err != nil {

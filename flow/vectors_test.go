@@ -99,8 +99,10 @@ func ledgerTrace(t *testing.T, c vectorCase) {
 		for _, r := range ranges {
 			above = append(above, [2]int64{r.From.Num + 1, r.To.Num})
 		}
-		if watermark.Num != e.Watermark || !reflect.DeepEqual(above, append([][2]int64{}, e.Above...)) {
-			t.Fatalf("after settle %d: watermark %d above %v, want %d %v", e.Settle, watermark.Num, above, e.Watermark, e.Above)
+		if watermark.Num != e.Watermark ||
+			!reflect.DeepEqual(above, append([][2]int64{}, e.Above...)) {
+			t.Fatalf("after settle %d: watermark %d above %v, want %d %v", e.Settle, watermark.Num,
+				above, e.Watermark, e.Above)
 		}
 	}
 }
@@ -126,7 +128,8 @@ func linearTrace(t *testing.T, c vectorCase) {
 	if !ok {
 		t.Fatalf("step %q is not known", params.Step)
 	}
-	linear := window.Linear{Initial: params.Initial, Threshold: time.Duration(params.ThresholdNS), Step: step}
+	linear := window.Linear{Initial: params.Initial, Threshold: time.Duration(params.ThresholdNS),
+		Step: step}
 	if err := linear.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +140,8 @@ func linearTrace(t *testing.T, c vectorCase) {
 		switch e.Event {
 		case "ack":
 			w.OnSample(window.Sample{
-				Now: now, RoundTrip: time.Duration(e.RoundTripNS), Cost: 1, InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch(),
+				Now: now, RoundTrip: time.Duration(e.RoundTripNS), Cost: 1,
+				InFlightAtSend: w.Limit(), Limited: true, Epoch: w.Epoch(),
 			})
 		case "timeout":
 			w.OnTimeout(now, 1)
@@ -147,7 +151,8 @@ func linearTrace(t *testing.T, c vectorCase) {
 			t.Fatalf("event %q is not known", e.Event)
 		}
 		if w.Limit() != e.Window || e.State != "" && w.State().String() != e.State {
-			t.Fatalf("event %d (%s): window %v %v, want %v %v (%s)", i, e.Event, w.Limit(), w.State(), e.Window, e.State, w.Reason())
+			t.Fatalf("event %d (%s): window %v %v, want %v %v (%s)", i, e.Event, w.Limit(),
+				w.State(), e.Window, e.State, w.Reason())
 		}
 	}
 }

@@ -39,8 +39,8 @@ type WaitStore[T any] interface {
 	// without the items that are still held. Any other error stops the Sender. When ctx is done,
 	// Next returns its error soon and has taken nothing out.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
-	// Held returns the number of the items that Next has not returned yet, and the sums of their Cost
-	// and Bytes.
+	// Held returns the number of the items that Next has not returned yet, and the sums of their
+	// Cost and Bytes.
 	Held() (n int, cost float64, bytes int64)
 }
 
@@ -86,7 +86,8 @@ func (w *away[T]) begin(l *loop[T]) {
 func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
 	n, cost, bytes := l.o.Waiting.Held()
 	w.n = n
-	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)), Cost: cost, Bytes: bytes}
+	return control.Event{Kind: control.Held, Now: l.now, Seq: seq, Pieces: uint32(min(n, 1<<31)),
+		Cost: cost, Bytes: bytes}
 }
 
 // take carries out a Defer, and returns the event that answers it.

@@ -98,8 +98,8 @@ func (s *shelf) Next(ctx context.Context, suspect bool) (Item[int], History, err
 	}
 }
 
-// TestWaitStore: an item that waits leaves the sender, comes back when it is due, not before, and
-// its attempts go on counting.
+// TestWaitStore checks that an item that waits leaves the sender, comes back when it is due, not
+// before, and its attempts keep counting.
 func TestWaitStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Second
@@ -107,21 +107,22 @@ func TestWaitStore(t *testing.T) {
 		var mu sync.Mutex
 		tried := map[int][]time.Duration{}
 		start := time.Now()
-		o := d.options(d.lane("a", WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
-			if err := sleep(ctx, 10*time.Millisecond); err != nil {
-				return Report{}, err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			tried[a.Value] = append(tried[a.Value], time.Since(start))
-			if n := len(tried[a.Value]); a.Number != n {
-				t.Errorf("attempt %d of %d says that it is number %d", n, a.Value, a.Number)
-			}
-			if a.Value%4 == 0 && len(tried[a.Value]) < 3 {
-				return Report{}, errors.New("no")
-			}
-			return Report{}, nil
-		})))
+		o := d.options(d.lane("a",
+			WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
+				if err := sleep(ctx, 10*time.Millisecond); err != nil {
+					return Report{}, err
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				tried[a.Value] = append(tried[a.Value], time.Since(start))
+				if n := len(tried[a.Value]); a.Number != n {
+					t.Errorf("attempt %d of %d says that it is number %d", n, a.Value, a.Number)
+				}
+				if a.Value%4 == 0 && len(tried[a.Value]) < 3 {
+					return Report{}, errors.New("no")
+				}
+				return Report{}, nil
+			})))
 		o.Waiting, o.Control.Retry = s, backoff.Fixed(wait)
 		o.Released = nil // an item that waits is released, and comes back
 		var items []int
@@ -149,7 +150,8 @@ func TestWaitStore(t *testing.T) {
 			}
 		}
 		if n, _, _ := s.Held(); n > 0 || s.most < 50 || s.noted < 200 {
-			t.Errorf("%d items are left, at most %d were held, %d waits noted; want 0, at least 50, at least 200", n, s.most, s.noted)
+			t.Errorf("%d items are left, at most %d were held, %d waits noted; want 0, at least "+
+				"50, at least 200", n, s.most, s.noted)
 		}
 	})
 }
@@ -160,15 +162,17 @@ func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newDiary[int](t), newShelf()
 		s.Take(Item[int]{Value: -1}, Wait{After: time.Minute, History: History{Attempts: 7}})
-		o := d.options(d.lane("a", WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
-			if a.Value < 0 && a.Number != 8 {
-				t.Errorf("the item that was held from the start is sent as attempt %d, want 8", a.Number)
-			}
-			if a.Value >= 0 && a.Number == 1 {
-				return Report{}, errors.New("no")
-			}
-			return Report{}, nil
-		})))
+		o := d.options(d.lane("a",
+			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+				if a.Value < 0 && a.Number != 8 {
+					t.Errorf("the item that was held from the start is sent as attempt %d, want 8",
+						a.Number)
+				}
+				if a.Value >= 0 && a.Number == 1 {
+					return Report{}, errors.New("no")
+				}
+				return Report{}, nil
+			})))
 		o.Released = nil
 		o.Waiting, o.Control.Retry = s, backoff.Fixed(30*time.Second)
 		o.Control.Waiting = control.Waiting{Cost: 10}
@@ -188,22 +192,25 @@ func TestWaitStoreBound(t *testing.T) {
 	})
 }
 
-// TestWaitStoreCloses: a store that ends leaves its items for the next start, and Run returns.
+// TestWaitStoreCloses checks that a store that ends leaves its items for the next start, and Run
+// returns.
 func TestWaitStoreCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newDiary[int](t), newShelf()
-		o := d.options(d.lane("a", WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
-			if a.Value == 3 {
-				return Report{}, errors.New("no")
-			}
-			return Report{}, nil
-		})))
+		o := d.options(d.lane("a",
+			WorkerFunc[int](func(_ context.Context, a Attempt[int]) (Report, error) {
+				if a.Value == 3 {
+					return Report{}, errors.New("no")
+				}
+				return Report{}, nil
+			})))
 		o.Waiting, o.Control.Retry = s, backoff.Fixed(time.Hour)
 		time.AfterFunc(time.Minute, s.close)
 		began := time.Now()
 		runs(t, o, these(values(1, 2, 3)...))
 		if n, _, _ := s.Held(); n != 1 || time.Since(began) != time.Minute {
-			t.Errorf("after %v the store holds %d items, want 1 after %v", time.Since(began), n, time.Minute)
+			t.Errorf("after %v the store holds %d items, want 1 after %v", time.Since(began), n,
+				time.Minute)
 		}
 	})
 }

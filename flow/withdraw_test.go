@@ -57,7 +57,8 @@ func TestWithdraw(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := &blockedWorker{release: make(chan struct{}), fail: c.fail, causes: make(chan error, 2)}
+				w := &blockedWorker{release: make(chan struct{}), fail: c.fail,
+					causes: make(chan error, 2)}
 				var kind atomic.Int32
 				var delivered, withdrawn, released []int
 				s, err := New(Options[int]{
@@ -98,12 +99,16 @@ func TestWithdraw(t *testing.T) {
 					t.Fatal(err)
 				}
 				slices.Sort(released)
-				if len(delivered) != c.delivered || len(withdrawn) != c.withdrawn || len(slices.Compact(released)) != 20 {
-					t.Errorf("delivered %v, withdrawn %v, released %v", delivered, withdrawn, released)
+				if len(delivered) != c.delivered || len(withdrawn) != c.withdrawn ||
+					len(slices.Compact(released)) != 20 {
+					t.Errorf("delivered %v, withdrawn %v, released %v", delivered, withdrawn,
+						released)
 				}
 				status, _ := s.Status()
-				if status.Withdrawn+status.Settled > 20 || status.ReplayBytes != int64(10*c.delivered) {
-					t.Errorf("%d settled, %d withdrawn, %d bytes held", status.Settled, status.Withdrawn, status.ReplayBytes)
+				if status.Withdrawn+status.Settled > 20 ||
+					status.ReplayBytes != int64(10*c.delivered) {
+					t.Errorf("%d settled, %d withdrawn, %d bytes held", status.Settled,
+						status.Withdrawn, status.ReplayBytes)
 				}
 			})
 		})

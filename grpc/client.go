@@ -23,8 +23,8 @@ type Client struct {
 	// Unavailable, ResourceExhausted if the server says when to come back, and, if the method is
 	// idempotent, Unknown, DeadlineExceeded, Aborted and Internal.
 	Retry *retry.Options
-	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil means
-	// none may.
+	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil
+	// means none may.
 	Idempotent func(method string) bool
 	// Breaker refuses calls while the server fails: with Unknown, DeadlineExceeded, Internal,
 	// Unavailable or DataLoss.
@@ -44,7 +44,8 @@ func (c Client) DialOptions() []grpc.DialOption {
 
 // InterceptUnary is a grpc.UnaryClientInterceptor.
 func (c Client) InterceptUnary(
-	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker,
+	ctx context.Context, method string, req, reply any, cc *grpc.ClientConn,
+	invoke grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
 	g := guard.Guard{Breaker: c.Breaker, Limit: c.Limit}
@@ -58,11 +59,13 @@ func (c Client) InterceptUnary(
 // InterceptStream is a grpc.StreamClientInterceptor. It retries the opening of a stream only:
 // messages are not sent again.
 func (c Client) InterceptStream(
-	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer,
+	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string,
+	open grpc.Streamer,
 	opts ...grpc.CallOption,
 ) (stream grpc.ClientStream, err error) {
 	g := guard.Guard{Breaker: c.Breaker, Limit: c.Limit}
-	err = c.retry(ctx, method, func(context.Context) error { // the stream outlives the attempt's context
+	// The stream outlives the attempt's context.
+	err = c.retry(ctx, method, func(context.Context) error {
 		call, err := g.Begin(ctx)
 		if err != nil {
 			return err
@@ -79,7 +82,8 @@ func (c Client) InterceptStream(
 }
 
 // retry makes the attempts of a call.
-func (c Client) retry(ctx context.Context, method string, attempt func(context.Context) error) error {
+func (c Client) retry(ctx context.Context, method string,
+	attempt func(context.Context) error) error {
 	if c.Retry == nil {
 		return withStatus(attempt(ctx))
 	}

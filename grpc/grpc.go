@@ -57,7 +57,8 @@ func withStatus(err error) error {
 	}
 	s := status.New(codes.Code(code), err.Error())
 	if wait := guard.Hint(err); refused && wait > 0 {
-		if detailed, failed := s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); failed == nil {
+		if detailed, failed := s.WithDetails(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); failed == nil {
 			s = detailed
 		}
 	}

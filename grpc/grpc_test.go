@@ -44,7 +44,8 @@ func (s *service) UnaryCall(
 }
 
 func (s *service) StreamingOutputCall(
-	_ *grpc_testing.StreamingOutputCallRequest, stream grpc_testing.TestService_StreamingOutputCallServer,
+	_ *grpc_testing.StreamingOutputCallRequest,
+	stream grpc_testing.TestService_StreamingOutputCallServer,
 ) error {
 	return s.stream(stream, int(s.calls.Add(1)))
 }
@@ -92,8 +93,8 @@ func fixedBreaker(t *testing.T, failures int) *breaker.Breaker {
 	return b
 }
 
-// TestRetry: codes decide about retries, and methods that are not idempotent are not repeated if
-// they may have run.
+// TestRetry checks that codes decide about retries, and methods that are not idempotent are not
+// repeated if they may have run.
 func TestRetry(t *testing.T) {
 	for _, c := range []struct {
 		code       codes.Code
@@ -108,7 +109,9 @@ func TestRetry(t *testing.T) {
 		{codes.Internal, true, 3},
 		{codes.Aborted, true, 3},
 	} {
-		s := &service{unary: func(context.Context, int) error { return status.Error(c.code, "as told") }}
+		s := &service{unary: func(context.Context, int) error {
+			return status.Error(c.code, "as told")
+		}}
 		client := start(t, s, penstockgrpc.Server{}, penstockgrpc.Client{
 			Retry: &retry.Options{MaxAttempts: 3, Policy: backoff.Fixed(0)},
 			Idempotent: func(method string) bool {
@@ -116,12 +119,13 @@ func TestRetry(t *testing.T) {
 			},
 		})
 		if err := call(t, client); status.Code(err) != c.code || s.calls.Load() != c.calls {
-			t.Errorf("%v (idempotent: %t): %d calls and %v, want %d", c.code, c.idempotent, s.calls.Load(), err, c.calls)
+			t.Errorf("%v (idempotent: %t): %d calls and %v, want %d", c.code, c.idempotent,
+				s.calls.Load(), err, c.calls)
 		}
 	}
 }
 
-// TestRetrySucceeds: the reply is that of the last attempt.
+// TestRetrySucceeds checks that the reply is that of the last attempt.
 func TestRetrySucceeds(t *testing.T) {
 	s := &service{unary: func(_ context.Context, call int) error {
 		if call < 3 {
@@ -129,15 +133,17 @@ func TestRetrySucceeds(t *testing.T) {
 		}
 		return nil
 	}}
-	client := start(t, s, penstockgrpc.Server{}, penstockgrpc.Client{Retry: &retry.Options{Policy: backoff.Fixed(0)}})
+	client := start(t, s, penstockgrpc.Server{},
+		penstockgrpc.Client{Retry: &retry.Options{Policy: backoff.Fixed(0)}})
 	reply, err := client.UnaryCall(t.Context(), &grpc_testing.SimpleRequest{})
 	if err != nil || reply.GetUsername() != "served" || s.calls.Load() != 3 {
-		t.Errorf("reply %v, err %v after %d calls; want a reply after 3", reply, err, s.calls.Load())
+		t.Errorf("reply %v, err %v after %d calls; want a reply after 3", reply, err,
+			s.calls.Load())
 	}
 }
 
-// TestBreaker: a client's breaker opens for failures of the server, and not for refusals of
-// requests.
+// TestBreaker checks that a client's breaker opens for failures of the server, and not for refusals
+// of requests.
 func TestBreaker(t *testing.T) {
 	s := &service{unary: func(_ context.Context, call int) error {
 		if call <= 5 {
@@ -156,12 +162,13 @@ func TestBreaker(t *testing.T) {
 	err := call(t, client)
 	open, ok := errors.AsType[*breaker.OpenError](err)
 	if !ok || open.Wait <= 0 || status.Code(err) != codes.Unavailable || s.calls.Load() != 8 {
-		t.Errorf("%v after %d calls; want Unavailable of an open breaker after 8", err, s.calls.Load())
+		t.Errorf("%v after %d calls; want Unavailable of an open breaker after 8", err,
+			s.calls.Load())
 	}
 }
 
-// TestServerSheds: a server beyond its limit refuses with ResourceExhausted and says when to come
-// back, and a client with retries follows that.
+// TestServerSheds checks that a server beyond its limit refuses with ResourceExhausted and says
+// when to come back, and a client with retries follows that.
 func TestServerSheds(t *testing.T) { synctest.Test(t, testServerSheds) }
 
 func testServerSheds(t *testing.T) {
@@ -215,8 +222,8 @@ func testServerSheds(t *testing.T) {
 	}
 }
 
-// TestServerBreaker: a breaker in the server refuses once its handlers fail. An error without a
-// status keeps its code.
+// TestServerBreaker checks that a breaker in the server refuses once its handlers fail. An error
+// without a status keeps its code.
 func TestServerBreaker(t *testing.T) {
 	s := &service{unary: func(context.Context, int) error { return errors.New("database is down") }}
 	client := start(t, s, penstockgrpc.Server{Breaker: fixedBreaker(t, 2)}, penstockgrpc.Client{})
@@ -230,11 +237,13 @@ func TestServerBreaker(t *testing.T) {
 	}
 }
 
-// TestStreams: a stream holds one permit, at the client as at the server, until it ends in any way.
+// TestStreams checks that a stream holds one permit, at the client as at the server, until it ends
+// in any way.
 func TestStreams(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)
-	s := &service{stream: func(stream grpc_testing.TestService_StreamingOutputCallServer, call int) error {
+	s := &service{stream: func(stream grpc_testing.TestService_StreamingOutputCallServer,
+		call int) error {
 		if err := stream.Send(&grpc_testing.StreamingOutputCallResponse{}); err != nil {
 			return err
 		}
@@ -250,9 +259,12 @@ func TestStreams(t *testing.T) {
 		return nil
 	}}
 	atClient, atServer := limit.Fixed(1), limit.Fixed(1)
-	client := start(t, s, penstockgrpc.Server{Limit: atServer}, penstockgrpc.Client{Limit: atClient})
-	for i, want := range []error{io.EOF, status.Error(codes.Internal, "broken"), context.Canceled, io.EOF} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a permit that is not freed fails the next stream
+	client := start(t, s, penstockgrpc.Server{Limit: atServer},
+		penstockgrpc.Client{Limit: atClient})
+	for i, want := range []error{io.EOF, status.Error(codes.Internal, "broken"), context.Canceled,
+		io.EOF} {
+		// A permit that is not freed fails the next stream.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		stream, err := client.StreamingOutputCall(ctx, &grpc_testing.StreamingOutputCallRequest{})
 		if err != nil {
 			t.Fatalf("stream %d: %v", i, err)
@@ -267,7 +279,8 @@ func TestStreams(t *testing.T) {
 			cancel()
 			continue
 		}
-		if _, err := stream.Recv(); status.Code(err) != status.Code(want) || (want == io.EOF) != (err == io.EOF) {
+		if _, err := stream.Recv(); status.Code(err) != status.Code(want) ||
+			(want == io.EOF) != (err == io.EOF) {
 			t.Errorf("stream %d ended with %v, want %v", i, err, want)
 		}
 		cancel()

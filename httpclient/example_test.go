@@ -12,7 +12,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// The server fails once. Timeout, retry, breaker, hedge, rate and concurrency limit are one expression.
+// The server fails once. Timeout, retry, breaker, hedge, rate and concurrency limit are one
+// expression.
 func Example() {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -24,8 +25,9 @@ func Example() {
 
 	client, err := httpclient.New(httpclient.Options{
 		Timeout: 30 * time.Second,
-		Retry:   retry.Options{AttemptTimeout: 5 * time.Second, Policy: backoff.Fixed(time.Millisecond)},
-		Hedge:   retry.HedgeOptions{Delay: time.Second},
+		Retry: retry.Options{AttemptTimeout: 5 * time.Second,
+			Policy: backoff.Fixed(time.Millisecond)},
+		Hedge: retry.HedgeOptions{Delay: time.Second},
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -45,7 +45,8 @@ func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return
 
 func response(req *http.Request, status int, body string) *http.Response {
 	return &http.Response{
-		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: req,
+		StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)),
+		Request: req,
 	}
 }
 
@@ -70,7 +71,7 @@ func get(client *http.Client) (status int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
-// TestRetries: attempts that fail or hang are replaced.
+// TestRetries checks that attempts that fail or hang are replaced.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -81,7 +82,8 @@ func TestRetries(t *testing.T) {
 		began := time.Now()
 		status, body, err := get(client)
 		if status != 200 || body != "call 3" || err != nil || calls.Load() != 3 {
-			t.Errorf("status %d, body %q, err %v after %d calls; want 200 from the third", status, body, err, calls.Load())
+			t.Errorf("status %d, body %q, err %v after %d calls; want 200 from the third", status,
+				body, err, calls.Load())
 		}
 		if d := time.Since(began); d != 3*time.Second {
 			t.Errorf("took %v, want 3s: two waits and one attempt that timed out", d)
@@ -89,7 +91,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// TestHedges: a second request overtakes a slow one, and the breaker counts neither as a failure.
+// TestHedges checks that a second request overtakes a slow one, and the breaker counts neither as a
+// failure.
 func TestHedges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -115,8 +118,8 @@ func TestHedges(t *testing.T) {
 	})
 }
 
-// TestBreaks: when the breaker opens, the fallback provides the response and the server is left
-// alone.
+// TestBreaks checks that when the breaker opens, the fallback provides the response and the server
+// is left alone.
 func TestBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
@@ -144,7 +147,7 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// TestRefusalsDoNotBreak: a full queue of the limit is no failure of the server.
+// TestRefusalsDoNotBreak checks that a full queue of the limit is no failure of the server.
 func TestRefusalsDoNotBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -172,7 +175,7 @@ func TestRefusalsDoNotBreak(t *testing.T) {
 	})
 }
 
-// TestTimeout: the whole call is bounded, and its end is no reason for the fallback.
+// TestTimeout checks that the whole call is bounded, and its end is no reason for the fallback.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _ := newClient(t, httpclient.Options{
@@ -208,7 +211,8 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestIdempotentAndPrepare: the settings of the retry that are fields of its transport are reached.
+// TestIdempotentAndPrepare checks that the settings of the retry that are fields of its transport
+// are reached.
 func TestIdempotentAndPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string

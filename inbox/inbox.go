@@ -136,5 +136,7 @@ func (i *Inbox[T]) Receive(ctx context.Context, header http.Header, body []byte)
 		return 0, fmt.Errorf("%w: %w", ErrRejected, err)
 	}
 	key := Key{ID: id, Digest: sha256.Sum256(i.o.Same(m)), At: now}
-	return i.o.Store.Once(ctx, key, func(ctx context.Context, tx T) error { return i.o.Change(ctx, tx, m) })
+	return i.o.Store.Once(ctx, key, func(ctx context.Context, tx T) error {
+		return i.o.Change(ctx, tx, m)
+	})
 }

@@ -23,12 +23,15 @@ func (trusting) Verify(h http.Header, body []byte, now time.Time) (inbox.Message
 	return inbox.Message{ID: h.Get("Id"), Sent: now, Header: h, Body: body}, nil
 }
 
-func newInbox(t *testing.T, change func(ctx context.Context, m inbox.Message) error, set func(o *inbox.Options[struct{}]),
+func newInbox(t *testing.T, change func(ctx context.Context, m inbox.Message) error,
+	set func(o *inbox.Options[struct{}]),
 ) *inbox.Inbox[struct{}] {
 	t.Helper()
 	o := inbox.Options[struct{}]{
 		Verifier: trusting{}, Store: new(inbox.Memory),
-		Change: func(ctx context.Context, _ struct{}, m inbox.Message) error { return change(ctx, m) },
+		Change: func(ctx context.Context, _ struct{}, m inbox.Message) error {
+			return change(ctx, m)
+		},
 	}
 	if set != nil {
 		set(&o)
@@ -72,10 +75,12 @@ func TestHandler(t *testing.T) {
 	}{
 		{"a", "x", 200, 1}, {"a", "x", 200, 1}, {"b", "x", 200, 2}, {"a", "y", 422, 2},
 		{"", "x", 422, 2}, {strings.Repeat("k", 257), "x", 422, 2}, {"z\x00", "x", 422, 2},
-		{"c", "fail", 500, 3}, {"c", "fail", 500, 4}, {"c", "fine", 200, 5}, {"d", "reject", 422, 6}, {"e", "much too long", 413, 6},
+		{"c", "fail", 500, 3}, {"c", "fail", 500, 4}, {"c", "fine", 200, 5},
+		{"d", "reject", 422, 6}, {"e", "much too long", 413, 6},
 	} {
 		w := post(i, c.id, c.body)
-		if w.Code != c.status || changes != c.changes || (w.Body.String() == "success") != (c.status == 200) {
+		if w.Code != c.status || changes != c.changes ||
+			(w.Body.String() == "success") != (c.status == 200) {
 			t.Errorf("%d: %q %q is answered %d %q after %d changes, want %d after %d",
 				n, c.id, c.body, w.Code, w.Body, changes, c.status, c.changes)
 		}
@@ -94,17 +99,24 @@ func TestHandler(t *testing.T) {
 }
 
 func TestUnsigned(t *testing.T) {
-	i := newInbox(t, func(context.Context, inbox.Message) error { return errors.New("it was changed") },
-		func(o *inbox.Options[struct{}]) { o.Verifier = &inbox.HMAC{Header: "X", Secrets: []string{"k"}} })
+	i := newInbox(t, func(context.Context, inbox.Message) error {
+		return errors.New("it was changed")
+	},
+		func(o *inbox.Options[struct{}]) {
+			o.Verifier = &inbox.HMAC{Header: "X", Secrets: []string{"k"}}
+		})
 	if w := post(i, "a", "x"); w.Code != 401 {
 		t.Errorf("answered %d, want 401", w.Code)
 	}
 }
 
-// TestSame: a counter in the body does not make a repetition another notification.
+// TestSame checks that a counter in the body does not make a repetition another notification.
 func TestSame(t *testing.T) {
 	changes := 0
-	i := newInbox(t, func(context.Context, inbox.Message) error { changes++; return nil }, func(o *inbox.Options[struct{}]) {
+	i := newInbox(t, func(context.Context, inbox.Message) error {
+		changes++
+		return nil
+	}, func(o *inbox.Options[struct{}]) {
 		o.Key = func(m inbox.Message) (string, error) { return string(m.Body[:1]), nil }
 		o.Same = func(m inbox.Message) []byte { return m.Body[:2] }
 	})
@@ -121,8 +133,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestAtOnce: of many deliveries of one notification at once, one is applied. While the first one
-// fails, the next one takes its place.
+// TestAtOnce checks that of many deliveries of one notification at once, one is applied. While the
+// first one fails, the next one takes its place.
 func TestAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began, done atomic.Int64
@@ -155,14 +167,18 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// TestPanic: a change that panics is rolled back, and the key is free.
+// TestPanic checks that a change that panics is rolled back, and the key is free.
 func TestPanic(t *testing.T) {
 	m := new(inbox.Memory)
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = m.Once(t.Context(), inbox.Key{ID: "a"}, func(context.Context, struct{}) error { panic("oops") })
+		_, _ = m.Once(t.Context(), inbox.Key{ID: "a"}, func(context.Context, struct{}) error {
+			panic("oops")
+		})
 	}()
-	r, err := m.Once(t.Context(), inbox.Key{ID: "a"}, func(context.Context, struct{}) error { return nil })
+	r, err := m.Once(t.Context(), inbox.Key{ID: "a"}, func(context.Context, struct{}) error {
+		return nil
+	})
 	if r != inbox.Applied || err != nil {
 		t.Error(r, err)
 	}
@@ -173,7 +189,10 @@ func TestPanic(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	good := inbox.Options[struct{}]{
-		Verifier: trusting{}, Store: new(inbox.Memory), Change: func(context.Context, struct{}, inbox.Message) error { return nil },
+		Verifier: trusting{}, Store: new(inbox.Memory),
+		Change: func(context.Context, struct{}, inbox.Message) error {
+			return nil
+		},
 	}
 	for want, set := range map[string]func(o *inbox.Options[struct{}]){
 		"Verifier is nil": func(o *inbox.Options[struct{}]) { o.Verifier = nil },

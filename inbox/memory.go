@@ -54,7 +54,8 @@ func (m *Memory) Once(ctx context.Context, key Key, change memoryChange) (Result
 	}
 }
 
-func (m *Memory) run(ctx context.Context, id string, mine *memoryKey, change memoryChange) (err error) {
+func (m *Memory) run(ctx context.Context, id string, mine *memoryKey,
+	change memoryChange) (err error) {
 	mine.failed = true // also if change panics
 	defer func() {
 		if mine.failed {

@@ -55,8 +55,8 @@ const (
 	maxID         = 256 // bytes
 )
 
-// StandardWebhooks verifies and makes signatures as standardwebhooks.com has them: an HMAC-SHA256 of
-// id, time and body. Make it with [NewStandardWebhooks].
+// StandardWebhooks verifies and makes signatures as standardwebhooks.com has them: an HMAC-SHA256
+// of id, time and body. Make it with [NewStandardWebhooks].
 type StandardWebhooks struct {
 	keys      [][]byte
 	tolerance time.Duration
@@ -102,8 +102,9 @@ func (v *StandardWebhooks) Verify(header http.Header, body []byte, now time.Time
 	}
 	sent := time.Unix(seconds, 0)
 	if age := now.Sub(sent); age > v.tolerance || age < -v.tolerance {
-		return Message{}, invalid("the signature's time differs by %v from the clock, at most %v is allowed",
-			age.Round(time.Second), v.tolerance)
+		return Message{},
+			invalid("the signature's time differs by %v from the clock, at most %v is allowed",
+				age.Round(time.Second), v.tolerance)
 	}
 	signed := signedPart(id, stamp, body)
 	given := strings.Fields(header.Get(headerSignature))
@@ -137,7 +138,8 @@ const (
 	SHA1   Algorithm = "sha1" // for senders that have nothing better
 )
 
-var algorithms = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha512.New, SHA1: sha1.New}
+var algorithms = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha512.New,
+	SHA1: sha1.New}
 
 // HMAC verifies and makes a header that holds an HMAC of the body. The signature covers neither a
 // time nor the header Idempotency-Key: take the key from the body, by Options.Key. Otherwise a
@@ -185,7 +187,8 @@ func (v *HMAC) Verify(header http.Header, body []byte, _ time.Time) (Message, er
 	}
 	text, is := strings.CutPrefix(header.Get(v.Header), v.Prefix)
 	if !is || text == "" {
-		return Message{}, invalid("the header %s is missing, or does not begin with %q", v.Header, v.Prefix)
+		return Message{},
+			invalid("the header %s is missing, or does not begin with %q", v.Header, v.Prefix)
 	}
 	decode := hex.DecodeString
 	if v.Base64 {

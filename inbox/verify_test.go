@@ -45,7 +45,8 @@ func (v vector) header(signature string) http.Header {
 
 const otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// TestVectors: signatures of the reference library are valid, and those of anything else are not.
+// TestVectors checks that signatures of the reference library are valid, and those of anything else
+// are not.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors(t) {
 		now := time.Unix(v.Timestamp, 0)
@@ -53,7 +54,8 @@ func TestVectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := verifier.Verify(v.header("v1a,xxx v1,AAAA "+v.Signature), []byte(v.Body), now.Add(4*time.Minute))
+		m, err := verifier.Verify(v.header("v1a,xxx v1,AAAA "+v.Signature), []byte(v.Body),
+			now.Add(4*time.Minute))
 		if err != nil || m.ID != v.ID || !m.Sent.Equal(now) || string(m.Body) != v.Body {
 			t.Errorf("%s: %+v, %v", v.Name, m, err)
 		}
@@ -72,16 +74,17 @@ func TestVectors(t *testing.T) {
 		changed := v
 		changed.ID += "x"
 		for what, err := range map[string]error{
-			"another key":       second(other.Verify(v.header(v.Signature), []byte(v.Body), now)),
-			"another body":      check(v.header(v.Signature), v.Body+" ", 0),
-			"another id":        check(changed.header(v.Signature), v.Body, 0),
-			"another version":   check(v.header("v2"+v.Signature[2:]), v.Body, 0),
-			"too old":           check(v.header(v.Signature), v.Body, 5*time.Minute+time.Second),
-			"from the future":   check(v.header(v.Signature), v.Body, -5*time.Minute-time.Second),
-			"no signature":      check(v.header(""), v.Body, 0),
-			"empty signature":   check(v.header("v1,"), v.Body, 0),
-			"cut signature":     check(v.header(v.Signature[:20]), v.Body, 0),
-			"too many before":   check(v.header(strings.Repeat("v1,AAAA ", 40)+v.Signature), v.Body, 0),
+			"another key":     second(other.Verify(v.header(v.Signature), []byte(v.Body), now)),
+			"another body":    check(v.header(v.Signature), v.Body+" ", 0),
+			"another id":      check(changed.header(v.Signature), v.Body, 0),
+			"another version": check(v.header("v2"+v.Signature[2:]), v.Body, 0),
+			"too old":         check(v.header(v.Signature), v.Body, 5*time.Minute+time.Second),
+			"from the future": check(v.header(v.Signature), v.Body, -5*time.Minute-time.Second),
+			"no signature":    check(v.header(""), v.Body, 0),
+			"empty signature": check(v.header("v1,"), v.Body, 0),
+			"cut signature":   check(v.header(v.Signature[:20]), v.Body, 0),
+			"too many before": check(v.header(strings.Repeat("v1,AAAA ", 40)+v.Signature), v.Body,
+				0),
 			"no header at all":  check(http.Header{}, v.Body, 0),
 			"no number as time": check(odd, v.Body, 0),
 		} {
@@ -106,7 +109,8 @@ func TestBadSecrets(t *testing.T) {
 		t.Error("a negative tolerance is accepted")
 	}
 	for _, v := range []inbox.HMAC{
-		{}, {Header: "X"}, {Header: "X", Secrets: []string{""}}, {Header: "X", Secrets: []string{"a"}, Algorithm: "md5"},
+		{}, {Header: "X"}, {Header: "X", Secrets: []string{""}},
+		{Header: "X", Secrets: []string{"a"}, Algorithm: "md5"},
 	} {
 		if v.Validate() == nil {
 			t.Errorf("%+v is accepted", v)
@@ -119,18 +123,22 @@ func TestBadSecrets(t *testing.T) {
 
 // TestHMAC: RFC 4231, test case 2, and the form that GitHub has.
 func TestHMAC(t *testing.T) {
-	const body, digits = "what do ya want for nothing?", "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+	const body, digits = "what do ya want for nothing?",
+		"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
 	raw, _ := hex.DecodeString(digits)
 	plain := inbox.HMAC{Header: "X-Signature", Secrets: []string{"old", "Jefe"}}
-	github := inbox.HMAC{Header: "X-Hub-Signature-256", Prefix: "sha256=", Secrets: []string{"Jefe"}}
+	github := inbox.HMAC{Header: "X-Hub-Signature-256", Prefix: "sha256=",
+		Secrets: []string{"Jefe"}}
 	encoded := inbox.HMAC{Header: "X-Signature", Secrets: []string{"Jefe"}, Base64: true}
 	for _, c := range []struct {
 		v     inbox.HMAC
 		value string
 		valid bool
 	}{
-		{plain, digits, true}, {plain, strings.ToUpper(digits), true}, {plain, digits[:62], false}, {plain, "x", false}, {plain, "", false},
-		{github, "sha256=" + digits, true}, {github, digits, false}, {github, "sha256=", false}, {github, "sha1=" + digits, false},
+		{plain, digits, true}, {plain, strings.ToUpper(digits), true}, {plain, digits[:62], false},
+		{plain, "x", false}, {plain, "", false},
+		{github, "sha256=" + digits, true}, {github, digits, false}, {github, "sha256=", false},
+		{github, "sha1=" + digits, false},
 		{encoded, base64.StdEncoding.EncodeToString(raw), true}, {encoded, digits, false},
 	} {
 		h := make(http.Header)
@@ -146,7 +154,7 @@ func TestHMAC(t *testing.T) {
 	}
 }
 
-// TestHMACSign: a verifier accepts its own signatures, which are by its first secret.
+// TestHMACSign checks that a verifier accepts its own signatures, which are by its first secret.
 func TestHMACSign(t *testing.T) {
 	for _, v := range []inbox.HMAC{
 		{Header: "X-Signature", Secrets: []string{"Jefe", "old"}},
@@ -177,14 +185,16 @@ func FuzzVerify(f *testing.F) {
 	}
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(otherSecret, "whsec_"))
 	f.Fuzz(func(t *testing.T, id, stamp, signature string, body []byte) {
-		h := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp}, "Webhook-Signature": {signature}}
+		h := http.Header{"Webhook-Id": {id}, "Webhook-Timestamp": {stamp},
+			"Webhook-Signature": {signature}}
 		if _, err := v.Verify(h, body, time.Unix(1767225600, 0)); err != nil {
 			return
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(id + "." + stamp + "."))
 		mac.Write(body)
-		if want := base64.StdEncoding.EncodeToString(mac.Sum(nil)); !strings.Contains(signature, want) {
+		if want := base64.StdEncoding.EncodeToString(mac.Sum(nil)); !strings.Contains(signature,
+			want) {
 			t.Errorf("%q is accepted for %q", signature, want)
 		}
 	})

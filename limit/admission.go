@@ -11,14 +11,15 @@ import (
 // admission decides which calls may run. It is pure: time is passed in, as the time since an
 // origin, and never goes back. While a caller waits, all slots of the limit are taken.
 type admission struct {
-	window     window.Window
-	limit      int // whole slots of the window, at least 1
-	epoch      uint32
-	inFlight   int
-	full       time.Duration // when the limit was last reached
-	delivered  float64       // successes since the origin
-	failed     time.Duration // the failure that began a round of the window
-	mean       float64       // smoothed round trip of the successes in seconds; zero before the first
+	window    window.Window
+	limit     int // whole slots of the window, at least 1
+	epoch     uint32
+	inFlight  int
+	full      time.Duration // when the limit was last reached
+	delivered float64       // successes since the origin
+	failed    time.Duration // the failure that began a round of the window
+	// Smoothed round trip of the successes in seconds; zero before the first.
+	mean       float64
 	slots      []slot
 	free       []uint32 // indexes of slots without a call
 	queue      queue
@@ -69,7 +70,8 @@ func (a *admission) start(now time.Duration) handle {
 	a.inFlight++
 	a.counts.Started++
 	s := &a.slots[i]
-	*s = slot{use: s.use + 1, taken: true, epoch: a.epoch, start: now, ahead: a.inFlight, delivered: a.delivered}
+	*s = slot{use: s.use + 1, taken: true, epoch: a.epoch, start: now, ahead: a.inFlight,
+		delivered: a.delivered}
 	if !a.hasRoom() {
 		a.full = now
 	}
@@ -132,7 +134,8 @@ func (a *admission) succeed(now time.Duration, s *slot) {
 	}
 	a.mean += meanWeight * (rtt.Seconds() - a.mean)
 	a.window.OnSample(window.Sample{
-		Now: now, RoundTrip: rtt, Cost: 1, Mean: 1, InFlightAtSend: float64(s.ahead), Done: a.delivered - s.delivered,
+		Now: now, RoundTrip: rtt, Cost: 1, Mean: 1, InFlightAtSend: float64(s.ahead),
+		Done:    a.delivered - s.delivered,
 		Limited: limited, Epoch: s.epoch,
 	})
 	a.probes.sampled(now, limited, a.mean)

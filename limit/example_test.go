@@ -42,9 +42,11 @@ func ExampleFixed() {
 	// 2 false
 }
 
-// A server shared with clients that do not limit themselves, and callers that rather fail than wait for a second.
+// A server shared with clients that do not limit themselves, and callers that rather fail than wait
+// for a second.
 func ExampleNew() {
-	_, err := limit.New(limit.Options{Window: window.AIMD{Max: 200}, MaxWait: time.Second, MaxWaiting: 50})
+	_, err := limit.New(limit.Options{Window: window.AIMD{Max: 200}, MaxWait: time.Second,
+		MaxWaiting: 50})
 	fmt.Println(err)
 	// Output: <nil>
 }

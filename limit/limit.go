@@ -60,7 +60,8 @@ func (o Options) Validate() error {
 	case nil:
 		return nil
 	case window.Credit:
-		return errors.New("limit: window.Credit needs a server that advertises its window, want another window")
+		return errors.New("limit: window.Credit needs a server that advertises its window, want " +
+			"another window")
 	}
 	if err := o.Window.Validate(); err != nil {
 		return fmt.Errorf("limit: %w", err)
@@ -93,7 +94,8 @@ func New(o Options) (*Limiter, error) {
 		return nil, err
 	}
 	origin := time.Now().Add(-1) // so that no time is zero, which means none
-	return &Limiter{origin: origin, admission: newAdmission(o.withDefaults(), time.Duration(origin.UnixNano()))}, nil
+	return &Limiter{origin: origin,
+		admission: newAdmission(o.withDefaults(), time.Duration(origin.UnixNano()))}, nil
 }
 
 // Fixed returns a Limiter with a constant limit of n calls and the defaults of Options: a bulkhead.
@@ -137,7 +139,9 @@ func (l *Limiter) TryAcquire() (Permit, bool) {
 
 // Acquire returns a permit, after waiting for it if all are taken. The error is a *[RefusedError],
 // or the cause with which ctx ended.
-func (l *Limiter) Acquire(ctx context.Context) (Permit, error) { return l.AcquirePriority(ctx, Normal) }
+func (l *Limiter) Acquire(ctx context.Context) (Permit, error) {
+	return l.AcquirePriority(ctx, Normal)
+}
 
 // AcquirePriority is Acquire for a caller of another priority than Normal.
 func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, error) {
@@ -230,7 +234,8 @@ func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
 		return Success
-	case errors.As(err, &refusal) && refusal.Refused(): // by a limiter or breaker within the call, not by the server
+	case errors.As(err, &refusal) && refusal.Refused():
+		// by a limiter or breaker within the call, not by the server
 		return Ignored
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return TimedOut

@@ -61,7 +61,8 @@ func TestFixedBoundsCallsInFlight(t *testing.T) {
 			t.Errorf("10 calls of 1s, 3 at a time, took %v, want 4s", d)
 		}
 		want := limit.Counts{Started: 10, Succeeded: 10}
-		if s := l.Status(); s.Counts != want || s.InFlight != 0 || s.Waiting != 0 || s.RoundTrip != time.Second {
+		if s := l.Status(); s.Counts != want || s.InFlight != 0 || s.Waiting != 0 ||
+			s.RoundTrip != time.Second {
 			t.Errorf("status is %+v", s)
 		}
 	})
@@ -126,7 +127,8 @@ func TestPriorities(t *testing.T) {
 		wait("low 3", limit.Low)
 		p.Done(limit.Success)
 		group.Wait()
-		want := "low 2 displaced by a higher priority,low displaced by a higher priority,low 3 queue is full," +
+		want := "low 2 displaced by a higher priority,low displaced by a higher priority,low 3 " +
+			"queue is full," +
 			"high,normal,normal 2"
 		if got := strings.Join(order, ","); got != want {
 			t.Errorf("order %s\nwant  %s", got, want)
@@ -160,14 +162,16 @@ func TestDeadlineThatCannotBeMet(t *testing.T) {
 		}
 		err := try(4900 * time.Millisecond)
 		if reason(err) != limit.DeadlineSoon || time.Since(began) != 0 {
-			t.Errorf("a deadline too soon: %v after %v, want a refusal at once", err, time.Since(began))
+			t.Errorf("a deadline too soon: %v after %v, want a refusal at once", err,
+				time.Since(began))
 		}
 		e := err.(*limit.RefusedError)
 		if e.RetryAfter() != 4*time.Second || !strings.Contains(e.Error(), "deadline is too soon") {
 			t.Errorf("the refusal says %q, retry after %v, want 4s", e, e.RetryAfter())
 		}
 		if err := try(5100 * time.Millisecond); err != nil || time.Since(began) != 4*time.Second {
-			t.Errorf("a deadline that can be met: %v after %v, want a permit after 4s", err, time.Since(began))
+			t.Errorf("a deadline that can be met: %v after %v, want a permit after 4s", err,
+				time.Since(began))
 		}
 		group.Wait()
 	})
@@ -178,15 +182,19 @@ func TestMaxWait(t *testing.T) {
 		l := newLimiter(t, limit.Options{Window: window.Fixed{Size: 1}, MaxWait: 3 * time.Second})
 		p := acquire(t, l)
 		began := time.Now()
-		if _, err := l.Acquire(t.Context()); reason(err) != limit.QueueTooSlow || time.Since(began) != 3*time.Second {
-			t.Errorf("behind a call that hangs: %v after %v, want a refusal after 3s", err, time.Since(began))
+		if _, err := l.Acquire(t.Context()); reason(err) != limit.QueueTooSlow ||
+			time.Since(began) != 3*time.Second {
+			t.Errorf("behind a call that hangs: %v after %v, want a refusal after 3s", err,
+				time.Since(began))
 		}
 		time.Sleep(time.Second)
 		p.Done(limit.Success) // took 4s
 		acquire(t, l)
 		began = time.Now()
-		if _, err := l.Acquire(t.Context()); reason(err) != limit.QueueTooSlow || time.Since(began) != 0 {
-			t.Errorf("behind a call that takes 4s: %v after %v, want a refusal at once", err, time.Since(began))
+		if _, err := l.Acquire(t.Context()); reason(err) != limit.QueueTooSlow ||
+			time.Since(began) != 0 {
+			t.Errorf("behind a call that takes 4s: %v after %v, want a refusal at once", err,
+				time.Since(began))
 		}
 	})
 }

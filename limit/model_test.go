@@ -41,7 +41,9 @@ func (m *naive) acquire(caller int, p Priority) {
 		m.waiting = m.waiting[:len(m.waiting)-1]
 	}
 	m.waiting = append(m.waiting, naiveWaiter{caller, p})
-	slices.SortStableFunc(m.waiting, func(a, b naiveWaiter) int { return int(b.priority) - int(a.priority) })
+	slices.SortStableFunc(m.waiting, func(a, b naiveWaiter) int {
+		return int(b.priority) - int(a.priority)
+	})
 }
 
 func (m *naive) finish(caller int) {
@@ -108,14 +110,16 @@ func TestAdmissionAgainstModel(t *testing.T) {
 			if !slices.Equal(running, model.running) || !slices.Equal(rejected, model.refused) ||
 				a.queue.n != len(model.waiting) {
 				t.Fatalf("seed %d, step %d: running %v, refused %v, %d waiting; want %v, %v, %d",
-					seed, step, running, rejected, a.queue.n, model.running, model.refused, len(model.waiting))
+					seed, step, running, rejected, a.queue.n, model.running, model.refused,
+					len(model.waiting))
 			}
 		}
 	}
 }
 
 func TestProbeIntervals(t *testing.T) {
-	for _, v := range [][2]time.Duration{{0, 1}, {1, 1}, {2, 5}, {6, 10}, {10, 10}, {11, 20}, {41, 80}} {
+	for _, v := range [][2]time.Duration{{0, 1}, {1, 1}, {2, 5}, {6, 10}, {10, 10}, {11, 20},
+		{41, 80}} {
 		if got := interval(v[0] * time.Second); got != v[1]*time.Second {
 			t.Errorf("interval(%ds) = %v, want %ds", v[0], got, v[1])
 		}

@@ -66,7 +66,8 @@ const (
 )
 
 var reasonNames = [...]string{
-	"", "queue is full", "wait exceeds its limit", "deadline is too soon", "displaced by a higher priority",
+	"", "queue is full", "wait exceeds its limit", "deadline is too soon",
+	"displaced by a higher priority",
 }
 
 // String returns the reason in words, such as "queue is full".

@@ -32,7 +32,8 @@ type result struct {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("%.1f/s, round trip %v, %.2f waiting", r.goodput, r.roundTrip.Round(ms/100), r.waiting)
+	return fmt.Sprintf("%.1f/s, round trip %v, %.2f waiting", r.goodput, r.roundTrip.Round(ms/100),
+		r.waiting)
 }
 
 // callEvent is a step of one call.
@@ -186,9 +187,11 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 			best := s.best(seeds(4))
 			for _, a := range []window.Algorithm{window.Queue{}, window.AIMD{}} {
 				r := s.mean(a, seeds(4))
-				t.Logf("%s: %.3f of the best constant goodput, %.1f waiting at the server", a.Name(), r.goodput/best, r.waiting)
+				t.Logf("%s: %.3f of the best constant goodput, %.1f waiting at the server",
+					a.Name(), r.goodput/best, r.waiting)
 				if r.goodput < 0.98*best || r.waiting > v.waiting {
-					t.Errorf("%s: want at least 0.98 of the goodput with at most %v waiting", a.Name(), v.waiting)
+					t.Errorf("%s: want at least 0.98 of the goodput with at most %v waiting",
+						a.Name(), v.waiting)
 				}
 			}
 		})
@@ -209,8 +212,9 @@ func TestGoodputAtAFarServer(t *testing.T) {
 	}
 }
 
-// TestShortQueue: the default limit keeps a short queue at many kinds of servers. With exponential
-// service times, the best constant limit for 0.98 of the goodput keeps 0.8 calls waiting.
+// TestShortQueue checks that the default limit keeps a short queue at many kinds of servers. With
+// exponential service times, the best constant limit for 0.98 of the goodput keeps 0.8 calls
+// waiting.
 func TestShortQueue(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -235,9 +239,11 @@ func TestShortQueue(t *testing.T) {
 			s := simulated{8, v.service, v.network, v.clients, 2 * time.Minute, 20 * time.Second}
 			const seeds = 6 // in short mode, too: the bounds are those of a mean of six
 			best, r := s.best(seeds), s.mean(Options{}.withDefaults().Window, seeds)
-			t.Logf("%.3f of the best constant goodput, %.2f waiting at the server", r.goodput/best, r.waiting)
+			t.Logf("%.3f of the best constant goodput, %.2f waiting at the server", r.goodput/best,
+				r.waiting)
 			if r.goodput < v.goodput*best || r.waiting > v.waiting {
-				t.Errorf("want at least %v of the goodput with at most %v waiting", v.goodput, v.waiting)
+				t.Errorf("want at least %v of the goodput with at most %v waiting", v.goodput,
+					v.waiting)
 			}
 		})
 	}

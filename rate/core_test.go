@@ -55,15 +55,18 @@ func TestBucketAgainstModel(t *testing.T) {
 				if b.Take(now, n) {
 					model.add(now, n)
 					if wait != 0 || want < n-1e-6 {
-						t.Fatalf("seed %d, step %d: took %v of %v tokens, wait was %v", seed, step, n, want, wait)
+						t.Fatalf("seed %d, step %d: took %v of %v tokens, wait was %v", seed, step,
+							n, want, wait)
 					}
 					break
 				}
 				if want > n+1e-6 || wait <= 0 {
-					t.Fatalf("seed %d, step %d: refused %v of %v tokens, wait %v", seed, step, n, want, wait)
+					t.Fatalf("seed %d, step %d: refused %v of %v tokens, wait %v", seed, step, n,
+						want, wait)
 				}
 				if later := model.tokens(now + wait); n <= burst && math.Abs(later-n) > 1e-6 {
-					t.Fatalf("seed %d, step %d: after %v there are %v tokens, want %v", seed, step, wait, later, n)
+					t.Fatalf("seed %d, step %d: after %v there are %v tokens, want %v", seed, step,
+						wait, later, n)
 				}
 			}
 		}
@@ -93,7 +96,7 @@ func TestBucketLimits(t *testing.T) {
 	}
 }
 
-// TestGCRAIsABucket: both algorithms allow the same events, and name the same wait.
+// TestGCRAIsABucket checks that both algorithms allow the same events, and name the same wait.
 func TestGCRAIsABucket(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 5))
@@ -110,7 +113,8 @@ func TestGCRAIsABucket(t *testing.T) {
 				t.Fatalf("seed %d, step %d: GCRA waits %v, the bucket %v", seed, step, wait, want)
 			}
 			if ok := b.Take(now, float64(n)); ok != (wait == 0) || ok == (next == state) {
-				t.Fatalf("seed %d, step %d: the bucket allows: %v, GCRA waits %v", seed, step, ok, wait)
+				t.Fatalf("seed %d, step %d: the bucket allows: %v, GCRA waits %v", seed, step, ok,
+					wait)
 			}
 			if wait == 0 {
 				allowed++
@@ -161,14 +165,16 @@ func TestPacerFollowsAdvice(t *testing.T) {
 	p.observe(5*time.Second, Advice{RetryAfter: time.Hour}, 0)
 	want(5*time.Second, 5*time.Minute, "an hour, beyond the maximum")
 	now := 10 * time.Minute
-	p.observe(now, Advice{Remaining: 2, Reset: 20 * time.Second, Limit: 3, Window: 30 * time.Second}, 0)
+	p.observe(now, Advice{Remaining: 2, Reset: 20 * time.Second, Limit: 3,
+		Window: 30 * time.Second}, 0)
 	for i := range 2 {
 		if !p.take(now, 1) {
 			t.Fatalf("event %d of a rest of 2 is refused", i+1)
 		}
 	}
 	want(now, 20*time.Second, "with nothing left")
-	p.observe(now+time.Second, Advice{Remaining: 1, Reset: 19 * time.Second, Limit: 3, Window: 30 * time.Second}, 0)
+	p.observe(now+time.Second,
+		Advice{Remaining: 1, Reset: 19 * time.Second, Limit: 3, Window: 30 * time.Second}, 0)
 	want(now+time.Second, 19*time.Second, "after an older response")
 	now += 20 * time.Second
 	for i := range 3 {

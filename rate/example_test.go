@@ -46,8 +46,10 @@ func ExampleGCRA() {
 }
 
 func ExampleParseHeaders() {
-	header := map[string][]string{"Ratelimit": {`"default";r=0;t=30`}, "Ratelimit-Policy": {`"default";q=100;w=60`}}
+	header := map[string][]string{"Ratelimit": {`"default";r=0;t=30`},
+		"Ratelimit-Policy": {`"default";q=100;w=60`}}
 	advice, ok := rate.ParseHeaders(header, time.Now())
-	fmt.Println(advice.Remaining, "left for", advice.Reset, "of", advice.Limit, "a", advice.Window, ok)
+	fmt.Println(advice.Remaining, "left for", advice.Reset, "of", advice.Limit, "a", advice.Window,
+		ok)
 	// Output: 0 left for 30s of 100 a 1m0s true
 }

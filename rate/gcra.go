@@ -8,14 +8,13 @@ import (
 )
 
 // GCRA is the generic cell rate algorithm of ITU-T I.371: it allows the same events as a [Bucket],
-// in whole nanoseconds, and its state is one Duration, so that a table with a limit for each of a
-// million users stays small.
+// in whole nanoseconds. Its state is one Duration, so a table of a million users stays small.
 //
 //	limit := rate.GCRA{Interval: 100 * time.Millisecond, Burst: 5}
 //	state[user], wait = limit.Take(state[user], now, 1)
 //
-// The state is the time at which the user will have used up nothing any more; its zero value is a
-// fresh user. Time is passed in, as the time since some origin, and must not go back.
+// The state is the time at which the full burst is available again. The zero value is a user
+// without events. Times are measured from an origin of the caller's choice and must not decrease.
 type GCRA struct {
 	Interval time.Duration // between two events in the long run. Zero or less means no limit.
 	Burst    int           // events at once after a pause. Values below 1 count as 1.

@@ -65,7 +65,8 @@ var families = []family{
 	{"Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset", ""},
 	{"X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "X-Ratelimit-Reset-After"},
 	{"X-Rate-Limit-Limit", "X-Rate-Limit-Remaining", "X-Rate-Limit-Reset", ""},
-	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests", ""},
+	{"X-Ratelimit-Limit-Requests", "X-Ratelimit-Remaining-Requests", "X-Ratelimit-Reset-Requests",
+		""},
 }
 
 func get(header map[string][]string, key string) string {
@@ -82,7 +83,9 @@ func (a *Advice) parseFamily(header map[string][]string, f family, now time.Time
 	limit, _, _ = strings.Cut(limit, ",")
 	if n, ok := parseCount(strings.TrimSpace(limit)); ok {
 		a.Limit, found = n, true
-		for p := range strings.FieldsFuncSeq(params, func(r rune) bool { return r == ';' || r == ',' }) {
+		for p := range strings.FieldsFuncSeq(params, func(r rune) bool {
+			return r == ';' || r == ','
+		}) {
 			if w, ok := strings.CutPrefix(strings.TrimSpace(p), "w="); ok && a.Window == 0 {
 				a.Window, _ = parseSeconds(w)
 			}

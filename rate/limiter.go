@@ -93,7 +93,8 @@ const (
 	TooMany             // it wants more events at once than Options.Burst
 )
 
-var reasonNames = [...]string{"", "queue is full", "deadline is too soon", "more events than the burst"}
+var reasonNames = [...]string{"", "queue is full", "deadline is too soon", "more events than " +
+	"the burst"}
 
 // String returns the reason in words, such as "queue is full".
 func (r Reason) String() string {
@@ -333,7 +334,8 @@ func (l *Limiter) Status() Status {
 	defer l.mu.Unlock()
 	now := l.now()
 	s := Status{
-		Waiting: l.queue.Len(), ExpectedWait: l.pacer.wait(now, l.wanted+1), PausedFor: max(l.pacer.resumes-now, 0),
+		Waiting: l.queue.Len(), ExpectedWait: l.pacer.wait(now, l.wanted+1),
+		PausedFor: max(l.pacer.resumes-now, 0),
 		Remaining: -1,
 	}
 	if l.pacer.quota.ends > 0 {

@@ -85,7 +85,7 @@ func TestWaitersGoInOrder(t *testing.T) {
 	})
 }
 
-// TestWaiterThatGivesUp: those behind one that gives up go sooner.
+// TestWaiterThatGivesUp checks that those behind one that gives up go sooner.
 func TestWaiterThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, rate.Options{Events: 1, Burst: 5})
@@ -132,7 +132,8 @@ func TestRefusals(t *testing.T) {
 		began := time.Now()
 		why, wait := refusal(l.Wait(soon))
 		if why != rate.DeadlineSoon || wait != 2*time.Second || time.Since(began) != 0 {
-			t.Errorf("a deadline too soon: %v, wait %v, after %v; want a refusal at once", why, wait, time.Since(began))
+			t.Errorf("a deadline too soon: %v, wait %v, after %v; want a refusal at once", why,
+				wait, time.Since(began))
 		}
 		err := l.Wait(t.Context())
 		if err == nil || err.Error() != "rate limit: queue is full (expected wait 2s)" {
@@ -170,7 +171,8 @@ func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, rate.Options{})
 		l.Observe(rate.Advice{RetryAfter: 10 * time.Second})
-		if s := l.Status(); s.PausedFor < 10*time.Second || s.PausedFor > 11*time.Second || s.Remaining != -1 {
+		if s := l.Status(); s.PausedFor < 10*time.Second || s.PausedFor > 11*time.Second ||
+			s.Remaining != -1 {
 			t.Errorf("status in a pause of 10s: %+v", s)
 		}
 		began := time.Now()
@@ -216,11 +218,12 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// TestRetryBudget: the retries of two calls share one rate.
+// TestRetryBudget checks that the retries of two calls share one rate.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := retry.Options{
-			Budget: newLimiter(t, rate.Options{Events: 1}).Budget(), Policy: backoff.Fixed(0), MaxAttempts: 3,
+			Budget: newLimiter(t, rate.Options{Events: 1}).Budget(), Policy: backoff.Fixed(0),
+			MaxAttempts: 3,
 		}
 		began := time.Now()
 		var attempts atomic.Int64
@@ -243,8 +246,8 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestRateIsKept: no stretch of time has more events than burst and rate allow, and no event is
-// wasted while a caller waits, although callers give up.
+// TestRateIsKept checks that no stretch of time has more events than burst and rate allow, and no
+// event is wasted while a caller waits, although callers give up.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 5
@@ -271,8 +274,10 @@ func TestRateIsKept(t *testing.T) {
 		group.Wait()
 		for i := range events {
 			for j := i; j < len(events); j++ {
-				if most := burst + 100*events[j].Sub(events[i]).Seconds() + 1e-3; float64(j-i+1) > most {
-					t.Fatalf("%d events in %v, want at most %v", j-i+1, events[j].Sub(events[i]), most)
+				if most := burst + 100*events[j].Sub(events[i]).Seconds() +
+					1e-3; float64(j-i+1) > most {
+					t.Fatalf("%d events in %v, want at most %v", j-i+1, events[j].Sub(events[i]),
+						most)
 				}
 			}
 		}
@@ -299,7 +304,8 @@ func TestOptionsThatAreInvalid(t *testing.T) {
 	}
 	none := newLimiter(t, rate.Options{Events: 1, MaxWaiting: -1})
 	none.Allow()
-	if why, _ := refusal(none.Wait(t.Context())); why != rate.QueueFull || rate.Reason(0).String() != "Reason(0)" {
+	if why, _ := refusal(none.Wait(t.Context())); why != rate.QueueFull ||
+		rate.Reason(0).String() != "Reason(0)" {
 		t.Errorf("without a queue: %v, want a refusal", why)
 	}
 }

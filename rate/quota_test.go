@@ -10,7 +10,7 @@ import (
 )
 
 // TestWaitBeyondQuota: a caller that wants more events at once than a server allows in a window
-// waits for a full window, and the next ones pay. It must not block all callers behind it for ever.
+// waits for a full window, and the next ones pay. It must not block all callers behind it forever.
 func TestWaitBeyondQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := rate.New(rate.Options{})
@@ -32,7 +32,8 @@ func TestWaitBeyondQuota(t *testing.T) {
 				t.Fatal(err)
 			}
 			if took := time.Since(begun); took < step.from || took > step.to {
-				t.Errorf("WaitN(%d) returned after %v, want %v to %v", step.n, took, step.from, step.to)
+				t.Errorf("WaitN(%d) returned after %v, want %v to %v", step.n, took, step.from,
+					step.to)
 			}
 		}
 	})

@@ -72,7 +72,7 @@ func (c closer) Close() error {
 	return nil
 }
 
-// TestHedgeClosesLateReadClosers: a body that comes too late is closed.
+// TestHedgeClosesLateReadClosers checks that a body that comes too late is closed.
 func TestHedgeClosesLateReadClosers(t *testing.T) {
 	late := closer{strings.NewReader(""), make(chan struct{})}
 	_, err := retry.Hedge(t.Context(), func(ctx context.Context) (io.ReadCloser, error) {

@@ -169,9 +169,9 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 
 // Throttle returns the adaptive throttling of Google's SRE book. It refuses attempts, including
 // first ones, with probability max(0, (requests - k*accepts) / (requests + 1)) over the last two
-// minutes, so that a client sends at most about k times as much as the service accepts. The book
-// uses k = 2; a k below 1 counts as 1. Src is the source of randomness, used under a lock; nil
-// means the runtime's.
+// minutes. A client then sends at most about k times as much as the service accepts. The book uses
+// k = 2; a k below 1 counts as 1. Src is the source of randomness, used under a lock; nil means the
+// runtime's.
 //
 // Only evidence of overload counts against the service: timeouts, failures to get an answer, the
 // HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are

@@ -37,7 +37,9 @@ func (p priced) RetryCost() int { return int(p) }
 func TestTokenBucket(t *testing.T) {
 	b := retry.TokenBucket(20, 5, 1)
 	first, plain := contextOf(t, 1, nil), contextOf(t, 2, errDown)
-	costs := func(n int) context.Context { return contextOf(t, 3, fmt.Errorf("call: %w", priced(n))) }
+	costs := func(n int) context.Context {
+		return contextOf(t, 3, fmt.Errorf("call: %w", priced(n)))
+	}
 	allow := func(ctx context.Context, want bool) {
 		t.Helper()
 		if err := b.Allow(ctx); (err == nil) != want {
@@ -266,7 +268,10 @@ func TestThrottleIgnoresCancellation(t *testing.T) {
 	b := retry.Throttle(2, rand.NewPCG(1, 2))
 	for range 1000 {
 		ctx, cancel := context.WithCancel(t.Context())
-		err := retry.Do(ctx, func(ctx context.Context) error { cancel(); return ctx.Err() }, retry.Options{Budget: b})
+		err := retry.Do(ctx, func(ctx context.Context) error {
+			cancel()
+			return ctx.Err()
+		}, retry.Options{Budget: b})
 		if errors.Is(err, retry.ErrBudget) {
 			t.Fatal(err)
 		}
@@ -284,7 +289,9 @@ type ledger struct {
 	refuse   int // the number of the attempt that is refused
 }
 
-func newLedger(refuse int) *ledger { return &ledger{open: map[context.Context]bool{}, refuse: refuse} }
+func newLedger(refuse int) *ledger {
+	return &ledger{open: map[context.Context]bool{}, refuse: refuse}
+}
 
 func (l *ledger) Allow(ctx context.Context) error {
 	l.mu.Lock()
@@ -314,7 +321,8 @@ func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if allowed >= 0 && l.allowed != allowed || len(l.open) > 0 || len(l.outcomes) != l.allowed {
-		t.Errorf("%d attempts allowed, %d reported, %d open; want %d", l.allowed, len(l.outcomes), len(l.open), allowed)
+		t.Errorf("%d attempts allowed, %d reported, %d open; want %d", l.allowed, len(l.outcomes),
+			len(l.open), allowed)
 	}
 	if !slices.EqualFunc(l.outcomes[:min(len(outcomes), len(l.outcomes))], outcomes, errors.Is) {
 		t.Errorf("outcomes %v, want %v", l.outcomes, outcomes)
@@ -325,12 +333,15 @@ func TestBudgetIsAskedAndTold(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l, begun := newLedger(3), time.Now()
-			err := retry.Do(t.Context(), func(context.Context) error { return errDown }, retry.Options{Policy: fixed, Budget: l})
+			err := retry.Do(t.Context(), func(context.Context) error {
+				return errDown
+			}, retry.Options{Policy: fixed, Budget: l})
 			e, _ := errors.AsType[*retry.Error](err)
 			if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || e.Attempts != 2 {
 				t.Errorf("%v: want ErrBudget after the second attempt", err)
 			}
-			if time.Since(begun) != 2*time.Second { // asked right before the attempt, after the wait
+			// Asked right before the attempt, after the wait.
+			if time.Since(begun) != 2*time.Second {
 				t.Errorf("refused after %v, want 2s", time.Since(begun))
 			}
 			l.check(t, 2, errDown, errDown)
@@ -338,7 +349,10 @@ func TestBudgetIsAskedAndTold(t *testing.T) {
 	})
 	t.Run("first attempt refused", func(t *testing.T) {
 		l := newLedger(1)
-		err := retry.Do(t.Context(), func(context.Context) error { t.Error("it ran"); return nil }, retry.Options{Budget: l})
+		err := retry.Do(t.Context(), func(context.Context) error {
+			t.Error("it ran")
+			return nil
+		}, retry.Options{Budget: l})
 		if !errors.Is(err, retry.ErrBudget) {
 			t.Error(err)
 		}
@@ -360,7 +374,9 @@ func TestBudgetIsAskedAndTold(t *testing.T) {
 	t.Run("a failure that is not retried is marked", func(t *testing.T) {
 		l := newLedger(0)
 		onDown := classify(map[error]retry.Action{errDown: retry.Fail})
-		_ = retry.Do(t.Context(), func(context.Context) error { return errDown }, retry.Options{Budget: l, Classify: onDown})
+		_ = retry.Do(t.Context(), func(context.Context) error {
+			return errDown
+		}, retry.Options{Budget: l, Classify: onDown})
 		l.check(t, 1, errDown)
 		if len(l.outcomes) == 1 && retry.Classify(l.outcomes[0]) != retry.Fail {
 			t.Errorf("told %v without the mark", l.outcomes[0])
@@ -374,7 +390,9 @@ func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 			l := newLedger(0)
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second/2, cancel)
-			_ = retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Policy: fixed, Budget: l})
+			_ = retry.Do(ctx, func(context.Context) error {
+				return errDown
+			}, retry.Options{Policy: fixed, Budget: l})
 			l.check(t, 1, errDown)
 		})
 	})
@@ -386,7 +404,9 @@ func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 					t.Error("the panic did not come through")
 				}
 			}()
-			_ = retry.Do(t.Context(), func(context.Context) error { panic("op") }, retry.Options{Budget: l})
+			_ = retry.Do(t.Context(), func(context.Context) error {
+				panic("op")
+			}, retry.Options{Budget: l})
 		}()
 		func() {
 			defer func() { _ = recover() }()
@@ -438,12 +458,16 @@ func TestBudgetThatWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		err = retry.Do(ctx, func(context.Context) error { t.Error("it ran"); return nil }, retry.Options{Budget: l})
+		err = retry.Do(ctx, func(context.Context) error {
+			t.Error("it ran")
+			return nil
+		}, retry.Options{Budget: l})
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, retry.ErrBudget) {
 			t.Errorf("%v, want the end of the context", err)
 		}
 		starts = nil
-		err = retry.Do(t.Context(), failing(9, &starts), retry.Options{Policy: fixed, Budget: l, MaxElapsed: 15 * time.Second})
+		err = retry.Do(t.Context(), failing(9, &starts),
+			retry.Options{Policy: fixed, Budget: l, MaxElapsed: 15 * time.Second})
 		if !errors.Is(err, retry.ErrElapsed) || len(starts) != 1 {
 			t.Errorf("%v, attempts at %v; want ErrElapsed before the second", err, starts)
 		}
@@ -456,7 +480,8 @@ func TestBudgetBoundsAStorm(t *testing.T) {
 	for _, c := range []struct {
 		budget retry.Budget
 		most   int
-	}{{nil, 30000}, {retry.Ratio(0.1, 0, time.Minute), 11000}, {retry.TokenBucket(500, 5, 1), 10100}} {
+	}{{nil, 30000}, {retry.Ratio(0.1, 0, time.Minute), 11000},
+		{retry.TokenBucket(500, 5, 1), 10100}} {
 		attempts := 0
 		for range 10000 {
 			_ = retry.Do(t.Context(), func(context.Context) error { attempts++; return errDown },

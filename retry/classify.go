@@ -17,7 +17,8 @@ const (
 	Fail                    // stop: trying again cannot help, or may do harm
 	Failover                // try the next of Options.Targets
 	Refresh                 // call Options.Refresh, then try again
-	Progress                // the attempt got work done: retry, and count attempts and waits from here
+	// The attempt got work done: retry, and count attempts and waits from here.
+	Progress
 )
 
 // String returns the action's name in lower case.

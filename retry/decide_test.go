@@ -33,16 +33,19 @@ func TestFailover(t *testing.T) {
 		var visits []string
 		err := retry.Do(t.Context(), func(ctx context.Context) error {
 			a := retry.FromContext(ctx)
-			visits = append(visits, fmt.Sprintf("%d: target %d at %v", a.Number, a.Target, time.Since(begun)))
+			visits = append(visits,
+				fmt.Sprintf("%d: target %d at %v", a.Number, a.Target, time.Since(begun)))
 			if a.Number == 6 {
 				return errors.New("this one is no reason to move")
 			}
 			return errDown
 		}, retry.Options{
-			Policy: fixed, Targets: 3, MaxAttempts: 8, Classify: classify(map[error]retry.Action{errDown: retry.Failover}),
+			Policy: fixed, Targets: 3, MaxAttempts: 8,
+			Classify: classify(map[error]retry.Action{errDown: retry.Failover}),
 		})
 		want := []string{
-			"1: target 0 at 0s", "2: target 1 at 0s", "3: target 2 at 0s", // all are tried before the first wait
+			// All are tried before the first wait.
+			"1: target 0 at 0s", "2: target 1 at 0s", "3: target 2 at 0s",
 			"4: target 0 at 1s", "5: target 1 at 1s", "6: target 2 at 1s",
 			"7: target 2 at 2s", "8: target 0 at 3s",
 		}
@@ -77,12 +80,15 @@ func TestRefresh(t *testing.T) {
 			return nil
 		}, retry.Options{Policy: fixed, Refresh: renew, Classify: onStale})
 		// At once after the first refresh; then the token is still refused, so the policy's waits.
-		if want := seconds(0, 0, 1, 2); err != nil || !slices.Equal(starts, want) || refreshes != 3 {
+		if want := seconds(0, 0, 1, 2); err != nil || !slices.Equal(starts, want) ||
+			refreshes != 3 {
 			t.Errorf("%v, attempts at %v, want %v; %d refreshes", err, starts, want, refreshes)
 		}
 	})
 	t.Run("without a way to refresh", func(t *testing.T) {
-		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Options{Classify: onStale})
+		err := retry.Do(t.Context(), func(context.Context) error {
+			return stale
+		}, retry.Options{Classify: onStale})
 		if !errors.Is(err, retry.ErrPermanent) {
 			t.Errorf("%v, want ErrPermanent", err)
 		}
@@ -90,7 +96,9 @@ func TestRefresh(t *testing.T) {
 	t.Run("with a permanent failure", func(t *testing.T) {
 		fired := errors.New("account closed")
 		err := retry.Do(t.Context(), func(context.Context) error { return stale }, retry.Options{
-			Classify: onStale, Refresh: func(context.Context) error { return retry.Permanent(fired) },
+			Classify: onStale, Refresh: func(context.Context) error {
+				return retry.Permanent(fired)
+			},
 		})
 		if !errors.Is(err, retry.ErrPermanent) || !errors.Is(err, fired) || !errors.Is(err, stale) {
 			t.Errorf("%v, want ErrPermanent with both causes", err)
@@ -131,18 +139,27 @@ func TestHints(t *testing.T) {
 		low, top time.Duration
 		stop     error
 	}{
-		{name: "longer than the policy", hint: 10 * time.Second, policy: time.Second, low: 10 * time.Second, top: 11 * time.Second},
-		{name: "shorter than the policy", hint: time.Second, policy: 10 * time.Second, low: 10 * time.Second, top: 10 * time.Second},
-		{name: "instead of the policy", hint: time.Second, policy: 10 * time.Second, limit: retry.Options{ExactHint: true},
-			low: time.Second, top: time.Second},
-		{name: "none at all instead of the policy", hint: -1, policy: 10 * time.Second, limit: retry.Options{ExactHint: true}},
-		{name: "negative beside a policy", hint: -time.Hour, policy: time.Second, low: time.Second, top: time.Second},
-		{name: "too long by default", hint: 5*time.Minute + 1, policy: time.Second, stop: retry.ErrHint},
-		{name: "longest by default", hint: 5 * time.Minute, policy: time.Second, low: 5 * time.Minute, top: 330 * time.Second},
-		{name: "clamped", hint: time.Hour, policy: time.Second, limit: retry.Options{MaxHint: time.Minute, ClampHint: true},
-			low: time.Minute, top: 66 * time.Second},
-		{name: "without a limit", hint: 1000 * time.Hour, policy: time.Second, limit: retry.Options{MaxHint: math.MaxInt64},
-			low: 1000 * time.Hour, top: 1100 * time.Hour},
+		{name: "longer than the policy", hint: 10 * time.Second, policy: time.Second,
+			low: 10 * time.Second, top: 11 * time.Second},
+		{name: "shorter than the policy", hint: time.Second, policy: 10 * time.Second,
+			low: 10 * time.Second, top: 10 * time.Second},
+		{name: "instead of the policy", hint: time.Second, policy: 10 * time.Second,
+			limit: retry.Options{ExactHint: true},
+			low:   time.Second, top: time.Second},
+		{name: "none at all instead of the policy", hint: -1, policy: 10 * time.Second,
+			limit: retry.Options{ExactHint: true}},
+		{name: "negative beside a policy", hint: -time.Hour, policy: time.Second, low: time.Second,
+			top: time.Second},
+		{name: "too long by default", hint: 5*time.Minute + 1, policy: time.Second,
+			stop: retry.ErrHint},
+		{name: "longest by default", hint: 5 * time.Minute, policy: time.Second,
+			low: 5 * time.Minute, top: 330 * time.Second},
+		{name: "clamped", hint: time.Hour, policy: time.Second,
+			limit: retry.Options{MaxHint: time.Minute, ClampHint: true},
+			low:   time.Minute, top: 66 * time.Second},
+		{name: "without a limit", hint: 1000 * time.Hour, policy: time.Second,
+			limit: retry.Options{MaxHint: math.MaxInt64},
+			low:   1000 * time.Hour, top: 1100 * time.Hour},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -182,9 +199,13 @@ func TestSuppressNested(t *testing.T) {
 	run := func(t *testing.T, outermost retry.Options, calls *int) error {
 		return retry.Do(t.Context(), func(ctx context.Context) error {
 			return retry.Do(ctx, func(ctx context.Context) error {
-				inner, cancel := context.WithTimeout(ctx, time.Hour) // a context of the caller's own in between
+				// A context of the caller's own in between.
+				inner, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
-				return retry.Do(inner, func(context.Context) error { *calls++; return errDown }, three)
+				return retry.Do(inner, func(context.Context) error {
+					*calls++
+					return errDown
+				}, three)
 			}, three)
 		}, outermost)
 	}
@@ -200,7 +221,8 @@ func TestSuppressNested(t *testing.T) {
 		outermost.SuppressNested = true
 		err := run(t, outermost, &calls)
 		e, ok := errors.AsType[*retry.Error](err)
-		if calls != 3 || !ok || e.Stop != retry.ErrExhausted || !errors.Is(err, errDown) || !errors.Is(err, retry.ErrNested) {
+		if calls != 3 || !ok || e.Stop != retry.ErrExhausted || !errors.Is(err, errDown) ||
+			!errors.Is(err, retry.ErrNested) {
 			t.Errorf("%d calls, %v; want 3", calls, err)
 		}
 	})
@@ -264,14 +286,20 @@ func TestInnerVerdictReachesTheOuterRetry(t *testing.T) {
 	onDown := classify(map[error]retry.Action{errDown: retry.Fail})
 	for name, inner := range map[string]func(context.Context) error{
 		"classified by the inner retry": func(ctx context.Context) error {
-			return retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Classify: onDown})
+			return retry.Do(ctx, func(context.Context) error {
+				return errDown
+			}, retry.Options{Classify: onDown})
 		},
 		"fatal poll": func(ctx context.Context) error {
-			_, err := retry.Poll(ctx, func(context.Context) (int, error) { return 0, retry.Permanent(errDown) })
+			_, err := retry.Poll(ctx, func(context.Context) (int, error) {
+				return 0, retry.Permanent(errDown)
+			})
 			return err
 		},
 		"invalid options": func(ctx context.Context) error {
-			return errors.Join(errDown, retry.Do(ctx, func(context.Context) error { return nil }, retry.Options{Targets: -1}))
+			return errors.Join(errDown, retry.Do(ctx, func(context.Context) error {
+				return nil
+			}, retry.Options{Targets: -1}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -313,7 +341,8 @@ func TestAttemptInContext(t *testing.T) {
 			if a.Number != i+1 || ctx.Value(key{}) != "mine" || a.Key != o.Key {
 				t.Errorf("attempt %d reads %+v", i+1, a)
 			}
-			if (i == 0) != (a.Err == nil) || i > 0 && a.Err.Error() != fmt.Sprintf("failure %d", i) {
+			if (i == 0) != (a.Err == nil) || i > 0 &&
+				a.Err.Error() != fmt.Sprintf("failure %d", i) {
 				t.Errorf("attempt %d reads the previous failure %v", i+1, a.Err)
 			}
 		}
@@ -325,7 +354,8 @@ func TestAttemptInContext(t *testing.T) {
 				return errDown
 			}
 			return retry.Do(ctx, func(ctx context.Context) error {
-				if a := retry.FromContext(ctx); a.Key != "order-42" || a.Number != 1 || a.Err != nil {
+				if a := retry.FromContext(ctx); a.Key != "order-42" || a.Number != 1 ||
+					a.Err != nil {
 					t.Errorf("inner attempt reads %+v", a)
 				}
 				return nil
@@ -344,7 +374,9 @@ func TestContextIsNotRetained(t *testing.T) {
 		ctx := context.WithValue(t.Context(), key{}, payload)
 		for range 3 {
 			_ = retry.Do(ctx, func(context.Context) error { return nil })
-			_ = retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{MaxAttempts: 2, Policy: backoff.Fixed(0)})
+			_ = retry.Do(ctx, func(context.Context) error {
+				return errDown
+			}, retry.Options{MaxAttempts: 2, Policy: backoff.Fixed(0)})
 		}
 	}()
 	for range 100 {
@@ -368,7 +400,8 @@ func TestEvents(t *testing.T) {
 			log = append(log, fmt.Sprintf("%v %d at %v, wait %v, err %v, stop %v",
 				e.Kind, e.Attempt.Number, e.Elapsed, e.Wait, e.Err, e.Stop))
 			if ctx.Value(key{}) != "trace-1" || retry.FromContext(ctx).Number != e.Attempt.Number {
-				t.Errorf("%v has a context of %+v with trace %v", e.Kind, retry.FromContext(ctx), ctx.Value(key{}))
+				t.Errorf("%v has a context of %+v with trace %v", e.Kind, retry.FromContext(ctx),
+					ctx.Value(key{}))
 			}
 		}}
 		n := 0

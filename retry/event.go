@@ -14,9 +14,10 @@ type EventKind uint8
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	Waiting                             // a poll is not ready or not begun; the next one begins after Wait
-	Succeeded                           // an attempt has succeeded, which ends the call
-	Stopped                             // the call has failed; Stop is the reason
+	// A poll is not ready or not begun; the next one begins after Wait.
+	Waiting
+	Succeeded // an attempt has succeeded, which ends the call
+	Stopped   // the call has failed; Stop is the reason
 )
 
 // String returns the kind's name in lower case.

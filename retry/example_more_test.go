@@ -56,7 +56,8 @@ func ExampleOptions_refresh() {
 	// <nil>
 }
 
-// The key is the same in every attempt, and in the retries inside them, so the receiver can tell the second copy.
+// The key is the same in every attempt, and in the retries inside them, so the receiver can tell
+// the second copy.
 func ExampleOptions_key() {
 	calls := 0
 	_ = retry.Do(context.Background(), func(ctx context.Context) error {
@@ -77,12 +78,15 @@ func ExampleDo_deadline() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	begun := time.Now()
-	err := retry.Do(ctx, func(context.Context) error { return errors.New("down") }, retry.Options{Policy: backoff.Fixed(time.Hour)})
+	err := retry.Do(ctx, func(context.Context) error {
+		return errors.New("down")
+	}, retry.Options{Policy: backoff.Fixed(time.Hour)})
 	fmt.Println(errors.Is(err, context.DeadlineExceeded), time.Since(begun) < time.Minute)
 	// Output: true true
 }
 
-// Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the retries inside it.
+// Three layers of three attempts are 27 calls, or three if the outermost layer suppresses the
+// retries inside it.
 func ExampleOptions_suppressNested() {
 	for _, suppress := range []bool{false, true} {
 		calls := 0
@@ -124,17 +128,19 @@ func ExampleLogTo() {
 
 // Logged with slog, an error is a group of attributes.
 func ExampleError_LogValue() {
-	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-		if a.Key == slog.TimeKey {
-			return slog.Attr{}
-		}
-		return a
-	}}))
+	log := slog.New(slog.NewJSONHandler(os.Stdout,
+		&slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		}}))
 	err := retry.Do(context.Background(), func(context.Context) error {
 		return retry.Permanent(errors.New("no table"))
 	})
 	log.Warn("copy failed", "err", err)
-	log.Warn("copy failed", "err", &retry.StatusError{Status: 503, Text: "503 Service Unavailable", Wait: time.Second})
+	log.Warn("copy failed", "err",
+		&retry.StatusError{Status: 503, Text: "503 Service Unavailable", Wait: time.Second})
 	// Output:
 	// {"level":"WARN","msg":"copy failed","err":{"msg":"no table","reason":"retry: not retryable","attempts":1,"elapsed":0,"waited":0}}
 	// {"level":"WARN","msg":"copy failed","err":{"msg":"503 Service Unavailable","status":503,"wait":1000000000}}

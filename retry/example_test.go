@@ -162,7 +162,8 @@ func ExampleAfter() {
 	// Output: <nil> true
 }
 
-// One budget for all calls to a service keeps the retries of a thousand callers from becoming a storm.
+// One budget for all calls to a service keeps the retries of a thousand callers from becoming a
+// storm.
 func ExampleBudget() {
 	budget := retry.TokenBucket(50, 5, 1)
 	attempts := 0
@@ -184,7 +185,9 @@ func ExampleTransport() {
 		}
 	}))
 	defer server.Close()
-	client := http.Client{Transport: &retry.Transport{Options: retry.Options{Policy: backoff.Fixed(time.Millisecond)}}}
+	client := http.Client{
+		Transport: &retry.Transport{
+			Options: retry.Options{Policy: backoff.Fixed(time.Millisecond)}}}
 	resp, err := client.Get(server.URL)
 	if err != nil {
 		fmt.Println(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestFallbackFailure: if the fallback fails too, its failure is the last one, and a timeout stays a
-// timeout.
+// TestFallbackFailure checks that if the fallback fails too, its failure is the last one, and a
+// timeout stays a timeout.
 func TestFallbackFailure(t *testing.T) {
 	once := retry.Options{MaxAttempts: 1}
 	fail := func(err error) func(context.Context) (int, error) {
@@ -25,7 +25,8 @@ func TestFallbackFailure(t *testing.T) {
 		return func(context.Context, error) (int, error) { return 0, err }
 	}
 	notFound := &retry.StatusError{Status: 404}
-	_, err := retry.Fallback(t.Context(), fail(&retry.StatusError{Status: 503}), instead(notFound), once)
+	_, err := retry.Fallback(t.Context(), fail(&retry.StatusError{Status: 503}), instead(notFound),
+		once)
 	if e, _ := errors.AsType[*retry.StatusError](err); e == nil || e.Status != 404 {
 		t.Errorf("%v is found in %v, want the 404 of the fallback", e, err)
 	}
@@ -68,8 +69,8 @@ func TestBudgetsIgnoreTheCauseOfACancellation(t *testing.T) {
 	}
 }
 
-// TestErrorsAsLogValues: all errors of the package are logged as attributes, and marks as their
-// causes.
+// TestErrorsAsLogValues checks that all errors of the package are logged as attributes, and marks
+// as their causes.
 func TestErrorsAsLogValues(t *testing.T) {
 	var out strings.Builder
 	drop := func(groups []string, a slog.Attr) slog.Attr {

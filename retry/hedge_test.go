@@ -64,28 +64,46 @@ func TestHedge(t *testing.T) {
 		stop    error
 		refuse  int // the attempt that the budget refuses
 	}{
-		{name: "fast answer", steps: []scriptStep{{takes: second}}, options: retry.HedgeOptions{Delay: 2 * second},
-			want: 1, after: second, starts: seconds(0)},
-		{name: "slow first", steps: []scriptStep{{takes: time.Hour}, {takes: second}}, options: retry.HedgeOptions{Delay: 2 * second},
-			want: 2, after: 3 * second, starts: seconds(0, 2)},
+		{name: "fast answer", steps: []scriptStep{{takes: second}},
+			options: retry.HedgeOptions{Delay: 2 * second},
+			want:    1, after: second, starts: seconds(0)},
+		{name: "slow first", steps: []scriptStep{{takes: time.Hour}, {takes: second}},
+			options: retry.HedgeOptions{Delay: 2 * second},
+			want:    2, after: 3 * second, starts: seconds(0, 2)},
 		{name: "first wins late", steps: []scriptStep{{takes: 3 * second}, {takes: time.Hour}},
-			options: retry.HedgeOptions{Delay: 2 * second}, want: 1, after: 3 * second, starts: seconds(0, 2)},
-		{name: "three", steps: []scriptStep{{takes: time.Hour}, {takes: time.Hour}, {takes: second}},
-			options: retry.HedgeOptions{Delay: second, MaxAttempts: 3}, want: 3, after: 3 * second, starts: seconds(0, 1, 2)},
-		{name: "all at once", steps: []scriptStep{{takes: 3 * second}, {takes: second}, {takes: 2 * second}},
-			options: retry.HedgeOptions{MaxAttempts: 3}, want: 2, after: second, starts: seconds(0, 0, 0)},
-		{name: "a failure is replaced at once", steps: []scriptStep{{takes: second, err: errDown}, {takes: second}},
-			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 2 * second, starts: seconds(0, 1)},
-		{name: "a hint delays the replacement", steps: []scriptStep{{err: retry.After(5*second, errDown)}, {}},
-			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 5 * second, starts: seconds(0, 5)},
-		{name: "all fail", steps: []scriptStep{{takes: second, err: errDown}, {takes: second, err: errDown}},
-			options: retry.HedgeOptions{Delay: time.Hour}, stop: retry.ErrExhausted, after: 2 * second, starts: seconds(0, 1)},
-		{name: "permanent", steps: []scriptStep{{takes: time.Hour}, {takes: second, err: retry.Permanent(errDown)}},
-			options: retry.HedgeOptions{Delay: second}, stop: retry.ErrPermanent, after: 2 * second, starts: seconds(0, 1)},
+			options: retry.HedgeOptions{Delay: 2 * second}, want: 1, after: 3 * second,
+			starts: seconds(0, 2)},
+		{name: "three", steps: []scriptStep{{takes: time.Hour}, {takes: time.Hour},
+			{takes: second}},
+			options: retry.HedgeOptions{Delay: second, MaxAttempts: 3}, want: 3, after: 3 * second,
+			starts: seconds(0, 1, 2)},
+		{name: "all at once",
+			steps:   []scriptStep{{takes: 3 * second}, {takes: second}, {takes: 2 * second}},
+			options: retry.HedgeOptions{MaxAttempts: 3}, want: 2, after: second,
+			starts: seconds(0, 0, 0)},
+		{name: "a failure is replaced at once",
+			steps:   []scriptStep{{takes: second, err: errDown}, {takes: second}},
+			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 2 * second,
+			starts: seconds(0, 1)},
+		{name: "a hint delays the replacement",
+			steps:   []scriptStep{{err: retry.After(5*second, errDown)}, {}},
+			options: retry.HedgeOptions{Delay: time.Hour}, want: 2, after: 5 * second,
+			starts: seconds(0, 5)},
+		{name: "all fail",
+			steps:   []scriptStep{{takes: second, err: errDown}, {takes: second, err: errDown}},
+			options: retry.HedgeOptions{Delay: time.Hour}, stop: retry.ErrExhausted,
+			after: 2 * second, starts: seconds(0, 1)},
+		{name: "permanent",
+			steps: []scriptStep{{takes: time.Hour},
+				{takes: second, err: retry.Permanent(errDown)}},
+			options: retry.HedgeOptions{Delay: second}, stop: retry.ErrPermanent, after: 2 * second,
+			starts: seconds(0, 1)},
 		{name: "budget refuses the second", steps: []scriptStep{{takes: 5 * second}},
-			options: retry.HedgeOptions{Delay: second}, refuse: 2, want: 1, after: 5 * second, starts: seconds(0)},
+			options: retry.HedgeOptions{Delay: second}, refuse: 2, want: 1, after: 5 * second,
+			starts: seconds(0)},
 		{name: "budget refuses the replacement", steps: []scriptStep{{takes: second, err: errDown}},
-			options: retry.HedgeOptions{Delay: time.Hour}, refuse: 2, stop: retry.ErrBudget, after: second, starts: seconds(0)},
+			options: retry.HedgeOptions{Delay: time.Hour}, refuse: 2, stop: retry.ErrBudget,
+			after: second, starts: seconds(0)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,7 +115,8 @@ func TestHedge(t *testing.T) {
 				took := time.Since(s.begun)
 				synctest.Wait() // the attempts that lost notice it
 				if took != c.after || v != c.want || !slices.Equal(s.starts, c.starts) {
-					t.Errorf("%d after %v, attempts at %v; want %d after %v, at %v", v, took, s.starts, c.want, c.after, c.starts)
+					t.Errorf("%d after %v, attempts at %v; want %d after %v, at %v", v, took,
+						s.starts, c.want, c.after, c.starts)
 				}
 				if c.stop == nil && err != nil || c.stop != nil && !errors.Is(err, c.stop) {
 					t.Errorf("%v, want %v", err, c.stop)
@@ -128,7 +147,8 @@ func TestHedgeContext(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(s.begun))
 		}
 		synctest.Wait()
-		if _, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{}, nil); !errors.Is(err, context.Canceled) || len(s.starts) != 2 {
+		if _, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{}, nil); !errors.Is(err,
+			context.Canceled) || len(s.starts) != 2 {
 			t.Errorf("%v; an attempt ran after the end of the context", err)
 		}
 	})
@@ -137,8 +157,12 @@ func TestHedgeContext(t *testing.T) {
 func TestHedgeLateResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		discarded := make(chan int, 5)
-		s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
-		v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{Delay: time.Second}, func(v int) { discarded <- v })
+		s := &script{begun: time.Now(),
+			steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
+		v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{Delay: time.Second},
+			func(v int) {
+				discarded <- v
+			})
 		if v != 2 || err != nil || time.Since(s.begun) != 2*time.Second {
 			t.Errorf("%d, %v after %v", v, err, time.Since(s.begun))
 		}
@@ -149,9 +173,14 @@ func TestHedgeLateResults(t *testing.T) {
 	t.Run("Wait returns after all of them", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			discarded := make(chan int, 5)
-			s := &script{begun: time.Now(), steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
-			v, err := retry.Hedge(t.Context(), s.op, retry.HedgeOptions{Delay: time.Second, Wait: true}, func(v int) { discarded <- v })
-			if v != 2 || err != nil || time.Since(s.begun) != 10*time.Second || len(discarded) != 1 {
+			s := &script{begun: time.Now(),
+				steps: []scriptStep{{takes: 10 * time.Second, ignores: true}, {takes: time.Second}}}
+			v, err := retry.Hedge(t.Context(), s.op,
+				retry.HedgeOptions{Delay: time.Second, Wait: true}, func(v int) {
+					discarded <- v
+				})
+			if v != 2 || err != nil || time.Since(s.begun) != 10*time.Second ||
+				len(discarded) != 1 {
 				t.Errorf("%d, %v after %v", v, err, time.Since(s.begun))
 			}
 		})
@@ -162,7 +191,8 @@ func TestHedgePanics(t *testing.T) {
 	cause := errors.New("out of range")
 	defer func() {
 		e, ok := recover().(*retry.PanicError)
-		if !ok || e.Value != cause || !errors.Is(e, cause) || !strings.Contains(string(e.Stack), "TestHedgePanics") {
+		if !ok || e.Value != cause || !errors.Is(e, cause) ||
+			!strings.Contains(string(e.Stack), "TestHedgePanics") {
 			t.Errorf("recovered %v, want the value and the stack of the attempt's panic", e)
 		}
 	}()
@@ -211,7 +241,9 @@ func TestHedgeResponseBody(t *testing.T) {
 func TestHedgeContextOfTheWinner(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
-		won, err := retry.Hedge(ctx, func(ctx context.Context) (context.Context, error) { return ctx, nil },
+		won, err := retry.Hedge(ctx, func(ctx context.Context) (context.Context, error) {
+			return ctx, nil
+		},
 			retry.HedgeOptions{Delay: time.Hour, KeepContext: keep}, nil)
 		if err != nil || (won.Err() == nil) != keep {
 			t.Errorf("keep %v: %v, context %v", keep, err, won.Err())
@@ -228,8 +260,10 @@ func TestHedgeClosesLateResponses(t *testing.T) {
 		s := &server{}
 		get := func(ctx context.Context) (*http.Response, error) {
 			number := retry.FromContext(ctx).Number
-			wait(t.Context(), time.Duration(3-number)*10*time.Second) // the first takes 20s, the second 10s
-			return &http.Response{Body: &closeCounter{Reader: strings.NewReader(""), s: s}, StatusCode: number}, nil
+			// The first takes 20s, the second 10s.
+			wait(t.Context(), time.Duration(3-number)*10*time.Second)
+			return &http.Response{Body: &closeCounter{Reader: strings.NewReader(""), s: s},
+				StatusCode: number}, nil
 		}
 		s.open = 2
 		resp, err := retry.Hedge(t.Context(), get, retry.HedgeOptions{Wait: true}, nil)
@@ -240,7 +274,10 @@ func TestHedgeClosesLateResponses(t *testing.T) {
 }
 
 func TestHedgeGoexit(t *testing.T) {
-	_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) { runtime.Goexit(); return 0, nil }, retry.HedgeOptions{}, nil)
+	_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) {
+		runtime.Goexit()
+		return 0, nil
+	}, retry.HedgeOptions{}, nil)
 	if !errors.Is(err, retry.ErrExhausted) {
 		t.Errorf("%v, want an error rather than a hang", err)
 	}
@@ -253,8 +290,12 @@ func TestHedgeLosesNoResult(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
 			got := make(chan int, 4)
-			s := &script{begun: time.Now(), steps: []scriptStep{{takes: time.Second, ignores: true}, {takes: time.Second, ignores: true}}}
-			v, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{Wait: true}, func(v int) { got <- v })
+			s := &script{begun: time.Now(),
+				steps: []scriptStep{{takes: time.Second, ignores: true},
+					{takes: time.Second, ignores: true}}}
+			v, err := retry.Hedge(ctx, s.op, retry.HedgeOptions{Wait: true}, func(v int) {
+				got <- v
+			})
 			if err == nil {
 				got <- v
 			}
@@ -284,26 +325,37 @@ func TestRetryWithinAHedge(t *testing.T) {
 func TestFallback(t *testing.T) {
 	second := errors.New("second is down too")
 	down := func(context.Context) (string, error) { return "", retry.Permanent(errDown) }
-	v, err := retry.Fallback(t.Context(), down, func(_ context.Context, cause error) (string, error) {
-		if !errors.Is(cause, errDown) {
-			t.Errorf("cause %v", cause)
-		}
-		return "second", nil
-	})
+	v, err := retry.Fallback(t.Context(), down,
+		func(_ context.Context, cause error) (string, error) {
+			if !errors.Is(cause, errDown) {
+				t.Errorf("cause %v", cause)
+			}
+			return "second", nil
+		})
 	if v != "second" || err != nil {
 		t.Errorf("%q, %v", v, err)
 	}
-	_, err = retry.Fallback(t.Context(), down, func(context.Context, error) (string, error) { return "x", second })
+	_, err = retry.Fallback(t.Context(), down, func(context.Context, error) (string, error) {
+		return "x", second
+	})
 	if !errors.Is(err, errDown) || !errors.Is(err, second) {
 		t.Errorf("%v, want both failures", err)
 	}
-	v, err = retry.Fallback(t.Context(), func(context.Context) (string, error) { return "first", nil },
-		func(context.Context, error) (string, error) { t.Error("the alternative ran"); return "", nil })
+	v, err = retry.Fallback(t.Context(), func(context.Context) (string, error) {
+		return "first", nil
+	},
+		func(context.Context, error) (string, error) {
+			t.Error("the alternative ran")
+			return "", nil
+		})
 	if v != "first" || err != nil {
 		t.Errorf("%q, %v", v, err)
 	}
 	_, err = retry.Fallback(t.Context(), down,
-		func(context.Context, error) (string, error) { t.Error("the options are invalid"); return "", nil },
+		func(context.Context, error) (string, error) {
+			t.Error("the options are invalid")
+			return "", nil
+		},
 		retry.Options{Targets: -1})
 	if !errors.Is(err, retry.ErrOptions) {
 		t.Error(err)

@@ -37,7 +37,8 @@ func (t *HedgeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if hasBody {
 			body, err := req.GetBody()
 			if err != nil {
-				return nil, Permanent(fmt.Errorf("copy the body of %s %s: %w", req.Method, req.URL.Redacted(), err))
+				return nil, Permanent(fmt.Errorf("copy the body of %s %s: %w", req.Method,
+					req.URL.Redacted(), err))
 			}
 			attempt.Body = body
 		}

@@ -21,7 +21,8 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// TestTransportFallback: the fallback replaces failures and retryable statuses, and nothing else.
+// TestTransportFallback checks that the fallback replaces failures and retryable statuses, and
+// nothing else.
 func TestTransportFallback(t *testing.T) {
 	for _, c := range []struct {
 		status int // 0: no response
@@ -40,20 +41,22 @@ func TestTransportFallback(t *testing.T) {
 			Fallback: func(req *http.Request, err error) (*http.Response, error) {
 				calls++
 				if e, ok := errors.AsType[*retry.Error](err); !ok || e.Attempts != 2 {
-					t.Errorf("status %d: the fallback got %v, want a *retry.Error of 2 attempts", c.status, err)
+					t.Errorf("status %d: the fallback got %v, want a *retry.Error of 2 attempts",
+						c.status, err)
 				}
 				return &http.Response{StatusCode: 203, Body: http.NoBody, Request: req}, nil
 			},
 		}
 		resp, err := rt.RoundTrip(httptest.NewRequest(http.MethodGet, "http://service.test/", nil))
 		if err != nil || resp.StatusCode != c.want || calls != c.calls {
-			t.Errorf("status %d: %v, %v, %d fallbacks; want %d and %d", c.status, resp, err, calls, c.want, c.calls)
+			t.Errorf("status %d: %v, %v, %d fallbacks; want %d and %d", c.status, resp, err, calls,
+				c.want, c.calls)
 		}
 	}
 }
 
-// TestHedgeTransport: slow requests that may be sent twice are, with their body; others are sent
-// once.
+// TestHedgeTransport checks that slow requests that may be sent twice are, with their body; others
+// are sent once.
 func TestHedgeTransport(t *testing.T) {
 	for _, c := range []struct {
 		method, body string
@@ -86,7 +89,8 @@ func TestHedgeTransport(t *testing.T) {
 					}
 				}),
 			}
-			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://service.test/", strings.NewReader(c.body))
+			req, err := http.NewRequestWithContext(t.Context(), c.method, "http://service.test/",
+				strings.NewReader(c.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +100,8 @@ func TestHedgeTransport(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := time.Since(began); d != c.took || int(calls.Load()) != c.calls {
-				t.Errorf("%s: %d requests in %v, want %d in %v", c.method, calls.Load(), d, c.calls, c.took)
+				t.Errorf("%s: %d requests in %v, want %d in %v", c.method, calls.Load(), d, c.calls,
+					c.took)
 			}
 			resp.Body.Close()
 		})

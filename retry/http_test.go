@@ -23,13 +23,17 @@ import (
 
 func TestStatusError(t *testing.T) {
 	for status, want := range map[int]retry.Action{
-		400: retry.Fail, 401: retry.Refresh, 403: retry.Fail, 404: retry.Fail, 408: retry.Retry, 409: retry.Fail, 421: retry.Failover,
-		422: retry.Fail, 425: retry.Retry, 429: retry.Retry, 500: retry.Retry, 501: retry.Fail, 502: retry.Retry, 503: retry.Retry,
+		400: retry.Fail, 401: retry.Refresh, 403: retry.Fail, 404: retry.Fail, 408: retry.Retry,
+		409: retry.Fail, 421: retry.Failover,
+		422: retry.Fail, 425: retry.Retry, 429: retry.Retry, 500: retry.Retry, 501: retry.Fail,
+		502: retry.Retry, 503: retry.Retry,
 		504: retry.Retry, 505: retry.Fail, 511: retry.Fail, 522: retry.Retry, 599: retry.Fail,
 	} {
-		err := retry.HTTP(&http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"3"}}})
+		err := retry.HTTP(&http.Response{StatusCode: status,
+			Header: http.Header{"Retry-After": {"3"}}})
 		e, ok := errors.AsType[*retry.StatusError](err)
-		if !ok || e.Action() != want || e.Wait != 3*time.Second || !strings.Contains(err.Error(), strconv.Itoa(status)) {
+		if !ok || e.Action() != want || e.Wait != 3*time.Second ||
+			!strings.Contains(err.Error(), strconv.Itoa(status)) {
 			t.Errorf("%d: %v, %v; want %v", status, err, e.Action(), want)
 		}
 		if got := retry.Classify(fmt.Errorf("call: %w", err)); got != want {
@@ -43,9 +47,11 @@ func TestStatusError(t *testing.T) {
 	}
 	req := httptest.NewRequest(http.MethodPost, "http://user:secret@host/x", nil)
 	req.Header.Set("Idempotency-Key", "k")
-	for status, want := range map[int]retry.Action{409: retry.Retry, 422: retry.Fail, 400: retry.Fail} {
+	for status, want := range map[int]retry.Action{409: retry.Retry, 422: retry.Fail,
+		400: retry.Fail} {
 		err := retry.HTTP(&http.Response{StatusCode: status, Request: req})
-		if e, _ := errors.AsType[*retry.StatusError](err); e.Action() != want || strings.Contains(err.Error(), "secret") {
+		if e, _ := errors.AsType[*retry.StatusError](err); e.Action() != want ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%d of a keyed request: %v, %v; want %v", status, err, e.Action(), want)
 		}
 	}
@@ -59,7 +65,8 @@ func TestStatusDecidesByDefault(t *testing.T) {
 			calls++
 			return fmt.Errorf("get: %w", retry.HTTP(&http.Response{StatusCode: status}))
 		}, atOnce)
-		if e, _ := errors.AsType[*retry.StatusError](err); calls != want || e == nil || e.Status != status {
+		if e, _ := errors.AsType[*retry.StatusError](err); calls != want || e == nil ||
+			e.Status != status {
 			t.Errorf("%d: %d calls, %v; want %d", status, calls, err, want)
 		}
 	}
@@ -125,7 +132,9 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	s.open++
 	return &http.Response{StatusCode: r.status, Header: r.header, Request: req,
-		Body: &closeCounter{Reader: strings.NewReader(fmt.Sprintf("answer %d", len(s.at))), s: s}}, nil
+			Body: &closeCounter{Reader: strings.NewReader(fmt.Sprintf("answer %d", len(s.at))),
+				s: s}},
+		nil
 }
 
 type closeCounter struct {
@@ -160,33 +169,48 @@ func TestTransport(t *testing.T) {
 		stop    error
 	}{
 		{name: "good at once", replies: []reply{{status: 200}}, at: seconds(0), status: 200},
-		{name: "good in the end", replies: []reply{bad, {err: refused}, {status: 204}}, at: seconds(0, 1, 2), status: 204},
-		{name: "never good: the last answer comes through", replies: []reply{bad}, options: retry.Options{MaxAttempts: 3},
-			at: seconds(0, 1, 2), status: 503},
-		{name: "no answer at all", replies: []reply{{err: refused}}, options: retry.Options{MaxAttempts: 2}, at: seconds(0, 1),
+		{name: "good in the end", replies: []reply{bad, {err: refused}, {status: 204}},
+			at: seconds(0, 1, 2), status: 204},
+		{name: "never good: the last answer comes through", replies: []reply{bad},
+			options: retry.Options{MaxAttempts: 3},
+			at:      seconds(0, 1, 2), status: 503},
+		{name: "no answer at all", replies: []reply{{err: refused}},
+			options: retry.Options{MaxAttempts: 2}, at: seconds(0, 1),
 			stop: retry.ErrExhausted},
-		{name: "not found is an answer", replies: []reply{{status: 404}}, at: seconds(0), status: 404},
-		{name: "the server's hint", replies: []reply{{status: 429, header: http.Header{"Retry-After": {"20"}}}, {status: 200}},
+		{name: "not found is an answer", replies: []reply{{status: 404}}, at: seconds(0),
+			status: 404},
+		{name: "the server's hint",
+			replies: []reply{{status: 429, header: http.Header{"Retry-After": {"20"}}},
+				{status: 200}},
 			options: retry.Options{ExactHint: true}, at: seconds(0, 20), status: 200},
-		{name: "a hint that is too long", replies: []reply{{status: 429, header: http.Header{"Retry-After": {"86400"}}}},
-			at: seconds(0), status: 429},
-		{name: "PUT with a body", method: "PUT", body: "data", replies: []reply{bad, {status: 200}}, at: seconds(0, 1), status: 200},
+		{name: "a hint that is too long",
+			replies: []reply{{status: 429, header: http.Header{"Retry-After": {"86400"}}}},
+			at:      seconds(0), status: 429},
+		{name: "PUT with a body", method: "PUT", body: "data", replies: []reply{bad, {status: 200}},
+			at: seconds(0, 1), status: 200},
 		{name: "PUT with a body that has to be buffered", method: "PUT", body: "data", opaque: true,
 			replies: []reply{bad, bad, {status: 200}}, at: seconds(0, 1, 2), status: 200},
-		{name: "PUT with a body beyond the buffer", method: "PUT", body: "data", opaque: true, buffer: 3,
+		{name: "PUT with a body beyond the buffer", method: "PUT", body: "data", opaque: true,
+			buffer:  3,
 			replies: []reply{bad}, at: seconds(0), status: 503},
 		{name: "PUT without a buffer", method: "PUT", body: "data", opaque: true, buffer: -1,
 			replies: []reply{{err: refused}}, at: seconds(0), stop: retry.ErrNotRepeatable},
-		{name: "POST is sent once", method: "POST", body: "data", replies: []reply{bad}, at: seconds(0), status: 503},
-		{name: "POST without a response", method: "POST", body: "data", replies: []reply{{err: refused}}, at: seconds(0),
+		{name: "POST is sent once", method: "POST", body: "data", replies: []reply{bad},
+			at: seconds(0), status: 503},
+		{name: "POST without a response", method: "POST", body: "data",
+			replies: []reply{{err: refused}}, at: seconds(0),
 			stop: retry.ErrNotRepeatable},
-		{name: "POST with a key", method: "POST", body: "data", key: "k", replies: []reply{bad, {status: 201}},
-			at: seconds(0, 1), status: 201},
-		{name: "POST gets a key", method: "POST", body: "data", newKeys: true, replies: []reply{bad, {status: 201}},
-			at: seconds(0, 1), status: 201},
-		{name: "attempt timeout", replies: []reply{{hangs: true}, {status: 200}}, options: retry.Options{AttemptTimeout: 5 * time.Second},
-			at: seconds(0, 6), status: 200},
-		{name: "classified by the caller first", replies: []reply{{status: 404}, {status: 200}}, at: seconds(0, 1), status: 200,
+		{name: "POST with a key", method: "POST", body: "data", key: "k",
+			replies: []reply{bad, {status: 201}},
+			at:      seconds(0, 1), status: 201},
+		{name: "POST gets a key", method: "POST", body: "data", newKeys: true,
+			replies: []reply{bad, {status: 201}},
+			at:      seconds(0, 1), status: 201},
+		{name: "attempt timeout", replies: []reply{{hangs: true}, {status: 200}},
+			options: retry.Options{AttemptTimeout: 5 * time.Second},
+			at:      seconds(0, 6), status: 200},
+		{name: "classified by the caller first", replies: []reply{{status: 404}, {status: 200}},
+			at: seconds(0, 1), status: 200,
 			options: retry.Options{Classify: func(err error) retry.Action {
 				if e, ok := errors.AsType[*retry.StatusError](err); ok && e.Status == 404 {
 					return retry.Retry
@@ -198,7 +222,8 @@ func TestTransport(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{replies: c.replies, begun: time.Now()}
 				c.options.Policy = backoff.Fixed(time.Second)
-				client := http.Client{Transport: &retry.Transport{Next: s, Options: c.options, NewKeys: c.newKeys, MaxBuffer: c.buffer}}
+				client := http.Client{Transport: &retry.Transport{Next: s, Options: c.options,
+					NewKeys: c.newKeys, MaxBuffer: c.buffer}}
 				var body io.Reader
 				if c.body != "" {
 					body = bytes.NewReader([]byte(c.body))
@@ -206,7 +231,8 @@ func TestTransport(t *testing.T) {
 				if c.opaque {
 					body = io.MultiReader(body)
 				}
-				req, err := http.NewRequestWithContext(t.Context(), c.method, "http://example.test/", body)
+				req, err := http.NewRequestWithContext(t.Context(), c.method,
+					"http://example.test/", body)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -222,8 +248,10 @@ func TestTransport(t *testing.T) {
 					t.Errorf("the request was changed: %v, was %v", req.Header, before)
 				}
 				for i := range s.bodies {
-					if s.bodies[i] != c.body || s.keys[i] != s.keys[0] || (c.newKeys && s.keys[i] == "") {
-						t.Errorf("request %d had the body %q and the key %q", i+1, s.bodies[i], s.keys[i])
+					if s.bodies[i] != c.body || s.keys[i] != s.keys[0] ||
+						(c.newKeys && s.keys[i] == "") {
+						t.Errorf("request %d had the body %q and the key %q", i+1, s.bodies[i],
+							s.keys[i])
 					}
 				}
 				if c.stop != nil {
@@ -253,7 +281,8 @@ func TestTransportCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
 		req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://example.test/", nil)
-		_, err := (&retry.Transport{Next: s, Options: retry.Options{Policy: backoff.Fixed(time.Second)}}).RoundTrip(req)
+		_, err := (&retry.Transport{Next: s,
+			Options: retry.Options{Policy: backoff.Fixed(time.Second)}}).RoundTrip(req)
 		if !errors.Is(err, context.Canceled) || s.open != 0 {
 			t.Errorf("%v, %d bodies left open", err, s.open)
 		}
@@ -269,7 +298,8 @@ func TestTransportCancelled(t *testing.T) {
 // With a real server, the connection is reused because the responses in between are drained.
 func TestTransportOverTheWire(t *testing.T) {
 	var requests, connections atomic.Int32
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if requests.Add(1) < 4 {
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -285,15 +315,19 @@ func TestTransportOverTheWire(t *testing.T) {
 	}
 	srv.Start()
 	defer srv.Close()
-	client := http.Client{Transport: &retry.Transport{Next: &http.Transport{}, Options: retry.Options{Policy: backoff.Fixed(0)}}}
-	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL, strings.NewReader("the body"))
+	client := http.Client{Transport: &retry.Transport{Next: &http.Transport{},
+		Options: retry.Options{Policy: backoff.Fixed(0)}}}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, srv.URL,
+		strings.NewReader("the body"))
 	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if text, _ := io.ReadAll(resp.Body); string(text) != "got the body" || requests.Load() != 4 || connections.Load() != 1 {
-		t.Errorf("%q after %d requests on %d connections; want the body after 4 on one", text, requests.Load(), connections.Load())
+	if text, _ := io.ReadAll(resp.Body); string(text) != "got the body" || requests.Load() != 4 ||
+		connections.Load() != 1 {
+		t.Errorf("%q after %d requests on %d connections; want the body after 4 on one", text,
+			requests.Load(), connections.Load())
 	}
 	client.CloseIdleConnections()
 }

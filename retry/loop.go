@@ -108,7 +108,7 @@ func (l *loopState) all(yield func(context.Context) bool) error {
 	return l.error(o, stop)
 }
 
-// attemptOnce runs the loop's body once and reports whether the range goes on.
+// attemptOnce runs the loop's body once and reports whether the range continues.
 func (l *loopState) attemptOnce(yield func(context.Context) bool) bool {
 	o := &l.options
 	l.ended, l.failure, l.current = false, nil, l.sequence.ctx

@@ -81,10 +81,12 @@ func TestLoopEnds(t *testing.T) {
 					}
 				}
 				err := loop.Err()
-				if c.stop == "" && err != nil || c.stop != "" && (err == nil || !strings.HasSuffix(err.Error(), c.stop)) {
+				if c.stop == "" && err != nil || c.stop != "" &&
+					(err == nil || !strings.HasSuffix(err.Error(), c.stop)) {
 					t.Errorf("%v, want %q", err, c.stop)
 				}
-				if e, ok := errors.AsType[*retry.Error](err); n != c.attempts || ok && e.Attempts != n {
+				if e, ok := errors.AsType[*retry.Error](err); n != c.attempts || ok &&
+					e.Attempts != n {
 					t.Errorf("%d attempts, %v; want %d", n, err, c.attempts)
 				}
 			}
@@ -101,7 +103,8 @@ func TestLoopAttemptTimeout(t *testing.T) {
 			<-ctx.Done()
 			loop.End(context.Cause(ctx))
 		}
-		if err := loop.Err(); !errors.Is(err, retry.ErrAttemptTimeout) || time.Since(begun) != 5*time.Second {
+		if err := loop.Err(); !errors.Is(err, retry.ErrAttemptTimeout) ||
+			time.Since(begun) != 5*time.Second {
 			t.Errorf("%v after %v", err, time.Since(begun))
 		}
 	})

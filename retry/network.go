@@ -50,7 +50,8 @@ func permanentNetworkError(err error) bool {
 			err = e.Last
 			continue
 		case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError,
-			x509.CertificateInvalidError, tls.RecordHeaderError, url.EscapeError, url.InvalidHostError,
+			x509.CertificateInvalidError, tls.RecordHeaderError, url.EscapeError,
+			url.InvalidHostError,
 			*net.AddrError, *net.ParseError, net.UnknownNetworkError:
 			return true
 		case *net.DNSError:

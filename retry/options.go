@@ -16,7 +16,8 @@ const (
 	defaultMaxHint  = 5 * time.Minute
 )
 
-var defaultPolicy backoff.Policy = backoff.Exponential(100*time.Millisecond, 2, 30*time.Second).Full()
+var defaultPolicy backoff.Policy = backoff.Exponential(100*time.Millisecond, 2,
+	30*time.Second).Full()
 
 // Options are the settings of a retry. The zero value is ready to use: at most 10 attempts, with
 // exponential backoff and full jitter between them, from 100 ms doubling to 30 s.
@@ -53,8 +54,8 @@ type Options struct {
 	// ClampHint waits for MaxHint instead of stopping if a hint is longer.
 	ClampHint bool
 	// ExactHint waits exactly as long as a hint demands, even if Policy would wait longer, and
-	// restarts Policy. By default the wait is the longer of both, plus up to a tenth if it is the
-	// hint, so that clients with the same hint do not return all at once.
+	// restarts Policy. By default the wait is the longer of both. Up to a tenth is added to a hint,
+	// so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
 	// a failure with the action Failover the next target is tried at once, and Policy's wait
@@ -65,10 +66,10 @@ type Options struct {
 	// further ones by Policy's wait. The error of Refresh is kept like that of an attempt; a
 	// Permanent one stops the retry.
 	Refresh func(ctx context.Context) error
-	// SuppressNested makes each retry inside an attempt, found through the attempt's context, run
-	// its operation once and stop with ErrNested, so that three layers of three attempts are three
-	// calls and not 27. The effect ends with the attempt: a context that outlives its attempt
-	// suppresses nothing.
+	// SuppressNested makes each retry inside an attempt run its operation once and stop with
+	// ErrNested. Three layers of three attempts are then three calls, not 27. A nested retry is
+	// found through the attempt's context. The effect ends with the attempt: a context that
+	// outlives its attempt suppresses nothing.
 	SuppressNested bool
 	// Key is the idempotency key of the call, found in Attempt.Key. Empty means the key of the
 	// attempt around this call, if any.

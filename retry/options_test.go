@@ -43,8 +43,9 @@ func TestDefaultPolicy(t *testing.T) {
 
 func TestInvalidOptions(t *testing.T) {
 	for name, opts := range map[string][]retry.Options{
-		"policy":                {{Policy: backoff.Exponential(-time.Second, 2, time.Minute)}},
-		"policy, every wait":    {{Policy: backoff.Limit(backoff.Exponential(time.Second, math.NaN(), time.Minute), 3)}},
+		"policy": {{Policy: backoff.Exponential(-time.Second, 2, time.Minute)}},
+		"policy, every wait": {
+			{Policy: backoff.Limit(backoff.Exponential(time.Second, math.NaN(), time.Minute), 3)}},
 		"negative timeout":      {{AttemptTimeout: -1}},
 		"negative elapsed time": {{MaxElapsed: -1}},
 		"negative failing time": {{MaxFailing: -1}},
@@ -71,7 +72,9 @@ func TestInvalidOptions(t *testing.T) {
 		})
 	}
 	for _, o := range []retry.HedgeOptions{{Delay: -1}, {MaxAttempts: -1}} {
-		_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) { return 0, nil }, o, nil)
+		_, err := retry.Hedge(t.Context(), func(context.Context) (int, error) {
+			return 0, nil
+		}, o, nil)
 		if !errors.Is(err, retry.ErrOptions) {
 			t.Errorf("%+v: %v, want ErrOptions", o, err)
 		}

@@ -11,16 +11,21 @@ import (
 )
 
 // For all settings and histories, a wait is never negative, never shorter than a hint that is
-// followed, and never leads past a limit, and a call with a limit of attempts ends.
+// followed, and never leads past a limit. A call with a limit of attempts ends.
 func FuzzPlan(f *testing.F) {
 	f.Add(uint64(1), 0, int64(0), int64(0), int64(0), int64(time.Second), uint8(1), uint8(0))
-	f.Add(uint64(2), -1, int64(time.Hour), int64(time.Minute), int64(1<<62), int64(-5), uint8(3), uint8(1))
-	f.Add(uint64(3), 3, int64(math.MaxInt64), int64(math.MinInt64), int64(-1), int64(math.MaxInt64), uint8(4), uint8(2))
-	f.Fuzz(func(t *testing.T, seed uint64, attempts int, elapsed, failing, longest, hint int64, action, flags uint8) {
+	f.Add(uint64(2), -1, int64(time.Hour), int64(time.Minute), int64(1<<62), int64(-5), uint8(3),
+		uint8(1))
+	f.Add(uint64(3), 3, int64(math.MaxInt64), int64(math.MinInt64), int64(-1), int64(math.MaxInt64),
+		uint8(4), uint8(2))
+	f.Fuzz(func(t *testing.T, seed uint64, attempts int, elapsed, failing, longest, hint int64,
+		action, flags uint8) {
 		src := rand.NewPCG(seed, 1)
 		o := Options{
-			Policy:      backoff.Exponential(time.Duration(hint/3), 2, time.Duration(elapsed/2)).Full(),
-			MaxAttempts: attempts, MaxElapsed: time.Duration(elapsed), MaxFailing: time.Duration(failing), Rand: src,
+			Policy: backoff.Exponential(time.Duration(hint/3), 2,
+				time.Duration(elapsed/2)).Full(),
+			MaxAttempts: attempts, MaxElapsed: time.Duration(elapsed),
+			MaxFailing: time.Duration(failing), Rand: src,
 			MaxHint: time.Duration(longest), ClampHint: flags&1 != 0, ExactHint: flags>>1&1 != 0,
 			Targets: int(flags >> 2 & 3),
 		}
@@ -31,7 +36,8 @@ func FuzzPlan(f *testing.F) {
 		now := time.Duration(0)
 		for n := 1; n <= 100; n++ {
 			p.row++
-			s := step{action: Action(action % 5), after: time.Duration(hint), now: now, notReady: flags&32 != 0}
+			s := step{action: Action(action % 5), after: time.Duration(hint), now: now,
+				notReady: flags&32 != 0}
 			if flags&16 != 0 && n%3 == 0 {
 				s.action = Progress
 			}
@@ -42,7 +48,8 @@ func FuzzPlan(f *testing.F) {
 			switch {
 			case attempts > 0 && flags&16 == 0 && n >= attempts:
 				t.Fatalf("attempt %d was not the last of %d", n, attempts)
-			case attempts == 0 && elapsed <= 0 && failing <= 0 && flags&16 == 0 && n >= defaultAttempts:
+			case attempts == 0 && elapsed <= 0 && failing <= 0 && flags&16 == 0 &&
+				n >= defaultAttempts:
 				t.Fatalf("attempt %d was not the last of %d", n, attempts)
 			case wait < 0:
 				t.Fatalf("wait %v", wait)
@@ -119,7 +126,8 @@ func TestOrderOfReasons(t *testing.T) {
 	o := Options{Policy: backoff.Table(), MaxAttempts: 1, MaxElapsed: 1}
 	s := step{action: Fail, contextErr: dead, suppressed: true, now: time.Hour}
 	p := plan{row: 1}
-	for _, want := range []error{ErrPermanent, ErrExhausted, dead, ErrNested, ErrExhausted, ErrElapsed} {
+	for _, want := range []error{ErrPermanent, ErrExhausted, dead, ErrNested, ErrExhausted,
+		ErrElapsed} {
 		if _, got := p.decide(&o, &s); got != want {
 			t.Fatalf("stopped by %v, want %v", got, want)
 		}

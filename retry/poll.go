@@ -14,7 +14,7 @@ var ErrNotReady = errors.New("not ready")
 // other error is handled as in Do: one that is Permanent ends the poll, and one with a hint, such
 // as HTTP(resp) or After(d, ErrNotReady), demands its wait.
 //
-// Inside an attempt that suppresses retries, a poll goes on after ErrNotReady and after an error
+// Inside an attempt that suppresses retries, a poll continues after ErrNotReady and after an error
 // with a hint.
 func Poll[T any](
 	ctx context.Context, probe func(context.Context) (T, error), opts ...Options,

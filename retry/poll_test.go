@@ -108,12 +108,14 @@ func TestPollDefaults(t *testing.T) {
 			t.Errorf("%d polls, %v", polls, err)
 		}
 		polls = 0
-		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Options{Policy: backoff.Limit(backoff.Fixed(1), 100)})
+		_, err = retry.Poll(t.Context(), notReady(&polls),
+			retry.Options{Policy: backoff.Limit(backoff.Fixed(1), 100)})
 		if !errors.Is(err, retry.ErrExhausted) || polls != 100 {
 			t.Errorf("%d polls of a policy that ends after 100, %v", polls, err)
 		}
 		polls = 0
-		_, err = retry.Poll(t.Context(), notReady(&polls), retry.Options{Policy: fixed, MaxElapsed: 2 * time.Minute})
+		_, err = retry.Poll(t.Context(), notReady(&polls),
+			retry.Options{Policy: fixed, MaxElapsed: 2 * time.Minute})
 		if !errors.Is(err, retry.ErrElapsed) || polls != 121 {
 			t.Errorf("%d polls in two minutes, %v; want 121", polls, err)
 		}
@@ -140,13 +142,14 @@ func TestPollAndTheBudget(t *testing.T) {
 		l, begun := newLedger(2), time.Now()
 		broken := func(context.Context) (int, error) { return 0, errDown }
 		_, err := retry.Poll(t.Context(), broken, retry.Options{Policy: fixed, Budget: l})
-		if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || time.Since(begun) != time.Second {
+		if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) ||
+			time.Since(begun) != time.Second {
 			t.Errorf("%v after %v: want ErrBudget after one wait", err, time.Since(begun))
 		}
 	})
 }
 
-// A poll that is not ready or that gets a hint goes on inside an attempt that suppresses retries.
+// A poll that is not ready or that gets a hint continues inside an attempt that suppresses retries.
 // Another failure is left to the outer retry.
 func TestPollWithinARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

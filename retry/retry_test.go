@@ -52,18 +52,23 @@ func TestDo(t *testing.T) {
 		waited   time.Duration
 	}{
 		{name: "first succeeds", opts: retry.Options{Policy: fixed}, starts: seconds(0)},
-		{name: "third succeeds", failures: 2, opts: retry.Options{Policy: fixed}, starts: seconds(0, 1, 2)},
-		{name: "ten attempts by default", failures: 99, opts: retry.Options{Policy: fixed}, stop: retry.ErrExhausted,
+		{name: "third succeeds", failures: 2, opts: retry.Options{Policy: fixed},
+			starts: seconds(0, 1, 2)},
+		{name: "ten attempts by default", failures: 99, opts: retry.Options{Policy: fixed},
+			stop:   retry.ErrExhausted,
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9), waited: 9 * time.Second},
-		{name: "three attempts", failures: 99, opts: retry.Options{Policy: fixed, MaxAttempts: 3}, stop: retry.ErrExhausted,
+		{name: "three attempts", failures: 99, opts: retry.Options{Policy: fixed, MaxAttempts: 3},
+			stop:   retry.ErrExhausted,
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "a table has its own end", failures: 99, stop: retry.ErrExhausted,
-			opts:   retry.Options{Policy: backoff.Table(seconds(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5)...)},
+			opts: retry.Options{Policy: backoff.Table(seconds(1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+				5)...)},
 			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15), waited: 15 * time.Second},
 		{name: "a limit is shorter than the table", failures: 99, stop: retry.ErrExhausted,
 			opts:   retry.Options{Policy: backoff.Table(seconds(1, 1, 1)...), MaxAttempts: 2},
 			starts: seconds(0, 1), waited: time.Second},
-		{name: "elapsed: the wait that would pass it is not begun", failures: 99, stop: retry.ErrElapsed,
+		{name: "elapsed: the wait that would pass it is not begun", failures: 99,
+			stop:   retry.ErrElapsed,
 			opts:   retry.Options{Policy: fixed, MaxElapsed: 2500 * time.Millisecond},
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "elapsed: exactly on it is allowed", failures: 99, stop: retry.ErrElapsed,
@@ -81,12 +86,14 @@ func TestDo(t *testing.T) {
 		{name: "a count beside a limit of time", failures: 99, stop: retry.ErrExhausted,
 			opts:   retry.Options{Policy: fixed, MaxElapsed: time.Hour, MaxAttempts: 2},
 			starts: seconds(0, 1), waited: time.Second},
-		{name: "deadline: the wait that would outlive it is not begun", failures: 99, stop: context.DeadlineExceeded,
+		{name: "deadline: the wait that would outlive it is not begun", failures: 99,
+			stop: context.DeadlineExceeded,
 			opts: retry.Options{Policy: fixed}, timeout: 2500 * time.Millisecond,
 			starts: seconds(0, 1, 2), waited: 2 * time.Second},
 		{name: "unlimited ends by the deadline", failures: 99, stop: context.DeadlineExceeded,
 			opts: retry.Options{Policy: fixed, MaxAttempts: -1}, timeout: 20 * time.Second,
-			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19), waited: 19 * time.Second},
+			starts: seconds(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19),
+			waited: 19 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -108,8 +115,10 @@ func TestDo(t *testing.T) {
 					return
 				}
 				e, ok := errors.AsType[*retry.Error](err)
-				if !ok || !errors.Is(e.Stop, c.stop) || !errors.Is(err, errDown) || e.Attempts != len(c.starts) || e.Waited != c.waited {
-					t.Fatalf("%#v, want it stopped by %q after %d attempts and %v of waiting", err, c.stop, len(c.starts), c.waited)
+				if !ok || !errors.Is(e.Stop, c.stop) || !errors.Is(err, errDown) ||
+					e.Attempts != len(c.starts) || e.Waited != c.waited {
+					t.Fatalf("%#v, want it stopped by %q after %d attempts and %v of waiting", err,
+						c.stop, len(c.starts), c.waited)
 				}
 				if e.Elapsed != c.waited {
 					t.Errorf("elapsed %v, want %v", e.Elapsed, c.waited)
@@ -131,7 +140,8 @@ func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
 			}
 			return nil
 		}
-		if err := retry.Do(t.Context(), op, retry.Options{Policy: fixed, MaxFailing: time.Minute}); err != nil || n != 2 {
+		if err := retry.Do(t.Context(), op,
+			retry.Options{Policy: fixed, MaxFailing: time.Minute}); err != nil || n != 2 {
 			t.Fatalf("%v after %d attempts, want success of the second", err, n)
 		}
 		n = 0
@@ -158,7 +168,10 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(why)
 		for _, opts := range [][]retry.Options{nil, {{MaxElapsed: time.Hour}}} {
-			err := retry.Do(ctx, func(context.Context) error { t.Error("the operation ran"); return nil }, opts...)
+			err := retry.Do(ctx, func(context.Context) error {
+				t.Error("the operation ran")
+				return nil
+			}, opts...)
 			e, ok := errors.AsType[*retry.Error](err)
 			if !ok || e.Attempts != 0 || !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
 				t.Errorf("%v, want context.Canceled with its cause", err)
@@ -168,7 +181,11 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 	t.Run("dies in the attempt", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		n := 0
-		err := retry.Do(ctx, func(context.Context) error { n++; cancel(why); return errDown }, atOnce)
+		err := retry.Do(ctx, func(context.Context) error {
+			n++
+			cancel(why)
+			return errDown
+		}, atOnce)
 		if n != 1 || !errors.Is(err, why) || !errors.Is(err, errDown) {
 			t.Errorf("%d attempts, %v; want one, with both causes", n, err)
 		}
@@ -178,9 +195,13 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
 			n, begun := 0, time.Now()
-			err := retry.Do(ctx, func(context.Context) error { n++; return errDown }, retry.Options{Policy: fixed})
+			err := retry.Do(ctx, func(context.Context) error {
+				n++
+				return errDown
+			}, retry.Options{Policy: fixed})
 			e, ok := errors.AsType[*retry.Error](err)
-			if !ok || n != 2 || !errors.Is(err, why) || time.Since(begun) != 1500*time.Millisecond || e.Waited != 1500*time.Millisecond {
+			if !ok || n != 2 || !errors.Is(err, why) ||
+				time.Since(begun) != 1500*time.Millisecond || e.Waited != 1500*time.Millisecond {
 				t.Errorf("%d attempts in %v, %#v", n, time.Since(begun), err)
 			}
 		})
@@ -204,9 +225,12 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 func TestStopBeforeTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	err := retry.Do(ctx, func(context.Context) error { return errDown }, retry.Options{Policy: backoff.Fixed(time.Hour)})
+	err := retry.Do(ctx, func(context.Context) error {
+		return errDown
+	}, retry.Options{Policy: backoff.Fixed(time.Hour)})
 	e, ok := errors.AsType[*retry.Error](err)
-	if !ok || !errors.Is(e.Stop, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || !e.Timeout() || ctx.Err() != nil {
+	if !ok || !errors.Is(e.Stop, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		!e.Timeout() || ctx.Err() != nil {
 		t.Errorf("%v; want DeadlineExceeded, a timeout, before the deadline", err)
 	}
 }
@@ -225,7 +249,8 @@ func TestAttemptTimeout(t *testing.T) {
 			return ctx.Err()
 		}, retry.Options{Policy: fixed, AttemptTimeout: 4 * time.Second})
 		if err != nil || n != 3 || time.Since(begun) != 10*time.Second {
-			t.Errorf("%v after %d attempts and %v, want success of the third at 10s", err, n, time.Since(begun))
+			t.Errorf("%v after %d attempts and %v, want success of the third at 10s", err, n,
+				time.Since(begun))
 		}
 	})
 }
@@ -233,13 +258,14 @@ func TestAttemptTimeout(t *testing.T) {
 func TestPermanent(t *testing.T) {
 	bad := errors.New("no such account")
 	for name, err := range map[string]error{
-		"itself":                retry.Permanent(bad),
-		"wrapped":               fmt.Errorf("pay: %w", retry.Permanent(bad)),
-		"joined":                errors.Join(errDown, retry.Permanent(bad)),
-		"around a hint":         retry.Permanent(retry.After(time.Hour, bad)),
-		"beneath a hint":        retry.After(time.Hour, retry.Permanent(bad)),
-		"on the last attempt":   retry.Permanent(bad),
-		"from a retry within":   &retry.Error{Stop: retry.ErrNested, Last: retry.Permanent(bad), Errs: []error{bad}},
+		"itself":              retry.Permanent(bad),
+		"wrapped":             fmt.Errorf("pay: %w", retry.Permanent(bad)),
+		"joined":              errors.Join(errDown, retry.Permanent(bad)),
+		"around a hint":       retry.Permanent(retry.After(time.Hour, bad)),
+		"beneath a hint":      retry.After(time.Hour, retry.Permanent(bad)),
+		"on the last attempt": retry.Permanent(bad),
+		"from a retry within": &retry.Error{Stop: retry.ErrNested, Last: retry.Permanent(bad),
+			Errs: []error{bad}},
 		"whatever Classify has": retry.Permanent(bad),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -262,7 +288,10 @@ func TestPermanent(t *testing.T) {
 
 func TestErrorKeepsFirstAndLast(t *testing.T) {
 	n := 0
-	err := retry.Do(t.Context(), func(context.Context) error { n++; return fmt.Errorf("failure %d", n) },
+	err := retry.Do(t.Context(), func(context.Context) error {
+		n++
+		return fmt.Errorf("failure %d", n)
+	},
 		retry.Options{Policy: backoff.Fixed(0), MaxAttempts: 100})
 	e, ok := errors.AsType[*retry.Error](err)
 	if !ok {
@@ -272,7 +301,8 @@ func TestErrorKeepsFirstAndLast(t *testing.T) {
 	for _, err := range e.Errs {
 		got = append(got, strings.TrimPrefix(err.Error(), "failure "))
 	}
-	if want := "1 94 95 96 97 98 99 100"; strings.Join(got, " ") != want || e.Last.Error() != "failure 100" {
+	if want := "1 94 95 96 97 98 99 100"; strings.Join(got, " ") != want ||
+		e.Last.Error() != "failure 100" {
 		t.Errorf("kept %v, last %q; want %s", got, e.Last, want)
 	}
 	if want := "failure 100 (no attempts left, attempt 100)"; err.Error() != want {
@@ -282,10 +312,13 @@ func TestErrorKeepsFirstAndLast(t *testing.T) {
 
 func TestErrorText(t *testing.T) {
 	for want, e := range map[string]*retry.Error{
-		"no (not retryable, attempt 1)":             {Stop: retry.ErrPermanent, Attempts: 1, Last: errors.New("no")},
-		"context canceled":                          {Stop: context.Canceled},
-		"busy (context canceled, attempt 3)":        {Stop: context.Canceled, Attempts: 3, Last: errors.New("busy")},
-		"no (no attempts left, attempt 2 after 2s)": {Stop: retry.ErrExhausted, Attempts: 2, Elapsed: 2e9, Last: errors.New("no")},
+		"no (not retryable, attempt 1)": {Stop: retry.ErrPermanent, Attempts: 1,
+			Last: errors.New("no")},
+		"context canceled": {Stop: context.Canceled},
+		"busy (context canceled, attempt 3)": {Stop: context.Canceled, Attempts: 3,
+			Last: errors.New("busy")},
+		"no (no attempts left, attempt 2 after 2s)": {Stop: retry.ErrExhausted, Attempts: 2,
+			Elapsed: 2e9, Last: errors.New("no")},
 		"busy (asked to wait too long, attempt 2, asked to wait 1h0m0s)": {
 			Stop: retry.ErrHint, Attempts: 2, After: time.Hour, Last: errors.New("busy")},
 	} {
@@ -306,7 +339,9 @@ func TestValue(t *testing.T) {
 	if v != 3 || err != nil {
 		t.Errorf("%v, %v; want 3", v, err)
 	}
-	v, err = retry.Value(t.Context(), func(context.Context) (int, error) { return 7, retry.Permanent(errDown) })
+	v, err = retry.Value(t.Context(), func(context.Context) (int, error) {
+		return 7, retry.Permanent(errDown)
+	})
 	if v != 0 || !errors.Is(err, errDown) {
 		t.Errorf("%v, %v; want 0 and the failure", v, err)
 	}
@@ -354,7 +389,8 @@ func TestAllocations(t *testing.T) {
 	}
 	value := func(context.Context) (string, error) { return "v", nil }
 	policy := backoff.Fixed(0)
-	limits := retry.Options{Policy: policy, MaxAttempts: 5, MaxElapsed: time.Hour, Budget: retry.TokenBucket(500, 5, 1)}
+	limits := retry.Options{Policy: policy, MaxAttempts: 5, MaxElapsed: time.Hour,
+		Budget: retry.TokenBucket(500, 5, 1)}
 	check := func(name string, want float64, f func()) {
 		t.Helper()
 		if got := testing.AllocsPerRun(1000, f); got != want {
@@ -368,11 +404,16 @@ func TestAllocations(t *testing.T) {
 	}
 	three := retry.Options{MaxAttempts: 3, Policy: policy}
 	check("Do, success", 0, func() { must(retry.Do(ctx, succeed)) })
-	check("Do, success, context.Background", 0, func() { must(retry.Do(context.Background(), succeed)) })
+	check("Do, success, context.Background", 0, func() {
+		must(retry.Do(context.Background(), succeed))
+	})
 	check("Do, success, options", 0, func() { must(retry.Do(ctx, succeed, three)) })
 	check("Do, success, limits and budget", 0, func() { must(retry.Do(ctx, succeed, limits)) })
 	check("Value, success", 0, func() { _, err := retry.Value(ctx, value); must(err) })
-	check("Value, success, options", 0, func() { _, err := retry.Value(ctx, value, three); must(err) })
+	check("Value, success, options", 0, func() {
+		_, err := retry.Value(ctx, value, three)
+		must(err)
+	})
 	check("Loop, success", 0, func() {
 		var loop retry.Loop
 		for ctx := range loop.Attempts(ctx) {

@@ -216,7 +216,8 @@ func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) 
 			kind = Waiting
 		}
 		o.OnEvent(s.ctx, Event{
-			Kind: kind, Attempt: s.attempt, Action: st.action, Wait: wait, Elapsed: s.elapsed(), Err: st.err,
+			Kind: kind, Attempt: s.attempt, Action: st.action, Wait: wait, Elapsed: s.elapsed(),
+			Err: st.err,
 		})
 	}
 	if wait > 0 {
@@ -310,7 +311,8 @@ func (s *sequence) error(o *Options, stop error) error {
 	if o.OnEvent != nil {
 		last := s.attempt
 		last.Number = s.attempts
-		o.OnEvent(s.ctx, Event{Kind: Stopped, Attempt: last, Elapsed: e.Elapsed, Err: e.Last, Stop: stop})
+		o.OnEvent(s.ctx, Event{Kind: Stopped, Attempt: last, Elapsed: e.Elapsed, Err: e.Last,
+			Stop: stop})
 	}
 	return e
 }

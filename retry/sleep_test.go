@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestSleep: a sleep lasts as long as it should, and ends early with the cause of its context's
-// end.
+// TestSleep checks that a sleep lasts as long as it should, and ends early with the cause of its
+// context's end.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -26,7 +26,8 @@ func TestSleep(t *testing.T) {
 		enough := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(enough) })
-		for _, d := range []time.Duration{time.Hour, 0} { // the second one finds a context that has ended
+		// The second one finds a context that has ended.
+		for _, d := range []time.Duration{time.Hour, 0} {
 			if err := retry.Sleep(ctx, d); err != enough {
 				t.Errorf("Sleep(%v) in a context that ends: %v, want the cause", d, err)
 			}

@@ -158,7 +158,8 @@ func (t *roundTrip) send(ctx context.Context) (*http.Response, error) {
 	case t.sent && t.req.GetBody != nil:
 		body, err := t.req.GetBody()
 		if err != nil {
-			return nil, Permanent(fmt.Errorf("rewind the body of %s %s: %w", req.Method, req.URL.Redacted(), err))
+			return nil, Permanent(fmt.Errorf("rewind the body of %s %s: %w", req.Method,
+				req.URL.Redacted(), err))
 		}
 		req.Body = body
 	}

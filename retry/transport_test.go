@@ -45,8 +45,12 @@ func TestPermanentNetworkErrors(t *testing.T) {
 		{"unsupported scheme", "gopher://example.test/", nil},
 		{"untrusted certificate", secure.URL, nil},
 		{"no TLS server", "https" + strings.TrimPrefix(open.URL, "http"), nil},
-		{"invalid header name", open.URL, func(r *http.Request) { r.Header["bad name"] = []string{"x"} }},
-		{"invalid header value", open.URL, func(r *http.Request) { r.Header["X-Value"] = []string{"a\nb"} }},
+		{"invalid header name", open.URL, func(r *http.Request) {
+			r.Header["bad name"] = []string{"x"}
+		}},
+		{"invalid header value", open.URL, func(r *http.Request) {
+			r.Header["X-Value"] = []string{"a\nb"}
+		}},
 		{"invalid method", open.URL, func(r *http.Request) { r.Method = "GET IT" }},
 		{"no host", "http:///path", nil},
 	} {
@@ -61,7 +65,10 @@ func TestPermanentNetworkErrors(t *testing.T) {
 				o := retry.Options{Policy: backoff.Fixed(0), OnEvent: count}
 				client := http.Client{}
 				if retries {
-					client.Transport = &retry.Transport{Options: o, Idempotent: func(*http.Request) bool { return true }}
+					client.Transport = &retry.Transport{Options: o,
+						Idempotent: func(*http.Request) bool {
+							return true
+						}}
 					o.MaxAttempts = 1
 				}
 				err := retry.Do(t.Context(), func(ctx context.Context) error {
@@ -79,7 +86,8 @@ func TestPermanentNetworkErrors(t *testing.T) {
 					return resp.Body.Close()
 				}, retry.Options{Policy: o.Policy, MaxAttempts: o.MaxAttempts, OnEvent: count})
 				if want := map[bool]int{true: 2, false: 1}[retries]; attempts > want || err == nil {
-					t.Errorf("with Transport %v: %d attempts, %v; want %d", retries, attempts, err, want)
+					t.Errorf("with Transport %v: %d attempts, %v; want %d", retries, attempts, err,
+						want)
 				}
 				if retry.Classify(err) != retry.Fail {
 					t.Errorf("%v is classified as %v", err, retry.Classify(err))
@@ -94,7 +102,8 @@ func TestPermanentNetworkErrors(t *testing.T) {
 
 func TestClassifyNetworkErrors(t *testing.T) {
 	dial := func(err error) error {
-		return &url.Error{Op: "Get", URL: "http://x/", Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
+		return &url.Error{Op: "Get", URL: "http://x/",
+			Err: &net.OpError{Op: "dial", Net: "tcp", Err: err}}
 	}
 	_, address := net.ResolveTCPAddr("tcp", "host:port:extra")
 	for _, c := range []struct {
@@ -110,20 +119,26 @@ func TestClassifyNetworkErrors(t *testing.T) {
 		{dial(&net.DNSError{Err: "no such host", IsNotFound: true}), retry.Fail},
 		{dial(&net.DNSError{Err: "server misbehaving", IsTemporary: true}), retry.Retry},
 		{dial(&net.DNSError{Err: "timeout", IsTimeout: true}), retry.Retry},
-		{&url.Error{Op: "parse", URL: "http://[::1", Err: errors.New("missing ']' in host")}, retry.Fail},
+		{&url.Error{Op: "parse", URL: "http://[::1", Err: errors.New("missing ']' in host")},
+			retry.Fail},
 		{address, retry.Fail},
 		{x509.HostnameError{Certificate: &x509.Certificate{}, Host: "x"}, retry.Fail},
 		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, retry.Fail},
 		{fmt.Errorf("call: %w", tls.RecordHeaderError{Msg: "not TLS"}), retry.Fail},
 		{http.ErrSchemeMismatch, retry.Fail},
-		{&retry.Error{Stop: retry.ErrExhausted, Last: io.EOF, Errs: []error{http.ErrSchemeMismatch, io.EOF}}, retry.Retry},
+		{&retry.Error{Stop: retry.ErrExhausted, Last: io.EOF,
+			Errs: []error{http.ErrSchemeMismatch, io.EOF}}, retry.Retry},
 	} {
 		if got := retry.Classify(c.err); got != c.want {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
-	err := retry.Do(t.Context(), func(context.Context) error { return http.ErrSchemeMismatch }, retry.Options{
-		Policy: backoff.Fixed(0), MaxAttempts: 3, Classify: func(error) retry.Action { return retry.Retry },
+	err := retry.Do(t.Context(), func(context.Context) error {
+		return http.ErrSchemeMismatch
+	}, retry.Options{
+		Policy: backoff.Fixed(0), MaxAttempts: 3, Classify: func(error) retry.Action {
+			return retry.Retry
+		},
 	})
 	if !errors.Is(err, retry.ErrExhausted) {
 		t.Errorf("%v: a classifier of the caller comes first", err)
@@ -137,9 +152,11 @@ func TestErrorTimeout(t *testing.T) {
 		want bool
 	}{
 		{&retry.Error{Stop: retry.ErrExhausted, Last: timeout}, true},
-		{&retry.Error{Stop: retry.ErrExhausted, Last: fmt.Errorf("get: %w", retry.ErrAttemptTimeout)}, true},
+		{&retry.Error{Stop: retry.ErrExhausted,
+			Last: fmt.Errorf("get: %w", retry.ErrAttemptTimeout)}, true},
 		{&retry.Error{Stop: context.DeadlineExceeded, Last: errDown}, true},
-		{&retry.Error{Stop: retry.ErrExhausted, Last: errDown, Errs: []error{timeout, errDown}}, false},
+		{&retry.Error{Stop: retry.ErrExhausted, Last: errDown, Errs: []error{timeout, errDown}},
+			false},
 		{&retry.Error{Stop: context.Canceled}, false},
 	} {
 		wrapped := &url.Error{Op: "Get", URL: "http://x/", Err: c.err} // as http.Client does
@@ -164,7 +181,8 @@ func TestTransportIdempotence(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var headers []http.Header
-			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter,
+				r *http.Request) {
 				if headers = append(headers, r.Header); len(headers) == 1 {
 					w.WriteHeader(http.StatusServiceUnavailable)
 				}
@@ -174,7 +192,8 @@ func TestTransportIdempotence(t *testing.T) {
 			if c.declared {
 				tr.Idempotent = func(r *http.Request) bool { return r.URL.Path == "/search" }
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/search", strings.NewReader("query"))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/search",
+				strings.NewReader("query"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -232,14 +251,16 @@ func TestTransportPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if want := []string{"/attempt1 token 1", "/attempt2 token 2"}; resp.StatusCode != 200 || !slices.Equal(seen, want) {
+	if want := []string{"/attempt1 token 1", "/attempt2 token 2"}; resp.StatusCode != 200 ||
+		!slices.Equal(seen, want) {
 		t.Errorf("%d after %q, want 200 after %q", resp.StatusCode, seen, want)
 	}
 	if len(req.Header) > 0 || req.URL.Path != "" {
 		t.Errorf("the caller's request was changed: %v %v", req.URL, req.Header)
 	}
 	tr.Prepare = func(*http.Request, retry.Attempt) error { return retry.Permanent(errDown) }
-	if _, err := tr.RoundTrip(req); !errors.Is(err, errDown) || !errors.Is(err, retry.ErrPermanent) {
+	if _, err := tr.RoundTrip(req); !errors.Is(err, errDown) ||
+		!errors.Is(err, retry.ErrPermanent) {
 		t.Errorf("%v, want the error of Prepare", err)
 	}
 }
@@ -364,8 +385,8 @@ func (c *closeRecorder) isClosed() bool {
 	return c.closed
 }
 
-// A RoundTripper may go on reading the body of a failed attempt while the next one runs: it gets an
-// error, and the next attempt gets the whole body.
+// A RoundTripper may continue reading the body of a failed attempt while the next one runs: it gets
+// an error, and the next attempt gets the whole body.
 func TestTransportStaleReader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{
 		"buffered": io.NopCloser(io.MultiReader(strings.NewReader("the whole body"))),
@@ -395,11 +416,13 @@ func TestTransportStaleReader(t *testing.T) {
 				}
 				return &http.Response{StatusCode: 200, Body: http.NoBody}, req.Body.Close()
 			})
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://example.test/", body)
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+				"http://example.test/", body)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := (&retry.Transport{Next: next, Options: atOnce}).RoundTrip(req); err != nil {
+			if _, err := (&retry.Transport{Next: next,
+				Options: atOnce}).RoundTrip(req); err != nil {
 				t.Error(err)
 			}
 		})
@@ -442,7 +465,8 @@ func TestValueResponseBody(t *testing.T) {
 			t.Fatal(err)
 		}
 		begun := time.Now()
-		if _, err := io.ReadAll(resp.Body); err != retry.ErrAttemptTimeout || time.Since(begun) != time.Minute {
+		if _, err := io.ReadAll(resp.Body); err != retry.ErrAttemptTimeout ||
+			time.Since(begun) != time.Minute {
 			t.Errorf("%v after %v, want ErrAttemptTimeout after a minute", err, time.Since(begun))
 		}
 	})

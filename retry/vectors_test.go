@@ -19,8 +19,10 @@ import (
 
 func TestVectors(t *testing.T) {
 	vectors.Run(t, vectors.Retry, map[string]func(*testing.T, vectors.Case){
-		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, fatal) },          // its server errors are final
-		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, errServerFault) }, // its loop polls once more than its MAX
+		// Its server errors are final.
+		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, fatal) },
+		// Its loop polls once more than its MAX.
+		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, errServerFault) },
 		"aws.tokens":     awsTokens,
 		"cenkalti.retry": cenkaltiRetry,
 	})
@@ -55,7 +57,8 @@ func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 			if err == nil {
 				action = "done"
 			}
-			if want := d.Output.Durations(t, "waits_ns"); len(waits) != d.Output.Int(t, "polls") || !slices.Equal(waits, want) {
+			if want := d.Output.Durations(t, "waits_ns"); len(waits) != d.Output.Int(t, "polls") ||
+				!slices.Equal(waits, want) {
 				t.Errorf("%v: waits %v, want %v", d.Input, waits, want)
 			}
 			if action != d.Output.Text(t, "action") {
@@ -89,11 +92,15 @@ func awsTokens(t *testing.T, c vectors.Case) {
 		b := TokenBucket(500, price, 1).(*tokenBucket)
 		o := Options{Policy: backoff.Fixed(0), MaxAttempts: -1, Budget: b}
 		granted := -1 // the first attempt is no retry
-		err := Do(t.Context(), func(context.Context) error { granted++; return pricedError(cost) }, o)
+		err := Do(t.Context(), func(context.Context) error {
+			granted++
+			return pricedError(cost)
+		}, o)
 		reason := fmt.Sprintf("%d available, %d requested", b.left, cmp.Or(cost, price))
 		if granted != d.Output.Int(t, "retries_granted") || !errors.Is(err, ErrBudget) ||
 			!strings.HasSuffix(d.Output.Text(t, "reason"), reason) {
-			t.Errorf("%v: %d retries granted, %v, %s; want %v", d.Input, granted, err, reason, d.Output)
+			t.Errorf("%v: %d retries granted, %v, %s; want %v", d.Input, granted, err, reason,
+				d.Output)
 		}
 		if d.Output.Text(t, "action") != "fail" {
 			t.Errorf("%v: unknown action in %v", d.Input, d.Output)
@@ -132,11 +139,13 @@ func cenkaltiRetry(t *testing.T, c vectors.Case) {
 			after = in.Duration(t, "retry_after_ns")
 		}
 		failure := map[string]error{
-			"plain":                         errors.New("plain"),
-			"permanent":                     Permanent(errors.New("plain")),
-			"wrapped permanent":             fmt.Errorf("wrapped: %w", Permanent(errors.New("plain"))),
-			"retry_after":                   After(after, fmt.Errorf("retry after %v", after)),
-			"permanent holding retry_after": Permanent(After(after, fmt.Errorf("retry after %v", after))),
+			"plain":     errors.New("plain"),
+			"permanent": Permanent(errors.New("plain")),
+			"wrapped permanent": fmt.Errorf("wrapped: %w",
+				Permanent(errors.New("plain"))),
+			"retry_after": After(after, fmt.Errorf("retry after %v", after)),
+			"permanent holding retry_after": Permanent(After(after,
+				fmt.Errorf("retry after %v", after))),
 		}[in.Text(t, "error")]
 		if failure == nil || in.Int(t, "try") != 1 {
 			t.Fatalf("unknown form of input: %v", in)
@@ -147,7 +156,8 @@ func cenkaltiRetry(t *testing.T, c vectors.Case) {
 	}
 }
 
-func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration, live bool, d vectors.Decision) {
+func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration, live bool,
+	d vectors.Decision) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n, notified := 0, false
@@ -170,8 +180,10 @@ func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration,
 	out := d.Output
 	switch action := out.Text(t, "action"); action {
 	case "retry":
-		if err != nil || n != 2 || waited != out.Duration(t, "waited_ns") || waited != out.Duration(t, "delay_ns") {
-			t.Errorf("%v: %v after %d attempts and a wait of %v; want %v", d.Input, err, n, waited, out)
+		if err != nil || n != 2 || waited != out.Duration(t, "waited_ns") ||
+			waited != out.Duration(t, "delay_ns") {
+			t.Errorf("%v: %v after %d attempts and a wait of %v; want %v", d.Input, err, n, waited,
+				out)
 		}
 	case "fail":
 		stop := map[string]error{
@@ -181,11 +193,14 @@ func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration,
 			"context canceled":                       context.Canceled,
 		}[out.Text(t, "reason")]
 		e, ok := errors.AsType[*Error](err)
-		if !ok || stop == nil || !errors.Is(e.Stop, stop) || n != 1 || notified != out.Bool(t, "notified") {
-			t.Errorf("%v: %v after %d attempts, notified %v; want %v", d.Input, err, n, notified, out)
+		if !ok || stop == nil || !errors.Is(e.Stop, stop) || n != 1 ||
+			notified != out.Bool(t, "notified") {
+			t.Errorf("%v: %v after %d attempts, notified %v; want %v", d.Input, err, n, notified,
+				out)
 			return
 		}
-		if last := strings.TrimPrefix(e.Last.Error(), "wrapped: "); last != out.Text(t, "last_error") {
+		if last := strings.TrimPrefix(e.Last.Error(), "wrapped: "); last != out.Text(t,
+			"last_error") {
 			t.Errorf("%v: last error %q, want %q", d.Input, last, out.Text(t, "last_error"))
 		}
 	default:
@@ -194,7 +209,8 @@ func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration,
 }
 
 // checkResets compares how often the policy restarts, which only the plan shows.
-func checkResets(t *testing.T, o *Options, failure error, ran time.Duration, live bool, d vectors.Decision) {
+func checkResets(t *testing.T, o *Options, failure error, ran time.Duration, live bool,
+	d vectors.Decision) {
 	begun := backoff.State{N: 7}
 	p := plan{row: 1, state: begun}
 	action, after := o.classify(failure)

@@ -15,8 +15,8 @@ func place(b *stream.Batch) int64 {
 }
 
 // TestAlign checks that data read at an offset has the same alignment in its memory page as in its
-// page of the file, also when the arena is reused; that an outgrown arena is not lost; and that
-// none of it allocates.
+// page of the file, also when the arena is reused. An outgrown arena is not lost, and nothing
+// allocates.
 func TestAlign(t *testing.T) {
 	const size = 256 << 10
 	p := &stream.Pool{}

@@ -39,7 +39,7 @@ type Batch struct {
 	// a record was dropped, buried, added or parsed: the raw bytes no longer represent the records
 	changed bool
 	reasons map[int]error
-	arena   []byte // memory from which Align cut Data, unless Data has outgrown it
+	arena   arena
 	spare   []byte // memory of a former Payload
 }
 
@@ -82,8 +82,8 @@ func (b *Batch) Size() int64 {
 	if b.parent != nil {
 		return 0
 	}
-	data := cap(b.memory())
-	if b.outgrown() {
+	data := cap(b.arena.memory(b.Data))
+	if b.arena.outgrown(b.Data) {
 		data += cap(b.arena)
 	}
 	return int64(data + cap(b.Payload) + cap(b.Records)*72 + cap(b.Fields)*16)
@@ -225,33 +225,36 @@ func (b *Batch) Encode(e Encoder) (err error) {
 // matters.
 const page = 4096
 
-// Align reserves n bytes in an empty batch, such that the first byte has the same offset in its
-// memory page as the byte at offset off has in its page of the file. Readers call it before they
-// read many bytes at off. The kernel copies from the page cache to the arena with rep movsb, which
-// on AMD Zen 3 takes three to four times as long if the target is 1 to 31 bytes further in its page
-// than the source (glibc bug 30994). Align assumes that large allocations begin at a page boundary,
-// as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
+// Align reserves n bytes in an empty batch. The first byte gets the same offset in its memory page
+// as the byte at offset off has in its page of the file. Readers call it before they read many
+// bytes at off. The kernel copies from the page cache to the arena with rep movsb. On some
+// processors that takes three to four times as long if the target is 1 to 31 bytes further in its
+// page than the source (glibc bug 30994). Align assumes that large allocations begin at a page
+// boundary, as in Go; otherwise only the speed suffers. It does nothing if the batch is not empty.
 func (b *Batch) Align(off int64, n int) {
 	if len(b.Data) > 0 {
 		return
 	}
 	skip := int(off & (page - 1))
-	b.arena = slices.Grow(b.memory(), skip+n)
+	b.arena = slices.Grow(b.arena.memory(b.Data), skip+n)
 	b.Data = b.arena[skip:skip]
 }
 
-// memory returns the memory of Data from its start, with length 0.
-func (b *Batch) memory() []byte {
-	if cap(b.arena) == 0 || b.outgrown() {
-		return b.Data[:0]
+// arena is the memory from which Align cut the Data of a batch; empty before Align.
+type arena []byte
+
+// memory returns the memory of data from its start, with length 0.
+func (a arena) memory(data []byte) []byte {
+	if cap(a) == 0 || a.outgrown(data) {
+		return data[:0]
 	}
-	return b.arena[:0]
+	return a[:0]
 }
 
-// outgrown reports whether Data was reallocated since Align.
-func (b *Batch) outgrown() bool {
-	a, d := cap(b.arena), cap(b.Data)
-	return a > 0 && (d == 0 || &b.arena[:a][a-1] != &b.Data[:d][d-1])
+// outgrown reports whether data was reallocated since Align.
+func (a arena) outgrown(data []byte) bool {
+	n, d := cap(a), cap(data)
+	return n > 0 && (d == 0 || &a[:n][n-1] != &data[:d][d-1])
 }
 
 // Retain adds a reference.
@@ -323,10 +326,10 @@ func (p *Pool) put(b *Batch) {
 		p.Freed(b)
 	}
 	if p.Poison {
-		poison(b.memory())
+		poison(b.arena.memory(b.Data))
 		poison(b.Payload)
 	}
-	data := b.memory()
+	data := b.arena.memory(b.Data)
 	if cap(data) > max(2*len(b.Data), overgrown*b.limits.Bytes+64<<10) {
 		data = nil
 	}

@@ -327,10 +327,37 @@ func TestExpand(t *testing.T) {
 	for i := range b.Records {
 		ids = append(ids, string(b.AppendRecordID(nil, i)))
 	}
-	if want := strings.Fields("p@1 p@1.2 p@1.3 p@1.1 p@1.4 p@2 p@3 p@3.1 p@3.2 p@3.3"); !slices.Equal(ids, want) {
+	if want := strings.Fields(
+		"p@1 p@1.2 p@1.3 p@1.1 p@1.4 p@2 p@3 p@3.1 p@3.2 p@3.3"); !slices.Equal(ids, want) {
 		t.Errorf("ids: %q, want %q", ids, want)
 	}
 	if b.Records[6].State != stream.Dead || b.Reason(6) == nil || b.Reason(6).Error() != "bad" {
 		t.Errorf("the dead record: %+v, %v", b.Records[6], b.Reason(6))
+	}
+}
+
+// TestIdentities checks the ids of records in, between and behind the identities of a span.
+func TestIdentities(t *testing.T) {
+	b := stream.NewBatch(stream.BatchLimits{})
+	b.Spans = []stream.Span{{
+		Part: &stream.Partition{ID: "buffer"},
+		Identities: []stream.Identity{
+			{From: 10, To: 20, Prefix: "one", First: 0, Last: 10},
+			{From: 30, To: 1 << 24, Prefix: "two", First: 100, Last: 107}, // To begins the next envelope
+		},
+	}}
+	for _, at := range []int64{10, 14, 20, 25, 33, 1 << 24, 1<<24 + 2} {
+		b.Records = append(b.Records, stream.Record{Origin: stream.Position{Num: at}})
+	}
+	b.Records[4].Sub = 1
+	var got []string
+	for i := range b.Records {
+		got = append(got, string(b.AppendRecordID(nil, i)))
+	}
+	want := []string{
+		"buffer@10", "one@4", "one@10", "buffer@25", "two@103.1", "two@107", "buffer@16777218",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("ids = %q, want %q", got, want)
 	}
 }

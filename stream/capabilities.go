@@ -128,8 +128,9 @@ type Finisher interface {
 
 // Estimator is a [Reader] that knows the amount of remaining data, for progress and remaining time.
 type Estimator interface {
-	// Left returns the number of available bytes that were not read yet. It is called between two
-	// calls of Read, by the same goroutine, a few times per second.
+	// Left returns the number of available bytes that were not read yet. It is called a few times
+	// per second, also while the route does not read. It is safe for concurrent use with all
+	// methods, and must not wait for a running Read.
 	Left() int64
 }
 
@@ -160,8 +161,9 @@ type PartitionTracker interface {
 }
 
 // SharedSource is an optional part of a [Source]: its partitions and positions mean the same on
-// every machine, like those of a table of a database server or of an API. In a cluster one process after
-// another runs it, each from the marks of the one before. An [AssignedSource] needs no such thing.
+// every machine, like those of a table of a database server or of an API. In a cluster one process
+// after another runs it, each from the marks of the one before. An [AssignedSource] needs no such
+// thing.
 type SharedSource interface {
 	Source
 	// Shared returns nil if this instance is such a source, and otherwise the reason and a remedy.

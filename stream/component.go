@@ -20,11 +20,12 @@ type Host interface {
 	// that wraps supervise.ErrStop stops it permanently.
 	//
 	// The lifetime depends on the component: for a sink it is one run of its route, for a processor
-	// the instance, for a source the instance, which lives as long as its pipeline; see [SourceHost].
-	// A sink or processor must not call Go before Open or Process; the engine panics if it does.
+	// the instance, for a source the instance, which lives as long as its pipeline; see
+	// [SourceHost]. A sink or processor must not call Go before Open or Process; the engine panics
+	// if it does.
 	Go(name string, run func(context.Context) error)
-	// Count adds n to the component's counter of that name, which appears in status and metrics. Names
-	// are constants in snake_case, never made from data.
+	// Count adds n to the component's counter of that name, which appears in status and metrics.
+	// Names are constants in snake_case, never made from data.
 	Count(name string, n int64)
 	// Fault reports a problem that does not end the component and is not visible in the counts of
 	// records: an unreadable file, or a record that may have the text of another one. It is logged
@@ -44,19 +45,19 @@ type Host interface {
 type SourceHost interface {
 	// Host is the part that all components have. Go may be called at any time: goroutines that New
 	// asks for start when the pipeline runs, before any Open, and never if it does not run, as in a
-	// check of a config. After the source has stopped Go starts nothing. Goroutine names have the form
-	// component/part, such as tail/notify, which no route can have.
+	// check of a config. After the source has stopped Go starts nothing. Goroutine names have the
+	// form component/part, such as tail/notify, which no route can have.
 	Host
-	// State returns the source's own state directory, for state that belongs to no single route. It is
-	// opened, and created if missing, by the first call; all calls of one instance return the same
-	// Dir, which the engine closes. The directory's name depends on that of the pipeline alone, so the
-	// contents survive restarts of the pipeline and of the process. Its user may delete it while the
-	// process is stopped. State fails before the pipeline runs (call it in Open or in a goroutine, not
-	// in New) and after the source has stopped.
+	// State returns the source's own state directory, for state that belongs to no single route. It
+	// is opened, and created if missing, by the first call; all calls of one instance return the
+	// same Dir, which the engine closes. The directory's name depends on that of the pipeline
+	// alone, so the contents survive restarts of the pipeline and of the process. Its user may
+	// delete it while the process is stopped. State fails before the pipeline runs (call it in Open
+	// or in a goroutine, not in New) and after the source has stopped.
 	State() (vfs.Dir, error)
 	// Routes returns the names of the pipeline's routes, as in [OpenOptions].Route, including those
-	// that have not opened a reader yet or wait for their restart. Routes may join and leave while the
-	// source runs.
+	// that have not opened a reader yet or wait for their restart. Routes may join and leave while
+	// the source runs.
 	Routes() []string
 }
 
@@ -77,9 +78,9 @@ type Component struct {
 	// When is the option whose presence selects this component among those of the same role and
 	// name. "" is for the one without such an option.
 	When string
-	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for its
-	// tags. A method Validate() error on it is called after decoding; an [OptionError] in it is shown
-	// at its place.
+	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for
+	// its tags. A method Validate() error on it is called after decoding; an [OptionError] in it is
+	// shown at its place.
 	Options func() any
 	// New validates and assembles; it starts nothing and accesses neither disk nor network. options
 	// is the decoded result of Options. The result is a Source, Processor or Sink according to

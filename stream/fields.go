@@ -22,9 +22,9 @@ func (b *Batch) FindName(name string) (uint32, bool) {
 	return uint32(max(i, 0)), i >= 0
 }
 
-// TypeOf returns the type that the source's table declares for the field with that index in Names,
-// as a PostgreSQL type ("bigint", "numeric(10,2)", "timestamp with time zone", "bytea"), for sinks
-// that create a table. It returns "" if the type is unknown.
+// TypeOf returns the type that the source's table declares for the field with that index in Names.
+// It is a PostgreSQL type, such as "bigint", "numeric(10,2)" or "timestamp with time zone", for
+// sinks that create a table. It returns "" if the type is unknown.
 func (b *Batch) TypeOf(name uint32) string {
 	if int(name) < len(b.Types) {
 		return b.Types[name]

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strconv"
 )
 
@@ -49,16 +50,40 @@ func (b *Batch) ID() string {
 }
 
 // AppendRecordID appends the id of record i: its partition (or the partition's RecordPrefix), its
-// position and, for the nth record made from one origin, n.
+// position and, for the nth record made from one origin, n. The Identities of its span may replace
+// partition and position.
 func (b *Batch) AppendRecordID(dst []byte, i int) []byte {
 	r := &b.Records[i]
-	part := b.Spans[r.Span].Part
-	dst = append(dst, cmp.Or(part.RecordPrefix, part.ID)...)
+	span := &b.Spans[r.Span]
+	prefix, at := cmp.Or(span.Part.RecordPrefix, span.Part.ID), r.Origin
+	if e := span.identity(at.Num); e != nil {
+		prefix, at = e.Prefix, Position{Num: e.position(at.Num)}
+	}
+	dst = append(dst, prefix...)
 	dst = append(dst, '@')
-	dst = AppendPosition(dst, r.Origin)
+	dst = AppendPosition(dst, at)
 	if r.Sub > 0 {
 		dst = append(dst, '.')
 		dst = strconv.AppendUint(dst, uint64(r.Sub), 10)
 	}
 	return dst
+}
+
+// identity returns the identity of a record at a position of the span, nil if it has none.
+func (s *Span) identity(at int64) *Identity {
+	n, _ := slices.BinarySearchFunc(s.Identities, at, func(e Identity, at int64) int {
+		return cmp.Compare(e.To, at)
+	})
+	if n < len(s.Identities) && s.Identities[n].From < at {
+		return &s.Identities[n]
+	}
+	return nil
+}
+
+// position returns the position in the id of a record at a position of the span.
+func (e *Identity) position(at int64) int64 {
+	if at == e.To {
+		return e.Last
+	}
+	return e.First + at - e.From
 }

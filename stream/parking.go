@@ -31,6 +31,8 @@ type ParkedCounts struct {
 type DeliveryStore interface {
 	// Delivery returns the newest delivery of a key, with its history.
 	Delivery(ctx context.Context, key string) (Delivery, error)
+	// DeliveryOf is Delivery for the deliveries of one owner: those of others do not exist.
+	DeliveryOf(ctx context.Context, key string, owner DeliveryOwner) (Delivery, error)
 	// List returns a page of deliveries by ascending ID, without their histories.
 	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
 	// Retry makes the next attempt or poll of a waiting or exhausted delivery due now, as an extra
@@ -67,6 +69,13 @@ type constError string
 
 // Error returns the text.
 func (e constError) Error() string { return string(e) }
+
+// DeliveryOwner is a receiver that may ask for its own deliveries: those that are signed with the
+// keys of its name, and those to its hosts. The zero value owns none.
+type DeliveryOwner struct {
+	Name  string
+	Hosts []string // names without ports, in lower case
+}
 
 // DeliveryFilter selects deliveries. The zero value selects the first page of all.
 type DeliveryFilter struct {

@@ -33,6 +33,21 @@ type Span struct {
 	Last  bool // sealed: nothing follows To in this partition
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
+
+	// Identities are the parts of the span in which records have the ids of another partition, in
+	// order. They are not changed once the batch was read.
+	Identities []Identity
+}
+
+// Identity gives the records of a part of a span the ids that they have in another partition: a
+// request that was received with a key has the same ids wherever it is stored.
+type Identity struct {
+	// From and To are positions in the span: those of records are above From, the last one is To.
+	From, To int64
+	Prefix   string // in place of the partition's id
+	// First and Last are the positions in ids that stand for From and To. Those between count from
+	// First.
+	First, Last int64
 }
 
 // State is the state of a record after the processing of its batch.

@@ -103,7 +103,7 @@ func TestSavepoint(t *testing.T) {
 		b.RollbackTo(&s)
 		if got := pictureOf(b); !same(got, want) || b.Origins != 1 || b.Added != 0 ||
 			len(b.Types) != 1 ||
-			len(b.Spans) != 1 || b.Spans[0] != span {
+			len(b.Spans) != 1 || !reflect.DeepEqual(b.Spans[0], span) {
 			t.Fatalf("%+v, %d origins, %d added, spans %+v\nwant %+v", got, b.Origins, b.Added,
 				b.Spans, want)
 		}

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"time"
 
 	"github.com/penstock-io/penstock/flow"
 )
@@ -61,6 +62,10 @@ type SinkOptions struct {
 	// DeadLetter makes dead letters of records that the engine counts as delivered. It returns when
 	// they are durable. nil if there is none, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
+	// Synced returns a time: the positions of all records that were settled before it are in a
+	// synced checkpoint, so that they are not read again. It is zero before the first sync, and safe
+	// for concurrent use. nil if there is no checkpoint, as in a test.
+	Synced func() time.Time
 	// Sealed is set when the batches of this route are pieces of finite work (`run --once`).
 	Once bool
 }

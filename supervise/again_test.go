@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-func newSupervisor(t *testing.T, name string, spec supervise.Spec, children ...supervise.Child) *supervise.Supervisor {
+func newSupervisor(t *testing.T, name string, spec supervise.Spec,
+	children ...supervise.Child) *supervise.Supervisor {
 	t.Helper()
 	sup, err := supervise.New(name, spec, children...)
 	if err != nil {
@@ -26,24 +27,32 @@ func newSupervisor(t *testing.T, name string, spec supervise.Spec, children ...s
 // escalation its children start again.
 func TestNestedSupervisorServesAgain(t *testing.T) {
 	forms := map[string]func(sub *supervise.Supervisor) supervise.Child{
-		"run":     func(sub *supervise.Supervisor) supervise.Child { return supervise.Child{Name: "sub", Run: sub.Serve} },
-		"service": func(sub *supervise.Supervisor) supervise.Child { return supervise.Child{Service: sub} },
+		"run": func(sub *supervise.Supervisor) supervise.Child {
+			return supervise.Child{Name: "sub", Run: sub.Serve}
+		},
+		"service": func(sub *supervise.Supervisor) supervise.Child {
+			return supervise.Child{Service: sub}
+		},
 	}
 	for name, form := range forms {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDiary()
 				sub := newSupervisor(t, "sub", supervise.Spec{
-					Backoff: fixed(0), Stagger: -1, Intensity: supervise.Intensity{Max: 1, Within: time.Minute},
+					Backoff: fixed(0), Stagger: -1,
+					Intensity: supervise.Intensity{Max: 1, Within: time.Minute},
 				}, d.child("steady", 0), d.child("crashes", 0, s, s, 3*s))
-				root, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), OnEvent: d.event}, form(sub))
+				root, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), OnEvent: d.event},
+					form(sub))
 				pass(2 * s) // the second crash is one too many
 				if state := root.Status().Children[0].State; state != supervise.Waiting {
 					t.Errorf("after the escalation: %v", state)
 				}
 				pass(20 * s)
-				d.want(t, "0s sub starts", "0s steady starts", "0s crashes starts", "1s crashes starts", "2s steady stops",
-					"12s sub starts", "12s steady starts", "12s crashes starts", "15s crashes starts")
+				d.want(t, "0s sub starts", "0s steady starts", "0s crashes starts",
+					"1s crashes starts", "2s steady stops",
+					"12s sub starts", "12s steady starts", "12s crashes starts",
+					"15s crashes starts")
 				same(t, root.Status().String(), `root (one for one): running
 └── sub (one for one): running, start 2, last error: supervisor "root/sub" gave up at child "crashes": `+
 					`more than 1 restarts within 1m0s: crashes: crash; crashes: crash
@@ -77,7 +86,8 @@ func TestServeAgainStartsTheSameChildren(t *testing.T) {
 			time.Sleep(s)
 			return supervise.ErrEscalate
 		}}
-		sup := newSupervisor(t, "root", supervise.Spec{OnEvent: d.event}, once("job"), d.child("gone", 0), failsOnce)
+		sup := newSupervisor(t, "root", supervise.Spec{OnEvent: d.event}, once("job"),
+			d.child("gone", 0), failsOnce)
 		ended := make(chan error, 1)
 		go func() { ended <- sup.Serve(t.Context()) }()
 		synctest.Wait()
@@ -89,7 +99,8 @@ func TestServeAgainStartsTheSameChildren(t *testing.T) {
 		if err := sup.Remove(t.Context(), "gone"); err != nil {
 			t.Error(err)
 		}
-		if err := sup.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), "has not returned") {
+		if err := sup.Serve(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), "has not returned") {
 			t.Errorf("Serve while another runs: %v", err)
 		}
 		if err := <-ended; !errors.Is(err, supervise.ErrEscalate) {
@@ -97,7 +108,8 @@ func TestServeAgainStartsTheSameChildren(t *testing.T) {
 		}
 		got := d.take()
 		slices.Sort(got)
-		want := []string{"0s added starts", "0s gone starts", "0s gone stops", "0s job starts", "0s last starts",
+		want := []string{"0s added starts", "0s gone starts", "0s gone stops", "0s job starts",
+			"0s last starts",
 			"0s task starts", "1s added stops"}
 		if !slices.Equal(got, want) {
 			t.Errorf("first %q, want %q", got, want)
@@ -121,17 +133,19 @@ func TestServeAgainStartsTheSameChildren(t *testing.T) {
 func TestServeAgainWaitsForTheStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, starts := make(chan struct{}), 0
-		sup := newSupervisor(t, "root", supervise.Spec{}, supervise.Child{Name: "deaf", Run: func(context.Context) error {
-			starts++
-			<-release
-			return nil
-		}})
+		sup := newSupervisor(t, "root", supervise.Spec{},
+			supervise.Child{Name: "deaf", Run: func(context.Context) error {
+				starts++
+				<-release
+				return nil
+			}})
 		ctx, cancel := context.WithTimeout(t.Context(), s)
 		defer cancel()
 		if _, stuck := errors.AsType[*supervise.StuckError](sup.Serve(ctx)); !stuck {
 			t.Error("no StuckError")
 		}
-		if err := sup.Serve(t.Context()); err == nil || !strings.Contains(err.Error(), `child "deaf" of an earlier call`) {
+		if err := sup.Serve(t.Context()); err == nil ||
+			!strings.Contains(err.Error(), `child "deaf" of an earlier call`) {
 			t.Errorf("Serve beside a stuck child: %v", err)
 		}
 		close(release)

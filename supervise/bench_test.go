@@ -14,7 +14,9 @@ func BenchmarkResenderAck(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("held=%d", n), func(b *testing.B) {
 			r, err := supervise.NewResender("r", supervise.Options[int, int, int]{
-				Child:  supervise.Each("none", func(context.Context, int, int) (int, error) { return 0, nil }),
+				Child: supervise.Each("none", func(context.Context, int, int) (int, error) {
+					return 0, nil
+				}),
 				Limits: supervise.Limits{Items: n + 1},
 			})
 			if err != nil {
@@ -47,7 +49,11 @@ func BenchmarkSupervisorRestart(b *testing.B) {
 			starts, crash := make(chan struct{}), make(chan struct{})
 			children := make([]supervise.Child, n)
 			for i := range children {
-				children[i] = supervise.Child{Name: fmt.Sprint(i), Run: func(ctx context.Context) error { <-ctx.Done(); return nil }}
+				children[i] = supervise.Child{Name: fmt.Sprint(i),
+					Run: func(ctx context.Context) error {
+						<-ctx.Done()
+						return nil
+					}}
 			}
 			children[n/2].Run = func(ctx context.Context) error {
 				select {
@@ -58,7 +64,8 @@ func BenchmarkSupervisorRestart(b *testing.B) {
 					return nil
 				}
 			}
-			s, err := supervise.New("root", supervise.Spec{Backoff: backoff.Fixed(0), Stagger: -1}, children...)
+			s, err := supervise.New("root", supervise.Spec{Backoff: backoff.Fixed(0), Stagger: -1},
+				children...)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -30,8 +30,9 @@ type Restart uint8
 // The kinds of children.
 const (
 	Permanent Restart = iota // always restarted
-	Transient                // restarted after an error, a panic or runtime.Goexit, but not after nil
-	Temporary                // never restarted; the child leaves the supervisor when it ends
+	// Restarted after an error, a panic or runtime.Goexit, but not after nil.
+	Transient
+	Temporary // never restarted; the child leaves the supervisor when it ends
 )
 
 // String returns the name, such as "permanent".
@@ -148,7 +149,8 @@ func (s Spec) withDefaults() (Spec, error) {
 		return s, fmt.Errorf("strategy %v: want OneForOne, OneForAll or RestForOne", s.Strategy)
 	}
 	if i := s.Intensity; i.Max < 0 || i.Within < 0 || i.Max > 0 && i.Within == 0 {
-		return s, fmt.Errorf("intensity of %d within %v: want a Max of 0 or more and a Within above 0", i.Max, i.Within)
+		return s, fmt.Errorf("intensity of %d within %v: want a Max of 0 or more and a Within "+
+			"above 0", i.Max, i.Within)
 	}
 	if s.Spread < 0 || s.Shutdown < 0 {
 		return s, fmt.Errorf("spread %v, shutdown %v: want 0 or more", s.Spread, s.Shutdown)
@@ -192,13 +194,16 @@ func (c Child) withDefaults(s Spec) (Child, error) {
 	case c.Name == "":
 		return c, errors.New("a child has no name")
 	case strings.Contains(c.Name, "/"):
-		return c, fmt.Errorf("child %q: a name must not contain a slash, which separates names in paths", c.Name)
+		return c, fmt.Errorf("child %q: a name must not contain a slash, which separates names "+
+			"in paths", c.Name)
 	case c.waysToStart() != 1:
 		return c, fmt.Errorf("child %q: want exactly one of Run, Service and New", c.Name)
 	case c.Restart > Temporary:
-		return c, fmt.Errorf("child %q: restart %v: want Permanent, Transient or Temporary", c.Name, c.Restart)
+		return c, fmt.Errorf("child %q: restart %v: want Permanent, Transient or Temporary", c.Name,
+			c.Restart)
 	case c.StableAfter < 0 || c.Shutdown < 0:
-		return c, fmt.Errorf("child %q: stable after %v, shutdown %v: want 0 or more", c.Name, c.StableAfter, c.Shutdown)
+		return c, fmt.Errorf("child %q: stable after %v, shutdown %v: want 0 or more", c.Name,
+			c.StableAfter, c.Shutdown)
 	}
 	if c.Backoff == nil {
 		c.Backoff = s.Backoff

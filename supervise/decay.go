@@ -24,7 +24,8 @@ type Decay struct {
 
 func (d Decay) withDefaults() (Decay, error) {
 	if d.HalfLife < 0 || d.Pause < 0 || !(d.Threshold >= 0) || math.IsInf(d.Threshold, 1) {
-		return d, fmt.Errorf("decay: half life %v, threshold %v, pause %v: want 0 or more, and finite",
+		return d, fmt.Errorf("decay: half life %v, threshold %v, pause %v: want 0 or more, and "+
+			"finite",
 			d.HalfLife, d.Threshold, d.Pause)
 	}
 	d.HalfLife = or(d.HalfLife, 30*time.Second)

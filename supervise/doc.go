@@ -1,10 +1,12 @@
 // Package supervise runs goroutines that have a name, an owner and a bounded shutdown, and restarts
 // them when they fail.
 //
-//   - A [Group] runs named goroutines with one context: the first failure stops all, Wait returns it.
-//   - A [Supervisor] restarts its children when they end, with backoff, escalation and supervision trees as in
-//     Erlang/OTP. A Supervisor is a [Service], so it can be a child of another one.
-//   - A [Resender] keeps messages for a child that may crash at any time, until the child has acknowledged them.
+//   - A [Group] runs named goroutines with one context. The first failure stops all, and Wait
+//     returns it.
+//   - A [Supervisor] restarts its children when they end, with backoff, escalation and supervision
+//     trees as in Erlang/OTP. A Supervisor is a [Service], so it can be a child of another one.
+//   - A [Resender] keeps messages for a child that may crash at any time, until the child has
+//     acknowledged them.
 //
 // A program with three services and a log of all restarts:
 //

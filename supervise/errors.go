@@ -96,7 +96,8 @@ func (e *EscalatedError) Unwrap() []error {
 // LogValue implements slog.LogValuer. It has the last of the children's errors, and no stack.
 func (e *EscalatedError) LogValue() slog.Value {
 	attrs := []slog.Attr{
-		slog.String("msg", e.line()), slog.String("supervisor", e.Supervisor), slog.String("child", e.Child),
+		slog.String("msg", e.line()), slog.String("supervisor", e.Supervisor),
+		slog.String("child", e.Child),
 		slog.String("reason", e.Reason),
 	}
 	if n := len(e.Errs); n > 0 {
@@ -114,7 +115,8 @@ type StuckError struct {
 
 // Error lists the children.
 func (e *StuckError) Error() string {
-	return fmt.Sprintf("supervisor %q: did not stop in time: %s: they must return when their context ends",
+	return fmt.Sprintf("supervisor %q: did not stop in time: %s: they must return when their "+
+		"context ends",
 		e.Supervisor, strings.Join(e.Children, ", "))
 }
 

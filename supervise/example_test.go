@@ -22,13 +22,14 @@ func ExampleSupervisor() {
 			fmt.Println("cache stops:", context.Cause(ctx))
 			return nil
 		}},
-		supervise.Child{Name: "import", Restart: supervise.Transient, Significant: true, Run: func(context.Context) error {
-			if starts++; starts < 3 {
-				return errors.New("the other side hung up")
-			}
-			fmt.Println("imported at start", starts)
-			return nil
-		}},
+		supervise.Child{Name: "import", Restart: supervise.Transient, Significant: true,
+			Run: func(context.Context) error {
+				if starts++; starts < 3 {
+					return errors.New("the other side hung up")
+				}
+				fmt.Println("imported at start", starts)
+				return nil
+			}},
 	)
 	if err != nil {
 		fmt.Println(err)
@@ -47,7 +48,10 @@ func ExampleSupervisor_Status() {
 	up := make(chan struct{})
 	orders, err := supervise.New("orders", supervise.Spec{Strategy: supervise.RestForOne},
 		supervise.Child{Name: "database", Run: idle},
-		supervise.Child{Name: "clerk", Run: func(ctx context.Context) error { close(up); return idle(ctx) }},
+		supervise.Child{Name: "clerk", Run: func(ctx context.Context) error {
+			close(up)
+			return idle(ctx)
+		}},
 	)
 	if err != nil {
 		fmt.Println(err)
@@ -159,14 +163,17 @@ func ExampleIntensity() {
 	tree, err := supervise.New("shop", supervise.Spec{
 		Backoff:   backoff.Fixed(time.Millisecond),
 		Intensity: supervise.Intensity{Max: 2, Within: time.Minute},
-	}, supervise.Child{Name: "clerk", Run: func(context.Context) error { return errors.New("no pencil") }})
+	}, supervise.Child{Name: "clerk", Run: func(context.Context) error {
+		return errors.New("no pencil")
+	}})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	err = tree.Serve(context.Background())
 	if escalated, ok := errors.AsType[*supervise.EscalatedError](err); ok {
-		fmt.Println("gave up", escalated.Child, "after", len(escalated.Errs), "ends, the last of:", escalated.Errs[2])
+		fmt.Println("gave up", escalated.Child, "after", len(escalated.Errs), "ends, the last of:",
+			escalated.Errs[2])
 	}
 	// Output: gave up clerk after 3 ends, the last of: clerk: no pencil
 }
@@ -195,10 +202,11 @@ func ExampleLogTo() {
 		return a
 	}
 	log := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: withoutTime}))
-	tree, err := supervise.New("shop", supervise.Spec{OnEvent: supervise.LogTo(log)}, supervise.Child{
-		Name: "import", Restart: supervise.Temporary, Significant: true,
-		Run: func(context.Context) error { return errors.New("no such file") },
-	})
+	tree, err := supervise.New("shop", supervise.Spec{OnEvent: supervise.LogTo(log)},
+		supervise.Child{
+			Name: "import", Restart: supervise.Temporary, Significant: true,
+			Run: func(context.Context) error { return errors.New("no such file") },
+		})
 	if err != nil {
 		fmt.Println(err)
 		return

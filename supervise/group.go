@@ -49,13 +49,14 @@ func NewNamedGroup(ctx context.Context, name string) *Group {
 func (g *Group) Context() context.Context { return g.ctx }
 
 // SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n
-// means no limit, which is the default; 0 makes Go block for ever. Like that of
+// means no limit, which is the default; 0 makes Go block forever. Like that of
 // golang.org/x/sync/errgroup, it panics if goroutines of the group are running.
 func (g *Group) SetLimit(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if active := len(g.running); active > 0 {
-		panic(fmt.Sprintf("supervise: SetLimit while %d goroutines of the group are running", active))
+		panic(fmt.Sprintf("supervise: SetLimit while %d goroutines of the group are running",
+			active))
 	}
 	g.slots = nil
 	if n >= 0 {
@@ -168,7 +169,8 @@ func (g *Group) Status() Status {
 	members := slices.Clone(g.running)
 	g.mu.Unlock()
 	for _, m := range members {
-		node := Status{Name: m.name, State: status.State, Restart: Temporary, Starts: 1, Since: m.since}
+		node := Status{Name: m.name, State: status.State, Restart: Temporary, Starts: 1,
+			Since: m.since}
 		node.adopt(&m.within, nil)
 		status.Children = append(status.Children, node)
 	}

@@ -74,8 +74,13 @@ func TestGroupStop(t *testing.T) {
 	for _, c := range []struct{ stop, want error }{{nil, ErrStopped}, {why, why}} {
 		g := NewGroup(t.Context())
 		g.Go("wait", untilDone)
-		g.Go("wait, wrapped", func(ctx context.Context) error { return fmt.Errorf("read: %w", untilDone(ctx)) })
-		g.Go("wait, in its own words", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		g.Go("wait, wrapped", func(ctx context.Context) error {
+			return fmt.Errorf("read: %w", untilDone(ctx))
+		})
+		g.Go("wait, in its own words", func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
 		g.Stop(c.stop)
 		if err := g.Wait(); err != nil {
 			t.Errorf("Stop(%v): Wait: %v, want nil: being told to stop is no failure", c.stop, err)
@@ -158,7 +163,8 @@ func TestGroupForeignPanicError(t *testing.T) {
 	g := NewGroup(t.Context())
 	foreign := &PanicError{Name: "inner", Value: "x"}
 	g.Go("outer", func(context.Context) error { return foreign })
-	if err := g.Wait(); !errors.Is(err, foreign) || !strings.HasPrefix(err.Error(), "outer: inner: panic: x") {
+	if err := g.Wait(); !errors.Is(err, foreign) ||
+		!strings.HasPrefix(err.Error(), "outer: inner: panic: x") {
 		t.Errorf("Wait: %v, want it to name outer and inner", err)
 	}
 }
@@ -185,9 +191,13 @@ func TestGroupRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(t.Context())
 		for i, name := range []string{"c", "a", "b", "a"} {
-			g.Go(name, func(context.Context) error { time.Sleep(time.Duration(4-i) * time.Second); return nil })
+			g.Go(name, func(context.Context) error {
+				time.Sleep(time.Duration(4-i) * time.Second)
+				return nil
+			})
 		}
-		for _, want := range [][]string{{"c", "a", "b", "a"}, {"c", "a", "b"}, {"c", "a"}, {"c"}, nil} {
+		for _, want := range [][]string{{"c", "a", "b", "a"}, {"c", "a", "b"}, {"c", "a"}, {"c"},
+			nil} {
 			synctest.Wait()
 			var got []string
 			for _, m := range g.Status().Children {
@@ -219,7 +229,7 @@ func TestGroupWithoutGoroutines(t *testing.T) {
 	}
 }
 
-// Go blocks at the limit, and goes on when a goroutine has ended.
+// Go blocks at the limit, and continues when a goroutine has ended.
 func TestGroupLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(t.Context())

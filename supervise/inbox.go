@@ -99,8 +99,9 @@ func (m Message[K, M, R]) Nack(err error) bool {
 
 // ResenderStatus is a snapshot of a Resender.
 type ResenderStatus struct {
-	Name     string        `json:"name"`
-	Child    string        `json:"child,omitempty"` // name of the running Recipe; "" if none is running
+	Name string `json:"name"`
+	// Name of the running Recipe; "" if none is running.
+	Child    string        `json:"child,omitempty"`
 	Starts   uint64        `json:"starts"`
 	Held     int           `json:"held"`
 	Bytes    int64         `json:"bytes"`
@@ -119,8 +120,10 @@ func (r *Resender[K, M, R]) Status() ResenderStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := ResenderStatus{
-		Name: r.name, Starts: r.s.incarnation, Held: len(r.s.messages), Bytes: r.s.bytes, Out: r.s.out.n, Delayed: len(r.s.delayed),
-		Resent: r.s.resent, Streak: r.s.streak, Window: r.o.Limits.Window, Probing: r.s.probing, Backoff: r.s.state,
+		Name: r.name, Starts: r.s.incarnation, Held: len(r.s.messages), Bytes: r.s.bytes,
+		Out: r.s.out.n, Delayed: len(r.s.delayed),
+		Resent: r.s.resent, Streak: r.s.streak, Window: r.o.Limits.Window, Probing: r.s.probing,
+		Backoff:  r.s.state,
 		Fallback: r.detour.fallback,
 	}
 	if r.s.probing {
@@ -134,7 +137,8 @@ func (r *Resender[K, M, R]) Status() ResenderStatus {
 
 // String returns a summary in one line.
 func (s ResenderStatus) String() string {
-	return fmt.Sprintf("%s: %d held, %d out, %d delayed, %d crashes in a row", s.Name, s.Held, s.Out, s.Delayed, s.Streak)
+	return fmt.Sprintf("%s: %d held, %d out, %d delayed, %d crashes in a row", s.Name, s.Held,
+		s.Out, s.Delayed, s.Streak)
 }
 
 // Held is a message in the result of Messages.
@@ -156,7 +160,8 @@ func (r *Resender[K, M, R]) Messages() iter.Seq[Held[K, M]] {
 		list := make([]Held[K, M], 0, len(r.s.messages))
 		for _, h := range r.s.messages {
 			list = append(list, Held[K, M]{
-				Key: h.key, Value: h.value, Out: h.place == out, Attempts: h.attempts, Deaths: h.deaths, State: h.state, Err: h.err,
+				Key: h.key, Value: h.value, Out: h.place == out, Attempts: h.attempts,
+				Deaths: h.deaths, State: h.state, Err: h.err,
 			})
 		}
 		r.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 // LogTo returns a hook for [Spec.OnEvent] and [Options.OnEvent] that logs every event to l. Nil
 // means slog.Default() at the time of the event.
 //
-// The levels are Error for a stuck child and for an escalation, Warn for a child that failed and
-// for a pause, Debug for a child that was told to stop, Info for all else. The attributes are
+// The levels are Error for a stuck child and an escalation, Warn for a failed child and a pause,
+// and Debug for a child that was told to stop. All other events are Info. The attributes are
 // supervisor, child, incarnation, ran, restart, delay and err.
 func LogTo(l *slog.Logger) func(ctx context.Context, e Event) {
 	return func(ctx context.Context, e Event) {
@@ -70,7 +70,8 @@ func logLine(e Event) (slog.Level, string) {
 
 // repeatsItsStop reports whether err is how a child ends that was told to, or that is done.
 func repeatsItsStop(err error) bool {
-	for _, asked := range []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting, ErrRemoved} {
+	for _, asked := range []error{context.Canceled, ErrStop, ErrStopped, ErrRestarting,
+		ErrRemoved} {
 		if errors.Is(err, asked) {
 			return true
 		}

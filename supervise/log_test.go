@@ -45,22 +45,26 @@ func TestLogTo(t *testing.T) {
 		sup := newSupervisor(t, "root", supervise.Spec{
 			Backoff: fixed(s), Intensity: supervise.Intensity{Max: 1, Within: 60 * s},
 			OnEvent: supervise.LogTo(slog.New(traceHandler{textLog(&buf)})),
-		}, supervise.Child{Name: "a", Run: func(ctx context.Context) error { <-ctx.Done(); return nil }},
+		}, supervise.Child{Name: "a", Run: func(ctx context.Context) error {
+			<-ctx.Done()
+			return nil
+		}},
 			supervise.Child{Name: "b", Run: func(context.Context) error { panic("out of paper") }})
 		if err := sup.Serve(context.WithValue(t.Context(), traceKey{}, "t1")); err == nil {
 			t.Error("no escalation")
 		}
-		same(t, buf.String(), `level=INFO msg="child started" supervisor=root child=a incarnation=1 trace=t1
+		same(t, buf.String(),
+			`level=INFO msg="child started" supervisor=root child=a incarnation=1 trace=t1
 level=INFO msg="child started" supervisor=root child=b incarnation=1 trace=t1
 level=WARN msg="child failed" supervisor=root child=b incarnation=1 restart=true delay=1s err.msg="b: panic: out of paper" trace=t1
 level=INFO msg="child started" supervisor=root child=b incarnation=2 trace=t1
 level=WARN msg="child failed" supervisor=root child=b incarnation=2 restart=false err.msg="b: panic: out of paper" trace=t1
 level=ERROR msg="supervisor gave up" supervisor=root child=b `+
-			`err.msg="supervisor \"root\" gave up at child \"b\": more than 1 restarts within 1m0s" err.supervisor=root err.child=b `+
-			`err.reason="more than 1 restarts within 1m0s" err.last_error="b: panic: out of paper" trace=t1
+				`err.msg="supervisor \"root\" gave up at child \"b\": more than 1 restarts within 1m0s" err.supervisor=root err.child=b `+
+				`err.reason="more than 1 restarts within 1m0s" err.last_error="b: panic: out of paper" trace=t1
 level=DEBUG msg="child told to stop" supervisor=root child=a incarnation=1 `+
-			`err.msg="supervisor \"root\" gave up at child \"b\": more than 1 restarts within 1m0s" err.supervisor=root err.child=b `+
-			`err.reason="more than 1 restarts within 1m0s" err.last_error="b: panic: out of paper" trace=t1
+				`err.msg="supervisor \"root\" gave up at child \"b\": more than 1 restarts within 1m0s" err.supervisor=root err.child=b `+
+				`err.reason="more than 1 restarts within 1m0s" err.last_error="b: panic: out of paper" trace=t1
 level=INFO msg="child ended" supervisor=root child=a incarnation=1 ran=1s restart=false trace=t1
 `)
 	})
@@ -71,20 +75,23 @@ func TestEventsHaveTheContextOfTheirServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var got []string
-		sub := newSupervisor(t, "sub", supervise.Spec{}, supervise.Child{Name: "a", Restart: supervise.Temporary,
-			Run: func(context.Context) error { return nil }})
-		root := newSupervisor(t, "root", supervise.Spec{OnEvent: func(ctx context.Context, e supervise.Event) {
-			mu.Lock()
-			defer mu.Unlock()
-			got = append(got, fmt.Sprint(e.Supervisor, " ", e.Kind, " ", ctx.Value(traceKey{})))
-		}}, supervise.Child{Name: "sub", Run: func(ctx context.Context) error {
-			return sub.Serve(context.WithValue(ctx, traceKey{}, "below"))
-		}})
+		sub := newSupervisor(t, "sub", supervise.Spec{},
+			supervise.Child{Name: "a", Restart: supervise.Temporary,
+				Run: func(context.Context) error { return nil }})
+		root := newSupervisor(t, "root",
+			supervise.Spec{OnEvent: func(ctx context.Context, e supervise.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, fmt.Sprint(e.Supervisor, " ", e.Kind, " ", ctx.Value(traceKey{})))
+			}}, supervise.Child{Name: "sub", Run: func(ctx context.Context) error {
+				return sub.Serve(context.WithValue(ctx, traceKey{}, "below"))
+			}})
 		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), traceKey{}, "above"), s)
 		defer cancel()
 		_ = root.Serve(ctx) // ends with the timeout
 		slices.Sort(got)    // the two supervisors run side by side
-		want := "root ended above|root started above|root stopping above|root/sub ended below|root/sub started below"
+		want := "root ended above|root started above|root stopping above|root/sub ended " +
+			"below|root/sub started below"
 		if text := strings.Join(got, "|"); text != want {
 			t.Errorf("events %s\nwant %s", text, want)
 		}
@@ -130,7 +137,7 @@ func TestOverflowHasNames(t *testing.T) {
 	}
 }
 
-// TestEscalationHoldsTheLastFailureFirst: errors.As finds the failure that came last.
+// TestEscalationHoldsTheLastFailureFirst checks that errors.As finds the failure that came last.
 func TestEscalationHoldsTheLastFailureFirst(t *testing.T) {
 	err := &supervise.EscalatedError{Errs: []error{
 		&net.DNSError{Name: "first"}, errors.New("between"), &net.DNSError{Name: "last"},

@@ -40,11 +40,12 @@ type child struct {
 	initial    bool          // added before the first Serve
 	prev, next *child
 
-	state       State
-	alive       bool // an incarnation has started and not returned
-	then        follow
-	at          time.Duration // key in the queue that holds it: its start, or the end of its Shutdown
-	pos         int           // in that queue
+	state State
+	alive bool // an incarnation has started and not returned
+	then  follow
+	// Key in the queue that holds it: its start, or the end of its Shutdown.
+	at          time.Duration
+	pos         int // in that queue
 	incarnation uint64
 	since       time.Duration // time of its last start or end
 	backoff     backoff.State
@@ -124,7 +125,8 @@ type machine struct {
 }
 
 func newMachine(path string, spec Spec) *machine {
-	return &machine{path: path, spec: spec, names: map[string]*child{}, recent: recent{Intensity: spec.Intensity}}
+	return &machine{path: path, spec: spec, names: map[string]*child{},
+		recent: recent{Intensity: spec.Intensity}}
 }
 
 // add adds a child, and starts it if the machine is running.
@@ -255,7 +257,8 @@ func (m *machine) inGroup(c *child) bool { return m.phase == regrouping && c.seq
 
 // judge handles the end of a child that was not told to stop, and reports whether and when it is
 // restarted.
-func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duration) (again bool, delay time.Duration) {
+func (m *machine) judge(now time.Duration, c *child, err error,
+	ran time.Duration) (again bool, delay time.Duration) {
 	wanted := c.Child.Restart == Permanent || c.Child.Restart == Transient && err != nil
 	if err != nil {
 		m.remember(c, err)
@@ -276,7 +279,8 @@ func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duratio
 	case m.inGroup(c): // one restart, however many of the group fail meanwhile
 		m.due = max(m.due, now+delay)
 	case !m.recent.allow(now):
-		m.escalate(now, c, fmt.Sprintf("more than %d restarts within %v", m.recent.Max, m.recent.Within))
+		m.escalate(now, c,
+			fmt.Sprintf("more than %d restarts within %v", m.recent.Max, m.recent.Within))
 		return false, 0
 	case m.spec.Strategy == OneForOne:
 		m.wait(c, now+delay)
@@ -289,13 +293,15 @@ func (m *machine) judge(now time.Duration, c *child, err error, ran time.Duratio
 }
 
 // delay returns the delay before the restart of c, and false if its policy has given up.
-func (m *machine) delay(now time.Duration, c *child, err error, ran time.Duration) (time.Duration, bool) {
+func (m *machine) delay(now time.Duration, c *child, err error,
+	ran time.Duration) (time.Duration, bool) {
 	if m.spec.Decay != nil {
 		m.resume(now)
 		if pause := m.decay.failed(*m.spec.Decay, now, m.spec.Rand); pause > 0 {
 			m.tell(Event{Kind: Paused, Delay: pause})
 		}
-		return max(0, m.decay.gate-now), true // turn applies the gate again, if the pause grows meanwhile
+		// Turn applies the gate again, if the pause grows meanwhile.
+		return max(0, m.decay.gate-now), true
 	}
 	if ran >= c.stableAfter() {
 		c.backoff, c.delay = backoff.State{}, 0
@@ -366,8 +372,8 @@ func (m *machine) tick(now time.Duration) {
 		m.hurry = true
 		m.advance(now)
 	}
-	for c := m.waits.first(); c != nil && m.turn(c) <= now; c = m.waits.first() {
-		m.slot = max(m.turn(c), now-catchUp*m.gap()) + m.gap()
+	for c := m.waits.first(); c != nil && m.startTime(c) <= now; c = m.waits.first() {
+		m.slot = max(m.startTime(c), now-catchUp*m.gap()) + m.gap()
 		m.waits.drop(c)
 		m.start(now, c)
 	}
@@ -390,8 +396,8 @@ func (m *machine) gap() time.Duration {
 	return min(m.spec.Stagger, m.spec.Spread/time.Duration(max(1, m.crowd)))
 }
 
-// turn returns when c, the first of the waiting children, may start.
-func (m *machine) turn(c *child) time.Duration { return max(c.at, m.slot, m.decay.gate) }
+// startTime returns the earliest start of c, the first of the waiting children.
+func (m *machine) startTime(c *child) time.Duration { return max(c.at, m.slot, m.decay.gate) }
 
 // wake returns the time of the next tick, and false if none is needed.
 func (m *machine) wake() (at time.Duration, ok bool) {
@@ -401,7 +407,7 @@ func (m *machine) wake() (at time.Duration, ok bool) {
 		}
 	}
 	if c := m.waits.first(); c != nil {
-		sooner(m.turn(c))
+		sooner(m.startTime(c))
 	}
 	if c := m.stops.first(); c != nil {
 		sooner(c.at)

@@ -34,7 +34,9 @@ func TestIntensityAgainstAList(t *testing.T) {
 
 // A crowd that waits longer than Spread allows gets shorter gaps, the same for all of it.
 func TestStaggerOfACrowd(t *testing.T) {
-	m := newMachine("m", mustSpec(t, Spec{Backoff: backoff.Fixed(0), Stagger: time.Second, Spread: 10 * time.Second}))
+	m := newMachine("m",
+		mustSpec(t, Spec{Backoff: backoff.Fixed(0), Stagger: time.Second,
+			Spread: 10 * time.Second}))
 	for i := range 101 {
 		if err := m.add(0, idleChild(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
@@ -83,10 +85,10 @@ func idleChild(name string) Child {
 	return Child{Name: name, New: func() (Service, error) { return nil, nil }}
 }
 
-// FuzzMachine drives the machine by bytes and checks the invariants after every step: a child is
-// alive once at most, is told to stop only when it runs and those behind it have ended (but for
-// Remove, Restart and a shutdown that has lasted too long), and the end comes when all have
-// returned or are stuck.
+// FuzzMachine drives the machine by bytes and checks the invariants after every step: A child is
+// alive at most once. It is told to stop only when it runs and the children behind it have ended,
+// except for Remove, Restart and an overdue shutdown. The end comes when all children have returned
+// or are stuck.
 func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 3, 0x10, 0x21, 0x90, 0x12, 0x33, 0x91, 0x50})
 	f.Add([]byte{1, 4, 0x10, 0x11, 0x92, 0x20, 0x93, 0x40, 0x10, 0x70, 0x99, 0x60})
@@ -100,8 +102,9 @@ func fuzzOne(t *testing.T, in []byte) {
 		return
 	}
 	spec := Spec{
-		Strategy: Strategy(in[0] % 3), Backoff: backoff.Exponential(time.Second, 2, time.Minute), Intensity: Intensity{3, 10 * time.Second},
-		Shutdown: 20 * time.Second, Rand: rand.NewPCG(1, 1),
+		Strategy: Strategy(in[0] % 3), Backoff: backoff.Exponential(time.Second, 2, time.Minute),
+		Intensity: Intensity{3, 10 * time.Second},
+		Shutdown:  20 * time.Second, Rand: rand.NewPCG(1, 1),
 	}
 	if in[0]&4 != 0 {
 		spec.Decay = &Decay{}
@@ -191,7 +194,8 @@ func (d *driven) carryOut() {
 			}
 			for x := c.child.next; x != nil; x = x.next {
 				if d.alive[x] && x.state != Hanging {
-					d.t.Fatalf("%s is told to stop before %s, which is %v", c.child.Name, x.Name, x.state)
+					d.t.Fatalf("%s is told to stop before %s, which is %v", c.child.Name, x.Name,
+						x.state)
 				}
 			}
 		}
@@ -218,6 +222,7 @@ func (d *driven) end() {
 		d.m.ended(d.now, c, nil)
 	}
 	if d.m.alive != 0 || len(d.m.waits) > 0 || len(d.m.stops) > 0 {
-		d.t.Fatalf("at the end: %d alive, %d waiting, %d stopping", d.m.alive, len(d.m.waits), len(d.m.stops))
+		d.t.Fatalf("at the end: %d alive, %d waiting, %d stopping", d.m.alive, len(d.m.waits),
+			len(d.m.stops))
 	}
 }

@@ -30,7 +30,8 @@ var crashing = map[string]func(event func(context.Context, supervise.Event)) err
 		if err != nil {
 			return err
 		}
-		sup, err := supervise.New("root", supervise.Spec{PassPanics: true, OnEvent: event}, supervise.Child{Service: sub})
+		sup, err := supervise.New("root", supervise.Spec{PassPanics: true, OnEvent: event},
+			supervise.Child{Service: sub})
 		if err != nil {
 			return err
 		}
@@ -66,7 +67,8 @@ func TestPassPanics(t *testing.T) {
 		return
 	}
 	events := map[string]string{
-		"child": "event: root/a ended", "nested": "event: root/sub/a ended", "group": "", // a group has no events
+		// A group has no events.
+		"child": "event: root/a ended", "nested": "event: root/sub/a ended", "group": "",
 	}
 	for name := range crashing {
 		t.Run(name, func(t *testing.T) {
@@ -76,10 +78,12 @@ func TestPassPanics(t *testing.T) {
 			cmd.Env = append(os.Environ(), crashVariable+"="+name)
 			out, err := cmd.CombinedOutput()
 			text := string(out)
-			if _, crashed := errors.AsType[*exec.ExitError](err); !crashed || strings.Contains(text, "survived") {
+			if _, crashed := errors.AsType[*exec.ExitError](err); !crashed ||
+				strings.Contains(text, "survived") {
 				t.Fatalf("the process ended with %v:\n%s", err, text)
 			}
-			told, panicked := strings.Index(text, events[name]), strings.Index(text, "panic: out of paper")
+			told, panicked := strings.Index(text, events[name]),
+				strings.Index(text, "panic: out of paper")
 			if told < 0 || panicked < told || !strings.Contains(text, "supervise_test.jams") {
 				t.Errorf("want the event, then the panic with its stack:\n%s", text)
 			}
@@ -99,14 +103,15 @@ func TestPassPanicsPassesNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				starts := 0
-				_, stop := serve(t, supervise.Spec{PassPanics: true, Backoff: fixed(s)}, supervise.Child{Name: "a",
-					Run: func(ctx context.Context) error {
-						if starts++; starts < 3 {
-							return end()
-						}
-						<-ctx.Done()
-						return nil
-					}})
+				_, stop := serve(t, supervise.Spec{PassPanics: true, Backoff: fixed(s)},
+					supervise.Child{Name: "a",
+						Run: func(ctx context.Context) error {
+							if starts++; starts < 3 {
+								return end()
+							}
+							<-ctx.Done()
+							return nil
+						}})
 				pass(5 * s)
 				if starts != 3 {
 					t.Errorf("%d starts, want 3", starts)

@@ -87,7 +87,8 @@ func (s *resends[K, M, R]) tick(now time.Duration) {
 			s.ready.insert(h)
 		}
 	}
-	for h := s.ready.first; h != nil && s.limits.MaxAge > 0 && now-h.accepted >= s.limits.MaxAge; h = s.ready.first {
+	for h := s.ready.first; h != nil && s.limits.MaxAge > 0 &&
+		now-h.accepted >= s.limits.MaxAge; h = s.ready.first {
 		s.ready.drop(h)
 		s.bury(h, s.verdict(now, h))
 	}

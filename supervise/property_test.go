@@ -21,11 +21,12 @@ type world struct {
 	t    *testing.T
 	seed uint64
 
-	mu     sync.Mutex
-	rand   *rand.Rand
-	alive  map[string]int            // incarnations by path
-	index  map[string]int            // place among the siblings
-	events map[string]map[string]int // by supervisor: the children that its events say are alive, with their places
+	mu    sync.Mutex
+	rand  *rand.Rand
+	alive map[string]int // incarnations by path
+	index map[string]int // place among the siblings
+	// By supervisor: the children that its events say are alive, with their places.
+	events map[string]map[string]int
 	starts int
 	stuck  int
 }
@@ -39,13 +40,15 @@ func (w *world) n(n int) int {
 func (w *world) spec() supervise.Spec {
 	s := supervise.Spec{
 		Strategy: supervise.Strategy(w.n(3)),
-		Backoff:  backoff.Exponential(time.Duration(w.n(300)+1)*time.Millisecond, 2, 5*time.Second).Full(),
-		Stagger:  time.Duration(w.n(4)-1) * time.Millisecond,
-		Rand:     rand.NewPCG(w.seed, uint64(w.n(1000))),
-		OnEvent:  w.event,
+		Backoff: backoff.Exponential(time.Duration(w.n(300)+1)*time.Millisecond, 2,
+			5*time.Second).Full(),
+		Stagger: time.Duration(w.n(4)-1) * time.Millisecond,
+		Rand:    rand.NewPCG(w.seed, uint64(w.n(1000))),
+		OnEvent: w.event,
 	}
 	if w.n(2) == 0 {
-		s.Intensity = supervise.Intensity{Max: w.n(8) + 1, Within: time.Duration(w.n(20)+1) * time.Second}
+		s.Intensity = supervise.Intensity{Max: w.n(8) + 1,
+			Within: time.Duration(w.n(20)+1) * time.Second}
 	}
 	if w.n(4) == 0 {
 		s.Decay = &supervise.Decay{Pause: time.Duration(w.n(5000)+1) * time.Millisecond}
@@ -74,12 +77,14 @@ func (w *world) event(_ context.Context, e supervise.Event) {
 	case supervise.Stuck:
 		w.stuck++
 	case supervise.Stopping:
-		if errors.Is(e.Err, supervise.ErrRemoved) || e.Supervisor == "root" && errors.Is(e.Err, supervise.ErrRestarting) {
+		if errors.Is(e.Err, supervise.ErrRemoved) || e.Supervisor == "root" &&
+			errors.Is(e.Err, supervise.ErrRestarting) {
 			return // the test's own Remove and Restart take one child
 		}
 		for name, place := range alive {
 			if place > alive[e.Child] {
-				w.t.Errorf("seed %d: %s/%s was stopped (%v) before %s", w.seed, e.Supervisor, e.Child, e.Err, name)
+				w.t.Errorf("seed %d: %s/%s was stopped (%v) before %s", w.seed, e.Supervisor,
+					e.Child, e.Err, name)
 			}
 		}
 	}
@@ -187,7 +192,8 @@ func TestRandomTrees(t *testing.T) {
 	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{
-				t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 7)), alive: map[string]int{}, index: map[string]int{},
+				t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 7)), alive: map[string]int{},
+				index:  map[string]int{},
 				events: map[string]map[string]int{},
 			}
 			var children []supervise.Child
@@ -198,7 +204,8 @@ func TestRandomTrees(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Duration(w.n(600))*time.Second, supervise.ErrStopped)
+			ctx, cancel := context.WithTimeoutCause(t.Context(),
+				time.Duration(w.n(600))*time.Second, supervise.ErrStopped)
 			defer cancel()
 			var wg sync.WaitGroup
 			wg.Go(func() { w.disturb(ctx, root, len(children)) })
@@ -212,7 +219,8 @@ func TestRandomTrees(t *testing.T) {
 				escalated++
 			}
 			if w.stuck > 0 {
-				t.Errorf("seed %d: %d children were reported stuck; all stop within 300 ms", seed, w.stuck)
+				t.Errorf("seed %d: %d children were reported stuck; all stop within 300 ms", seed,
+					w.stuck)
 			}
 			for path, alive := range w.events {
 				if len(alive) > 0 {
@@ -229,7 +237,8 @@ func TestRandomTrees(t *testing.T) {
 	}
 	t.Logf("%d starts, %d of %d trees escalated to the root", starts, escalated, seeds)
 	if starts < int(seeds)*20 || escalated == 0 || escalated == int(seeds) {
-		t.Errorf("%d starts and %d escalations: the trees are too tame, or too wild, to show anything", starts, escalated)
+		t.Errorf("%d starts and %d escalations: the trees are too tame, or too wild, to show "+
+			"anything", starts, escalated)
 	}
 	if after := runtime.NumGoroutine(); after > before+2 { // the test framework's own come and go
 		t.Errorf("%d goroutines before, %d after", before, after)

@@ -10,9 +10,9 @@ import (
 
 // Resender keeps each message until a child, which may crash at any time, has acknowledged it, and
 // passes the child's reply to the caller. It is the BackOffSender of R. Roestenburg (Akka) with
-// bounds: the messages held are limited, an ack costs O(1), a crash resends only the messages that
-// the child had taken, a message that crashes its child is detected, and delays start from the
-// beginning only after the child has recovered.
+// bounds. The number of held messages is limited, and an ack costs O(1). A crash resends only the
+// messages that the child had taken. A message that crashes its child is detected. Delays start
+// from the beginning only after the child has recovered.
 //
 // Delivery is at least once: a child that crashes between its work and its ack gets the message
 // again. Methods are safe for concurrent use; Send and Call work before Serve, too. A Resender is a
@@ -55,7 +55,8 @@ type answer[R any] struct {
 }
 
 // NewResender checks o and starts nothing. The name is not empty and has no slash.
-func NewResender[K comparable, M, R any](name string, o Options[K, M, R]) (*Resender[K, M, R], error) {
+func NewResender[K comparable, M, R any](name string,
+	o Options[K, M, R]) (*Resender[K, M, R], error) {
 	if name == "" || strings.Contains(name, "/") {
 		return nil, fmt.Errorf("resender %q: want a name without a slash", name)
 	}
@@ -64,7 +65,8 @@ func NewResender[K comparable, M, R any](name string, o Options[K, M, R]) (*Rese
 		return nil, fmt.Errorf("resender %q: %w", name, err)
 	}
 	r := &Resender[K, M, R]{name: name, o: o, epoch: time.Now(), wakeUp: make(chan struct{}, 1)}
-	r.s = resends[K, M, R]{limits: o.Limits, backoff: o.Backoff, retry: o.Retry, src: o.Rand, messages: map[K]*held[K, M, R]{}}
+	r.s = resends[K, M, R]{limits: o.Limits, backoff: o.Backoff, retry: o.Retry, src: o.Rand,
+		messages: map[K]*held[K, M, R]{}}
 	r.detour = detour{after: o.FallbackAfter, back: o.FallbackFor}
 	return r, nil
 }
@@ -98,7 +100,8 @@ func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, 
 	}
 }
 
-func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M, a *answer[R]) (spilled bool, err error) {
+func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M,
+	a *answer[R]) (spilled bool, err error) {
 	size := r.o.Size(value)
 	for {
 		r.mu.Lock()
@@ -130,7 +133,8 @@ func (r *Resender[K, M, R]) send(ctx context.Context, key K, value M, a *answer[
 }
 
 // makeRoom applies Limits.Overflow. The caller has locked mu; makeRoom unlocks it.
-func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M) (spilled bool, err error) {
+func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
+	value M) (spilled bool, err error) {
 	switch r.o.Limits.Overflow {
 	case Spill:
 		r.mu.Unlock()
@@ -142,7 +146,8 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K, value M) (spill
 		h := r.s.oldest()
 		r.mu.Unlock()
 		if h == nil {
-			return false, fmt.Errorf("resender %q: send: the child has taken all messages: %w", r.name, ErrFull)
+			return false, fmt.Errorf("resender %q: send: the child has taken all messages: %w",
+				r.name, ErrFull)
 		}
 		if err := r.bury(ctx, h); err != nil {
 			return false, fmt.Errorf("resender %q: drop the oldest: %w", r.name, err)
@@ -221,8 +226,9 @@ func (h *held[K, M, R]) give(reply R, err error) {
 // bury passes h to DeadLetter, and its failure to the waiting Call.
 func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	d := Dead[K, M]{
-		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts, Deaths: h.deaths,
-		Age: r.now() - h.accepted, State: h.state,
+		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts,
+		Deaths: h.deaths,
+		Age:    r.now() - h.accepted, State: h.state,
 	}
 	var err error
 	if r.o.DeadLetter != nil {
@@ -234,7 +240,8 @@ func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	r.mu.Unlock()
 	if done {
 		var none R
-		h.give(none, fmt.Errorf("resender %q: %w", r.name, &DeadError{Reason: d.Reason, Err: d.Err, Attempts: d.Attempts}))
+		h.give(none, fmt.Errorf("resender %q: %w", r.name,
+			&DeadError{Reason: d.Reason, Err: d.Err, Attempts: d.Attempts}))
 	}
 	return err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // The original resends every kept message at every tick: k messages and f crashes are f * k sends.
-// Here only what was in hand comes again, and the child that is on probation has one in hand.
+// A Resender resends only the messages that the child had taken, and a child on probation has one.
 func TestResendsAfterCrashes(t *testing.T) {
 	const k, f = 100_000, 5
 	for _, c := range []struct {
@@ -28,7 +28,8 @@ func TestResendsAfterCrashes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			crashes := 0
-			r, stop := resend(t, options{Child: c.child(&crashes), Limits: supervise.Limits{Items: k}})
+			r, stop := resend(t,
+				options{Child: c.child(&crashes), Limits: supervise.Limits{Items: k}})
 			for i := range k {
 				if err := r.Send(t.Context(), i, ""); err != nil {
 					t.Fatal(err)
@@ -37,10 +38,12 @@ func TestResendsAfterCrashes(t *testing.T) {
 			time.Sleep(time.Hour)
 			st := r.Status()
 			if st.Held != 0 || crashes != f || st.Resent > c.resent {
-				t.Errorf("%s: %d held, %d crashes, %d resends, want 0, %d, at most %d", c.name, st.Held, crashes, st.Resent, f, c.resent)
+				t.Errorf("%s: %d held, %d crashes, %d resends, want 0, %d, at most %d", c.name,
+					st.Held, crashes, st.Resent, f, c.resent)
 			}
 			theirs := original(k, f)
-			t.Logf("%d unacked, %d crashes, %-26s %6d resends; the original: %d", k, f, c.name+":", st.Resent, theirs)
+			t.Logf("%d unacked, %d crashes, %-26s %6d resends; the original: %d", k, f, c.name+":",
+				st.Resent, theirs)
 			if st.Resent*100 > theirs {
 				t.Errorf("%d resends, the original %d: want a hundredth at most", st.Resent, theirs)
 			}
@@ -49,9 +52,9 @@ func TestResendsAfterCrashes(t *testing.T) {
 	}
 }
 
-// original is BackOffSender as published, over a child that dies at the first message that it is
-// given, crashes times, and then acks all: it keeps the unacked messages, and at each Tick sends
-// every one of it again. It returns what it sent more than once.
+// original is the published BackOffSender over a child that crashes at its first message, crashes
+// times, and then acks all. It keeps the unacked messages and sends all of them again at each Tick.
+// It returns the number of repeated sends.
 func original(k, crashes int) (resent uint64) {
 	possiblyFailed := make(map[int]bool)
 	var mailbox []int
@@ -158,8 +161,9 @@ func TestResenderGivesUp(t *testing.T) {
 		attempts int
 	}{
 		"attempts": {supervise.Limits{MaxAttempts: 4}, fixed(s), supervise.ErrAttempts, 3 * s, 4},
-		"age":      {supervise.Limits{MaxAge: 2500 * time.Millisecond}, fixed(s), supervise.ErrAge, 2500 * time.Millisecond, 3},
-		"policy":   {supervise.Limits{}, backoff.Limit(fixed(s), 3), nil, 2 * s, 3},
+		"age": {supervise.Limits{MaxAge: 2500 * time.Millisecond}, fixed(s), supervise.ErrAge,
+			2500 * time.Millisecond, 3},
+		"policy": {supervise.Limits{}, backoff.Limit(fixed(s), 3), nil, 2 * s, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -179,14 +183,17 @@ func TestResenderGivesUp(t *testing.T) {
 				begun := time.Now()
 				_, err := r.Call(t.Context(), 1, "m")
 				gone, ok := errors.AsType[*supervise.DeadError](err)
-				if !ok || !errors.Is(err, errCrash) || c.reason != nil && !errors.Is(err, c.reason) {
+				if !ok || !errors.Is(err, errCrash) || c.reason != nil &&
+					!errors.Is(err, c.reason) {
 					t.Errorf("Call: %v", err)
 				}
-				if ok && gone.Attempts != c.attempts || len(letters) != 1 || letters[0].State.N < uint32(c.attempts-1) {
+				if ok && gone.Attempts != c.attempts || len(letters) != 1 ||
+					letters[0].State.N < uint32(c.attempts-1) {
 					t.Errorf("dead letter %+v, want one after %d attempts", letters, c.attempts)
 				}
 				if took := time.Since(begun); took != c.after+s { // the record was closed once
-					t.Errorf("given up after %v, want %v and a second for the second burial", took, c.after)
+					t.Errorf("given up after %v, want %v and a second for the second burial", took,
+						c.after)
 				}
 				stop()
 			})
@@ -215,13 +222,16 @@ func nacking() recipe {
 func TestResenderAgeWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := resend(t, options{
-			Child:   recipe{Name: "away", New: func() (supervise.Work[int, string, string], error) { return nil, errCrash }},
+			Child: recipe{Name: "away", New: func() (supervise.Work[int, string, string], error) {
+				return nil, errCrash
+			}},
 			Backoff: fixed(time.Hour), Limits: supervise.Limits{MaxAge: time.Minute},
 			DeadLetter: func(context.Context, dead) error { return nil },
 		})
 		pass(s)
 		_, err := r.Call(t.Context(), 1, "m")
-		if !errors.Is(err, supervise.ErrAge) || !time.Now().Equal(time.Date(2000, 1, 1, 0, 1, 1, 0, time.UTC)) {
+		if !errors.Is(err, supervise.ErrAge) ||
+			!time.Now().Equal(time.Date(2000, 1, 1, 0, 1, 1, 0, time.UTC)) {
 			t.Errorf("at %v: %v", time.Now(), err)
 		}
 		stop()
@@ -241,7 +251,9 @@ func TestResenderFallback(t *testing.T) {
 				}
 				return "first", nil
 			}),
-			Fallback:      supervise.Each("second", func(context.Context, int, string) (string, error) { return "second", nil }),
+			Fallback: supervise.Each("second", func(context.Context, int, string) (string, error) {
+				return "second", nil
+			}),
 			FallbackAfter: 3, FallbackFor: time.Minute, Backoff: fixed(s), OnEvent: d.event,
 		})
 		call := func(key int, want string) {
@@ -283,7 +295,8 @@ func TestResenderStall(t *testing.T) {
 			Backoff: fixed(s), Limits: supervise.Limits{Stall: 10 * s, Shutdown: 3 * s},
 		})
 		begun := time.Now()
-		if got, err := r.Call(t.Context(), 1, "answer"); got != "answer" || time.Since(begun) != 11*s {
+		if got, err := r.Call(t.Context(), 1, "answer"); got != "answer" ||
+			time.Since(begun) != 11*s {
 			t.Errorf("after %v: %q, %v", time.Since(begun), got, err)
 		}
 		var wg sync.WaitGroup
@@ -299,7 +312,8 @@ func TestResenderStall(t *testing.T) {
 		if _, ok := errors.AsType[*supervise.EscalatedError](err); !ok {
 			t.Errorf("Serve: %v", err)
 		}
-		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || !slices.Equal(gone.Children, []string{"c"}) {
+		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok ||
+			!slices.Equal(gone.Children, []string{"c"}) {
 			t.Errorf("Serve: %v", err)
 		}
 	})
@@ -322,7 +336,8 @@ func TestResenderUnderASupervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 		same := func() (supervise.Service, error) { return r, nil }
-		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)}, supervise.Child{Name: "sender", New: same})
+		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)},
+			supervise.Child{Name: "sender", New: same})
 		if got, err := r.Call(t.Context(), 1, "m"); got != "answer" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
@@ -350,7 +365,8 @@ func TestResenderCloseAndAck(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		if n := len(slices.Collect(r.Messages())); n != 2 || !r.Ack(2, "by hand") || r.Ack(2, "again") || r.Ack(3, "") {
+		if n := len(slices.Collect(r.Messages())); n != 2 || !r.Ack(2, "by hand") ||
+			r.Ack(2, "again") || r.Ack(3, "") {
 			t.Errorf("%d messages, or an Ack that counted twice", n)
 		}
 		r.Close()

@@ -31,10 +31,11 @@ type Overflow uint8
 
 // The ways to handle an overflow.
 const (
-	Block      Overflow = iota // Send waits until there is room or its context ends
-	Reject                     // Send returns ErrFull
-	DropOldest                 // the oldest message that the child has not taken is dead-lettered; ErrFull if there is none
-	Spill                      // the new message is passed to Options.Spill
+	Block  Overflow = iota // Send waits until there is room or its context ends
+	Reject                 // Send returns ErrFull
+	// The oldest message that the child has not taken is dead-lettered; ErrFull if there is none.
+	DropOldest
+	Spill // the new message is passed to Options.Spill
 )
 
 // String returns the name, such as "drop oldest".
@@ -46,8 +47,9 @@ func (o Overflow) MarshalText() ([]byte, error) { return []byte(o.String()), nil
 // Limits bound the messages that a Resender holds and the attempts of each. The zero value has the
 // defaults.
 type Limits struct {
-	Items    int   // messages held; 0 means 100,000
-	Bytes    int64 // sum of Options.Size of the messages held; 0 means 64 MiB; one message is always allowed
+	Items int // messages held; 0 means 100,000
+	// Sum of Options.Size of the messages held; 0 means 64 MiB; one message is always allowed.
+	Bytes    int64
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
@@ -83,7 +85,8 @@ type Recipe[K comparable, M, R any] struct {
 
 // Each returns the Recipe of a child that handles one message at a time: a reply acknowledges the
 // message, an error or a panic is a crash.
-func Each[K comparable, M, R any](name string, handle func(ctx context.Context, key K, value M) (R, error)) Recipe[K, M, R] {
+func Each[K comparable, M, R any](name string,
+	handle func(ctx context.Context, key K, value M) (R, error)) Recipe[K, M, R] {
 	return Recipe[K, M, R]{Name: name, New: func() (Work[K, M, R], error) {
 		return func(ctx context.Context, in *Inbox[K, M, R]) error {
 			for {
@@ -103,9 +106,10 @@ func Each[K comparable, M, R any](name string, handle func(ctx context.Context, 
 
 // Dead is a dead-lettered message.
 type Dead[K comparable, M any] struct {
-	Key      K
-	Value    M
-	Reason   error // wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or tells that Options.Retry gave up
+	Key   K
+	Value M
+	// Wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or tells that Options.Retry gave up.
+	Reason   error
 	Err      error // of its last failure; nil if there was none
 	Attempts int
 	Deaths   int // crashes with only this message taken
@@ -173,7 +177,8 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	switch {
 	case o.Child.New == nil:
 		return o, errors.New("want a Child with a New")
-	case l.Items < 0 || l.Bytes < 0 || l.Window < 0 || l.MaxDeaths < 0 || l.MaxAttempts < 0 || o.FallbackAfter < 0:
+	case l.Items < 0 || l.Bytes < 0 || l.Window < 0 || l.MaxDeaths < 0 || l.MaxAttempts < 0 ||
+		o.FallbackAfter < 0:
 		return o, errors.New("a limit is negative: want 0 or more")
 	case l.MaxAge < 0 || l.Stall < 0 || l.Shutdown < 0 || o.FallbackFor < 0:
 		return o, errors.New("a time limit is negative: want 0 or more")
@@ -182,7 +187,8 @@ func (o Options[K, M, R]) withDefaults() (Options[K, M, R], error) {
 	case l.Overflow == Spill && o.Spill == nil:
 		return o, errors.New("overflow Spill: want a Spill function")
 	case givesUp && o.DeadLetter == nil:
-		return o, errors.New("a limit drops messages: want a DeadLetter function, so that none is lost silently")
+		return o, errors.New("a limit drops messages: want a DeadLetter function, so that none " +
+			"is lost silently")
 	}
 	l.Items = cmp.Or(l.Items, 100_000)
 	l.Bytes = cmp.Or(l.Bytes, 64<<20)

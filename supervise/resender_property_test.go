@@ -21,7 +21,8 @@ func TestRandomResenders(t *testing.T) {
 	answers, letters, starts := 0, 0, 0
 	for seed := range uint64(150) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &resending{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 3)), dead: map[int]bool{}, replied: map[int]int{}}
+			w := &resending{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 3)),
+				dead: map[int]bool{}, replied: map[int]int{}}
 			o := w.options()
 			r, stop := resend(t, o)
 			var wg sync.WaitGroup
@@ -80,7 +81,8 @@ func (w *resending) options() options {
 		Spill:      nil,
 		Limits: supervise.Limits{
 			Items: w.n(100) + 1, Bytes: int64(w.n(500) + 1), Window: w.n(50) + 1,
-			MaxDeaths: w.n(4), MaxAttempts: w.n(4) * 5, MaxAge: time.Duration(w.n(3)) * 10 * time.Second,
+			MaxDeaths: w.n(4), MaxAttempts: w.n(4) * 5,
+			MaxAge:   time.Duration(w.n(3)) * 10 * time.Second,
 			Overflow: []supervise.Overflow{supervise.Block, supervise.DropOldest}[w.n(2)],
 			Stall:    20 * time.Second, Shutdown: 15 * time.Second,
 		},
@@ -97,7 +99,8 @@ func (w *resending) call(r *supervise.Resender[int, string, string], key int) {
 	time.Sleep(time.Duration(w.n(20_000)) * time.Millisecond)
 	for {
 		got, err := r.Call(w.t.Context(), key, fmt.Sprint(key))
-		if !isDead(err) && (errors.Is(err, supervise.ErrFull) || errors.Is(err, errGrave)) { // not taken on
+		// Not taken on.
+		if !isDead(err) && (errors.Is(err, supervise.ErrFull) || errors.Is(err, errGrave)) {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
@@ -108,7 +111,8 @@ func (w *resending) call(r *supervise.Resender[int, string, string], key int) {
 			w.replied[key]++
 		case isDead(err) && w.dead[key] && w.replied[key] == 0:
 		default:
-			w.t.Errorf("seed %d: message %d: %q, %v; dead letter: %v", w.seed, key, got, err, w.dead[key])
+			w.t.Errorf("seed %d: message %d: %q, %v; dead letter: %v", w.seed, key, got, err,
+				w.dead[key])
 		}
 		return
 	}

@@ -11,7 +11,8 @@ import (
 var errRetry = errors.New("supervise: Options.Child is tried again")
 
 // errStall is the cause with which the context of a stalled child ends.
-var errStall = errors.New("supervise: the child stalled: it neither took nor settled a message for Limits.Stall")
+var errStall = errors.New("supervise: the child stalled: it neither took nor settled a message " +
+	"for Limits.Stall")
 
 // serving is the state of one call of Serve.
 type serving[K comparable, M, R any] struct {
@@ -43,12 +44,14 @@ func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	}
 	if r.serving || r.live != nil {
 		r.mu.Unlock()
-		return fmt.Errorf("resender %q: Serve: another call, or its child, has not returned", r.name)
+		return fmt.Errorf("resender %q: Serve: another call, or its child, has not returned",
+			r.name)
 	}
 	r.serving = true
 	r.mu.Unlock()
 	up, nested := supervised(ctx)
-	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, tell: r.o.OnEvent, nested: nested, begin: r.now()}
+	s := &serving[K, M, R]{Resender: r, ctx: ctx, path: r.name, tell: r.o.OnEvent, nested: nested,
+		begin: r.now()}
 	if nested {
 		s.path = up.path + "/" + r.name
 		up.needs(r.o.Limits.Shutdown + time.Second)
@@ -164,7 +167,8 @@ func (s *serving[K, M, R]) crashed(now time.Duration, l *run, err error, e *Even
 
 func (s *serving[K, M, R]) giveUp(l *run, reason string, err error) {
 	s.ending = true
-	s.result = &EscalatedError{Supervisor: s.path, Child: l.name, Reason: reason, Errs: []error{err}}
+	s.result = &EscalatedError{Supervisor: s.path, Child: l.name, Reason: reason,
+		Errs: []error{err}}
 	s.events = append(s.events, Event{Kind: Escalated, Child: l.name, Err: s.result})
 }
 
@@ -187,7 +191,9 @@ func (s *serving[K, M, R]) decide(now time.Duration) *run {
 	}
 	if s.told && !s.stuck && now >= s.stop {
 		s.stuck = true
-		s.events = append(s.events, Event{Kind: Stuck, Child: s.live.name, Incarnation: s.live.number, Ran: now - s.live.begun})
+		s.events = append(s.events,
+			Event{Kind: Stuck, Child: s.live.name, Incarnation: s.live.number,
+				Ran: now - s.live.begun})
 		if !s.ending {
 			s.giveUp(s.live, "it did not stop in time, so it cannot be restarted", errStall)
 		}
@@ -201,7 +207,8 @@ func (s *serving[K, M, R]) tellToStop(now time.Duration, cause error) {
 	}
 	s.told, s.stop = true, plus(now, s.o.Limits.Shutdown)
 	s.live.cancel(cause)
-	s.events = append(s.events, Event{Kind: Stopping, Child: s.live.name, Incarnation: s.live.number, Err: cause})
+	s.events = append(s.events,
+		Event{Kind: Stopping, Child: s.live.name, Incarnation: s.live.number, Err: cause})
 }
 
 func (s *serving[K, M, R]) born(now time.Duration) *run {
@@ -229,7 +236,8 @@ func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
 	if s.live == nil && !s.ending && (!ok || s.begin < at) {
 		at, ok = s.begin, true
 	}
-	if d := s.detour; s.live != nil && !s.told && d.fallback && d.back > 0 && (!ok || plus(d.since, d.back) < at) {
+	if d := s.detour; s.live != nil && !s.told && d.fallback && d.back > 0 &&
+		(!ok || plus(d.since, d.back) < at) {
 		at, ok = plus(d.since, d.back), true
 	}
 	return at, ok

@@ -22,7 +22,8 @@ type (
 )
 
 // resend runs a Resender in the background.
-func resend(t *testing.T, o options) (r *supervise.Resender[int, string, string], stop func() error) {
+func resend(t *testing.T,
+	o options) (r *supervise.Resender[int, string, string], stop func() error) {
 	t.Helper()
 	r, err := supervise.NewResender("sender", o)
 	if err != nil {
@@ -47,12 +48,13 @@ func TestResenderAnswersAfterEightFailures(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
 				r, stop := resend(t, options{
-					Child: supervise.Each("http", func(_ context.Context, _ int, m string) (string, error) {
-						if tries++; tries <= 8 {
-							return "", crash()
-						}
-						return "answer to " + m, nil
-					}),
+					Child: supervise.Each("http",
+						func(_ context.Context, _ int, m string) (string, error) {
+							if tries++; tries <= 8 {
+								return "", crash()
+							}
+							return "answer to " + m, nil
+						}),
 					Backoff: backoff.Exponential(10*time.Millisecond, 2, 0), // 10, 20, ... 1280 ms
 				})
 				begun := time.Now()
@@ -64,7 +66,8 @@ func TestResenderAnswersAfterEightFailures(t *testing.T) {
 					t.Errorf("answered after %v, want the sum of the eight waits, 2.55s", got)
 				}
 				synctest.Wait()
-				if s := r.Status(); s.Streak != 0 || s.Backoff != (backoff.State{}) || s.Held != 0 || s.Probing {
+				if s := r.Status(); s.Streak != 0 || s.Backoff != (backoff.State{}) ||
+					s.Held != 0 || s.Probing {
 					t.Errorf("after the answer: %+v", s)
 				}
 				stop()
@@ -84,13 +87,14 @@ func TestResenderAnswersTheTenBehind(t *testing.T) {
 		tries := 0
 		seen := map[int]int{}
 		r, stop := resend(t, options{
-			Child: supervise.Each("http", func(_ context.Context, key int, m string) (string, error) {
-				seen[key]++
-				if tries++; tries <= 8 {
-					return "", errCrash
-				}
-				return m, nil
-			}),
+			Child: supervise.Each("http",
+				func(_ context.Context, key int, m string) (string, error) {
+					seen[key]++
+					if tries++; tries <= 8 {
+						return "", errCrash
+					}
+					return m, nil
+				}),
 			Backoff: backoff.Exponential(10*time.Millisecond, 2, 0),
 		})
 		begun := time.Now()
@@ -100,7 +104,8 @@ func TestResenderAnswersTheTenBehind(t *testing.T) {
 				if i > 0 {
 					time.Sleep(time.Millisecond)
 				}
-				if reply, err := r.Call(t.Context(), i, fmt.Sprint(i)); err != nil || reply != fmt.Sprint(i) {
+				if reply, err := r.Call(t.Context(), i, fmt.Sprint(i)); err != nil ||
+					reply != fmt.Sprint(i) {
 					t.Errorf("Call %d: %q, %v", i, reply, err)
 				}
 			})
@@ -114,7 +119,8 @@ func TestResenderAnswersTheTenBehind(t *testing.T) {
 		}
 		for i := 1; i <= 10; i++ {
 			if seen[i] != 1 {
-				t.Errorf("message %d was sent %d times: it never was in hand at a crash", i, seen[i])
+				t.Errorf("message %d was sent %d times: it never was in hand at a crash", i,
+					seen[i])
 			}
 		}
 		stop()
@@ -128,17 +134,21 @@ func TestResenderFindsThePoison(t *testing.T) {
 			var found []dead
 			crashes := 0
 			r, stop := resend(t, options{
-				Child:      recipe{Name: "pipelined", New: pipelined(poison, &crashes)},
-				Backoff:    fixed(time.Second),
-				Limits:     supervise.Limits{MaxDeaths: 3},
-				DeadLetter: func(_ context.Context, d dead) error { found = append(found, d); return nil },
+				Child:   recipe{Name: "pipelined", New: pipelined(poison, &crashes)},
+				Backoff: fixed(time.Second),
+				Limits:  supervise.Limits{MaxDeaths: 3},
+				DeadLetter: func(_ context.Context, d dead) error {
+					found = append(found, d)
+					return nil
+				},
 			})
 			var wg sync.WaitGroup
 			for i := range 1000 {
 				wg.Go(func() {
 					reply, err := r.Call(t.Context(), i, fmt.Sprint(i))
 					if i == poison {
-						if !isDead(err) || !errors.Is(err, supervise.ErrPoison) || !errors.Is(err, errCrash) {
+						if !isDead(err) || !errors.Is(err, supervise.ErrPoison) ||
+							!errors.Is(err, errCrash) {
 							t.Errorf("the poison's answer: %v", err)
 						}
 					} else if err != nil || reply != fmt.Sprint(i) {
@@ -151,7 +161,8 @@ func TestResenderFindsThePoison(t *testing.T) {
 				t.Errorf("dead letters %+v", found)
 			}
 			if crashes > 14 {
-				t.Errorf("poison at %d: %d crashes, want at most log2(1000) and three more", poison, crashes)
+				t.Errorf("poison at %d: %d crashes, want at most log2(1000) and three more", poison,
+					crashes)
 			}
 			stop()
 		})
@@ -167,7 +178,9 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 				if err != nil {
 					return err
 				}
-				if slices.ContainsFunc(hand, func(m supervise.Message[int, string, string]) bool { return m.Key == poison }) {
+				if slices.ContainsFunc(hand, func(m supervise.Message[int, string, string]) bool {
+					return m.Key == poison
+				}) {
 					*crashes++
 					return errCrash // all that is in its hand dies with it
 				}
@@ -180,7 +193,8 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 }
 
 // takeAll waits for a message and takes all that are ready.
-func takeAll(ctx context.Context, in *inbox) (hand []supervise.Message[int, string, string], err error) {
+func takeAll(ctx context.Context,
+	in *inbox) (hand []supervise.Message[int, string, string], err error) {
 	m, err := in.Next(ctx)
 	for err == nil {
 		hand = append(hand, m)
@@ -199,7 +213,8 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var delays []time.Duration
 		r, stop := resend(t, options{
-			Child: recipe{Name: "c", New: pipelined(7, new(int))}, Backoff: backoff.Exponential(time.Second, 2, 0),
+			Child:      recipe{Name: "c", New: pipelined(7, new(int))},
+			Backoff:    backoff.Exponential(time.Second, 2, 0),
 			Limits:     supervise.Limits{MaxDeaths: 3},
 			DeadLetter: func(context.Context, dead) error { return nil },
 			OnEvent: func(_ context.Context, e supervise.Event) {
@@ -215,14 +230,17 @@ func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 		}
 		pass(time.Hour)
 		if s := r.Status(); s.Held != 0 || !s.Probing {
-			t.Errorf("after an hour: %+v, want it on probation: the last incarnation has shown nothing", s)
+			t.Errorf("after an hour: %+v, want it on probation: the last incarnation has shown "+
+				"nothing", s)
 		}
-		if _, err := r.Call(t.Context(), 100, "good"); err != nil || r.Status().Probing || r.Status().Streak != 0 {
+		if _, err := r.Call(t.Context(), 100, "good"); err != nil || r.Status().Probing ||
+			r.Status().Streak != 0 {
 			t.Errorf("after an answer: %v, %+v", err, r.Status())
 		}
 		for i, d := range delays {
 			if d != time.Second<<i {
-				t.Errorf("wait %d is %v: acks of other messages must not reset the delays: %v", i, d, delays)
+				t.Errorf("wait %d is %v: acks of other messages must not reset the delays: %v", i,
+					d, delays)
 			}
 		}
 		if len(delays) < 3 {
@@ -240,13 +258,21 @@ func TestResenderBounds(t *testing.T) {
 	var buried []dead
 	var spilled []int
 	bury := func(_ context.Context, d dead) error { buried = append(buried, d); return nil }
-	spill := func(_ context.Context, key int, _ string) error { spilled = append(spilled, key); return nil }
-	idle := recipe{Name: "none", New: func() (supervise.Work[int, string, string], error) { return nil, errCrash }}
-	for _, o := range []supervise.Overflow{supervise.Block, supervise.Reject, supervise.DropOldest, supervise.Spill} {
+	spill := func(_ context.Context, key int, _ string) error {
+		spilled = append(spilled, key)
+		return nil
+	}
+	idle := recipe{Name: "none", New: func() (supervise.Work[int, string, string], error) {
+		return nil, errCrash
+	}}
+	for _, o := range []supervise.Overflow{supervise.Block, supervise.Reject, supervise.DropOldest,
+		supervise.Spill} {
 		for _, big := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				buried, spilled = nil, nil
-				r, err := supervise.NewResender("r", options{Child: idle, Limits: limits(o), Size: size, DeadLetter: bury, Spill: spill})
+				r, err := supervise.NewResender("r",
+					options{Child: idle, Limits: limits(o), Size: size, DeadLetter: bury,
+						Spill: spill})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -265,11 +291,13 @@ func TestResenderBounds(t *testing.T) {
 					t.Errorf("a key that is held: %v", err)
 				}
 				err = r.Send(ctx, 99, value)
-				want := map[supervise.Overflow]error{supervise.Block: context.DeadlineExceeded, supervise.Reject: supervise.ErrFull}[o]
+				want := map[supervise.Overflow]error{supervise.Block: context.DeadlineExceeded,
+					supervise.Reject: supervise.ErrFull}[o]
 				if !errors.Is(err, want) {
 					t.Errorf("overflow %d, big %v: %v, want %v", o, big, err, want)
 				}
-				if drops := len(buried) == 1 && buried[0].Key == 0; drops != (o == supervise.DropOldest) {
+				if drops := len(buried) == 1 &&
+					buried[0].Key == 0; drops != (o == supervise.DropOldest) {
 					t.Errorf("overflow %d: buried %v", o, buried)
 				}
 				if spills := slices.Equal(spilled, []int{99}); spills != (o == supervise.Spill) {
@@ -285,7 +313,7 @@ func TestResenderBounds(t *testing.T) {
 	}
 }
 
-// One message is allowed whatever its size; and a blocked sender goes on when an ack makes room,
+// One message is allowed whatever its size; and a blocked sender continues when an ack makes room,
 // first come first.
 func TestResenderBlockedSendersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -294,7 +322,9 @@ func TestResenderBlockedSendersGoOn(t *testing.T) {
 				time.Sleep(time.Second)
 				return "", nil
 			}),
-			Limits: supervise.Limits{Items: 100, Bytes: 1}, Size: func(m string) int64 { return int64(len(m)) },
+			Limits: supervise.Limits{Items: 100, Bytes: 1}, Size: func(m string) int64 {
+				return int64(len(m))
+			},
 		})
 		var mu sync.Mutex
 		var order []int

@@ -171,7 +171,8 @@ func (s *resends[K, M, R]) fits(size int64) bool {
 // accept adds a message. The caller has checked that it fits and that the key is free.
 func (s *resends[K, M, R]) accept(now time.Duration, key K, value M, size int64, a *answer[R]) {
 	s.seq++
-	h := &held[K, M, R]{key: key, value: value, size: size, seq: s.seq, accepted: now, answer: a, place: ready}
+	h := &held[K, M, R]{key: key, value: value, size: size, seq: s.seq, accepted: now, answer: a,
+		place: ready}
 	s.messages[key] = h
 	s.bytes += size
 	s.ready.insert(h)
@@ -259,7 +260,8 @@ func (s *resends[K, M, R]) round(now time.Duration) {
 }
 
 // nack brings h back after a failure. It reports false if h is not out with that incarnation.
-func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64, err error) bool {
+func (s *resends[K, M, R]) nack(now time.Duration, h *held[K, M, R], incarnation uint64,
+	err error) bool {
 	if h.place != out || h.incarnation != incarnation {
 		return false
 	}

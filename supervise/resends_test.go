@@ -12,8 +12,9 @@ import (
 // restart.
 func TestNackedProbeProvesNothing(t *testing.T) {
 	s := resends[int, int, int]{
-		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second), retry: backoff.Fixed(time.Second),
-		src: rand.NewPCG(1, 1), messages: map[int]*held[int, int, int]{},
+		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),
+		retry: backoff.Fixed(time.Second),
+		src:   rand.NewPCG(1, 1), messages: map[int]*held[int, int, int]{},
 	}
 	for i := range 4 {
 		s.accept(0, i, i, 1, nil)
@@ -30,7 +31,8 @@ func TestNackedProbeProvesNothing(t *testing.T) {
 	}
 	s.nack(0, h, incarnation, errBroken)
 	if !s.probing || s.window != 1 || s.streak != 1 || s.state.N != 1 {
-		t.Errorf("after a nacked probe: probing %v, window %d, streak %d, %+v", s.probing, s.window, s.streak, s.state)
+		t.Errorf("after a nacked probe: probing %v, window %d, streak %d, %+v", s.probing, s.window,
+			s.streak, s.state)
 	}
 	s.settle(0, s.take(0)) // message 1: acked, and yet the suspect is not settled
 	if !s.probing || s.window != 2 {
@@ -42,15 +44,17 @@ func TestNackedProbeProvesNothing(t *testing.T) {
 	}
 	s.settle(time.Second, h)
 	if s.probing || s.streak != 0 || s.state != (backoff.State{}) {
-		t.Errorf("after the suspect's ack: probing %v, streak %d, %+v", s.probing, s.streak, s.state)
+		t.Errorf("after the suspect's ack: probing %v, streak %d, %+v", s.probing, s.streak,
+			s.state)
 	}
 }
 
 // A suspect that is acked late, while others are probed with, does not make up for a nacked round.
 func TestLateAckOfTheSuspect(t *testing.T) {
 	s := resends[int, int, int]{
-		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second), retry: backoff.Fixed(time.Second),
-		src: rand.NewPCG(1, 1), messages: map[int]*held[int, int, int]{},
+		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),
+		retry: backoff.Fixed(time.Second),
+		src:   rand.NewPCG(1, 1), messages: map[int]*held[int, int, int]{},
 	}
 	for i := range 3 {
 		s.accept(0, i, i, 1, nil)
@@ -60,7 +64,8 @@ func TestLateAckOfTheSuspect(t *testing.T) {
 	s.crashed(0, 0, errBroken)
 	incarnation := s.started(0)
 	if !s.settle(0, first) || s.settle(0, first) || s.suspects != 0 || !s.probing {
-		t.Fatalf("a late ack counts once and ends no probation: %d suspects, probing %v", s.suspects, s.probing)
+		t.Fatalf("a late ack counts once and ends no probation: %d suspects, probing %v",
+			s.suspects, s.probing)
 	}
 	s.nack(0, s.take(0), incarnation, errBroken)
 	if !s.probing || s.streak != 1 {

@@ -15,7 +15,8 @@ type Status struct {
 	Restart  Restart   `json:"restart"`            // of a child
 	Strategy *Strategy `json:"strategy,omitempty"` // of a supervisor; nil for other nodes
 	Starts   uint64    `json:"starts"`
-	Since    time.Time `json:"since,omitzero"`  // of its last start, or of its end if it is not running
+	// Of its last start, or of its end if it is not running.
+	Since    time.Time `json:"since,omitzero"`
 	Next     time.Time `json:"next,omitzero"`   // Waiting: earliest start
 	Err      string    `json:"error,omitempty"` // of its last end, without the stack of a panic
 	Children []Status  `json:"children,omitempty"`
@@ -25,7 +26,8 @@ type Status struct {
 func (s *Supervisor) Status() Status {
 	s.mu.Lock()
 	strategy := s.m.spec.Strategy
-	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun, Starts: s.serves}
+	status := Status{Name: s.name, State: s.stateLocked(), Strategy: &strategy, Since: s.begun,
+		Starts: s.serves}
 	var lives []life // copied, because the parts within are visited without the lock
 	for c := s.m.first; c != nil; c = c.next {
 		status.Children = append(status.Children, s.childLocked(c))
@@ -62,7 +64,7 @@ func (s *Supervisor) childLocked(c *child) Status {
 		status.Since = s.begun.Add(c.since)
 	}
 	if c.state == Waiting {
-		status.Next = s.begun.Add(s.m.turn(c))
+		status.Next = s.begun.Add(s.m.startTime(c))
 	}
 	if c.err != nil {
 		status.Err = firstLine(c.err)

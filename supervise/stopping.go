@@ -12,7 +12,9 @@ import (
 func stops(err error) bool { return errors.Is(err, ErrStop) }
 
 // mayTake returns the time that c may take to stop.
-func (c *child) mayTake() time.Duration { return or(c.Shutdown, or(c.patience, defaultChildShutdown)) }
+func (c *child) mayTake() time.Duration {
+	return or(c.Shutdown, or(c.patience, defaultChildShutdown))
+}
 
 // bound returns the time that it may take to stop all children and to find the stuck ones.
 func (m *machine) bound() time.Duration {
@@ -20,7 +22,8 @@ func (m *machine) bound() time.Duration {
 	for c := m.first; c != nil; c = c.next {
 		most = max(most, c.mayTake())
 	}
-	return m.spec.Shutdown + most + time.Second // the second is for the reports of supervisors below
+	// The second is for the reports of supervisors below.
+	return m.spec.Shutdown + most + time.Second
 }
 
 // cancel tells an incarnation to stop.
@@ -78,7 +81,8 @@ func (m *machine) stop(now time.Duration, cause, result error) {
 	if m.phase >= ending {
 		return
 	}
-	m.phase, m.cursor, m.deadline, m.cause, m.result = ending, m.last, now+m.spec.Shutdown, cause, result
+	m.phase, m.cursor, m.deadline, m.cause, m.result = ending, m.last, now+m.spec.Shutdown, cause,
+		result
 	for len(m.waits) > 0 {
 		m.unwait(m.waits[len(m.waits)-1])
 	}

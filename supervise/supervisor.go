@@ -25,10 +25,11 @@ type Supervisor struct {
 	lives    map[*child]*life           // the incarnations that have not returned
 	removals map[*child][]chan struct{} // closed when the child is gone
 	serving  bool
-	serves   uint64              // calls of Serve
-	begun    time.Time           // start of the last Serve
-	done     chan struct{}       // closed when the last Serve has returned
-	needs    func(time.Duration) // above.needs of the last Serve; nil if there is no supervisor above
+	serves   uint64        // calls of Serve
+	begun    time.Time     // start of the last Serve
+	done     chan struct{} // closed when the last Serve has returned
+	// above.needs of the last Serve; nil if there is no supervisor above.
+	needs func(time.Duration)
 }
 
 // exit is an incarnation that has returned.
@@ -69,7 +70,8 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 		return nil, fmt.Errorf("supervisor %q: %w", name, err)
 	}
 	s := &Supervisor{
-		name: name, wakeUp: make(chan struct{}, 1), done: make(chan struct{}), m: newMachine(name, spec),
+		name: name, wakeUp: make(chan struct{}, 1), done: make(chan struct{}),
+		m:     newMachine(name, spec),
 		lives: map[*child]*life{}, removals: map[*child][]chan struct{}{},
 	}
 	for _, c := range children {
@@ -121,7 +123,8 @@ func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, 
 	}
 	s.handleExitsLocked(s.nowLocked())
 	if left := s.m.stuck(); len(left) > 0 {
-		return nil, nil, fmt.Errorf("supervisor %q: Serve: child %q of an earlier call has not returned",
+		return nil, nil, fmt.Errorf("supervisor %q: Serve: child %q of an earlier call has not "+
+			"returned",
 			s.name, left[0].Name)
 	}
 	late := s.m.take()

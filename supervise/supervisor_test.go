@@ -18,7 +18,7 @@ import (
 
 var errCrash = errors.New("crash")
 
-// diary notes what happens, with the time since it was made.
+// diary records events with the time since its creation.
 type diary struct {
 	mu    sync.Mutex
 	start time.Time
@@ -57,9 +57,8 @@ func (d *diary) event(_ context.Context, e supervise.Event) {
 	}
 }
 
-// child makes a child that notes when it stops, lives as long as each of lives says in turn, then
-// crashes, and after the last of them lives on until it is told to stop, which takes it the time of
-// slow.
+// child returns a child that crashes after each of lives in turn, and then runs until it is told to
+// stop. It records its stop, which takes the time slow.
 func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) supervise.Child {
 	n := 0
 	return supervise.Child{Name: name, Run: func(ctx context.Context) error {
@@ -85,7 +84,8 @@ type serviceFunc func(ctx context.Context) error
 func (f serviceFunc) Serve(ctx context.Context) error { return f(ctx) }
 
 // serve runs a supervisor in the background; stop ends it and returns the result of Serve.
-func serve(t *testing.T, spec supervise.Spec, children ...supervise.Child) (s *supervise.Supervisor, stop func() error) {
+func serve(t *testing.T, spec supervise.Spec,
+	children ...supervise.Child) (s *supervise.Supervisor, stop func() error) {
 	t.Helper()
 	s, err := supervise.New("root", spec, children...)
 	if err != nil {
@@ -135,7 +135,9 @@ func TestOneForOne(t *testing.T) {
 func TestOneForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		_, stop := serve(t, supervise.Spec{OnEvent: d.event, Strategy: supervise.OneForAll, Backoff: fixed(2 * s), Stagger: -1},
+		_, stop := serve(t,
+			supervise.Spec{OnEvent: d.event, Strategy: supervise.OneForAll, Backoff: fixed(2 * s),
+				Stagger: -1},
 			d.child("a", s), d.child("b", 0, 10*s), d.child("c", 500*time.Millisecond))
 		pass(20 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts",
@@ -148,12 +150,14 @@ func TestOneForAll(t *testing.T) {
 func TestRestForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		spec := supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s), Stagger: 3 * time.Nanosecond}
+		spec := supervise.Spec{OnEvent: d.event, Strategy: supervise.RestForOne, Backoff: fixed(s),
+			Stagger: 3 * time.Nanosecond}
 		_, stop := serve(t, spec,
 			d.child("a", s), d.child("b", 0, 10*s), d.child("c", 4*s), d.child("d", 0))
 		pass(20 * s)
 		d.want(t, "0s a starts", "0s b starts", "0s c starts", "0s d starts",
-			"10s d stops", "14s c stops", "14s b starts", "14.000000003s c starts", "14.000000006s d starts")
+			"10s d stops", "14s c stops", "14s b starts", "14.000000003s c starts",
+			"14.000000006s d starts")
 		stop()
 	})
 }
@@ -161,7 +165,9 @@ func TestRestForOne(t *testing.T) {
 func TestRestartKinds(t *testing.T) {
 	ends := map[string]func() error{
 		"nil": func() error { return nil }, "error": func() error { return errCrash },
-		"panic": func() error { panic("x") }, "goexit": func() error { runtime.Goexit(); return nil },
+		"panic": func() error {
+			panic("x")
+		}, "goexit": func() error { runtime.Goexit(); return nil },
 		"stop": func() error { return fmt.Errorf("%w: enough", supervise.ErrStop) },
 	}
 	for _, c := range []struct {
@@ -169,11 +175,14 @@ func TestRestartKinds(t *testing.T) {
 		end     string
 		again   bool
 	}{
-		{supervise.Permanent, "nil", true}, {supervise.Permanent, "error", true}, {supervise.Permanent, "panic", true},
+		{supervise.Permanent, "nil", true}, {supervise.Permanent, "error", true},
+		{supervise.Permanent, "panic", true},
 		{supervise.Permanent, "goexit", true}, {supervise.Permanent, "stop", false},
-		{supervise.Transient, "nil", false}, {supervise.Transient, "error", true}, {supervise.Transient, "panic", true},
+		{supervise.Transient, "nil", false}, {supervise.Transient, "error", true},
+		{supervise.Transient, "panic", true},
 		{supervise.Transient, "goexit", true}, {supervise.Transient, "stop", false},
-		{supervise.Temporary, "nil", false}, {supervise.Temporary, "error", false}, {supervise.Temporary, "panic", false},
+		{supervise.Temporary, "nil", false}, {supervise.Temporary, "error", false},
+		{supervise.Temporary, "panic", false},
 		{supervise.Temporary, "goexit", false}, {supervise.Temporary, "stop", false},
 	} {
 		t.Run(c.restart.String()+" "+c.end, func(t *testing.T) {
@@ -186,7 +195,8 @@ func TestRestartKinds(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				}
-				sup, stop := serve(t, supervise.Spec{}, supervise.Child{Name: "a", Restart: c.restart, Run: run})
+				sup, stop := serve(t, supervise.Spec{},
+					supervise.Child{Name: "a", Restart: c.restart, Run: run})
 				pass(s)
 				if again := starts > 1; again != c.again {
 					t.Errorf("%d starts, want another: %v", starts, c.again)
@@ -203,19 +213,27 @@ func TestRestartKinds(t *testing.T) {
 
 // The stack of a panic, and of a Goexit, shows the place.
 func TestPanicHasItsStack(t *testing.T) {
-	for name, fail := range map[string]func(){"panic": func() { panic(errCrash) }, "goexit": runtime.Goexit} {
+	for name, fail := range map[string]func(){"panic": func() {
+		panic(errCrash)
+	}, "goexit": runtime.Goexit} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen error
-				_, stop := serve(t, supervise.Spec{OnEvent: func(_ context.Context, e supervise.Event) {
-					if e.Kind == supervise.Ended && seen == nil {
-						seen = e.Err
-					}
-				}}, supervise.Child{Name: "a", Restart: supervise.Temporary, Run: func(context.Context) error { fail(); return nil }})
+				_, stop := serve(t,
+					supervise.Spec{OnEvent: func(_ context.Context, e supervise.Event) {
+						if e.Kind == supervise.Ended && seen == nil {
+							seen = e.Err
+						}
+					}}, supervise.Child{Name: "a", Restart: supervise.Temporary,
+						Run: func(context.Context) error {
+							fail()
+							return nil
+						}})
 				synctest.Wait()
 				stop()
 				p, ok := errors.AsType[*supervise.PanicError](seen)
-				if !ok || p.Name != "a" || !strings.Contains(string(p.Stack), "TestPanicHasItsStack") {
+				if !ok || p.Name != "a" ||
+					!strings.Contains(string(p.Stack), "TestPanicHasItsStack") {
 					t.Errorf("event: %v", seen)
 				}
 				if errors.Is(seen, errCrash) != (name == "panic") {
@@ -226,26 +244,27 @@ func TestPanicHasItsStack(t *testing.T) {
 	}
 }
 
-// An incarnation is made afresh at each start; an error of New is a crash.
+// An incarnation is recreated at each start; an error of New is a crash.
 func TestFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newDiary(), 0
-		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)}, supervise.Child{Name: "a", New: func() (supervise.Service, error) {
-			n++
-			d.note("make %d", n)
-			switch n {
-			case 1:
-				return nil, errCrash
-			case 2:
-				return nil, nil // a panic, in the child
-			}
-			mine := n
-			return serviceFunc(func(ctx context.Context) error {
-				d.note("serve %d", mine)
-				<-ctx.Done()
-				return nil
-			}), nil
-		}})
+		_, stop := serve(t, supervise.Spec{Backoff: fixed(s)},
+			supervise.Child{Name: "a", New: func() (supervise.Service, error) {
+				n++
+				d.note("make %d", n)
+				switch n {
+				case 1:
+					return nil, errCrash
+				case 2:
+					return nil, nil // a panic, in the child
+				}
+				mine := n
+				return serviceFunc(func(ctx context.Context) error {
+					d.note("serve %d", mine)
+					<-ctx.Done()
+					return nil
+				}), nil
+			}})
 		pass(5 * s)
 		d.want(t, "0s make 1", "1s make 2", "2s make 3", "2s serve 3")
 		stop()
@@ -260,7 +279,8 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 		a.Backoff = backoff.Exponential(s, 2, 4*s) // stable: twice the last wait
 		_, stop := serve(t, supervise.Spec{OnEvent: d.event}, a)
 		pass(60 * s)
-		d.want(t, "0s a starts", "1s a starts", "3s a starts", "7s a starts", "18.999s a starts", "27.999s a starts", "29.999s a starts")
+		d.want(t, "0s a starts", "1s a starts", "3s a starts", "7s a starts", "18.999s a starts",
+			"27.999s a starts", "29.999s a starts")
 		stop()
 	})
 }
@@ -278,7 +298,8 @@ func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 			return nil
 		}})
 		pass(9 * s)
-		d.want(t, "0s start", "1s start", "2s start", "3s start", "4s start", "6s start", "8s start")
+		d.want(t, "0s start", "1s start", "2s start", "3s start", "4s start", "6s start",
+			"8s start")
 		stop()
 	})
 }
@@ -293,18 +314,19 @@ func TestStagger(t *testing.T) {
 		children := make([]supervise.Child, n)
 		for i := range children {
 			first := true
-			children[i] = supervise.Child{Name: fmt.Sprint(i), Run: func(ctx context.Context) error {
-				mu.Lock()
-				starts = append(starts, time.Since(begun))
-				mu.Unlock()
-				if first {
-					first = false
-					time.Sleep(s)
-					return errCrash
-				}
-				<-ctx.Done()
-				return nil
-			}}
+			children[i] = supervise.Child{Name: fmt.Sprint(i),
+				Run: func(ctx context.Context) error {
+					mu.Lock()
+					starts = append(starts, time.Since(begun))
+					mu.Unlock()
+					if first {
+						first = false
+						time.Sleep(s)
+						return errCrash
+					}
+					<-ctx.Done()
+					return nil
+				}}
 		}
 		begun = time.Now()
 		_, stop := serve(t, supervise.Spec{Backoff: fixed(s), Stagger: gap}, children...)
@@ -330,19 +352,27 @@ func TestIntensity(t *testing.T) {
 	}{
 		{[]time.Duration{s, s, s}, 0},
 		{[]time.Duration{s, s, s, s}, 4 * s},
-		{[]time.Duration{s, 4 * s, 4 * s, 3 * s}, 0},                                   // crashes at 1, 5, 9, 12
-		{[]time.Duration{s, 4 * s, 4 * s, 2 * s}, 11 * s},                              // at 1, 5, 9, 11: exactly 10 s
-		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 4*s + 1, 4 * s}, 0},                 // one nanosecond more each time
-		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 3 * s, 0}, 14*s + 1 + 0},            // 5, 9, 11, 14, 14
-		{[]time.Duration{9 * s, s, s, s / 2}, 11*s + s/2},                              // no tumbling: a window of its own for each
-		{[]time.Duration{9 * s, s, s, 8 * s, 0}, 19 * s},                               // 9, 10, 11, 19
-		{[]time.Duration{9 * s, s, s, 8*s + 1, s, s - 1, 10 * s, s, s, 9 * s}, 21 * s}, // 10, 11, 19, 20, 21
+		// Crashes at 1, 5, 9, 12.
+		{[]time.Duration{s, 4 * s, 4 * s, 3 * s}, 0},
+		// At 1, 5, 9, 11: exactly 10 s.
+		{[]time.Duration{s, 4 * s, 4 * s, 2 * s}, 11 * s},
+		// One nanosecond more each time.
+		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 4*s + 1, 4 * s}, 0},
+		// 5, 9, 11, 14, 14.
+		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 3 * s, 0}, 14*s + 1 + 0},
+		// No tumbling: a window of its own for each.
+		{[]time.Duration{9 * s, s, s, s / 2}, 11*s + s/2},
+		// 9, 10, 11, 19.
+		{[]time.Duration{9 * s, s, s, 8 * s, 0}, 19 * s},
+		// 10, 11, 19, 20, 21.
+		{[]time.Duration{9 * s, s, s, 8*s + 1, s, s - 1, 10 * s, s, s, 9 * s}, 21 * s},
 	} {
 		t.Run(fmt.Sprint(c.lives), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDiary()
 				sup, err := supervise.New("root", supervise.Spec{
-					Backoff: fixed(0), Stagger: -1, Intensity: supervise.Intensity{Max: 3, Within: 10 * s},
+					Backoff: fixed(0), Stagger: -1,
+					Intensity: supervise.Intensity{Max: 3, Within: 10 * s},
 				}, d.child("b", 0), d.child("a", 0, c.lives...))
 				if err != nil {
 					t.Fatal(err)

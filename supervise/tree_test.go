@@ -17,7 +17,9 @@ import (
 
 // subtree is the recipe of a supervisor as a child.
 func subtree(name string, spec supervise.Spec, children ...supervise.Child) supervise.Child {
-	return supervise.Child{Name: name, New: func() (supervise.Service, error) { return supervise.New(name, spec, children...) }}
+	return supervise.Child{Name: name, New: func() (supervise.Service, error) {
+		return supervise.New(name, spec, children...)
+	}}
 }
 
 // deaf returns only when release is closed.
@@ -42,7 +44,7 @@ func TestGroupCrashCountsOnce(t *testing.T) {
 	})
 }
 
-// Too many restarts below are one crash above: the subtree is made afresh, and the parent counts
+// Too many restarts below are one crash above: the subtree is recreated, and the parent counts
 // one.
 func TestEscalation(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -50,9 +52,11 @@ func TestEscalation(t *testing.T) {
 		end   error
 		after time.Duration
 	}{
-		"intensity": {supervise.Spec{Backoff: fixed(0), Intensity: supervise.Intensity{Max: 2, Within: time.Hour}}, errCrash, 3 * s},
-		"asked":     {supervise.Spec{Backoff: fixed(0)}, fmt.Errorf("%w: no disk", supervise.ErrEscalate), s},
-		"backoff":   {supervise.Spec{Backoff: backoff.Limit(fixed(s), 3)}, errCrash, 3*s + 2*s},
+		"intensity": {supervise.Spec{Backoff: fixed(0),
+			Intensity: supervise.Intensity{Max: 2, Within: time.Hour}}, errCrash, 3 * s},
+		"asked": {supervise.Spec{Backoff: fixed(0)},
+			fmt.Errorf("%w: no disk", supervise.ErrEscalate), s},
+		"backoff": {supervise.Spec{Backoff: backoff.Limit(fixed(s), 3)}, errCrash, 3*s + 2*s},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -61,10 +65,12 @@ func TestEscalation(t *testing.T) {
 				c.spec.Stagger = -1
 				watch := func(_ context.Context, e supervise.Event) {
 					if e.Supervisor == "root" && e.Kind != supervise.Stopping {
-						seen = append(seen, fmt.Sprint(e.Time.Sub(begun), " ", e.Kind, " ", e.Child))
+						seen = append(seen,
+							fmt.Sprint(e.Time.Sub(begun), " ", e.Kind, " ", e.Child))
 						if e.Kind == supervise.Ended && e.Restart {
 							esc, ok := errors.AsType[*supervise.EscalatedError](e.Err)
-							if !ok || esc.Supervisor != "root/sub" || esc.Child != "a" || !errors.Is(e.Err, c.end) {
+							if !ok || esc.Supervisor != "root/sub" || esc.Child != "a" ||
+								!errors.Is(e.Err, c.end) {
 								t.Errorf("the subtree ended with %v", e.Err)
 							}
 						}
@@ -78,10 +84,12 @@ func TestEscalation(t *testing.T) {
 						return nil
 					}
 				}
-				_, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), Stagger: -1, OnEvent: watch},
+				_, stop := serve(t,
+					supervise.Spec{Backoff: fixed(10 * s), Stagger: -1, OnEvent: watch},
 					subtree("sub", c.spec, supervise.Child{Name: "a", Run: fails}))
 				pass(c.after + 10*s + s/2)
-				want := []string{"0s started sub", fmt.Sprint(c.after, " ended sub"), fmt.Sprint(c.after+10*s, " started sub")}
+				want := []string{"0s started sub", fmt.Sprint(c.after, " ended sub"),
+					fmt.Sprint(c.after+10*s, " started sub")}
 				if !slices.Equal(seen, want) {
 					t.Errorf("at the root %q, want %q", seen, want)
 				}
@@ -99,12 +107,14 @@ func TestStuck(t *testing.T) {
 		d := newDiary()
 		var stuck []string
 		crash := d.child("b", 0, s)
-		sup, stop := serve(t, supervise.Spec{Backoff: fixed(s), OnEvent: func(_ context.Context, e supervise.Event) {
-			if e.Kind == supervise.Stuck || e.Kind == supervise.Escalated {
-				stuck = append(stuck, fmt.Sprint(e.Kind, " ", e.Supervisor, "/", e.Child))
-			}
-		}}, d.child("first", 0),
-			subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)}, deaf("deaf", release), crash))
+		sup, stop := serve(t,
+			supervise.Spec{Backoff: fixed(s), OnEvent: func(_ context.Context, e supervise.Event) {
+				if e.Kind == supervise.Stuck || e.Kind == supervise.Escalated {
+					stuck = append(stuck, fmt.Sprint(e.Kind, " ", e.Supervisor, "/", e.Child))
+				}
+			}}, d.child("first", 0),
+			subtree("sub", supervise.Spec{Strategy: supervise.OneForAll, Backoff: fixed(0)},
+				deaf("deaf", release), crash))
 		pass(5 * time.Minute)
 		want := []string{"stuck root/sub/deaf", "escalated root/sub/deaf"}
 		if !slices.Equal(stuck, want) {
@@ -116,10 +126,12 @@ func TestStuck(t *testing.T) {
 		begun := time.Now()
 		err := stop()
 		gone, ok := errors.AsType[*supervise.StuckError](err)
-		if !ok || !slices.Equal(gone.Children, []string{"sub/deaf"}) || !errors.Is(err, supervise.ErrStopped) {
+		if !ok || !slices.Equal(gone.Children, []string{"sub/deaf"}) ||
+			!errors.Is(err, supervise.ErrStopped) {
 			t.Errorf("Serve: %v", err)
 		}
-		if took := time.Since(begun); took != 36*s { // 30 s of sub's own, 5 s of a child, 1 s for the reports
+		// 30 s of sub's own, 5 s of a child, 1 s for the reports.
+		if took := time.Since(begun); took != 36*s {
 			t.Errorf("stopping took %v", took)
 		}
 		close(release)
@@ -142,7 +154,8 @@ func TestShutdownIsBounded(t *testing.T) {
 		// z takes 1 s; deaf19 and deaf18 5 s each, deaf17 has been told at 11 s; at 12 s all others
 		// are, and have until 17 s.
 		d.want(t, "1s z stops", "12s a stops")
-		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || len(gone.Children) != 20 || time.Since(d.start) != 17*s {
+		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || len(gone.Children) != 20 ||
+			time.Since(d.start) != 17*s {
 			t.Errorf("after %v: %v", time.Since(d.start), err)
 		}
 		close(release)
@@ -153,7 +166,8 @@ func TestShutdownIsBounded(t *testing.T) {
 func TestAddRemoveRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
-		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Hour), OnEvent: d.event}, d.child("a", s), d.child("b", 0, s))
+		sup, stop := serve(t, supervise.Spec{Backoff: fixed(time.Hour), OnEvent: d.event},
+			d.child("a", s), d.child("b", 0, s))
 		pass(10 * s)
 		if err := sup.Restart("a"); err != nil { // runs: stops first
 			t.Error(err)
@@ -166,7 +180,8 @@ func TestAddRemoveRestart(t *testing.T) {
 			t.Error(err)
 		}
 		pass(10 * s)
-		d.want(t, "0s a starts", "0s b starts", "10s b starts", "10s c starts", "11s a stops", "11s a starts")
+		d.want(t, "0s a starts", "0s b starts", "10s b starts", "10s c starts", "11s a stops",
+			"11s a starts")
 		if err := sup.Remove(t.Context(), "c"); err != nil {
 			t.Error(err)
 		}
@@ -175,7 +190,8 @@ func TestAddRemoveRestart(t *testing.T) {
 			t.Errorf("the name is free again: %v", err)
 		}
 		for what, err := range map[string]error{
-			"add twice": sup.Add(d.child("a", 0)), "remove nobody": sup.Remove(t.Context(), "x"), "restart nobody": sup.Restart("x"),
+			"add twice": sup.Add(d.child("a", 0)), "remove nobody": sup.Remove(t.Context(), "x"),
+			"restart nobody": sup.Restart("x"),
 		} {
 			if err == nil {
 				t.Errorf("%s: no error", what)
@@ -200,7 +216,8 @@ func TestSignificant(t *testing.T) {
 			d := newDiary()
 			job := func(context.Context) error { time.Sleep(s); return end }
 			sup, err := supervise.New("root", supervise.Spec{}, d.child("a", 0),
-				supervise.Child{Name: "job", Restart: supervise.Temporary, Significant: true, Run: job})
+				supervise.Child{Name: "job", Restart: supervise.Temporary, Significant: true,
+					Run: job})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,16 +236,22 @@ func TestNewRefuses(t *testing.T) {
 		spec  supervise.Spec
 		child supervise.Child
 	}{
-		"no name":     {child: supervise.Child{Run: run}},
-		"slash":       {child: supervise.Child{Name: "a/b", Run: run}},
-		"no run":      {child: supervise.Child{Name: "a"}},
-		"run and new": {child: supervise.Child{Name: "a", Run: run, New: func() (supervise.Service, error) { return nil, nil }}},
-		"restart":     {child: supervise.Child{Name: "a", Run: run, Restart: 9}},
-		"shutdown":    {child: supervise.Child{Name: "a", Run: run, Shutdown: -1}},
-		"backoff":     {child: supervise.Child{Name: "a", Run: run, Backoff: fixed(-1)}},
-		"strategy":    {spec: supervise.Spec{Strategy: 9}, child: supervise.Child{Name: "a", Run: run}},
-		"intensity":   {spec: supervise.Spec{Intensity: supervise.Intensity{Max: 1}}, child: supervise.Child{Name: "a", Run: run}},
-		"decay":       {spec: supervise.Spec{Decay: &supervise.Decay{Threshold: -1}}, child: supervise.Child{Name: "a", Run: run}},
+		"no name": {child: supervise.Child{Run: run}},
+		"slash":   {child: supervise.Child{Name: "a/b", Run: run}},
+		"no run":  {child: supervise.Child{Name: "a"}},
+		"run and new": {child: supervise.Child{Name: "a", Run: run,
+			New: func() (supervise.Service, error) {
+				return nil, nil
+			}}},
+		"restart":  {child: supervise.Child{Name: "a", Run: run, Restart: 9}},
+		"shutdown": {child: supervise.Child{Name: "a", Run: run, Shutdown: -1}},
+		"backoff":  {child: supervise.Child{Name: "a", Run: run, Backoff: fixed(-1)}},
+		"strategy": {spec: supervise.Spec{Strategy: 9},
+			child: supervise.Child{Name: "a", Run: run}},
+		"intensity": {spec: supervise.Spec{Intensity: supervise.Intensity{Max: 1}},
+			child: supervise.Child{Name: "a", Run: run}},
+		"decay": {spec: supervise.Spec{Decay: &supervise.Decay{Threshold: -1}},
+			child: supervise.Child{Name: "a", Run: run}},
 	} {
 		if _, err := supervise.New("root", c.spec, c.child); err == nil {
 			t.Errorf("%s: no error", name)
@@ -254,7 +277,8 @@ func TestStatusAsJSON(t *testing.T) {
 			`"starts":1,"since":"` + at(s) + `","next":"` + at(61*s) + `","error":"crash"},` +
 			`{"name":"sub","state":"running","restart":"permanent","strategy":"rest for one",` +
 			`"starts":1,"since":"` + at(0) + `","children":[` +
-			`{"name":"b","state":"running","restart":"permanent","starts":1,"since":"` + at(0) + `"}]}]}`
+			`{"name":"b","state":"running","restart":"permanent","starts":1,"since":"` + at(0) +
+			`"}]}]}`
 		if got := string(text); err != nil || got != want {
 			t.Errorf("%s, %v\nwant\n%s", got, err, want)
 		}

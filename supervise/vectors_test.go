@@ -32,7 +32,8 @@ func TestVectors(t *testing.T) {
 					t.Fatalf("policy %q is not known here", c.Policy)
 				}
 				if keys := c.Params.Unread(); len(keys) > 0 && !t.Failed() {
-					t.Errorf("params %q were not read: this form of %q is not known", keys, c.Policy)
+					t.Errorf("params %q were not read: this form of %q is not known", keys,
+						c.Policy)
 				}
 			})
 		}
@@ -64,7 +65,9 @@ func checkSuture(t *testing.T, c vectors.Case) {
 			}
 			return d, ok
 		},
-		Walk: func(src rand.Source) func() (time.Duration, bool) { return decayWalk(decay, lives, src) },
+		Walk: func(src rand.Source) func() (time.Duration, bool) {
+			return decayWalk(decay, lives, src)
+		},
 	})
 	if c.Kind == "exact" {
 		checkSutureServed(t, c, decay, lives)
@@ -72,7 +75,7 @@ func checkSuture(t *testing.T, c vectors.Case) {
 }
 
 // decayWalk gives the delays of one child that lives as long as lives says, in turn, and of the
-// last for ever.
+// last forever.
 func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Duration, bool) {
 	counter, now, n := decaying{}, time.Duration(0), 0
 	return func() (time.Duration, bool) {
@@ -91,19 +94,20 @@ func checkSutureServed(t *testing.T, c vectors.Case, d Decay, lives []time.Durat
 		ctx, cancel := context.WithCancel(t.Context())
 		var delays []time.Duration
 		var end time.Time
-		s, err := New("suture", Spec{Decay: &d, Stagger: -1}, Child{Name: "a", Run: func(ctx context.Context) error {
-			if !end.IsZero() {
-				delays = append(delays, time.Since(end))
-			}
-			n := len(delays)
-			if n == len(lives) {
-				cancel()
-				return nil
-			}
-			time.Sleep(lives[n])
-			end = time.Now()
-			return errBroken
-		}})
+		s, err := New("suture", Spec{Decay: &d, Stagger: -1},
+			Child{Name: "a", Run: func(ctx context.Context) error {
+				if !end.IsZero() {
+					delays = append(delays, time.Since(end))
+				}
+				n := len(delays)
+				if n == len(lives) {
+					cancel()
+					return nil
+				}
+				time.Sleep(lives[n])
+				end = time.Now()
+				return errBroken
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,13 +20,14 @@ func until(end <-chan struct{}) func(context.Context) error {
 	}
 }
 
-// TestTreeWithin: supervisors and groups that a child starts by itself, however deep in its calls,
-// stand beneath it while they run, and no longer.
+// TestTreeWithin checks that supervisors and groups that a child starts by itself, however deep in
+// its calls, stand beneath it while they run, and no longer.
 func TestTreeWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		quick, long := make(chan struct{}), make(chan struct{})
 		pool := func(ctx context.Context) error {
-			s, err := supervise.New("pool", supervise.Spec{}, supervise.Child{Name: "a", Run: until(long)})
+			s, err := supervise.New("pool", supervise.Spec{},
+				supervise.Child{Name: "a", Run: until(long)})
 			if err != nil {
 				return err
 			}
@@ -44,8 +45,9 @@ func TestTreeWithin(t *testing.T) {
 			})
 			return g.Wait()
 		}
-		s, err := supervise.New("root", supervise.Spec{}, supervise.Child{Name: "route", Run: route}, subtree("sub", supervise.Spec{},
-			supervise.Child{Name: "b", Run: until(long)}))
+		s, err := supervise.New("root", supervise.Spec{},
+			supervise.Child{Name: "route", Run: route}, subtree("sub", supervise.Spec{},
+				supervise.Child{Name: "b", Run: until(long)}))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -88,8 +88,8 @@ func Reserve(f File, from, length int64) bool {
 	return ok && length > 0 && r.Reserve(from, length) == nil
 }
 
-// WriteBack asks for the bytes of f from offset from up to offset to to be written to disk in the
-// background, so that a later Sync has less to do, and reports whether that was started. It makes
+// WriteBack starts writing the bytes of f from offset from up to offset to to disk in the
+// background, so that a later Sync has less to do. It reports whether that was started. It makes
 // nothing durable, and errors of the disk are reported by Sync. A false result is no error: f is no
 // [WriteBacker] or the range is empty. It may block while the disk's queue is full, and is safe for
 // concurrent use.

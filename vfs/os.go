@@ -12,19 +12,20 @@ import (
 // OS returns a portable file system over [os.Root], which uses no system call that package os
 // lacks, file locks excepted. It holds no state and is safe for concurrent use.
 //
-// Names are resolved part by part, and each file that was opened is compared with the one that was
-// seen before, so that a symlink put in its place meanwhile is not followed.
+// Names are resolved part by part. Each opened file is compared with the one that was found before,
+// so that a symlink that has replaced it is not followed.
 //
 // It keeps the promises of [FS], [Dir] and [File] with these limits:
 //
-//   - Between two directories, Rename and RenameNew compare the device and inode of both paths with the open directories
-//     and then rename by path. A directory moved between these two steps goes unnoticed. Within one directory they use
-//     its handle.
-//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash in between leaves both
-//     names. It renames a directory after checking that the new name is free, which is not atomic. Where the file system
-//     has no hard links, it returns their error.
+//   - Between two directories, Rename and RenameNew compare the device and inode of both paths with
+//     the open directories and then rename by path. A directory moved between these two steps goes
+//     unnoticed. Within one directory they use its handle.
+//   - RenameNew makes a hard link and removes the old name. It never replaces a file, but a crash
+//     in between leaves both names. It renames a directory after checking that the new name is
+//     free, which is not atomic. Where the file system has no hard links, it returns their error.
 //   - Info.Birth is set on macOS only. Windows has no device, inode and link count either.
-//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, Windows included, it returns errors.ErrUnsupported.
+//   - Lock uses flock on Linux, macOS and the BSDs. Elsewhere, Windows included, it returns
+//     errors.ErrUnsupported.
 //   - On Windows, Sync of a directory does nothing: NTFS journals names.
 //   - Files implement none of [GatherWriter], [Reserver] and [WriteBacker].
 func OS() FS { return osFS{} }

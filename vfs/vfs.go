@@ -14,8 +14,8 @@
 // explicit.
 //
 // [OS] is the portable implementation; its documentation states its limits. Package vfstest has a
-// conformance suite for implementations, and a file system in memory that loses unsynced data in
-// the worst order, so that tests see the state after a power loss. Both run under testing/synctest.
+// conformance suite for implementations. Its file system in memory loses unsynced data in the worst
+// order, so that tests see the state after a power loss. Both run under testing/synctest.
 package vfs
 
 import (

@@ -15,12 +15,14 @@ import (
 // integer uniform in [0, slot number], the slot number counting up from 1. The waits are 0, 1, 3,
 // 7, ... slots, not every number of them.
 //
-// Quirk: when the slot number reaches the ceiling, that call costs nothing and starts over, so the
-// 10th failure in a row is retried at once and the longest wait is 511 slots; with StayAtCeiling it
-// goes on at the ceiling, up to 1023. [AkkaDefaults] has the article's settings.
+// Quirk: the call at which the slot number reaches the ceiling waits 0 and starts over. So the 10th
+// failure in a row is retried at once, and the longest wait is 511 slots. With StayAtCeiling the
+// slot number stays at the ceiling, and the longest wait is 1023 slots. [AkkaDefaults] has the
+// article's settings.
 type Akka struct {
-	Slot          time.Duration // 0 waits 0
-	Ceiling       int           // at 1 or less every call starts over and waits 0, but for StayAtCeiling
+	Slot time.Duration // 0 waits 0
+	// At 1 or less every call starts over and waits 0, but for StayAtCeiling.
+	Ceiling       int
 	StayAtCeiling bool
 }
 

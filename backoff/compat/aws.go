@@ -27,13 +27,15 @@ func AWSDefaults() AWS { return AWS{Max: 20 * time.Second} }
 // Delay returns the wait after any attempt, also a negative one; random is in [0, 1). The SDK
 // begins at attempt 1.
 func (p AWS) Delay(attempt int, random float64) time.Duration {
-	if most := math.Log2(float64(p.Max) / float64(time.Second)); !(most > math.Inf(-1)) || attempt > int(most) {
+	if most := math.Log2(float64(p.Max) / float64(time.Second)); !(most > math.Inf(-1)) ||
+		attempt > int(most) {
 		return clamp(p.Max, p.Compat)
 	}
 	if attempt < 0 {
 		return 0 // 1 << uint64(attempt)
 	}
-	return time.Duration(javaLong(float64(float64(random*math.Exp2(float64(attempt))) * float64(time.Second))))
+	return time.Duration(
+		javaLong(float64(float64(random*math.Exp2(float64(attempt))) * float64(time.Second))))
 }
 
 // Next implements backoff.Policy: step 0 is attempt 1.
@@ -61,7 +63,9 @@ type AWS2026 struct {
 }
 
 // AWS2026Defaults returns the settings of retry.NewStandard: 50 ms, at most 20 s.
-func AWS2026Defaults() AWS2026 { return AWS2026{Base: 50 * time.Millisecond, Max: 20 * time.Second} }
+func AWS2026Defaults() AWS2026 {
+	return AWS2026{Base: 50 * time.Millisecond, Max: 20 * time.Second}
+}
 
 // Delay returns the wait for any n, also a negative one; random is in [0, 1). The SDK begins at 0.
 func (p AWS2026) Delay(n int, random float64) time.Duration {

@@ -14,10 +14,10 @@ import (
 // interval that grows by Multiplier up to Max, and a wait uniform in the interval -Randomization to
 // +Randomization of itself.
 //
-// Quirks: the jitter comes after the cap, so that waits go up to (1+Randomization) Max; an Initial
-// above Max is waited once; a Multiplier below 1 shrinks the interval, and at 0 it starts over; a
-// Randomization above 1 gives negative waits (with Compat; else 0), of which -1 ns reads as Stop in
-// the original. There is no limit of attempts or of time.
+// Quirks: The jitter comes after the cap, so waits reach (1+Randomization) Max. An Initial above
+// Max is waited once. A Multiplier below 1 shrinks the interval, and at 0 it starts over. A
+// Randomization above 1 gives negative waits with Compat, and 0 without; the original takes -1 ns
+// for Stop. There is no limit of attempts or of time.
 //
 // [CenkaltiDefaults] has the settings of NewExponentialBackOff.
 type Cenkalti struct {
@@ -103,7 +103,8 @@ const largest = 1 - 1.0/(1<<53)
 // wraps reports that a range of floats is not all within an int64, so that with Compat its draws
 // may be anything.
 func wraps(low, high float64) bool {
-	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 && low < math.MaxInt64)
+	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 &&
+		low < math.MaxInt64)
 }
 
 // anything is the bounds of draws that wrap.

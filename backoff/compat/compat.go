@@ -2,11 +2,11 @@
 // the same values, the same distribution, the same ends and the same refusals, compared with values
 // taken from the libraries themselves.
 //
-// They are for moving a program over without changing how it waits. A new program is better served
-// by package backoff, whose policies stay within their cap and keep their jitter there. The doc
-// comment of each port lists the faults of the original. Where the original overflows or returns a
-// negative wait, the port saturates, unless Compat asks for the original's value. With Compat a
-// wait may be negative; time.Sleep and timers take that as 0, a hot loop.
+// Use them to move a program without changing its waits. For new programs package backoff is
+// better: its policies stay within their cap and keep their jitter there. The doc comment of each
+// port lists the faults of the original. Where the original overflows or returns a negative wait,
+// the port saturates, unless Compat asks for the original's value. With Compat a wait may be
+// negative; time.Sleep and timers take that as 0, a hot loop.
 //
 // Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for
 // concurrent use, with the state outside and the randomness from a rand.Source. A field counts as

@@ -23,9 +23,9 @@ const CuratorMaxRetries = 29
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
 // * max(1, r) with r an integer uniform in [0, 2^(n+1) - 1], at most MaxSleep.
 //
-// Quirks: the first wait is always exactly Base, and never is one 0; Base is twice as likely as any
-// other; the cap comes after the draw, so that the draws pile up on it; MaxRetries above 29 counts
-// as 29. Asked for a step beyond, the original shifts an int out of its range: step 30 throws, 31
+// Quirks: The first wait is always exactly Base, and no wait is 0. Base is twice as likely as any
+// other wait. The cap comes after the draw, so waits pile up on it. MaxRetries above 29 counts as
+// 29. Asked for a step beyond, the original shifts an int out of its range: step 30 throws, 31
 // waits Base, and so on (Sleep with Compat).
 type Curator struct {
 	Base       time.Duration // whole milliseconds
@@ -96,7 +96,8 @@ func (p Curator) Bounds(n int) (lowest, mean, highest time.Duration) {
 }
 
 // curatorBounds are the bounds of curatorWait with r uniform in [0, choices).
-func curatorBounds(base, limit time.Duration, choices uint64) (lowest, mean, highest time.Duration) {
+func curatorBounds(base, limit time.Duration,
+	choices uint64) (lowest, mean, highest time.Duration) {
 	first, last := curatorWait(base, limit, 1), curatorWait(base, limit, choices-1)
 	if base <= 0 { // the cap is above all waits or below none
 		middle := time.Duration(javaLong((float64(first) + float64(last)) / 2))
@@ -175,7 +176,8 @@ func (p CuratorUntilElapsed) Decide(
 }
 
 // Next implements backoff.Policy.
-func (p CuratorUntilElapsed) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+func (p CuratorUntilElapsed) Next(s backoff.State,
+	_ rand.Source) (time.Duration, backoff.State, bool) {
 	retry, d, _ := p.Decide(count(s.N), s.Slept)
 	if !retry {
 		return 0, s, false
@@ -193,7 +195,8 @@ func (p CuratorUntilElapsed) Bounds(int) (lowest, mean, highest time.Duration) {
 func (p CuratorUntilElapsed) Validate() error { return nil }
 
 // curatorRetryable are the KeeperException codes that Curator's policies retry.
-var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMOVED", "SESSIONEXPIRED"}
+var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMOVED",
+	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
 // (CONNECTIONLOSS, ...). sessionFailed asks SessionFailedRetryPolicy, which refuses SESSIONEXPIRED.

@@ -36,7 +36,8 @@ func ExampleCenkalti() {
 }
 
 func ExampleCurator() {
-	printBounds(compat.Curator{Base: 100 * time.Millisecond, MaxSleep: 5 * time.Second, MaxRetries: 10}, 0, 1, 9)
+	printBounds(compat.Curator{Base: 100 * time.Millisecond, MaxSleep: 5 * time.Second,
+		MaxRetries: 10}, 0, 1, 9)
 	// Output:
 	// 0: 100ms to 100ms
 	// 1: 100ms to 300ms
@@ -98,7 +99,8 @@ func ExampleJpillora() {
 
 // Where the interval reaches the cap, ExponentialBackoff ends, however many steps are left.
 func ExampleKubernetesWait() {
-	policy := compat.KubernetesWait{Duration: time.Second, Factor: 2, Steps: 10, Cap: 5 * time.Second}
+	policy := compat.KubernetesWait{Duration: time.Second, Factor: 2, Steps: 10,
+		Cap: 5 * time.Second}
 	for _, wait := range backoff.Delays(policy.Loop(), nil) {
 		fmt.Print(wait, " ")
 	}
@@ -130,7 +132,8 @@ func ExampleResilience4j() {
 func ExampleSethvargo() {
 	policy := compat.Sethvargo{
 		Shape: compat.SethvargoExponential, Base: time.Second,
-		Wrappers: []compat.SethvargoWrapper{compat.SethvargoCapped(3 * time.Second), compat.SethvargoJitter(time.Second)},
+		Wrappers: []compat.SethvargoWrapper{compat.SethvargoCapped(3 * time.Second),
+			compat.SethvargoJitter(time.Second)},
 	}
 	wait, _, _ := policy.Next(backoff.State{N: 7}, rand.NewPCG(1, 2))
 	fmt.Println(wait > 3*time.Second)

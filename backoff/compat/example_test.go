@@ -36,7 +36,8 @@ func ExampleCounter() {
 
 // A server that is on standby: go over to another, at once the first time.
 func ExampleHadoopFailover() {
-	policy := compat.HadoopFailover{MaxFailovers: 15, MaxRetries: 10, DelayMillis: 500, MaxDelayMillis: 15000}
+	policy := compat.HadoopFailover{MaxFailovers: 15, MaxRetries: 10, DelayMillis: 500,
+		MaxDelayMillis: 15000}
 	for _, text := range []string{"StandbyException", "SaslException", "SocketException"} {
 		decision := policy.Decide(compat.HadoopFailure{Err: compat.ParseJavaError(text)}, nil)
 		fmt.Printf("%s: %v after %v %q\n", text, decision.Action, decision.Delay, decision.Reason)

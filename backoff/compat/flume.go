@@ -72,7 +72,8 @@ func FlumePenaltyDefaults() FlumePenalty { return FlumePenalty{Max: 30 * time.Se
 // Penalty returns the penalty after any number of failures in a row, from 1.
 func (p FlumePenalty) Penalty(failures int) time.Duration {
 	if !p.Compat {
-		return min(time.Duration(doubled(int64(time.Second), uint32(min(max(failures, 0), 63)))), max(p.Max, 0))
+		return min(time.Duration(doubled(int64(time.Second), uint32(min(max(failures, 0), 63)))),
+			max(p.Max, 0))
 	}
 	penalty := int32(1) << (failures & 31) * 1000
 	return min(millis(int64(penalty)), p.Max)

@@ -9,7 +9,8 @@ import (
 // The doubling of Flume 1.11 wraps with a maxBackoff near 2^31, and TimeUnit.sleep returns at once
 // from a negative wait.
 func TestFlumeDoesNotOverflow(t *testing.T) {
-	for _, limit := range []time.Duration{math.MaxInt32 * time.Millisecond, 1 << 31 * time.Millisecond, math.MaxInt64} {
+	for _, limit := range []time.Duration{math.MaxInt32 * time.Millisecond,
+		1 << 31 * time.Millisecond, math.MaxInt64} {
 		last := time.Duration(0)
 		for _, n := range []uint32{0, 1, 2, 20, 22, 23, 24, 31, 32, 63, 64, 1000, math.MaxUint32} {
 			wait := Flume{Max: limit}.wait(n)

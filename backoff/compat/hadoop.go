@@ -96,12 +96,14 @@ func ParseJavaUnit(name string) (JavaUnit, error) {
 			return unit, nil
 		}
 	}
-	return 0, fmt.Errorf("unit %q: want nanoseconds, microseconds, milliseconds, seconds, minutes, hours or days", name)
+	return 0, fmt.Errorf("unit %q: want nanoseconds, microseconds, milliseconds, seconds, "+
+		"minutes, hours or days", name)
 }
 
 var javaUnits = map[JavaUnit]string{
-	JavaNanoseconds: "NANOSECONDS", JavaMicroseconds: "MICROSECONDS", JavaMilliseconds: "MILLISECONDS",
-	JavaSeconds: "SECONDS", JavaMinutes: "MINUTES", JavaHours: "HOURS", JavaDays: "DAYS",
+	JavaNanoseconds: "NANOSECONDS", JavaMicroseconds: "MICROSECONDS",
+	JavaMilliseconds: "MILLISECONDS",
+	JavaSeconds:      "SECONDS", JavaMinutes: "MINUTES", JavaHours: "HOURS", JavaDays: "DAYS",
 }
 
 // String is the name as Java writes it.
@@ -209,18 +211,19 @@ func HadoopFixedTime(maxTime, sleep int64, unit JavaUnit) HadoopLimited {
 //
 // Quirk: the product wraps beyond an int64 of unit (Compat only).
 func HadoopProportional(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
-	return HadoopLimited{rule: hadoopProportional, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
+	return HadoopLimited{rule: hadoopProportional, maxRetries: int64(maxRetries), sleep: sleep,
+		unit: unit}
 }
 
 // HadoopExponential is exponentialBackoffRetry: (long)(sleep * 2^(retries+1) * U[0.5, 1.5)), with
 // maxRetries 0 to 62.
 //
-// Quirks: there is no cap, and the first delay is 2 sleep on average; it is truncated in unit, so
-// that with 1 s the first delay is 1 s or 2 s and nothing else. sleep * 2^(retries+1) wraps (Compat
-// only): from retry 53 on with a sleep of 1000 the delays are negative, positive garbage or 0, each
-// a hot loop or a wait of years.
+// Quirks: There is no cap, and the first delay is 2 sleep on average. It is truncated to the unit:
+// with 1 s the first delay is 1 s or 2 s. sleep * 2^(retries+1) wraps (Compat only). With a sleep
+// of 1000 the delays from retry 53 on are negative, 0 or arbitrary: a hot loop or a wait of years.
 func HadoopExponential(maxRetries int, sleep int64, unit JavaUnit) HadoopLimited {
-	return HadoopLimited{rule: hadoopExponential, maxRetries: int64(maxRetries), sleep: sleep, unit: unit}
+	return HadoopLimited{rule: hadoopExponential, maxRetries: int64(maxRetries), sleep: sleep,
+		unit: unit}
 }
 
 // Compat returns p with the original's overflows.
@@ -228,9 +231,11 @@ func (p HadoopLimited) Compat() HadoopLimited { p.compat = true; return p }
 
 func (p HadoopLimited) reason() string {
 	if p.rule == hadoopFixedTime {
-		return fmt.Sprintf("retries get failed due to exceeded maximum allowed time (in %v): %d", p.unit, p.maxTime)
+		return fmt.Sprintf("retries get failed due to exceeded maximum allowed time (in %v): %d",
+			p.unit, p.maxTime)
 	}
-	return fmt.Sprintf("retries get failed due to exceeded maximum allowed retries number: %d", p.maxRetries)
+	return fmt.Sprintf("retries get failed due to exceeded maximum allowed retries number: %d",
+		p.maxRetries)
 }
 
 // Decide implements Hadoop.

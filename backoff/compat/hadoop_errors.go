@@ -63,11 +63,13 @@ var javaSubclasses = map[string]string{
 		PathOperationException`,
 	"PathIOException": `
 		ClosedIOException PathAccessDeniedException PathExistsException PathNotFoundException`,
-	"RpcException":           "RpcClientException RpcServerException UnexpectedServerException",
-	"RpcServerException":     "RpcNoSuchMethodException RpcNoSuchProtocolException VersionMismatch",
-	"SSLException":           "SSLHandshakeException SSLKeyException SSLPeerUnverifiedException SSLProtocolException",
-	"SaslException":          "AuthenticationException",
-	"SocketException":        "BindException ConnectException NoRouteToHostException PortUnreachableException",
+	"RpcException":       "RpcClientException RpcServerException UnexpectedServerException",
+	"RpcServerException": "RpcNoSuchMethodException RpcNoSuchProtocolException VersionMismatch",
+	"SSLException": "SSLHandshakeException SSLKeyException SSLPeerUnverifiedException " +
+		"SSLProtocolException",
+	"SaslException": "AuthenticationException",
+	"SocketException": "BindException ConnectException NoRouteToHostException " +
+		"PortUnreachableException",
 	"SocketTimeoutException": "ConnectTimeoutException",
 	"StandbyException":       "ObserverRetryOnActiveException",
 	"ZipException":           "JarException",

@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopFailover is failoverOnNetworkException: on a failure of the network it goes over to another
-// server, after a delay of its own, within a limit of failovers and one of retries; other failures
-// are decided by Fallback.
+// HadoopFailover is failoverOnNetworkException. A network failure makes it fail over to another
+// server after a delay, within limits of failovers and retries. Fallback decides all other
+// failures.
 //
-// Quirks: the first failover waits 0 and the second 2 Delay on average; the delay is cut to
-// MaxDelay before the jitter, so that it goes up to 1.5 MaxDelay; the shift wraps at 64 and the
-// product before (Compat only). MaxRetries counts retries less failovers. A remote
-// AccessControlException is no refusal, but a matter for Fallback.
+// Quirks: The first failover waits 0, and the second 2 Delay on average. The delay is cut to
+// MaxDelay before the jitter, so it reaches 1.5 MaxDelay. The product wraps, and so does the shift
+// at 64 (Compat only). MaxRetries counts retries less failovers. A remote AccessControlException is
+// no refusal, but a matter for Fallback.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
@@ -47,7 +47,8 @@ func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 // failovers are the classes that mean that the call did not reach a server, or one that does not
 // serve.
 var failovers = []string{
-	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException", "StandbyException",
+	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException",
+	"StandbyException",
 	"ConnectTimeoutException",
 }
 
@@ -74,9 +75,11 @@ func (p HadoopFailover) Decide(f HadoopFailure, src rand.Source) HadoopDecision 
 	e := f.Err
 	switch {
 	case f.Failovers >= p.MaxFailovers:
-		return HadoopDecision{Reason: fmt.Sprintf("failovers (%d) exceeded maximum allowed (%d)", f.Failovers, p.MaxFailovers)}
+		return HadoopDecision{Reason: fmt.Sprintf("failovers (%d) exceeded maximum allowed (%d)",
+			f.Failovers, p.MaxFailovers)}
 	case p.beyondRetries(f):
-		return HadoopDecision{Reason: fmt.Sprintf("retries (%d) exceeded maximum allowed (%d)", f.Retries, p.MaxRetries)}
+		return HadoopDecision{Reason: fmt.Sprintf("retries (%d) exceeded maximum allowed (%d)",
+			f.Retries, p.MaxRetries)}
 	case e.anyIsA("SaslException"):
 		return HadoopDecision{Reason: "SASL failure"}
 	case e.failsOver():
@@ -91,15 +94,18 @@ func (p HadoopFailover) Decide(f HadoopFailure, src rand.Source) HadoopDecision 
 		if f.Idempotent {
 			return HadoopDecision{Action: HadoopFailOver, Delay: p.sleep(f.Retries, uniform(src))}
 		}
-		return HadoopDecision{Reason: "the invoked method is not idempotent, and unable to determine whether it was invoked"}
+		return HadoopDecision{Reason: "the invoked method is not idempotent, and unable to " +
+			"determine whether it was invoked"}
 	}
 	return p.fallback().Decide(f, src)
 }
 
 // Next implements backoff.Policy for a server that cannot be reached: every wait is a failover.
-func (p HadoopFailover) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+func (p HadoopFailover) Next(s backoff.State,
+	src rand.Source) (time.Duration, backoff.State, bool) {
 	k := count(s.N)
-	f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: k, Failovers: k, Idempotent: true}
+	f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: k, Failovers: k,
+		Idempotent: true}
 	d := p.Decide(f, src)
 	if d.Action == HadoopFail || p.Validate() != nil {
 		return 0, s, false

@@ -40,7 +40,8 @@ func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 // numbers are not.
 func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	elements := strings.Split(text, ",")
-	if text != "" { // Java's split leaves out empty elements at the end, unless the whole text is empty
+	// Java's split leaves out empty elements at the end, unless the whole text is empty.
+	if text != "" {
 		for len(elements) > 0 && elements[len(elements)-1] == "" {
 			elements = elements[:len(elements)-1]
 		}

@@ -33,7 +33,8 @@ func JodisDefaults() Jodis {
 // Decide returns the wait after retryCount retries and elapsed; false: the time is up, and nothing
 // is slept. With Compat it is false too for a retryCount that makes the original throw (-2, -34,
 // ...).
-func (p Jodis) Decide(retryCount int, elapsed time.Duration, src rand.Source) (time.Duration, bool) {
+func (p Jodis) Decide(retryCount int, elapsed time.Duration,
+	src rand.Source) (time.Duration, bool) {
 	limit := int64(math.MaxInt64)
 	if p.MaxElapsed >= 0 {
 		limit = javaMillis(p.MaxElapsed)
@@ -49,7 +50,8 @@ func (p Jodis) Decide(retryCount int, elapsed time.Duration, src rand.Source) (t
 	if !p.Compat {
 		spent = max(spent, 0)
 	}
-	return clamp(min(curatorWait(p.Base, p.MaxSleep, below(src, choices)), millis(limit-spent)), p.Compat), true
+	return clamp(min(curatorWait(p.Base, p.MaxSleep, below(src, choices)), millis(limit-spent)),
+		p.Compat), true
 }
 
 func (p Jodis) choices(retryCount int) (uint64, error) {

@@ -12,10 +12,10 @@ import (
 
 // Jpillora is the policy of github.com/jpillora/backoff v1.1.0: min * factor^n, at most max.
 //
-// Quirks: a field of 0 or less means its default; Min at or above Max means always Max; with Jitter
-// the wait is uniform between Min and the interval and only then cut to Max, so that the first wait
-// is always exactly Min and the draws pile up on Max (22 % at n = 7 of the defaults, 90 % at n =
-// 10); a NaN counts as Min, as on amd64.
+// Quirks: A field of 0 or less means its default. Min at or above Max means always Max. With Jitter
+// the wait is uniform between Min and the interval, and only then cut to Max. So the first wait is
+// always exactly Min, and waits pile up on Max: 22 % at n = 7 of the defaults, 90 % at n = 10. A
+// NaN counts as Min, as on amd64.
 type Jpillora struct {
 	Min    time.Duration // 0 or less means 100 ms
 	Max    time.Duration // 0 or less means 10 s
@@ -35,7 +35,8 @@ func (p Jpillora) ForAttempt(attempt, random float64) time.Duration {
 		d = float64(random*float64(d-float64(low))) + float64(low)
 	}
 	switch {
-	case d > math.MaxInt64-512: // as a float 2^63-1024 is the last one below; the original compares so
+	case d > math.MaxInt64-512:
+		// as a float 2^63-1024 is the last one below; the original compares so
 		return high
 	case d != d || d < float64(low):
 		return low

@@ -10,11 +10,11 @@ import (
 )
 
 // KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait a Step: Duration * Factor^n
-// for as long as there are Steps, then the same wait for ever.
+// while Steps remain, then the same wait forever.
 //
-// Quirks: the jitter, U[0, 1) * Jitter of the wait, comes on top of Cap; a Duration above Cap is
-// waited once; where the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff
-// early (Loop). Without a Cap it overflows to the lowest int64, a hot loop (Compat only).
+// Quirks: The jitter, U[0, 1) * Jitter of the wait, comes on top of Cap. A Duration above Cap is
+// waited once. When the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early
+// (Loop). Without a Cap it overflows to the lowest int64, a hot loop (Compat only).
 type KubernetesWait struct {
 	Duration time.Duration
 	Factor   float64 // 0 means 1
@@ -73,7 +73,8 @@ func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 }
 
 // Next implements backoff.Policy: Step, which never ends.
-func (p KubernetesWait) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesWait) Next(s backoff.State,
+	src rand.Source) (time.Duration, backoff.State, bool) {
 	d, _ := p.interval(s.N)
 	if p.Jitter > 0 {
 		d = jitter(d, p.Jitter, uniform(src), p.Compat)
@@ -110,7 +111,8 @@ func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 type KubernetesLoop struct{ wait KubernetesWait }
 
 // Next implements backoff.Policy.
-func (p KubernetesLoop) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesLoop) Next(s backoff.State,
+	src rand.Source) (time.Duration, backoff.State, bool) {
 	if _, left := p.wait.interval(s.N); left < 1 {
 		return 0, s, false
 	}
@@ -170,7 +172,8 @@ func jitter(d time.Duration, factor, random float64, compat bool) time.Duration 
 }
 
 // Next implements backoff.Policy.
-func (p KubernetesJitter) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesJitter) Next(s backoff.State,
+	src rand.Source) (time.Duration, backoff.State, bool) {
 	d := p.at(uniform(src))
 	return d, s.After(d), true
 }

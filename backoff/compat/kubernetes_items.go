@@ -14,9 +14,9 @@ import (
 //
 // [KubernetesExponentialDefaults] has the settings of DefaultTypedControllerRateLimiter.
 //
-// Quirks: the original lets 2^63 pass its comparison of floats and converts it to the lowest int64
-// (base 1 ns, n = 63), and with a Base of 0 it does so from n = 1024 on, where 0 times infinity is
-// no number (both Compat only).
+// Quirks, both with Compat only: 2^63 passes the original's comparison of floats and becomes the
+// lowest int64 (base 1 ns, n = 63). A Base of 0 does the same from n = 1024 on, where 0 times
+// infinity is NaN.
 type KubernetesExponential struct {
 	Base   time.Duration // 0 waits 0
 	Max    time.Duration // 0 waits 0
@@ -41,7 +41,8 @@ func (p KubernetesExponential) wait(n uint32) time.Duration {
 }
 
 // Next implements backoff.Policy.
-func (p KubernetesExponential) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesExponential) Next(s backoff.State,
+	_ rand.Source) (time.Duration, backoff.State, bool) {
 	d := p.wait(s.N)
 	return d, s.After(d), true
 }
@@ -64,7 +65,8 @@ type KubernetesFastSlow struct {
 }
 
 // Next implements backoff.Policy.
-func (p KubernetesFastSlow) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesFastSlow) Next(s backoff.State,
+	_ rand.Source) (time.Duration, backoff.State, bool) {
 	d := p.Slow
 	if int64(s.N) < int64(p.MaxFast) {
 		d = p.Fast
@@ -87,8 +89,9 @@ func (p KubernetesFastSlow) Validate() error { return nil }
 //
 // Quirk: an item is remembered until Forget, however many there are. MaxItems bounds them here.
 type KubernetesItems[K comparable] struct {
-	Policy   backoff.Policy // KubernetesExponential, KubernetesFastSlow, or any other; nil waits 0
-	MaxItems int            // items remembered; a further one waits as after its first failure. 0 means 100,000
+	Policy backoff.Policy // KubernetesExponential, KubernetesFastSlow, or any other; nil waits 0
+	// Items remembered; a further one waits as after its first failure. 0 means 100,000.
+	MaxItems int
 
 	mu     sync.Mutex
 	states map[K]backoff.State // guarded by mu
@@ -147,7 +150,8 @@ type KubernetesFlow struct {
 }
 
 // Failed returns the wait after a failure that came gap after the one before.
-func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration, src rand.Source) (time.Duration, backoff.State) {
+func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
+	src rand.Source) (time.Duration, backoff.State) {
 	random := 0.0
 	if p.Jitter > 0 {
 		random = uniform(src)
@@ -185,7 +189,8 @@ func (p KubernetesFlow) grown(last time.Duration, random float64) time.Duration 
 }
 
 // Next implements backoff.Policy: as Failed while nothing is forgotten.
-func (p KubernetesFlow) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
+func (p KubernetesFlow) Next(s backoff.State,
+	src rand.Source) (time.Duration, backoff.State, bool) {
 	d, s := p.Failed(s, 0, src)
 	return d, s, true
 }

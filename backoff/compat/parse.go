@@ -59,10 +59,10 @@ var specs = []string{
 }
 
 // Specs returns a text for each policy of this package that [Parse] reads, with all of its keys.
-// The values are the defaults; base of curator and sethvargo, sleep, max_elapsed, max_time, pairs,
-// min and max of pekko, max_retries of hadoop_exponential, hadoop_fixed_count and
-// hadoop_proportional, and fast, slow, max_fast, initial, max, duration and steps of kubernetes
-// have none and must be given.
+// The values are the defaults. Keys without a default must be given. They are sleep, max_elapsed,
+// max_time and pairs; base of curator and sethvargo; min and max of pekko. Further ones are
+// max_retries of hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow,
+// max_fast, initial, max, duration and steps of kubernetes.
 //
 // pairs are milliseconds and retries in turn. wrappers are those around the backoff, innermost
 // first, such as jitter:250ms,capped:30s; the others are jitter_percent:10, full_jitter,
@@ -70,11 +70,12 @@ var specs = []string{
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{
-	"akka":                  read(AkkaDefaults()),
-	"aws":                   read(AWSDefaults()),
-	"aws_2026":              read(AWS2026Defaults()),
-	"cenkalti":              read(CenkaltiDefaults()),
-	"curator":               read(Curator{MaxSleep: CuratorMaxSleep, MaxRetries: CuratorMaxRetries}),
+	"akka":     read(AkkaDefaults()),
+	"aws":      read(AWSDefaults()),
+	"aws_2026": read(AWS2026Defaults()),
+	"cenkalti": read(CenkaltiDefaults()),
+	"curator": read(Curator{MaxSleep: CuratorMaxSleep,
+		MaxRetries: CuratorMaxRetries}),
 	"curator_fixed":         read(CuratorFixed{MaxRetries: 1}),
 	"curator_until_elapsed": read(CuratorUntilElapsed{}),
 	"flume":                 read(FlumeDefaults()),
@@ -90,9 +91,10 @@ var readers = map[string]func(*backoff.Settings) backoff.Policy{
 	"hadoop_multiple_linear_random": readAs(hadoopPairsText{}, hadoopPairsText.policy),
 	"hadoop_proportional":           readAs(hadoopText{}, hadoopText.proportional),
 	"jodis":                         read(JodisDefaults()),
-	"jpillora":                      read(Jpillora{100 * time.Millisecond, 10 * time.Second, 2, false}),
-	"kubernetes_fast_slow":          read(KubernetesFastSlow{}),
-	"kubernetes_flow":               read(KubernetesFlow{}),
+	"jpillora": read(Jpillora{100 * time.Millisecond, 10 * time.Second, 2,
+		false}),
+	"kubernetes_fast_slow": read(KubernetesFastSlow{}),
+	"kubernetes_flow":      read(KubernetesFlow{}),
 	"kubernetes_loop": readAs(KubernetesWait{}, func(p KubernetesWait) (port, error) {
 		return p.Loop(), nil
 	}),
@@ -102,7 +104,8 @@ var readers = map[string]func(*backoff.Settings) backoff.Policy{
 	"polly":                read(PollyDefaults()),
 	"resilience4j": readAs(resilience4jText{500 * time.Millisecond, 1.5, .5, false, math.MaxInt64},
 		resilience4jText.policy),
-	"sethvargo": readAs(sethvargoText{Shape: SethvargoExponential, Wrappers: none}, sethvargoText.policy),
+	"sethvargo": readAs(sethvargoText{Shape: SethvargoExponential, Wrappers: none},
+		sethvargoText.policy),
 }
 
 // none is the value of a key that switches a limit off.
@@ -110,7 +113,8 @@ const none = "none"
 
 // unlimited has, for the keys that may be none, the duration that means it.
 var unlimited = map[string]time.Duration{
-	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0, "resilience4jText.Max": math.MaxInt64,
+	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0,
+	"resilience4jText.Max": math.MaxInt64,
 }
 
 // port has the methods of every policy in this package.
@@ -136,7 +140,8 @@ func read[P port](defaults P) func(*backoff.Settings) backoff.Policy {
 
 // readAs makes a reader that sets the fields of a T from the keys of the same names and makes a
 // policy of it. A duration, int or string without a default must be given.
-func readAs[T any](defaults T, policyOf func(T) (port, error)) func(*backoff.Settings) backoff.Policy {
+func readAs[T any](defaults T,
+	policyOf func(T) (port, error)) func(*backoff.Settings) backoff.Policy {
 	return func(settings *backoff.Settings) backoff.Policy {
 		values := defaults
 		text := settings.Policy()
@@ -146,7 +151,8 @@ func readAs[T any](defaults T, policyOf func(T) (port, error)) func(*backoff.Set
 			if field.Name == "Compat" {
 				continue
 			}
-			if value, given := readField(settings, v.Type().Name()+"."+field.Name, key(field.Name), v.Field(i)); given {
+			if value, given := readField(settings, v.Type().Name()+"."+field.Name, key(field.Name),
+				v.Field(i)); given {
 				text += " " + key(field.Name) + "=" + value
 			}
 		}
@@ -171,7 +177,8 @@ func key(field string) string {
 }
 
 // readField sets v from a key, and returns the value as text.
-func readField(settings *backoff.Settings, field, key string, v reflect.Value) (text string, given bool) {
+func readField(settings *backoff.Settings, field, key string,
+	v reflect.Value) (text string, given bool) {
 	text, given = settings.Text(key)
 	absent, limit := unlimited[field]
 	switch {
@@ -284,8 +291,9 @@ type resilience4jText struct {
 
 func (t resilience4jText) policy() (port, error) {
 	return Resilience4j{
-		Initial: t.Initial, Multiplier: t.Multiplier, Randomization: t.Randomization, Random: t.Random,
-		Max: t.Max, Capped: t.Max != math.MaxInt64,
+		Initial: t.Initial, Multiplier: t.Multiplier, Randomization: t.Randomization,
+		Random: t.Random,
+		Max:    t.Max, Capped: t.Max != math.MaxInt64,
 	}, nil
 }
 
@@ -328,19 +336,22 @@ func parseSethvargoWrapper(text string) (SethvargoWrapper, error) {
 	if wrap := sethvargoDurations[name]; wrap != nil {
 		d, err := time.ParseDuration(value)
 		if err != nil || d < 0 {
-			return SethvargoWrapper{}, fmt.Errorf("%q: want a duration of 0 or more, such as %s:250ms", text, name)
+			return SethvargoWrapper{},
+				fmt.Errorf("%q: want a duration of 0 or more, such as %s:250ms", text, name)
 		}
 		return wrap(d), nil
 	}
 	if wrap := sethvargoCounts[name]; wrap != nil {
 		n, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
-			return SethvargoWrapper{}, fmt.Errorf("%q: want a whole number of 0 or more, such as %s:5", text, name)
+			return SethvargoWrapper{},
+				fmt.Errorf("%q: want a whole number of 0 or more, such as %s:5", text, name)
 		}
 		return wrap(n), nil
 	}
 	known := slices.Concat([]string{"full_jitter"}, slices.Collect(maps.Keys(sethvargoDurations)),
 		slices.Collect(maps.Keys(sethvargoCounts)))
 	slices.Sort(known)
-	return SethvargoWrapper{}, fmt.Errorf("unknown wrapper %q: want one of %s", text, strings.Join(known, ", "))
+	return SethvargoWrapper{},
+		fmt.Errorf("unknown wrapper %q: want one of %s", text, strings.Join(known, ", "))
 }

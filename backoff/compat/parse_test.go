@@ -44,6 +44,10 @@ func TestSpecs(t *testing.T) {
 	}
 }
 
+// allWrappers has every wrapper of sethvargo.
+const allWrappers = "sethvargo base=1s wrappers=jitter:250ms,capped:0s,full_jitter,max_retries:4," +
+	"jitter_percent:3,max_duration:1h"
+
 func TestParse(t *testing.T) {
 	for spec, want := range map[string]string{
 		"flume":                             "flume",
@@ -56,8 +60,7 @@ func TestParse(t *testing.T) {
 		"polly type=exponential jitter=T":   "polly type=exponential jitter=true",
 		"flume max=0s":                      "flume max=0s",
 		"first_now(cenkalti multiplier=2.)": "first_now(cenkalti multiplier=2)",
-		"sethvargo base=1s wrappers=jitter:250ms,capped:0s,full_jitter,max_retries:4,jitter_percent:3,max_duration:1h": "" +
-			"sethvargo base=1s wrappers=jitter:250ms,capped:0s,full_jitter,max_retries:4,jitter_percent:3,max_duration:1h",
+		allWrappers:                         allWrappers,
 	} {
 		p, err := Parse(spec)
 		if err != nil || fmt.Sprint(p) != want {
@@ -70,7 +73,8 @@ func TestParse(t *testing.T) {
 		}
 		first, _, _ := p.Next(backoff.State{}, rand.NewPCG(1, 2))
 		if low, _, high := backoff.Bounds(p, 0); first < low || first > high {
-			t.Errorf("Parse(%q): the first wait is %v, with bounds %v to %v", spec, first, low, high)
+			t.Errorf("Parse(%q): the first wait is %v, with bounds %v to %v", spec, first, low,
+				high)
 		}
 	}
 }
@@ -80,10 +84,12 @@ func TestParseSets(t *testing.T) {
 	for spec, want := range map[string]backoff.Policy{
 		"flume max=0s off=true":                       Flume{Off: true},
 		"jpillora min=1s max=2s factor=3 jitter=true": Jpillora{1e9, 2e9, 3, true},
-		"hadoop_fixed_time max_time=9s sleep=2s":      HadoopFixedTime(9000, 2000, JavaMilliseconds),
-		"hadoop_failover max_retries=0":               HadoopFailover{nil, 15, 0, 500, 15000, false},
-		"kubernetes_loop duration=1s steps=3 cap=9s":  KubernetesWait{Duration: 1e9, Steps: 3, Cap: 9e9}.Loop(),
-		"resilience4j max=9s":                         Resilience4j{5e8, 1.5, .5, false, 9e9, true, false},
+		"hadoop_fixed_time max_time=9s sleep=2s": HadoopFixedTime(9000, 2000,
+			JavaMilliseconds),
+		"hadoop_failover max_retries=0": HadoopFailover{nil, 15, 0, 500, 15000, false},
+		"kubernetes_loop duration=1s steps=3 cap=9s": KubernetesWait{Duration: 1e9, Steps: 3,
+			Cap: 9e9}.Loop(),
+		"resilience4j max=9s": Resilience4j{5e8, 1.5, .5, false, 9e9, true, false},
 		"sethvargo shape=fibonacci base=1s wrappers=capped:0s": Sethvargo{
 			Shape: SethvargoFibonacci, Base: 1e9, Wrappers: []SethvargoWrapper{SethvargoCapped(0)},
 		},
@@ -120,7 +126,8 @@ func TestParseErrors(t *testing.T) {
 		"grpc multiplier=x":                          `multiplier "x": want a number`,
 	} {
 		_, err := Parse(spec)
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "backoff ") {
+		if err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "backoff ") {
 			t.Errorf("Parse(%q): %v; want %q", spec, err, want)
 		}
 	}

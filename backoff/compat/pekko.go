@@ -15,11 +15,10 @@ import (
 // times 1 + U[0, 1) * RandomFactor. The supervisor's other rules (resets, limits) are in package
 // supervise.
 //
-// Quirks: the jitter comes after the cap, so that waits go up to (1+RandomFactor) Max; of all the
-// formulas this jitter is the narrowest, too narrow to part a crowd. Once Min * 2^n is beyond an
-// int64 of nanoseconds the original throws inside, catches, and waits exactly Max without jitter,
-// until 2^n is beyond a float64 and the jitter is back (3 s: n = 32 to 992). That loss is an
-// overflow: only with Compat.
+// Quirks: The jitter comes after the cap, so waits reach (1+RandomFactor) Max. The jitter is too
+// narrow to spread a crowd of clients. With Compat, an overflow removes it: once Min * 2^n exceeds
+// an int64 of nanoseconds, the original waits exactly Max. The jitter returns when 2^n exceeds a
+// float64 (3 s: n = 32 to 992).
 //
 // BackoffSupervisor refuses settings out of range, and so does Next. calculateDelay takes any, and
 // so does Delay.

@@ -38,23 +38,26 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 		"hadoop/time":        quirky(HadoopFixedTime(b, a, JavaSeconds)),
 		"hadoop/prop":        quirky(HadoopProportional(n, a, JavaNanoseconds)),
 		"hadoop/exponential": quirky(HadoopExponential(n, a, JavaMicroseconds)),
-		"hadoop/linear":      HadoopMultipleLinearRandom(HadoopPair{n, first}, HadoopPair{n / 2, limit}),
-		"hadoop/failover":    HadoopFailover{HadoopTryOnce(), n, n, a, b, compat},
-		"hadoop/class":       HadoopByException(nil, map[string]Hadoop{"IOException": quirky(HadoopFixedCount(n, a, JavaDays))}),
-		"jodis":              Jodis{first, limit, limit, compat},
-		"jpillora":           Jpillora{first, limit, x, compat},
-		"k8s/wait":           KubernetesWait{first, x, y, n, limit, compat},
-		"k8s/loop":           KubernetesWait{first, x, y, n, limit, compat}.Loop(),
-		"k8s/jitter":         KubernetesJitter{first, y, compat},
-		"k8s/exponential":    KubernetesExponential{first, limit, compat},
-		"k8s/fast_slow":      KubernetesFastSlow{first, limit, n, compat},
-		"k8s/flow":           KubernetesFlow{first, limit, y, compat},
-		"pekko":              Pekko{first, limit, y, compat},
-		"polly":              Polly{PollyExponential, first, limit, true, n},
-		"polly/linear":       Polly{PollyLinear, first, limit, true, n},
-		"resilience4j":       Resilience4j{first, x, y, true, limit, true, compat},
+		"hadoop/linear": HadoopMultipleLinearRandom(HadoopPair{n, first},
+			HadoopPair{n / 2, limit}),
+		"hadoop/failover": HadoopFailover{HadoopTryOnce(), n, n, a, b, compat},
+		"hadoop/class": HadoopByException(nil,
+			map[string]Hadoop{"IOException": quirky(HadoopFixedCount(n, a, JavaDays))}),
+		"jodis":           Jodis{first, limit, limit, compat},
+		"jpillora":        Jpillora{first, limit, x, compat},
+		"k8s/wait":        KubernetesWait{first, x, y, n, limit, compat},
+		"k8s/loop":        KubernetesWait{first, x, y, n, limit, compat}.Loop(),
+		"k8s/jitter":      KubernetesJitter{first, y, compat},
+		"k8s/exponential": KubernetesExponential{first, limit, compat},
+		"k8s/fast_slow":   KubernetesFastSlow{first, limit, n, compat},
+		"k8s/flow":        KubernetesFlow{first, limit, y, compat},
+		"pekko":           Pekko{first, limit, y, compat},
+		"polly":           Polly{PollyExponential, first, limit, true, n},
+		"polly/linear":    Polly{PollyLinear, first, limit, true, n},
+		"resilience4j":    Resilience4j{first, x, y, true, limit, true, compat},
 		"sethvargo": Sethvargo{SethvargoFibonacci, first, []SethvargoWrapper{
-			SethvargoJitter(limit), SethvargoJitterPercent(uint64(b)), SethvargoCapped(limit), SethvargoFullJitter(),
+			SethvargoJitter(limit), SethvargoJitterPercent(uint64(b)), SethvargoCapped(limit),
+			SethvargoFullJitter(),
 			SethvargoMaxRetries(uint64(n)),
 		}, compat},
 	}
@@ -64,16 +67,19 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 // without Compat no negative wait.
 func FuzzPolicies(f *testing.F) {
 	for _, a := range []int64{0, 1, -1, 1e9, math.MaxInt64, math.MinInt64, 1 << 62} {
-		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1), math.MaxFloat64, 1e-320, 1 + 1e-9} {
+		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1),
+			math.MaxFloat64, 1e-320, 1 + 1e-9} {
 			f.Add(a, int64(30e9), x, .5, 29, uint32(a), int64(3e9), uint64(7))
 			f.Add(int64(100e6), a, x, x, 62, uint32(70), a, uint64(8))
 		}
 	}
-	f.Fuzz(func(t *testing.T, a, b int64, x, y float64, count int, n uint32, prev int64, seed uint64) {
+	f.Fuzz(func(t *testing.T, a, b int64, x, y float64, count int, n uint32, prev int64,
+		seed uint64) {
 		for _, compat := range []bool{false, true} {
 			for name, p := range every(a, b, x, y, count, compat) {
 				for _, n := range []uint32{n, n % 100} {
-					s := backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev), Slept: time.Duration(prev)}
+					s := backoff.State{N: n, Step: uint32(seed), Prev: time.Duration(prev),
+						Slept: time.Duration(prev)}
 					ask(t, name, p, compat, s, seed)
 				}
 			}
@@ -107,7 +113,8 @@ func TestBounds(t *testing.T) {
 	if testing.Short() {
 		walks = 300
 	}
-	for name, p := range every(int64(100*time.Millisecond), int64(10*time.Second), 2, .2, 29, false) {
+	for name, p := range every(int64(100*time.Millisecond), int64(10*time.Second), 2, .2, 29,
+		false) {
 		src := rand.NewPCG(3, 4)
 		states := make([]backoff.State, walks)
 		for n := range 70 {
@@ -128,8 +135,10 @@ func TestBounds(t *testing.T) {
 				continue
 			}
 			sd := math.Sqrt(max(squares/count-sum/count*sum/count, 0))
-			if off := 6.5*sd/math.Sqrt(count) + float64(mean)*0.01 + 1; math.Abs(sum/count-float64(mean)) > off {
-				t.Errorf("%s at %d: mean %.0f, Bounds says %d within %.0f", name, n, sum/count, mean, off)
+			if off := 6.5*sd/math.Sqrt(count) +
+				float64(mean)*0.01 + 1; math.Abs(sum/count-float64(mean)) > off {
+				t.Errorf("%s at %d: mean %.0f, Bounds says %d within %.0f", name, n, sum/count,
+					mean, off)
 			}
 		}
 	}
@@ -152,7 +161,8 @@ func TestCounterIsSafe(t *testing.T) {
 }
 
 func TestItemsAreBounded(t *testing.T) {
-	l := KubernetesItems[int]{Policy: KubernetesExponential{Base: time.Second, Max: time.Minute}, MaxItems: 2}
+	l := KubernetesItems[int]{Policy: KubernetesExponential{Base: time.Second, Max: time.Minute},
+		MaxItems: 2}
 	for range 3 {
 		for item := range 5 {
 			l.When(item)
@@ -187,7 +197,8 @@ func TestHadoopMultiple(t *testing.T) {
 }
 
 func BenchmarkNext(b *testing.B) {
-	for name, p := range every(int64(100*time.Millisecond), int64(10*time.Second), 2, .2, 29, false) {
+	for name, p := range every(int64(100*time.Millisecond), int64(10*time.Second), 2, .2, 29,
+		false) {
 		b.Run(name, func(b *testing.B) {
 			src := rand.NewPCG(1, 2)
 			b.ReportAllocs()

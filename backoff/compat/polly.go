@@ -99,7 +99,9 @@ func (p Polly) Bounds(n int) (lowest, mean, highest time.Duration) {
 		d = min(d, limit)
 		return d, d, d
 	}
-	at := func(u float64) time.Duration { return min(duration(float64(d)*(.75+.5*u), false), limit) }
+	at := func(u float64) time.Duration {
+		return min(duration(float64(d)*(.75+.5*u), false), limit)
+	}
 	return ordered(at(0), middle(at), at(1))
 }
 

@@ -14,9 +14,11 @@ import (
 // cases, each of which has to be refused, and of right ones beside them, which have to pass.
 func TestVectorsRefuses(t *testing.T) {
 	type object = map[string]any
-	flume := object{"max_backoff_ns": 4 * time.Second, "backoff": true, "outcomes": []string{"full", "full"}}
+	flume := object{"max_backoff_ns": 4 * time.Second, "backoff": true,
+		"outcomes": []string{"full", "full"}}
 	exact := func(policy string, params object, delays ...time.Duration) object {
-		return object{"policy": policy, "kind": "exact", "params": params, "delays_ns": delays, "ends": "continues"}
+		return object{"policy": policy, "kind": "exact", "params": params, "delays_ns": delays,
+			"ends": "continues"}
 	}
 	fast := object{"fast_ns": 1, "slow_ns": 9, "max_fast": 1}
 	// Uniform on [1 s, 1.5 s): the figures of wait.Jitter(1 s, 0.5), or of something near it.
@@ -26,25 +28,30 @@ func TestVectorsRefuses(t *testing.T) {
 			"quantiles_ns": object{"0.5": mean}, "atoms": atoms,
 		}
 		return object{
-			"policy": "k8s.jitter", "kind": "random", "params": object{"duration_ns": time.Second, "max_factor": .5},
-			"sampling": "independent", "samples": 20000, "ends": "continues", "steps": []object{step},
+			"policy": "k8s.jitter", "kind": "random",
+			"params":   object{"duration_ns": time.Second, "max_factor": .5},
+			"sampling": "independent", "samples": 20000, "ends": "continues",
+			"steps": []object{step},
 		}
 	}
 	const ms, top = time.Millisecond, 1500*time.Millisecond - 1
 	cases := map[string]object{
-		"right/exact":        exact("flume.spool", flume, 250*ms, 500*ms),
-		"right/random":       jitter(1000*ms, 1250*ms, top, 144337567),
-		"right/steps":        exact("k8s.fast_slow", fast, 1, 9, 9),
-		"wrong/policy":       exact("flume.pigeon", flume, 250*ms),
-		"wrong/value":        exact("flume.spool", flume, 250*ms, 501*ms),
-		"wrong/step":         exact("k8s.fast_slow", fast, 1, 1, 9),
-		"wrong/setting":      exact("k8s.fast_slow", object{"fast_ns": 1, "slow_ns": 9, "max_fast": 1, "colour": 3}, 1, 9),
-		"wrong/kind":         object{"policy": "k8s.fast_slow", "kind": "dance", "params": fast},
-		"wrong/end":          object{"policy": "k8s.fast_slow", "kind": "exact", "params": fast, "delays_ns": []int{1}, "ends": "stop"},
-		"wrong/mean":         jitter(1000*ms, 1230*ms, top, 144337567),
-		"wrong/deviation":    jitter(1000*ms, 1250*ms, top, 134*ms),
-		"wrong/support":      jitter(1100*ms, 1250*ms, top, 144337567),
-		"wrong/atom":         jitter(1000*ms, 1250*ms, top, 144337567, object{"value_ns": top, "share": .2}),
+		"right/exact":  exact("flume.spool", flume, 250*ms, 500*ms),
+		"right/random": jitter(1000*ms, 1250*ms, top, 144337567),
+		"right/steps":  exact("k8s.fast_slow", fast, 1, 9, 9),
+		"wrong/policy": exact("flume.pigeon", flume, 250*ms),
+		"wrong/value":  exact("flume.spool", flume, 250*ms, 501*ms),
+		"wrong/step":   exact("k8s.fast_slow", fast, 1, 1, 9),
+		"wrong/setting": exact("k8s.fast_slow",
+			object{"fast_ns": 1, "slow_ns": 9, "max_fast": 1, "colour": 3}, 1, 9),
+		"wrong/kind": object{"policy": "k8s.fast_slow", "kind": "dance", "params": fast},
+		"wrong/end": object{"policy": "k8s.fast_slow", "kind": "exact", "params": fast,
+			"delays_ns": []int{1}, "ends": "stop"},
+		"wrong/mean":      jitter(1000*ms, 1230*ms, top, 144337567),
+		"wrong/deviation": jitter(1000*ms, 1250*ms, top, 134*ms),
+		"wrong/support":   jitter(1100*ms, 1250*ms, top, 144337567),
+		"wrong/atom": jitter(1000*ms, 1250*ms, top, 144337567,
+			object{"value_ns": top, "share": .2}),
 		"wrong/lost jitter":  jitter(1250*ms, 1250*ms, 1250*ms, 0),
 		"wrong/out of bound": jitter(1000*ms, 1250*ms, 1501*ms, 144337567),
 	}
@@ -74,7 +81,8 @@ func TestVectorsRefuses(t *testing.T) {
 		if strings.HasPrefix(name, "right/") {
 			want = "--- PASS: "
 		}
-		if !strings.Contains(string(out), want+"TestVectors/made/"+strings.ReplaceAll(name, " ", "_")+" ") {
+		if !strings.Contains(string(out),
+			want+"TestVectors/made/"+strings.ReplaceAll(name, " ", "_")+" ") {
 			t.Errorf("case %q: want %q in\n%s", name, want, out)
 		}
 	}

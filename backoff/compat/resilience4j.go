@@ -16,18 +16,20 @@ import (
 // then cut to Max. A Multiplier of 1 is of, or ofRandomized. [Resilience4jDefaults] has the
 // settings of ofExponentialBackoff.
 //
-// Quirks: an interval of 1 ms times 1.5 stays 1 ms for ever; a Multiplier below 1 shrinks it to 0;
-// the cap comes after the jitter, so that the draws pile up on it and at last all lie there; a
-// drawn wait is at least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds it
-// saturates, as Java's conversion does.
+// Quirks: An interval of 1 ms times 1.5 stays 1 ms. A Multiplier below 1 shrinks it to 0. The cap
+// comes after the jitter, so waits pile up on it, and in the end all equal it. A drawn wait is at
+// least 1 ms, or 0 with a Randomization of NaN. Beyond an int64 of milliseconds it saturates, as
+// Java's conversion does.
 type Resilience4j struct {
-	Initial       time.Duration // 1 ms or more; whole milliseconds count; the largest stands for Java's largest long
+	// 1 ms or more; whole milliseconds count; the largest stands for Java's largest long.
+	Initial       time.Duration
 	Multiplier    float64
-	Randomization float64       // 0 to 1; used with Random
-	Random        bool          // the random functions: also with a Randomization of 0 they give at least 1 ms
-	Max           time.Duration // 1 ms or more; used with Capped
-	Capped        bool
-	Compat        bool // whether a negative Multiplier gives negative waits, as in the original
+	Randomization float64 // 0 to 1; used with Random
+	// The random functions: also with a Randomization of 0 they give at least 1 ms.
+	Random bool
+	Max    time.Duration // 1 ms or more; used with Capped
+	Capped bool
+	Compat bool // whether a negative Multiplier gives negative waits, as in the original
 }
 
 // Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms,
@@ -42,7 +44,8 @@ func Resilience4jDefaults() Resilience4j {
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
 	err := p.Validate()
 	// The constructors with a Max check Initial only when they are called with an attempt.
-	if attempt < 1 && (err == nil || p.Capped && p.Max >= time.Millisecond && p.randomization() == nil) {
+	if attempt < 1 &&
+		(err == nil || p.Capped && p.Max >= time.Millisecond && p.randomization() == nil) {
 		//lint:ignore ST1005 the original's text
 		return 0, fmt.Errorf("Illegal argument attempt: %d", attempt)
 	}
@@ -58,7 +61,9 @@ func (p Resilience4j) at(n uint32, random float64) time.Duration {
 
 // interval repeats the original's steps, in milliseconds.
 func (p Resilience4j) interval(n uint32) int64 {
-	return repeat(javaMillis(p.Initial), n, func(x int64) int64 { return javaLong(float64(float64(x) * p.Multiplier)) })
+	return repeat(javaMillis(p.Initial), n, func(x int64) int64 {
+		return javaLong(float64(float64(x) * p.Multiplier))
+	})
 }
 
 func (p Resilience4j) draw(x int64, random float64) time.Duration {

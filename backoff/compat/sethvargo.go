@@ -89,7 +89,8 @@ func SethvargoMaxDuration(limit time.Duration) SethvargoWrapper {
 
 // ended reports whether w gives up at s.
 func (w SethvargoWrapper) ended(s backoff.State) bool {
-	return w.kind == sethvargoRetries && uint64(s.N) >= w.retries || w.kind == sethvargoDuration && s.Slept >= w.d
+	return w.kind == sethvargoRetries && uint64(s.N) >= w.retries || w.kind == sethvargoDuration &&
+		s.Slept >= w.d
 }
 
 // Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first.
@@ -171,19 +172,23 @@ func percent(d time.Duration, top int64) time.Duration {
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}
-	if p.Validate() != nil || slices.ContainsFunc(p.Wrappers, func(w SethvargoWrapper) bool { return w.ended(start) }) {
+	if p.Validate() != nil || slices.ContainsFunc(p.Wrappers, func(w SethvargoWrapper) bool {
+		return w.ended(start)
+	}) {
 		return 0, 0, 0
 	}
 	lowest = p.interval(k)
 	highest = lowest
 	const cells = 2000
 	values := slices.Repeat([]time.Duration{lowest}, cells)
-	strides := [...]int{1, 919, 607, 1201, 1733} // with no factor in common with cells: they keep several jitters apart
+	// With no factor in common with cells: they keep several jitters apart.
+	strides := [...]int{1, 919, 607, 1201, 1733}
 	for k, w := range p.Wrappers {
 		lowest, highest = w.low(lowest), w.high(highest)
 		for i := range values {
 			u := i * strides[k%len(strides)] % cells
-			values[i] = w.apply(values[i], backoff.State{}, fixed(uint64(2*u+1)*(math.MaxUint64/(2*cells))))
+			values[i] = w.apply(values[i], backoff.State{},
+				fixed(uint64(2*u+1)*(math.MaxUint64/(2*cells))))
 		}
 	}
 	sum := 0.0

@@ -38,7 +38,8 @@ var jpilloraVectors = handlers{
 	"jpillora.seeded": func(t *testing.T, c vectors.Case) {
 		seed := c.Params.Int(t, "seed")
 		checkCounter(t, c, &Counter{
-			Min: c.Params.Duration(t, "min_ns"), Max: c.Params.Duration(t, "max_ns"), Factor: c.Params.Float(t, "factor"),
+			Min: c.Params.Duration(t, "min_ns"), Max: c.Params.Duration(t, "max_ns"),
+			Factor: c.Params.Float(t, "factor"),
 			Jitter: c.Params.Bool(t, "jitter"), Rand: v1.New(v1.NewSource(int64(seed))),
 		})
 	},
@@ -109,7 +110,8 @@ var curatorVectors = handlers{
 	"curator.exponential": curatorSleep,
 	"curator.bounded":     curatorSleep,
 	"curator.n_times": curatorFixed(func(t *testing.T, p vectors.Object) CuratorFixed {
-		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: p.Int(t, "max_retries"), Compat: true}
+		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: p.Int(t, "max_retries"),
+			Compat: true}
 	}),
 	"curator.one_time": curatorFixed(func(t *testing.T, p vectors.Object) CuratorFixed {
 		return CuratorFixed{Sleep: p.Duration(t, "sleep_ns"), MaxRetries: 1, Compat: true}
@@ -119,11 +121,13 @@ var curatorVectors = handlers{
 	}),
 	"curator.until_elapsed": func(t *testing.T, c vectors.Case) {
 		p := CuratorUntilElapsed{
-			MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"), Sleep: c.Params.Duration(t, "sleep_ns"), Compat: true,
+			MaxElapsed: c.Params.Duration(t, "max_elapsed_ns"),
+			Sleep:      c.Params.Duration(t, "sleep_ns"), Compat: true,
 		}
 		for _, d := range c.Decisions {
 			retry, slept, sleeps := p.Decide(d.Input.Int(t, "n"), d.Input.Duration(t, "elapsed_ns"))
-			if want := d.Output.Text(t, "action") == "retry"; retry != want || sleeps != d.Output.Int(t, "sleeps") ||
+			if want := d.Output.Text(t, "action") == "retry"; retry != want ||
+				sleeps != d.Output.Int(t, "sleeps") ||
 				slept != d.Output.Duration(t, "delay_ns") {
 				t.Errorf("%s: %v, %v, %d; want %s", d.Input, retry, slept, sleeps, d.Output)
 			}
@@ -131,7 +135,8 @@ var curatorVectors = handlers{
 	},
 	"curator.exponential_limit": func(t *testing.T, c vectors.Case) {
 		for _, d := range c.Decisions {
-			p := Curator{Base: c.Params.Duration(t, "base_ns"), MaxRetries: d.Input.Int(t, "max_retries"), Compat: true}
+			p := Curator{Base: c.Params.Duration(t, "base_ns"),
+				MaxRetries: d.Input.Int(t, "max_retries"), Compat: true}
 			granted := 0
 			for s := at(0); ; granted++ {
 				_, next, ok := p.Next(s, nil)
@@ -151,17 +156,20 @@ var curatorVectors = handlers{
 			plain, err := CuratorRetryable(code, false)
 			session, _ := CuratorRetryable(code, true)
 			if d.Output.Has("error") {
-				if want := "java.lang.IllegalArgumentException: "; err == nil || want+err.Error() != d.Output.Text(t, "error") {
+				if want := "java.lang.IllegalArgumentException: "; err == nil ||
+					want+err.Error() != d.Output.Text(t, "error") {
 					t.Errorf("%s: error %v, want %s", code, err, d.Output)
 				}
-			} else if err != nil || plain != d.Output.Bool(t, "n_times") || session != d.Output.Bool(t, "session_failed") {
+			} else if err != nil || plain != d.Output.Bool(t, "n_times") ||
+				session != d.Output.Bool(t, "session_failed") {
 				t.Errorf("%s: %v, %v, %v; want %s", code, plain, session, err, d.Output)
 			}
 		}
 	},
 }
 
-func curatorFixed(read func(t *testing.T, p vectors.Object) CuratorFixed) func(*testing.T, vectors.Case) {
+func curatorFixed(read func(t *testing.T, p vectors.Object) CuratorFixed) func(*testing.T,
+	vectors.Case) {
 	return func(t *testing.T, c vectors.Case) {
 		p := read(t, c.Params)
 		s := vectors.Policy(p, at)
@@ -173,7 +181,8 @@ func curatorFixed(read func(t *testing.T, p vectors.Object) CuratorFixed) func(*
 // curatorSleep asks getSleepTimeMs, which knows no limit of retries.
 func curatorSleep(t *testing.T, c vectors.Case) {
 	p := Curator{
-		Base: c.Params.Duration(t, "base_ns"), MaxSleep: durationOr(t, c.Params, "max_sleep_ns", CuratorMaxSleep),
+		Base:       c.Params.Duration(t, "base_ns"),
+		MaxSleep:   durationOr(t, c.Params, "max_sleep_ns", CuratorMaxSleep),
 		MaxRetries: c.Params.Int(t, "max_retries"), Compat: true,
 	}
 	s := vectors.Policy(p, at)

@@ -23,7 +23,8 @@ func scripted(t *testing.T, c vectors.Case, next func(i int, src vectors.Rand) t
 
 var flumeVectors = handlers{
 	"flume.spool": func(t *testing.T, c vectors.Case) {
-		p := Flume{Max: durationOr(t, c.Params, "max_backoff_ns", FlumeDefaults().Max), Off: !c.Params.Bool(t, "backoff"), Compat: true}
+		p := Flume{Max: durationOr(t, c.Params, "max_backoff_ns", FlumeDefaults().Max),
+			Off: !c.Params.Bool(t, "backoff"), Compat: true}
 		outcomes := vectors.Get[[]string](t, c.Params, "outcomes")
 		var s backoff.State
 		scripted(t, c, func(i int, src vectors.Rand) (d time.Duration) {
@@ -40,10 +41,13 @@ var flumeVectors = handlers{
 	},
 	"flume.failover_sink": func(t *testing.T, c vectors.Case) {
 		p := FlumePenalty{
-			Max: durationOr(t, c.Params, "max_penalty_ns", FlumePenaltyDefaults().Max), Compat: true,
+			Max:    durationOr(t, c.Params, "max_penalty_ns", FlumePenaltyDefaults().Max),
+			Compat: true,
 		}
 		s := vectors.Policy(p, at)
-		s.At = func(n int, _ vectors.Rand) (time.Duration, bool) { return p.Penalty(n + c.ArgOffset), true }
+		s.At = func(n int, _ vectors.Rand) (time.Duration, bool) {
+			return p.Penalty(n + c.ArgOffset), true
+		}
 		vectors.Check(t, c, s)
 	},
 	"flume.order_selector": func(t *testing.T, c vectors.Case) {
@@ -68,8 +72,9 @@ func flumeRunner(t *testing.T, c vectors.Case) {
 		Sink:      c.Policy == "flume.sink_runner",
 	}
 	names := map[string]FlumeOutcome{
-		"ok": FlumeReady, "backoff": FlumeBackoff, "event_delivery_exception": FlumeDeliveryException,
-		"runtime_exception": FlumeException,
+		"ok": FlumeReady, "backoff": FlumeBackoff,
+		"event_delivery_exception": FlumeDeliveryException,
+		"runtime_exception":        FlumeException,
 	}
 	outcomes := vectors.Get[[]string](t, c.Params, "outcomes")
 	var s backoff.State
@@ -88,15 +93,18 @@ var kubernetesVectors = handlers{
 	"k8s.wait.loop": func(t *testing.T, c vectors.Case) {
 		p := kubernetesWait(t, c.Params).Loop()
 		vectors.Check(t, c, vectors.Policy(p, at))
-		if _, text, ok := strings.Cut(c.EndsHow, "; waited "); ok && text != itoa(p.Wasted())+" ns after the last" {
+		if _, text, ok := strings.Cut(c.EndsHow, "; waited "); ok &&
+			text != itoa(p.Wasted())+" ns after the last" {
 			t.Errorf("wasted %d ns, want %s", p.Wasted(), text)
 		}
 	},
 	"k8s.jitter": policy(func(t *testing.T, p vectors.Object) KubernetesJitter {
-		return KubernetesJitter{Duration: p.Duration(t, "duration_ns"), MaxFactor: p.Float(t, "max_factor"), Compat: true}
+		return KubernetesJitter{Duration: p.Duration(t, "duration_ns"),
+			MaxFactor: p.Float(t, "max_factor"), Compat: true}
 	}),
 	"k8s.workqueue": func(t *testing.T, c vectors.Case) {
-		p := KubernetesExponential{Base: c.Params.Duration(t, "base_ns"), Max: c.Params.Duration(t, "max_ns"), Compat: true}
+		p := KubernetesExponential{Base: c.Params.Duration(t, "base_ns"),
+			Max: c.Params.Duration(t, "max_ns"), Compat: true}
 		if c.Kind == "calls" {
 			checkItems(t, c, &KubernetesItems[string]{Policy: p})
 			return
@@ -105,8 +113,9 @@ var kubernetesVectors = handlers{
 	},
 	"k8s.fast_slow": func(t *testing.T, c vectors.Case) {
 		p := KubernetesFastSlow{
-			Fast: c.Params.Duration(t, "fast_ns"), Slow: c.Params.Duration(t, "slow_ns"), MaxFast: c.Params.Int(t, "max_fast"),
-			Compat: true,
+			Fast: c.Params.Duration(t, "fast_ns"), Slow: c.Params.Duration(t, "slow_ns"),
+			MaxFast: c.Params.Int(t, "max_fast"),
+			Compat:  true,
 		}
 		if c.Kind == "calls" {
 			checkItems(t, c, &KubernetesItems[string]{Policy: p})
@@ -116,7 +125,8 @@ var kubernetesVectors = handlers{
 	},
 	"k8s.flowcontrol": func(t *testing.T, c vectors.Case) {
 		p := KubernetesFlow{
-			Initial: c.Params.Duration(t, "initial_ns"), Max: c.Params.Duration(t, "max_ns"), Jitter: c.Params.Float(t, "jitter"),
+			Initial: c.Params.Duration(t, "initial_ns"), Max: c.Params.Duration(t, "max_ns"),
+			Jitter: c.Params.Float(t, "jitter"),
 			Compat: true,
 		}
 		gaps := c.Params.Durations(t, "gaps_ns")
@@ -140,8 +150,9 @@ func itoa(d time.Duration) string { return big.NewInt(int64(d)).String() }
 
 func kubernetesWait(t *testing.T, p vectors.Object) KubernetesWait {
 	return KubernetesWait{
-		Duration: p.Duration(t, "duration_ns"), Factor: p.Float(t, "factor"), Jitter: p.Float(t, "jitter"),
-		Steps: p.Int(t, "steps"), Cap: p.Duration(t, "cap_ns"), Compat: true,
+		Duration: p.Duration(t, "duration_ns"), Factor: p.Float(t, "factor"),
+		Jitter: p.Float(t, "jitter"),
+		Steps:  p.Int(t, "steps"), Cap: p.Duration(t, "cap_ns"), Compat: true,
 	}
 }
 
@@ -167,8 +178,10 @@ func checkItems(t *testing.T, c vectors.Case, l *KubernetesItems[string]) {
 var hadoopVectors = func() handlers {
 	all := handlers{}
 	for _, name := range []string{
-		"try_once", "retry_forever", "fixed_count", "fixed_forever", "fixed_time", "proportional", "exponential",
-		"multiple_linear_random", "failover", "by_exception", "by_remote_exception", "other_than_remote_and_sasl",
+		"try_once", "retry_forever", "fixed_count", "fixed_forever", "fixed_time", "proportional",
+		"exponential",
+		"multiple_linear_random", "failover", "by_exception", "by_remote_exception",
+		"other_than_remote_and_sasl",
 	} {
 		all["hadoop."+name] = checkHadoop
 	}
@@ -186,8 +199,10 @@ func checkHadoop(t *testing.T, c vectors.Case) {
 	p := hadoop(t, c.Policy, c.Params, vectors.Object{})
 	s := vectors.Policy(p, at)
 	if s.Err == nil {
-		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { // the limit of failovers counts failovers alone
-			f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: n, Failovers: n, Idempotent: true}
+		// The limit of failovers counts failovers alone.
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+			f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: n, Failovers: n,
+				Idempotent: true}
 			if c.Policy != "hadoop.failover" {
 				f.Err.Class, f.Failovers = "IOException", 0
 			}
@@ -197,7 +212,8 @@ func checkHadoop(t *testing.T, c vectors.Case) {
 	}
 	vectors.Check(t, c, s)
 	if text, ok := strings.CutPrefix(c.EndsHow, "FAIL: "); ok && len(c.Steps) == 0 {
-		f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: len(c.Delays), Idempotent: true}
+		f := HadoopFailure{Err: JavaError{Class: "IOException"}, Retries: len(c.Delays),
+			Idempotent: true}
 		if d := p.Decide(f, nil); d.Action != HadoopFail || d.Reason != text {
 			t.Errorf("at the end: %v, %q; want fail, %q", d.Action, d.Reason, text)
 		}
@@ -208,11 +224,13 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	t.Helper()
 	p := hadoop(t, c.Policy, c.Params, d.Input)
 	f := HadoopFailure{
-		Err: ParseJavaError(d.Input.Text(t, "error")), Retries: d.Input.Int(t, "retries"), Failovers: d.Input.Int(t, "failovers"),
+		Err: ParseJavaError(d.Input.Text(t, "error")), Retries: d.Input.Int(t, "retries"),
+		Failovers:  d.Input.Int(t, "failovers"),
 		Idempotent: d.Input.Bool(t, "idempotent_or_at_most_once"),
 	}
 	got := p.Decide(f, vectors.Source(c, 0))
-	if want := d.Output.Text(t, "action"); got.Action.String() != want || got.Reason != d.Output.Text(t, "reason") {
+	if want := d.Output.Text(t, "action"); got.Action.String() != want ||
+		got.Reason != d.Output.Text(t, "reason") {
 		t.Errorf("%s: %v, %q; want %s", d.Input, got.Action, got.Reason, d.Output)
 		return
 	}
@@ -296,7 +314,8 @@ func hadoopFailover(t *testing.T, p, input vectors.Object) Hadoop {
 	constructor := input.Text(t, "constructor")
 	switch form, number, ok := strings.Cut(strings.TrimSuffix(constructor, ")"), "("); {
 	case !ok:
-		policy.MaxFailovers, policy.MaxRetries, policy.Fallback = p.Int(t, "max_failovers"), p.Int(t, "max_retries"), fallback
+		policy.MaxFailovers, policy.MaxRetries, policy.Fallback = p.Int(t, "max_failovers"),
+			p.Int(t, "max_retries"), fallback
 		policy.DelayMillis = new(big.Int).Quo(p.Big(t, "delay_ns"), big.NewInt(1e6)).Int64()
 		policy.MaxDelayMillis = new(big.Int).Quo(p.Big(t, "max_delay_ns"), big.NewInt(1e6)).Int64()
 		return policy

@@ -19,7 +19,8 @@ type handlers = map[string]func(*testing.T, vectors.Case)
 func TestVectors(t *testing.T) {
 	all := handlers{}
 	for _, some := range []handlers{
-		awsVectors, cenkaltiVectors, curatorVectors, flumeVectors, grpcVectors, hadoopVectors, akkaVectors, jodisVectors,
+		awsVectors, cenkaltiVectors, curatorVectors, flumeVectors, grpcVectors, hadoopVectors,
+		akkaVectors, jodisVectors,
 		jpilloraVectors, kubernetesVectors, pekkoVectors, resilience4jVectors, sethvargoVectors,
 	} {
 		maps.Copy(all, some)
@@ -28,14 +29,18 @@ func TestVectors(t *testing.T) {
 }
 
 // policy is the handler of a policy that is a backoff.Policy and nothing more.
-func policy[P backoff.Policy](read func(t *testing.T, p vectors.Object) P) func(*testing.T, vectors.Case) {
-	return func(t *testing.T, c vectors.Case) { vectors.Check(t, c, vectors.Policy(read(t, c.Params), at)) }
+func policy[P backoff.Policy](read func(t *testing.T, p vectors.Object) P) func(*testing.T,
+	vectors.Case) {
+	return func(t *testing.T, c vectors.Case) {
+		vectors.Check(t, c, vectors.Policy(read(t, c.Params), at))
+	}
 }
 
 var cenkaltiVectors = handlers{"cenkalti": policy(func(t *testing.T, p vectors.Object) Cenkalti {
 	return Cenkalti{
 		Initial: p.Duration(t, "initial_ns"), Max: p.Duration(t, "max_ns"),
-		Multiplier: p.Float(t, "multiplier"), Randomization: p.Float(t, "randomization"), Compat: true,
+		Multiplier: p.Float(t, "multiplier"), Randomization: p.Float(t, "randomization"),
+		Compat: true,
 	}
 })}
 
@@ -48,7 +53,9 @@ var pekkoVectors = handlers{"pekko": func(t *testing.T, c vectors.Case) {
 	if s.Err != nil { // the supervisor refuses these settings, calculateDelay takes them
 		s.Err, s.Walk, s.Bounds = nil, nil, nil
 	}
-	s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+	s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+		return p.Delay(n, uniform(src)), true
+	}
 	vectors.Check(t, c, s)
 }}
 
@@ -58,7 +65,9 @@ var grpcVectors = handlers{"grpc.connection": func(t *testing.T, c vectors.Case)
 		Jitter: c.Params.Float(t, "jitter"), Max: c.Params.Duration(t, "max_ns"), Compat: true,
 	}
 	s := vectors.Policy(p, at)
-	s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+	s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+		return p.Delay(n, uniform(src)), true
+	}
 	vectors.Check(t, c, s)
 }}
 
@@ -66,16 +75,21 @@ var awsVectors = handlers{
 	"aws.legacy": func(t *testing.T, c vectors.Case) {
 		p := AWS{Max: durationOr(t, c.Params, "max_ns", AWSDefaults().Max), Compat: true}
 		s := vectors.Policy(p, at)
-		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n+c.ArgOffset, uniform(src)), true }
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+			return p.Delay(n+c.ArgOffset, uniform(src)), true
+		}
 		vectors.Check(t, c, s)
 	},
 	"aws.2026": func(t *testing.T, c vectors.Case) {
 		p := AWS2026{
-			Base: c.Params.Duration(t, "base_ns"), Max: durationOr(t, c.Params, "max_ns", AWS2026Defaults().Max),
+			Base:      c.Params.Duration(t, "base_ns"),
+			Max:       durationOr(t, c.Params, "max_ns", AWS2026Defaults().Max),
 			Throttled: c.Params.Bool(t, "throttled"), Compat: true,
 		}
 		s := vectors.Policy(p, at)
-		s.At = func(n int, src vectors.Rand) (time.Duration, bool) { return p.Delay(n, uniform(src)), true }
+		s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
+			return p.Delay(n, uniform(src)), true
+		}
 		vectors.Check(t, c, s)
 	},
 }
@@ -86,7 +100,8 @@ var resilience4jVectors = func() handlers {
 			p := Resilience4j{
 				Initial: c.Params.Duration(t, initial), Multiplier: 1, Random: random,
 				Randomization: c.Params.Float(t, "randomization"),
-				Capped:        c.Params.Has("max_ns"), Max: c.Params.Duration(t, "max_ns"), Compat: true,
+				Capped:        c.Params.Has("max_ns"), Max: c.Params.Duration(t, "max_ns"),
+				Compat: true,
 			}
 			if c.Params.Has("multiplier") {
 				p.Multiplier = c.Params.Float(t, "multiplier")
@@ -112,7 +127,8 @@ var resilience4jVectors = func() handlers {
 
 var akkaVectors = handlers{"akka": func(t *testing.T, c vectors.Case) {
 	p := Akka{
-		Slot: c.Params.Duration(t, "slot_ns"), Ceiling: c.Params.Int(t, "ceiling"), StayAtCeiling: c.Params.Bool(t, "stay_at_ceiling"),
+		Slot: c.Params.Duration(t, "slot_ns"), Ceiling: c.Params.Int(t, "ceiling"),
+		StayAtCeiling: c.Params.Bool(t, "stay_at_ceiling"),
 	}
 	vectors.Check(t, c, vectors.Policy(p, at))
 	for _, step := range c.Steps {
@@ -120,8 +136,10 @@ var akkaVectors = handlers{"akka": func(t *testing.T, c vectors.Case) {
 			continue
 		}
 		want := AkkaState{
-			Retries: uint64(step.State.Int(t, "retries")), TotalRetries: uint64(step.State.Int(t, "total_retries")),
-			Resets: uint64(step.State.Int(t, "resets")), Started: step.State.Bool(t, "started"),
+			Retries:      uint64(step.State.Int(t, "retries")),
+			TotalRetries: uint64(step.State.Int(t, "total_retries")),
+			Resets:       uint64(step.State.Int(t, "resets")),
+			Started:      step.State.Bool(t, "started"),
 		}
 		if got := p.Counters(uint32(step.N)); got != want {
 			t.Errorf("n = %d: counters %+v, want %+v", step.N, got, want)
@@ -143,7 +161,9 @@ var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 	for _, d := range c.Decisions {
 		n, elapsed := d.Input.Int(t, "n"), d.Input.Duration(t, "elapsed_ns")
 		want := d.Output.Text(t, "action") == "retry"
-		checkDelay(t, d, func(src vectors.Rand) (time.Duration, bool) { return p.Decide(n, elapsed, src) }, want)
+		checkDelay(t, d, func(src vectors.Rand) (time.Duration, bool) {
+			return p.Decide(n, elapsed, src)
+		}, want)
 		if sleeps := d.Output.Int(t, "sleeps"); (sleeps == 1) != want {
 			t.Errorf("%s: %d sleeps with a retry %v", d.Input, sleeps, want)
 		}
@@ -152,7 +172,8 @@ var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 
 // checkDelay compares a decision's delay: exactly, or as draws within the extremes that the library
 // was seen to give.
-func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) (time.Duration, bool), want bool) {
+func checkDelay(t *testing.T, d vectors.Decision,
+	decide func(src vectors.Rand) (time.Duration, bool), want bool) {
 	t.Helper()
 	src := vectors.Source(vectors.Case{Name: d.Input.String()}, 0)
 	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
@@ -178,8 +199,10 @@ func checkDelay(t *testing.T, d vectors.Decision, decide func(src vectors.Rand) 
 	if random && d.Output.Int(t, "samples") > 0 {
 		slack = (float64(highest)-float64(lowest))*0.01 + 1
 	}
-	if math.Abs(float64(low)-float64(lowest)) > slack || math.Abs(float64(high)-float64(highest)) > slack {
-		t.Errorf("%s: delays %d to %d ns, want %d to %d within %.0f", d.Input, low, high, lowest, highest, slack)
+	if math.Abs(float64(low)-float64(lowest)) > slack ||
+		math.Abs(float64(high)-float64(highest)) > slack {
+		t.Errorf("%s: delays %d to %d ns, want %d to %d within %.0f", d.Input, low, high, lowest,
+			highest, slack)
 	}
 }
 

@@ -72,7 +72,8 @@ func count(t *testing.T) (ours, theirs map[string]int) {
 		}
 	}
 	for name := range declarations {
-		if program, ok := strings.CutPrefix(name, "ours"); ok && declarations["theirs"+program] > 0 {
+		if program, ok := strings.CutPrefix(name, "ours"); ok &&
+			declarations["theirs"+program] > 0 {
 			programs = append(programs, program)
 		}
 	}

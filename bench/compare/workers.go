@@ -155,7 +155,8 @@ func (p *theirsWorkersProgress) settle(n int64) error {
 		p.watermark++
 		delete(p.done, p.watermark)
 	}
-	if err := os.WriteFile("progress.new", strconv.AppendInt(nil, p.watermark, 10), 0o600); err != nil {
+	if err := os.WriteFile("progress.new", strconv.AppendInt(nil, p.watermark, 10),
+		0o600); err != nil {
 		return err
 	}
 	return os.Rename("progress.new", "progress")

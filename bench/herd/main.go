@@ -139,7 +139,10 @@ func measure(name string, n int, serve func(ctx context.Context,
 func penstockHerd(ctx context.Context, members []*member) error {
 	children := make([]supervise.Child, len(members))
 	for i, m := range members {
-		children[i] = supervise.Child{Name: fmt.Sprint("child-", i), New: func() (supervise.Service, error) { return m, nil }}
+		children[i] = supervise.Child{Name: fmt.Sprint("child-", i),
+			New: func() (supervise.Service, error) {
+				return m, nil
+			}}
 	}
 	s, err := supervise.New("herd", supervise.Spec{}, children...)
 	if err != nil {

@@ -40,8 +40,8 @@ func encodingJSON(from, to string) error {
 	return out.Close()
 }
 
-// matchLines matches each line with an expression and finds where its groups lie, in one goroutine;
-// it writes nothing.
+// matchLines matches each line with a regular expression and locates its groups. It runs in one
+// goroutine and writes nothing.
 func matchLines(from, pattern string) error {
 	re, err := regexp.Compile(pattern)
 	if err != nil {

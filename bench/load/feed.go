@@ -25,7 +25,8 @@ func (f Feed) Run(b *Block) error {
 	for i := range files {
 		var err error
 		path := filepath.Join(f.Dir, fmt.Sprintf("live-%03d.log", i))
-		if files[i], err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644); err != nil {
+		if files[i], err = os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+			0o644); err != nil {
 			return err
 		}
 		defer files[i].Close()

@@ -159,7 +159,8 @@ func (r row) Verdict() string {
 		return "holds"
 	}
 	text := "**missed**: " + strings.Join(missed, "; ")
-	if others := r.Line.Figures["others_cores"]; others > disturbed && !strings.Contains(r.Name, "postgres") && r.Name != "w9" {
+	if others := r.Line.Figures["others_cores"]; others > disturbed &&
+		!strings.Contains(r.Name, "postgres") && r.Name != "w9" {
 		text += fmt.Sprintf(" (disturbed: others took %.1f cores)", others)
 	}
 	return text
@@ -242,7 +243,9 @@ func Page(entries []result.Entry, abouts []About, why Why) ([]byte, error) {
 }
 
 func find(entries []result.Entry, workload, program string) int {
-	return slices.IndexFunc(entries, func(e result.Entry) bool { return e.Workload == workload && e.Program == program })
+	return slices.IndexFunc(entries, func(e result.Entry) bool {
+		return e.Workload == workload && e.Program == program
+	})
 }
 
 // run is the number of a run on the page.

@@ -56,7 +56,10 @@ type server struct {
 
 // Main runs the receiver: it prints its URL and ends with its standard input.
 func Main(args []string) error {
-	s := &server{sleep: time.Sleep, bodies: sync.Pool{New: func() any { b := make([]byte, 0, 512<<10); return &b }}}
+	s := &server{sleep: time.Sleep, bodies: sync.Pool{New: func() any {
+		b := make([]byte, 0, 512<<10)
+		return &b
+	}}}
 	flags := flag.NewFlagSet("receive", flag.ContinueOnError)
 	flags.Int64Var(&s.Records, "records", 0, "")
 	flags.DurationVar(&s.Delay, "delay", 0, "")
@@ -88,7 +91,8 @@ func (s *server) take(w http.ResponseWriter, r *http.Request) {
 	s.requests.Add(1)
 	now := s.inFlight.Add(1)
 	defer s.inFlight.Add(-1)
-	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	for most := s.most.Load(); now > most &&
+		!s.most.CompareAndSwap(most, now); most = s.most.Load() {
 	}
 	s.begun.CompareAndSwap(0, time.Now().UnixNano())
 	if !s.healthy(w, r) {

@@ -57,7 +57,8 @@ input(type="imfile" file=%q tag="bench" ruleset="bench" persistStateInterval="10
   stop`, // without any action it does not start
 		"w2": fmt.Sprintf(`action(type="omfile" file=%q template="raw" ioBufferSize="256k")`,
 			j.Out),
-		"w3": fmt.Sprintf(`action(type="omelasticsearch" server=%q template="raw" bulkmode="on" maxbytes="256k" retryfailures="off"
+		"w3": fmt.Sprintf(
+			`action(type="omelasticsearch" server=%q template="raw" bulkmode="on" maxbytes="256k" retryfailures="off"
     action.resumeRetryCount="-1" queue.type="Disk" queue.filename="bench" queue.maxDiskSpace="4g" queue.workerThreads="4"
     queue.dequeueBatchSize="1024")`, j.URL),
 	}[j.Workload]
@@ -95,7 +96,8 @@ log { source(in); destination(out); flags(flow-control); };
 }
 
 func fluentBit(j Job) map[string]string {
-	head := fmt.Sprintf(`service: { flush: 0.2, log_level: error, storage.path: %q, scheduler.base: 1, scheduler.cap: 3 }
+	head := fmt.Sprintf(
+		`service: { flush: 0.2, log_level: error, storage.path: %q, scheduler.base: 1, scheduler.cap: 3 }
 pipeline:
   inputs:
     - { name: tail, path: %q, read_from_head: true, db: %q, buffer_chunk_size: 1M, buffer_max_size: 4M, storage.type: filesystem,

@@ -30,7 +30,8 @@ const Rolled = "rolled"
 
 // Written is the file that a program writes: Out, or one that it named itself.
 func (j Job) Written() string {
-	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil && len(named) == 1 {
+	if named, err := filepath.Glob(filepath.Join(j.Dir, Rolled, "[0-9]*")); err == nil &&
+		len(named) == 1 {
 		return named[0]
 	}
 	return j.Out

@@ -1,6 +1,6 @@
 // Drives the dashboard in Chromium: sign-in, live values, the slow worker on the first screen, dead
-// letters replayed and discarded, the other views, accessible names, no console error. It leaves
-// screenshots in out/. PENSTOCK names the binary; CHROMIUM the browser.
+// letters replayed and discarded, parked deliveries retried and cancelled, the other views, accessible
+// names, no console error. It leaves screenshots in out/. PENSTOCK names the binary; CHROMIUM the browser.
 
 import { mkdirSync, existsSync, rmSync, mkdtempSync } from "node:fs";
 import { join, dirname } from "node:path";
@@ -22,8 +22,8 @@ if (!existsSync(browserPath)) {
 const { chromium } = await import("playwright-core");
 mkdirSync(out, { recursive: true });
 
-let poison = true;
-const receivers = { fast: await receiver(25), slow: await receiver(900), picky: await receiver(5, (body) => poison && body.includes("poison")) };
+let poison = true, closed = true;
+const receivers = { fast: await receiver(25), slow: await receiver(900), picky: await receiver(5, (body) => poison && body.includes("poison")), merchant: await receiver(5, () => closed, 503) };
 const site = await start(binary, receivers, token);
 const profile = mkdtempSync(join(tmpdir(), "penstock-chromium-"));
 const context = await chromium.launchPersistentContext(profile, {
@@ -63,6 +63,14 @@ try {
   assert.ok(box.y + box.height < 800, "the slow worker is not on the first screen");
   assert.match(await attention.innerText(), /Gate \w+: \w+/);
   done("first screen, unscrolled: " + (await attention.innerText()).replaceAll("\n", " | "));
+
+  const idle = page.getByRole("group", { name: "Routes" }).getByRole("button", { name: /orders \/ main/ });
+  await idle.click();
+  await page.getByText("No worker needs attention.").waitFor();
+  assert.deepEqual([await stat("Backlog"), await stat("Time to drain")], ["0 B", "drained"]);
+  await page.getByRole("group", { name: "Routes" }).getByRole("button", { name: /shop \/ main/ }).click();
+  await page.waitForFunction((slow) => document.querySelector("#attention")?.textContent.includes(slow), receivers.slow.url);
+  done("a route with nothing to do needs no attention, and has no backlog");
 
   const changes = await page.evaluate(() => new Promise((finish) => {
     let n = 0;
@@ -126,6 +134,32 @@ try {
   assert.equal(receivers.picky.state.records, 39, "each record but the discarded one arrived once");
   done("one discarded, the others replayed: 39 of 40 records arrived, each once");
 
+  await page.keyboard.press("6");
+  const parked = page.getByRole("table", { name: "Parked deliveries" }).locator("tbody tr");
+  await page.waitForFunction(() => document.querySelectorAll("table[aria-label='Parked deliveries'] tbody tr").length === 6);
+  await parked.filter({ hasText: "order-1" }).locator("button").click();
+  await page.locator(".history").getByText("503").waitFor();
+  await page.locator("#health").getByText("ready", { exact: true }).waitFor(); // the replay has ended
+  await picture("parked");
+  closed = false;
+  await parked.filter({ hasText: "order-1" }).getByRole("checkbox").check();
+  await page.getByRole("button", { name: "Attempt now" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Attempt now" }).click();
+  await page.getByText("1 delivery due now").waitFor();
+  await parked.filter({ hasText: "order-1" }).getByText("done").waitFor({ timeout: 30000 });
+  assert.equal([...receivers.merchant.state.lines].filter((l) => l.includes("order-1")).length, 1);
+  await parked.filter({ hasText: "order-2" }).getByRole("checkbox").check();
+  await page.getByRole("button", { name: "Cancel", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel 1 delivery" }).click();
+  await parked.filter({ hasText: "order-2" }).getByText("cancelled").waitFor({ timeout: 30000 });
+  await page.getByLabel("State").selectOption("waiting");
+  await page.waitForFunction(() => document.querySelectorAll("table[aria-label='Parked deliveries'] tbody tr").length === 4);
+  await page.getByLabel("Key").fill("order-3");
+  await page.waitForFunction(() => document.querySelectorAll("table[aria-label='Parked deliveries'] tbody tr").length === 1);
+  done("of six parked deliveries one is attempted and accepted, one cancelled, four wait");
+
+  await page.keyboard.press("Escape");
+  await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("3");
   await page.getByText("pipelines:").waitFor();
   assert.ok(!(await page.locator("main").innerText()).includes(token), "the token is shown");
@@ -140,7 +174,7 @@ try {
   await picture("log");
   done("configuration without the token, supervision tree, log and its level");
 
-  for (const key of ["1", "2", "3", "4", "5"]) {
+  for (const key of ["1", "2", "3", "4", "5", "6"]) {
     await page.keyboard.press("Escape");
     await page.evaluate(() => document.activeElement.blur());
     await page.keyboard.press(key);

@@ -1,5 +1,5 @@
 // A penstock that runs beside its receivers: three endpoints, of which one is slow and one refuses
-// some records at first.
+// some records at first, and a merchant that gets notifications.
 
 import { spawn } from "node:child_process";
 import { createServer } from "node:http";
@@ -9,8 +9,8 @@ import { join } from "node:path";
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// receiver starts an HTTP server that answers after ms. It refuses a batch while refuses(body) is true.
-export function receiver(ms, refuses = () => false) {
+// receiver starts an HTTP server that answers after ms. It refuses a batch with a status while refuses(body) is true.
+export function receiver(ms, refuses = () => false, status = 422) {
   const state = { records: 0, lines: new Set() };
   let busy = Promise.resolve(), working = 0;
   const server = createServer((request, response) => {
@@ -24,7 +24,7 @@ export function receiver(ms, refuses = () => false) {
         working--;
       }
       if (refuses(body)) {
-        response.writeHead(422).end("this receiver takes no line with the word poison\n");
+        response.writeHead(status).end((status === 422 ? "this receiver takes no line with the word poison\n" : "closed until tomorrow\n"));
         return;
       }
       for (const line of body.split("\n")) if (line) { state.records++; state.lines.add(line); }
@@ -35,7 +35,7 @@ export function receiver(ms, refuses = () => false) {
 }
 
 // start runs penstock with a config for the receivers and returns when its dashboard answers.
-export async function start(binary, { fast, slow, picky }, token) {
+export async function start(binary, { fast, slow, picky, merchant }, token) {
   const dir = mkdtempSync(join(tmpdir(), "penstock-web-"));
   const logs = join(dir, "logs");
   mkdirSync(logs);
@@ -49,6 +49,7 @@ export async function start(binary, { fast, slow, picky }, token) {
   };
   write(600000);
   writeFileSync(join(logs, "audit.log"), Array.from({ length: 40 }, (_, i) => `order ${i} ${i % 8 ? "paid" : "poison"}\n`).join(""));
+  writeFileSync(join(logs, "paid.ndjson"), Array.from({ length: 6 }, (_, i) => JSON.stringify({ order: "order-" + i, url: merchant.url + "/paid" }) + "\n").join(""));
   const config = join(dir, "penstock.yaml");
   writeFileSync(config, `state: ${dir}/state
 admin: { address: "127.0.0.1:0", token: "${token}" }
@@ -64,6 +65,15 @@ pipelines:
     batch: { records: 10, linger: 50ms }
     guard: { off: true }
     sink: { http: { endpoints: ["${picky.url}/orders"], body: raw } }
+  paid:
+    source: { tail: { include: ["${logs}/paid.ndjson"], start: beginning } }
+    processors: [{ parse: { format: json } }]
+    sink:
+      http:
+        url: url
+        allow: { hosts: [127.0.0.1], ports: [${new URL(merchant.url).port}], http: true, private: true }
+        idempotency_key: order
+        schedule: [1h, 3h]
 `);
   const child = spawn(binary, ["run", config], { stdio: ["ignore", "ignore", "pipe"] });
   let log = "";

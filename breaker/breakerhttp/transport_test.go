@@ -19,7 +19,9 @@ import (
 
 func Example() {
 	client := &http.Client{Transport: &breakerhttp.Transport{Options: breaker.Options{Failures: 2}}}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(503)
+	}))
 	defer server.Close()
 
 	for range 3 {
@@ -67,14 +69,17 @@ func TestOneHostFails(t *testing.T) {
 			Options: breaker.Options{Failures: 2, Wait: backoff.Fixed(time.Second)},
 		}
 		for range 2 {
-			if err := send(t, tr, "http://a/", nil); err == nil || err.Error() != "connection refused" {
+			if err := send(t, tr, "http://a/", nil); err == nil ||
+				err.Error() != "connection refused" {
 				t.Fatalf("got %v, want the error of the round trip", err)
 			}
 		}
 		body := &closer{}
 		err := send(t, tr, "http://a/", body)
-		if open, ok := errors.AsType[*breaker.OpenError](err); !ok || open.Wait != time.Second || !body.closed {
-			t.Errorf("after 2 failures: %v, body closed: %v; want a refusal for 1s and true", err, body.closed)
+		if open, ok := errors.AsType[*breaker.OpenError](err); !ok || open.Wait != time.Second ||
+			!body.closed {
+			t.Errorf("after 2 failures: %v, body closed: %v; want a refusal for 1s and true", err,
+				body.closed)
 		}
 		err = send(t, tr, "http://b/", nil)
 		if err != nil || tr.State("b") != breaker.Closed || tr.State("c") != breaker.Closed {
@@ -93,7 +98,10 @@ func TestSharedBreakerAndPanic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &breakerhttp.Transport{Breaker: b, Next: trip(func(*http.Request) (*http.Response, error) { panic("oh") })}
+	tr := &breakerhttp.Transport{Breaker: b,
+		Next: trip(func(*http.Request) (*http.Response, error) {
+			panic("oh")
+		})}
 	func() {
 		defer func() { _ = recover() }()
 		_ = send(t, tr, "http://a/", nil)
@@ -102,7 +110,8 @@ func TestSharedBreakerAndPanic(t *testing.T) {
 		t.Errorf("after a panic the breaker of all hosts is %v, want open", tr.State("b"))
 	}
 	broken := &breakerhttp.Transport{Options: breaker.Options{Probes: -1}}
-	if err := send(t, broken, "http://a/", nil); err == nil || !strings.Contains(err.Error(), "Probes") {
+	if err := send(t, broken, "http://a/", nil); err == nil ||
+		!strings.Contains(err.Error(), "Probes") {
 		t.Errorf("invalid options: %v, want an error that names Probes", err)
 	}
 }
@@ -143,7 +152,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation: round trippers return the cause for which a request was canceled.
+// TestCauseOfACancellation checks that round trippers return the cause for which a request was
+// canceled.
 func TestCauseOfACancellation(t *testing.T) {
 	next := func(cancel context.CancelCauseFunc) trip {
 		return func(req *http.Request) (*http.Response, error) {

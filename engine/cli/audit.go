@@ -50,7 +50,7 @@ func auditCommand(p *program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "audit [--json] CONFIG [PIPELINE/ROUTE]",
-		Short: "Count again: the source against the checkpoint and against the sink",
+		Short: "Recount a route: the source against the checkpoint and the sink",
 		Long: `Audit reads the source of a route from its beginning, sends it through the
 processors, and looks in the sink for every record that the checkpoint, or the sink's
 ledger, counts as delivered. It prints each difference: a record that the sink lacks
@@ -59,7 +59,8 @@ although no process runs (undelivered), and a range that the checkpoint has and 
 sink's ledger lacks (unknown).
 
 It works for the sources spool_dir, tail and table, and counts in the sinks file, sqlite,
-postgres and mysql. With any other sink only the source is compared with the checkpoint.
+postgres and mysql, and in http if audit.url is set. With any other sink only the source
+is compared with the checkpoint.
 Audit changes nothing, and may run beside the route.
 
 Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,

@@ -64,7 +64,7 @@ type shownResult struct {
 func (p *program) checkpointCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "checkpoint",
-		Short: "Look at how far each route has come",
+		Short: "Show, verify or change how far each route has come",
 		Long: `A checkpoint is what each route has settled of each partition (a file, a table),
 made durable in the state directory. A start goes on from it.`,
 		Example: "  penstock checkpoint show penstock.yaml",
@@ -90,6 +90,7 @@ With --json it prints one object a partition or place, then one with "ok".`,
 	}
 	show.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	cmd.AddCommand(show, p.checkpointVerify(), p.checkpointReset(), p.checkpointSet())
+	cmd.AddCommand(checkpointConvert(p))
 	return cmd
 }
 
@@ -112,7 +113,8 @@ func (p *program) openState(path string) (dir vfs.Dir, state string, err error) 
 	}
 	dir, err = osfs.New().OpenDir(state)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", fmt.Errorf("state directory %s does not exist: nothing was delivered from this config yet", state)
+		return nil, "", fmt.Errorf("state directory %s does not exist: nothing was delivered "+
+			"from this config yet", state)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("state directory %s: %w", state, err)
@@ -128,7 +130,8 @@ func (p *program) readCheckpoint(path string) (snap *checkpoint.Snapshot, report
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	snap, report, err = checkpoint.Read(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("state directory %s holds no checkpoint: nothing was delivered from there yet", state)
+		return nil, nil, fmt.Errorf("state directory %s holds no checkpoint: nothing was "+
+			"delivered from there yet", state)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("state directory %s: %w", state, err)
@@ -147,7 +150,8 @@ func (p *program) showCheckpoint(w io.Writer, path string, asJSON bool) error {
 		_, err = io.WriteString(w, checkpointText(snap, report))
 	}
 	if err == nil && report.Damage != "" {
-		err = fmt.Errorf("%s is damaged: %s; what it had settled after that will be delivered again", report.File, report.Damage)
+		err = fmt.Errorf(
+			"%s is damaged: %s; what it had settled after that will be delivered again", report.File, report.Damage)
 	}
 	return err
 }
@@ -196,7 +200,8 @@ func checkpointText(snap *checkpoint.Snapshot, report *checkpoint.Report) string
 				finished = "yes"
 			}
 			rows = append(rows, []string{
-				route, printable(m.Part.Name), survives, positionText(m.Watermark), strconv.Itoa(len(m.Above)), finished,
+				route, printable(m.Part.Name), survives, positionText(m.Watermark),
+				strconv.Itoa(len(m.Above)), finished,
 			})
 		}
 		for _, lane := range lanes(r) {

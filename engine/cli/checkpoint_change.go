@@ -105,7 +105,8 @@ With --accept-output the next start takes the output of sink file as it finds it
 missing, replaced or shortened one: it keeps all that it holds and appends to it.
 
 No run may be under way. A copy of the checkpoint is kept.`,
-		Example:               "  penstock checkpoint set ./state --route access/main --partition /var/log/app.log --watermark 1048576",
+		Example: "  penstock checkpoint set ./state --route access/main " +
+			"--partition /var/log/app.log --watermark 1048576",
 		DisableFlagsInUseLine: true,
 		Args:                  needs("a config or a state directory"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -125,11 +126,24 @@ No run may be under way. A copy of the checkpoint is kept.`,
 
 func (c *change) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.route, "route", "", "the route, as PIPELINE/ROUTE; main is the name of an only one")
-	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show --json prints it; may be repeated")
+	cmd.Flags().StringArrayVar(&c.parts, "partition", nil, "id or name, as checkpoint show "+
+		"--json prints it; may be repeated")
 }
 
 // changeCheckpoint changes marks under the lock of the state directory.
-func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err error) {
+func (p *program) changeCheckpoint(w io.Writer, path string, c change) error {
+	return withLockedState(p, path, func(dir vfs.Dir) (err error) {
+		store, _, err := checkpoint.Open(dir, checkpoint.Options{})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, store.Close()) }()
+		return c.apply(w, dir, store)
+	})
+}
+
+// withLockedState calls use with a state directory that has a checkpoint, under its lock.
+func withLockedState(p *program, path string, use func(vfs.Dir) error) (err error) {
 	dir, state, err := p.openState(path)
 	if err != nil {
 		return err
@@ -143,12 +157,7 @@ func (p *program) changeCheckpoint(w io.Writer, path string, c change) (err erro
 	if _, err := dir.Stat(checkpoint.Name); err != nil {
 		return fmt.Errorf("state directory %s holds no checkpoint: %w", state, err)
 	}
-	store, _, err := checkpoint.Open(dir, checkpoint.Options{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	return c.apply(w, dir, store)
+	return use(dir)
 }
 
 // apply changes both layers of the route.
@@ -176,7 +185,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 	case len(found) == 0:
 		return fmt.Errorf("the checkpoint has no route %q; it has %q", c.route, known)
 	case total == 0 && len(c.parts) > 0:
-		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists ids and names", c.route, c.parts)
+		return fmt.Errorf("route %s has no partition %q; penstock checkpoint show --json lists "+
+			"ids and names", c.route, c.parts)
 	}
 	copied, err := store.Backup()
 	if err != nil {
@@ -200,7 +210,8 @@ func (c *change) apply(w io.Writer, dir vfs.Dir, store *checkpoint.Store) error 
 		total = 0
 	}
 	if waited > 0 {
-		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n", c.route, waited); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %d records that waited for a retry are forgotten\n",
+			c.route, waited); err != nil {
 			return err
 		}
 	}

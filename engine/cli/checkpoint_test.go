@@ -95,11 +95,18 @@ func TestCheckpointChange(t *testing.T) {
 		want string
 	}{
 		{[]string{"verify", "state"}, exitOK, "4 marks of 1 route "},
-		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark", "77"}, exitOK, "2 marks changed"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log", "--watermark",
+			"77"}, exitOK, "2 marks changed"},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "f2"}, exitOK, "1 marks changed"},
 		{[]string{"reset", "state", "--route", "access/other"}, exitUnfinished, `it has ["access/main"]`},
 		{[]string{"reset", "state", "--route", "access/main", "--partition", "x"}, exitUnfinished, "no partition"},
-		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished, "needs --partition, and --watermark"},
+		{[]string{"set", "state", "--route", "access/main", "--partition", "a.log"}, exitUnfinished,
+			"needs --partition, and --watermark"},
+		{[]string{"convert", "state"}, exitUsage, "needs --format"},
+		{[]string{"convert", "state", "--format", "9"}, exitUnfinished,
+			"writes the formats 2 to 3, not 9"},
+		{[]string{"convert", "state", "--format", "2"}, exitOK,
+			"has format 2 now; as it was, it is kept as checkpoint.log.v3-1"},
 	} {
 		got := p.try(t, append([]string{"checkpoint"}, tt.args...)...)
 		if got.code != tt.code || !strings.Contains(got.out+got.stderr, tt.want) {

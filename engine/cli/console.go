@@ -69,7 +69,8 @@ func (c *console) progress(s engine.Status) {
 	for i := range s.Routes {
 		r := &s.Routes[i]
 		c.log.Info("progress", "pipeline", r.Pipeline, "route", r.Name, "health", r.Health, "read", r.ReadRecords,
-			"delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped, "in_flight", r.InFlight, "waiting", r.Waiting)
+			"delivered", r.Delivered, "dead", r.Dead, "dropped", r.Dropped, "in_flight", r.InFlight,
+			"waiting", r.Waiting)
 	}
 }
 

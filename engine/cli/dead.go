@@ -61,14 +61,15 @@ type deadFlags struct {
 func (p *program) deadCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "dead",
-		Short: "Look at dead letters, and deliver them again",
+		Short: "List dead letters and deliver them again",
 		Long: `A dead letter is a record that will never be delivered as it is: a receiver refused
 it, or a processor could not take it. It is kept with its reason. When the cause is
 mended, replay delivers it again, through the route from which it came.`,
 		Example: "  penstock dead list penstock.yaml",
 	})
 	cmd.AddCommand(
-		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of each reason", p.deadList,
+		p.deadSub("list CONFIG", "Print the dead letters of a config, and how many there are of "+
+			"each reason", p.deadList,
 			`List prints a line for each letter that was not replayed, newest last, and then how
 many there are of each reason. It only reads, also while a run is under way.
 
@@ -89,23 +90,27 @@ It needs the state directory for itself: stop the running penstock first.`))
 	return cmd
 }
 
-func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, *deadFlags) error, long string) *cobra.Command {
+func (p *program) deadSub(use, short string, run func(*cobra.Command, []string, *deadFlags) error,
+	long string) *cobra.Command {
 	var f deadFlags
 	name, _, _ := strings.Cut(use, " ")
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long, DisableFlagsInUseLine: true,
-		Example: "  penstock dead " + name + " penstock.yaml\n  penstock dead " + name + " --reason 422 --since 2h penstock.yaml",
-		Args:    needs("a config"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd, args, &f) },
+		Example: "  penstock dead " + name + " penstock.yaml\n  penstock dead " + name +
+			" --reason 422 --since 2h penstock.yaml",
+		Args: needs("a config"),
+		RunE: func(cmd *cobra.Command, args []string) error { return run(cmd, args, &f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object a line")
 	cmd.Flags().StringVar(&f.reason, "reason", "", "letters whose reason holds this, in any case")
 	cmd.Flags().StringVar(&f.since, "since", "", "letters from then on: a time, or how long ago, such as 90m")
 	cmd.Flags().StringVar(&f.until, "until", "", "letters before then")
-	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or PIPELINE for all of its routes")
+	cmd.Flags().StringVar(&f.route, "route", "", "letters of one route: PIPELINE/ROUTE, or "+
+		"PIPELINE for all of its routes")
 	switch name {
 	case "replay":
-		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after so long without a delivery while letters wait")
+		cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "give up after so long without "+
+			"a delivery while letters wait")
 		cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 		cmd.Flags().StringVar(&f.logLevel, "log-level", "warn", "debug, info, warn or error")
 	default:
@@ -140,7 +145,7 @@ func (f *deadFlags) filter(ids []string) (out deadletter.Filter, err error) {
 	return out, nil
 }
 
-// deadRoute is one route whose letters are meant.
+// deadRoute is a selected route.
 type deadRoute struct {
 	pipeline config.Pipeline
 	route    config.Route
@@ -326,7 +331,8 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 		}
 		_, err := fmt.Fprintf(w, "id        %s\nroute     %s/%s\ntime      %s\nreason    %s\nfile      %s, up to %s\n"+
 			"worker    %s, attempt %d\nreplayed  %v\nrecord    %s\n\n",
-			escaped(l.ID), l.Pipeline, l.Route, l.Time.Format(time.RFC3339Nano), escaped(reason), escaped(l.File), escaped(l.Position),
+			escaped(l.ID), l.Pipeline, l.Route, l.Time.Format(time.RFC3339Nano), escaped(reason),
+			escaped(l.File), escaped(l.Position),
 			cmp.Or(escaped(l.Worker), "none"), l.Attempts, l.Replayed, escaped(string(e.Text())))
 		return err
 	})
@@ -340,14 +346,15 @@ func (p *program) deadShow(cmd *cobra.Command, args []string, f *deadFlags) erro
 	case f.json:
 		err = writeResult(w, res)
 	case len(shown) == 0:
-		_, err = fmt.Fprintln(w, "no dead letter, or none that was asked for; `penstock dead list --all` prints all of them")
+		_, err = fmt.Fprintln(w, "no dead letter, or none that was asked for; `penstock dead "+
+			"list --all` prints all of them")
 	}
 	return err
 }
 
-// escaped writes what data holds so that no terminal obeys it: control bytes, invisible and
-// direction-changing characters and bytes that are no UTF-8 as Go escapes them, and a backslash as
-// two.
+// escaped returns s in a form that is safe for terminals. Control bytes, invisible and
+// direction-changing characters and bytes that are not UTF-8 are escaped as in Go, and a backslash
+// is doubled.
 func escaped(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {

@@ -39,7 +39,8 @@ type demoResult struct {
 	Records  int     `json:"records"`
 	Lost     int     `json:"lost"`     // records that no receiver has taken
 	Repeated int     `json:"repeated"` // records that a receiver took though one had
-	Again    int     `json:"again"`    // requests that came again, were known by their Idempotency-Key, and were not taken
+	// Requests that came again, were known by their Idempotency-Key, and were not taken.
+	Again int `json:"again"`
 	routeResult
 	// maximum that a kill of penstock itself would have repeated
 	Bound   int64          `json:"repeat_bound_bytes"`
@@ -56,7 +57,7 @@ func (p *program) demoCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo [--json]",
-		Short: "Show what becomes of slow and dying receivers, in under a minute",
+		Short: "Show delivery to slow and dying receivers, in under a minute",
 		Long: `Demo starts two HTTP receivers on this machine, one of them slow, and delivers 60,000
 log lines to them. After 5 seconds it kills the fast one, after 10 it revives it. It
 shows the window and the state of each worker as it goes, and then how many records
@@ -96,7 +97,8 @@ func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
 		d.out, d.screen = io.Discard, nil
 	}
 	d.fast, d.slow = demo.NewReceiver(demoFast, d.tally), demo.NewReceiver(demoSlow, d.tally)
-	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoBound, errors.New("the demo took too long; is the machine very busy?"))
+	ctx, cancel := context.WithTimeoutCause(cmd.Context(), demoBound, errors.New("the demo took "+
+		"too long; is the machine very busy?"))
 	defer cancel()
 	for _, r := range []*demo.Receiver{d.fast, d.slow} {
 		if err := r.Revive(context.WithoutCancel(ctx)); err != nil {
@@ -197,7 +199,8 @@ func (d *play) show(last bool) {
 	}
 	if now := time.Now(); last || now.Sub(d.said) >= time.Second {
 		d.said = now
-		line := fmt.Sprintf("%4.1f s  delivered %s of %s", time.Since(d.began).Seconds(), thousands(r.Delivered), thousands(demoRecords))
+		line := fmt.Sprintf("%4.1f s  delivered %s of %s", time.Since(d.began).Seconds(),
+			thousands(r.Delivered), thousands(demoRecords))
 		for _, w := range r.Workers {
 			line += fmt.Sprintf("; %s %s, window %.0f", d.name(w.Name), w.State, w.Window)
 		}
@@ -223,11 +226,13 @@ func (d *play) picture(r *status.Route) []string {
 	lines := []string{
 		fmt.Sprintf("%s to two receivers, %.0f s", thousands(demoRecords)+" log lines", elapsed.Seconds()), "",
 		fmt.Sprintf("  delivered  %s %s", bar(float64(r.Delivered)/demoRecords, demoBar), thousands(r.Delivered)), "",
-		fmt.Sprintf("  %-6s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state", "in flight", "round trip", "delivered"),
+		fmt.Sprintf("  %-6s  %-*s  %-9s  %9s  %10s  %9s", "worker", demoBar+5, "window", "state",
+			"in flight", "round trip", "delivered"),
 	}
 	for _, w := range r.Workers {
-		lines = append(lines, fmt.Sprintf("  %-6s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoWindow, demoBar),
-			w.Window, w.State, w.InFlight, seconds(w.RoundTrip), thousands(int64(w.Delivered))))
+		lines = append(lines,
+			fmt.Sprintf("  %-6s  %s %4.0f  %-9s  %9d  %10s  %9s", d.name(w.Name), bar(w.Window/demoWindow, demoBar),
+				w.Window, w.State, w.InFlight, seconds(w.RoundTrip), thousands(int64(w.Delivered))))
 	}
 	lines = append(lines, "")
 	for _, w := range r.Workers {

@@ -25,8 +25,10 @@ func page(t *testing.T, name string) string {
 func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{
-		runResult{}, routeResult{}, validResult{}, problemResult{}, markResult{}, position{}, rangeResult{}, placeResult{},
-		shownResult{}, versionResult{}, differenceResult{}, auditResult{}, explainedWorker{}, explainedStep{}, explainedRoute{},
+		runResult{}, routeResult{}, validResult{}, problemResult{}, markResult{}, position{},
+		rangeResult{}, placeResult{},
+		shownResult{}, versionResult{}, differenceResult{}, auditResult{}, explainedWorker{},
+		explainedStep{}, explainedRoute{},
 	} {
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -45,7 +47,8 @@ func TestDocsExampleLoads(t *testing.T) {
 	if err := os.WriteFile("penstock.yaml", []byte(example), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := realProgram().try(t, "validate", "--json", "penstock.yaml"); got.code != exitOK || !strings.Contains(got.out, `"routes":3`) {
+	if got := realProgram().try(t, "validate", "--json", "penstock.yaml"); got.code != exitOK ||
+		!strings.Contains(got.out, `"routes":3`) {
 		t.Errorf("code %d: %s%s", got.code, got.out, got.stderr)
 	}
 }
@@ -71,7 +74,8 @@ func TestDocsNameEveryKey(t *testing.T) {
 				continue
 			}
 			want := " `" + config.Text(v.Field(i).Interface()) + "` "
-			if v.Field(i).IsZero() || v.Field(i).Kind() == reflect.Struct || key == "dead_letters.dir" { // no default of their own
+			// No default of their own.
+			if v.Field(i).IsZero() || v.Field(i).Kind() == reflect.Struct || key == "dead_letters.dir" {
 				want = " "
 			}
 			if !strings.HasPrefix(row, want) {

@@ -17,11 +17,13 @@ func TestProxyIsShown(t *testing.T) {
 	}
 	const want = "a/main: http://h/in through proxy http://***@p:3128"
 	for _, args := range [][]string{{"validate", "penstock.yaml"}, {"validate", "--json", "penstock.yaml"}} {
-		if got := realProgram().try(t, args...); !strings.Contains(got.out, want) || strings.Contains(got.out, "hunter2") {
+		if got := realProgram().try(t, args...); !strings.Contains(got.out, want) ||
+			strings.Contains(got.out, "hunter2") {
 			t.Errorf("%v: %s%s", args, got.out, got.stderr)
 		}
 	}
-	shown := statusText(&status.Status{Routes: []status.Route{{Pipeline: "a", Name: "main", Environment: []string{want}}}})
+	shown := statusText(
+		&status.Status{Routes: []status.Route{{Pipeline: "a", Name: "main", Environment: []string{want}}}})
 	if !strings.Contains(shown, want) {
 		t.Errorf("status: %s", shown)
 	}
@@ -35,7 +37,8 @@ func TestMissingAuthorities(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := realProgram().try(t, "validate", "penstock.yaml")
-	if got.code != exitUsage || !strings.Contains(got.stderr, "http.tls.ca: ") || !strings.Contains(got.stderr, "no such file") {
+	if got.code != exitUsage || !strings.Contains(got.stderr, "http.tls.ca: ") ||
+		!strings.Contains(got.stderr, "no such file") {
 		t.Errorf("code %d: %s", got.code, got.stderr)
 	}
 }

@@ -13,10 +13,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The main function of a binary that has every command of penstock, with components of its own. Most add to all.Components().
+// The main function of a binary that has every command of penstock, with components of its own.
+// Most add to all.Components().
 func ExampleMain() {
 	cli.Main(stream.Component{
-		Role: stream.SinkRole, Name: "mine", New: func(any, stream.Host) (any, error) { return nil, errors.New("not written yet") },
+		Role: stream.SinkRole, Name: "mine", New: func(any, stream.Host) (any, error) {
+			return nil, errors.New("not written yet")
+		},
 	})
 }
 

@@ -26,8 +26,7 @@ const (
 	exitUsage      = 2 // a wrong command line or config; nothing was started
 )
 
-// program is the command line with what it needs of the outside, so that a test can stand in for
-// it.
+// program is the command line with its dependencies on the outside, which tests replace.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -49,7 +48,7 @@ type runner interface {
 
 func usagef(format string, args ...any) error { return &UsageError{fmt.Sprintf(format, args...)} }
 
-// execute runs one command line and returns the exit code. What goes wrong is said once, on stderr.
+// execute runs one command line and returns the exit code. An error is printed once, on stderr.
 func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root := p.root()
 	out := newOutput(stderr)
@@ -97,14 +96,15 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "penstock",
 		Short: "Deliver data at the pace its receivers can bear, and lose none of it",
-		Long: `Penstock reads spool directories, log files and tables, packs records into batches,
-and hands them to many workers under adaptive flow control, with acks, timeouts,
-redelivery, dead letters, and a checkpoint from which a crash resumes.
+		Long: `Penstock delivers data at the pace its receivers can bear, and loses none of it. It
+reads files, tables, brokers and requests, and delivers batches to many workers under
+adaptive flow control. A checkpoint lets it resume after a crash. Records that a
+receiver refuses are kept as dead letters.
 
-What it shall do stands in a config, a YAML file. Begin with one that works:
+A config, a YAML file, describes the pipelines. Begin with one that works:
 
-    penstock validate examples/quickstart/penstock.yaml    # what it would do
-    penstock run --once examples/quickstart/penstock.yaml  # do it
+    penstock validate examples/quickstart/penstock.yaml    # check and print it
+    penstock run --once examples/quickstart/penstock.yaml  # deliver
 
 Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 		SilenceErrors: true, SilenceUsage: true,
@@ -125,10 +125,10 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.parkedCommand(),
+		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
-		tapCommand(p), topCommand(p), workerCommand(p))
+		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
 	root.AddCommand(p.schemaCommand(), generateCommand(), importCommand(), versionCommand())
 	for _, c := range p.commands {
 		if c.HasSubCommands() && !c.Runnable() {
@@ -136,7 +136,32 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 		}
 		root.AddCommand(c)
 	}
+	sortCommands(root)
 	return root
+}
+
+// commandGroups are the headings of the program's help with their commands.
+var commandGroups = []struct {
+	title    string
+	commands []string
+}{
+	{"Write a config:", []string{"validate", "try", "test", "schema", "import"}},
+	{"Deliver:", []string{"run", "worker", "reload"}},
+	{"Watch:", []string{"status", "top", "tap", "explain"}},
+	{"Check and repair:", []string{"dead", "parked", "checkpoint", "audit"}},
+	{"Get to know it:", []string{"demo", "cluster", "generate"}},
+}
+
+// sortCommands groups the built-in commands by purpose. Others stand under a heading of cobra's.
+func sortCommands(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range root.Commands() {
+			if slices.Contains(g.commands, c.Name()) {
+				c.GroupID = g.title
+			}
+		}
+	}
 }
 
 // named is the command as a message says it: "run", "checkpoint show"; "" for the program itself.
@@ -145,7 +170,8 @@ func named(cmd *cobra.Command) string {
 	return name // with a space at its end
 }
 
-// needs is a command's Args: exactly one argument, what it is said when it is missing.
+// needs returns the Args of a command with exactly one argument. The error for a missing argument
+// names it as what.
 func needs(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -219,7 +245,7 @@ func kindOf(f *pflag.Flag) string {
 		return "true or false"
 	case "int64":
 		return "a whole number"
-	case "uint64":
+	case "uint16", "uint64":
 		return "a whole number from 0"
 	}
 	return "a " + f.Value.Type()

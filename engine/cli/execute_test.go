@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestCommandLines pins what a wrong command line is told, and its exit code.
+// TestCommandLines checks the messages and exit codes of wrong command lines.
 func TestCommandLines(t *testing.T) {
 	path := testdata(t, "command_lines.golden")
 	inFolder(t)
@@ -86,7 +86,8 @@ func TestHelpTeaches(t *testing.T) {
 		}
 		visited++
 		got := newProgram(newFake(), nil).try(t, append(strings.Fields(line), "--help")...)
-		if got.code != exitOK || !strings.Contains(got.out, "Examples:\n  penstock "+strings.Fields(line)[0]) || len(got.out) < 300 {
+		if got.code != exitOK ||
+			!strings.Contains(got.out, "Examples:\n  penstock "+strings.Fields(line)[0]) || len(got.out) < 300 {
 			t.Errorf("penstock %s --help, code %d:\n%s", line, got.code, got.out)
 		}
 		for text := range strings.Lines(got.out) {

@@ -31,7 +31,7 @@ func (p *program) explainCommand() *cobra.Command {
 	var f explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain [--worker W] [--at TIME] [--json] TRACE|CONFIG|ADDRESS",
-		Short: "Say in words why a worker is sent as much as it is",
+		Short: "Explain in words why a worker gets as much as it does",
 		Long: `Explain says why a worker's window is what it is, which gate keeps more from being
 sent to it (its window, the credit that it advertises, a rate limit, the breaker, the
 replay bound, order, memory, or nothing), and what would change that. Without --worker
@@ -59,7 +59,8 @@ words come about: docs/flow-control.md.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.explain(cmd, args[0], &f) },
 	}
 	cmd.Flags().StringVar(&f.worker, "worker", "", "one worker: its name, or a part of it that no other has")
-	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or 2026-11-21T14:03:05Z; default: its end")
+	cmd.Flags().StringVar(&f.at, "at", "", "moment of a trace: 90s after its start, or "+
+		"2026-11-21T14:03:05Z; default: its end")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one object a line")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer of a process may take")
 	return cmd
@@ -85,7 +86,8 @@ func (p *program) explain(cmd *cobra.Command, what string, f *explainFlags) erro
 func looksLikeTrace(what string) (bool, error) {
 	file, err := os.Open(what)
 	if errors.Is(err, os.ErrNotExist) && (strings.HasSuffix(what, ".ndjson") || strings.HasSuffix(what, ".json")) {
-		const text = "explain: there is no file %s; `flow: {trace: FILE}` in a config writes one, `penstock sim flow --trace` too"
+		const text = "explain: there is no file %s; `flow: {trace: FILE}` in a config writes " +
+			"one, `penstock sim flow --trace` too"
 		return false, usagef(text, what)
 	}
 	if err != nil { // an address, or a config: its own reader reports errors
@@ -128,7 +130,8 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	case f.worker == "":
 		return explainAllText(out, &s.Route, moment(s))
 	case s.One < 0:
-		return usagef("explain: worker %s is not there %s after the start; it came or went at another time (--at)", f.worker, after(s.At))
+		return usagef("explain: worker %s is not there %s after the start; it came or went at "+
+			"another time (--at)", f.worker, after(s.At))
 	case f.json:
 		return writeResult(out, oneJSON(s, &s.Workers[s.One]))
 	}
@@ -152,7 +155,8 @@ func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
 	}
 	s, err := explain.FromTrace(player, at, worker)
 	if err != nil {
-		return nil, fmt.Errorf("explain: %s: %w%s", path, err, trace.OtherProgram(err, pipeline.Version(), runtime.GOARCH))
+		return nil, fmt.Errorf("explain: %s: %w%s", path, err,
+			trace.OtherProgram(err, pipeline.Version(), runtime.GOARCH))
 	}
 	return s, nil
 }
@@ -174,7 +178,8 @@ func instant(text string, started time.Time) (time.Duration, error) {
 		const want = "neither a time after the start, such as 90s, nor a moment, such as 2026-11-21T14:03:05Z"
 		return 0, usagef("explain: --at: %q is %s", text, want)
 	case started.IsZero():
-		return 0, usagef("explain: --at: the trace does not say when it began; give the time after its start, such as 90s")
+		return 0, usagef("explain: --at: the trace does not say when it began; give the time " +
+			"after its start, such as 90s")
 	case when.Before(started):
 		return 0, usagef("explain: --at is before the trace begins, at %s", started.Format(time.RFC3339))
 	}

@@ -27,9 +27,11 @@ import (
 // told returns stories with every gate.
 func told() []*explain.Story {
 	worker := explain.Worker{
-		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6, RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
+		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,
+		RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
 		Timeout: 200 * time.Millisecond, Delivered: 1234, TimedOut: 2, Late: 1,
-		Reason: "about 1.2 batches queued (grows below 2.0, shrinks above 3.0; mean round trip 52.123456ms, drained 41ms): window 5 to 6",
+		Reason: "about 1.2 batches queued (grows below 2.0, shrinks above 3.0; mean round trip " +
+			"52.123456ms, drained 41ms): window 5 to 6",
 	}
 	var out []*explain.Story
 	for i, gate := range explain.Gates {
@@ -42,9 +44,11 @@ func told() []*explain.Story {
 		}
 		switch gate {
 		case "breaker":
-			w.State, w.Reason, w.Failed, w.Opens = "OPEN", "failures in a row: left alone between tries", 3, 700*time.Millisecond
+			w.State, w.Reason, w.Failed, w.Opens = "OPEN",
+				"failures in a row: left alone between tries", 3, 700*time.Millisecond
 			s.LastFault = "worker http://a:8080/in: 500 Internal Server Error"
-			s.Shares = map[string]time.Duration{"window": 11 * time.Second, "breaker": 1300 * time.Millisecond, "none": time.Millisecond}
+			s.Shares = map[string]time.Duration{"window": 11 * time.Second,
+				"breaker": 1300 * time.Millisecond, "none": time.Millisecond}
 			s.Steps = []explain.Step{
 				{At: 0, State: "UNKNOWN", Window: 1, Reason: "no round has ended yet"},
 				{At: 4 * time.Second, State: "NORMAL", Window: 6, Reason: worker.Reason, Probes: 1},
@@ -96,7 +100,8 @@ func TestExplainText(t *testing.T) {
 // simulated returns the trace of a simulated run against two workers.
 func simulated(t *testing.T) string {
 	t.Helper()
-	s, err := scenario.Parse("trickle", []byte("duration: 5s\nload: saturated\nservice: deterministic\nnetwork: { rtt: 10ms }\n"+
+	s, err := scenario.Parse("trickle", []byte("duration: 5s\nload: saturated\nservice: "+
+		"deterministic\nnetwork: { rtt: 10ms }\n"+
 		"workers: [ { rate: 100 }, { rate: 20 } ]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +143,8 @@ func TestExplainTrace(t *testing.T) {
 	}
 	one := p.try(t, "explain", record, "--worker", "1", "--at", "2.5s")
 	for _, part := range []string{
-		"worker 1 of", "2.5 s after its start", "(queue)", "gate        window: ", "what would change it", "how it came here",
+		"worker 1 of", "2.5 s after its start", "(queue)", "gate        window: ",
+		"what would change it", "how it came here",
 	} {
 		if one.code != exitOK || !strings.Contains(one.out, part) {
 			t.Errorf("explain --worker: exit code %d, no %q in\n%s%s", one.code, part, one.out, one.stderr)
@@ -147,7 +153,8 @@ func TestExplainTrace(t *testing.T) {
 	asJSON := p.try(t, "explain", record, "--json")
 	rows := strings.Split(strings.TrimSpace(asJSON.out), "\n")
 	var last explainedRoute
-	if err := json.Unmarshal([]byte(rows[len(rows)-1]), &last); err != nil || len(rows) != 3 || last.Workers != 2 || !last.OK {
+	if err := json.Unmarshal([]byte(rows[len(rows)-1]), &last); err != nil || len(rows) != 3 ||
+		last.Workers != 2 || !last.OK {
 		t.Errorf("explain --json: %v\n%s", err, asJSON.out)
 	}
 	changed, err := os.ReadFile(record)
@@ -158,7 +165,8 @@ func TestExplainTrace(t *testing.T) {
 	if err := os.WriteFile(record, []byte(strings.Replace(text, `"number":1`, `"number":9`, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.try(t, "explain", record); got.code != exitUnfinished || !strings.Contains(got.stderr, "it was written on s390x-") {
+	if got := p.try(t, "explain", record); got.code != exitUnfinished ||
+		!strings.Contains(got.stderr, "it was written on s390x-") {
 		t.Errorf("explain of another machine's trace: exit code %d, %q", got.code, got.stderr)
 	}
 }
@@ -168,8 +176,10 @@ func TestExplainRefusals(t *testing.T) {
 	head := `{"penstock_trace":1,"seed":1,"started":"2026-11-21T14:03:05Z"}` + "\n"
 	for name, text := range map[string]string{
 		"two.ndjson": head + `{"now":0,"event":"lane_up","name":"http://a:1/in"}` + "\n" +
-			`{"now":0,"event":"lane_up","lane":1,"name":"http://b:1/in"}` + "\n" + `{"now":5000000000,"event":"lane_down","lane":1}` + "\n",
-		"old.ndjson": `{"penstock_trace":1,"seed":1}` + "\n", "other.ndjson": "{}\n", "torn.ndjson": head + "x\n" + "y\n",
+			`{"now":0,"event":"lane_up","lane":1,"name":"http://b:1/in"}` + "\n" +
+			`{"now":5000000000,"event":"lane_down","lane":1}` + "\n",
+		"old.ndjson": `{"penstock_trace":1,"seed":1}` + "\n", "other.ndjson": "{}\n",
+		"torn.ndjson": head + "x\n" + "y\n",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -177,8 +187,10 @@ func TestExplainRefusals(t *testing.T) {
 	}
 	for _, c := range []struct{ line, want string }{
 		{"explain", "needs a trace, a config or an address"},
-		{"explain two.ndjson --worker c", `there is no worker "c" in two.ndjson; there is: http://a:1/in, http://b:1/in`},
-		{"explain two.ndjson --worker http", `"http" is a part of several workers' names: http://a:1/in, http://b:1/in`},
+		{"explain two.ndjson --worker c",
+			`there is no worker "c" in two.ndjson; there is: http://a:1/in, http://b:1/in`},
+		{"explain two.ndjson --worker http",
+			`"http" is a part of several workers' names: http://a:1/in, http://b:1/in`},
 		{"explain two.ndjson --worker http://a:2/in", `did you mean "http://a:1/in"?`},
 		{"explain two.ndjson --worker b:1", "worker http://b:1/in is not there 5 s after the start"},
 		{"explain two.ndjson --at noon", `"noon" is neither a time after the start`},
@@ -204,16 +216,19 @@ func TestExplainRefusals(t *testing.T) {
 func TestExplainProcess(t *testing.T) {
 	status := func() status.Status {
 		s := status.Status{Version: 1, Seconds: 12.4, Routes: []status.Route{{
-			Pipeline: "access", Name: "main", Window: "queue", Health: "running", ReplayBoundBytes: 32 << 20, LastFault: "worker b: 500",
+			Pipeline: "access", Name: "main", Window: "queue", Health: "running",
+			ReplayBoundBytes: 32 << 20, LastFault: "worker b: 500",
 			Workers: []status.Worker{
 				{Name: "http://a:1/in", State: "NORMAL", Gate: "window", Window: 4, InFlight: 4, Delivered: 9},
-				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1, Reason: "failures in a row: left alone between tries"},
+				{Name: "http://b:1/in", State: "OPEN", Gate: "breaker", Window: 1,
+					Reason: "failures in a row: left alone between tries"},
 			},
 		}}}
 		s.Judge()
 		return s
 	}
-	server, err := admin.Listen(admin.Options{Address: "127.0.0.1:0", Status: status, Log: slog.New(slog.DiscardHandler)})
+	server, err := admin.Listen(admin.Options{Address: "127.0.0.1:0", Status: status,
+		Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +250,8 @@ func TestExplainProcess(t *testing.T) {
 		{nil, "route access/main, now, 12.4 s after its start"},
 		{[]string{"--worker", "b:1"}, "the route's latest failure: worker b: 500"},
 		{[]string{"--worker", "a:1", "--json"}, `"window_algorithm":"queue"`},
-		{[]string{"--json"}, `"held_by":"the workers: as much is in flight to 1 of 2 as each can bear, and 1 is left alone"`},
+		{[]string{"--json"},
+			`"held_by":"the workers: as much is in flight to 1 of 2 as each can bear, and 1 is left alone"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

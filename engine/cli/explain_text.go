@@ -17,31 +17,32 @@ import (
 // explainedWorker is a line of `explain --json`; docs/cli.md documents it, and its names are
 // stable.
 type explainedWorker struct {
-	Route         string             `json:"route"`
-	At            float64            `json:"at_seconds"` // since the start
-	Worker        string             `json:"worker"`
-	State         string             `json:"state"`
-	Because       string             `json:"because"` // the meaning of the state
-	Reason        string             `json:"reason"`  // the figures
-	Window        float64            `json:"window"`
-	Algorithm     string             `json:"window_algorithm,omitempty"` // where it is known
-	InFlight      int                `json:"in_flight"`
-	Gate          string             `json:"gate"`
-	GateMeans     string             `json:"gate_means"`
-	WouldChange   []string           `json:"would_change"`
-	RoundTrip     float64            `json:"round_trip_seconds"`
-	Base          float64            `json:"base_round_trip_seconds"`
-	Timeout       float64            `json:"timeout_seconds"`
-	Opens         float64            `json:"opens_in_seconds,omitempty"`
-	Rate          float64            `json:"rate_per_second,omitempty"`
-	Delivered     uint64             `json:"delivered"`
-	Failed        uint64             `json:"failed"`
-	TimedOut      uint64             `json:"timed_out"`
-	Throttled     uint64             `json:"throttled"`
-	Late          uint64             `json:"late"`
-	Misconfigured bool               `json:"misconfigured"`
-	GateSeconds   map[string]float64 `json:"gate_seconds,omitempty"` // of a trace and one worker: how long each gate bound
-	Steps         []explainedStep    `json:"steps,omitempty"`        // of a trace and one worker: the last changes, oldest first
+	Route         string   `json:"route"`
+	At            float64  `json:"at_seconds"` // since the start
+	Worker        string   `json:"worker"`
+	State         string   `json:"state"`
+	Because       string   `json:"because"` // the meaning of the state
+	Reason        string   `json:"reason"`  // the figures
+	Window        float64  `json:"window"`
+	Algorithm     string   `json:"window_algorithm,omitempty"` // where it is known
+	InFlight      int      `json:"in_flight"`
+	Gate          string   `json:"gate"`
+	GateMeans     string   `json:"gate_means"`
+	WouldChange   []string `json:"would_change"`
+	RoundTrip     float64  `json:"round_trip_seconds"`
+	Base          float64  `json:"base_round_trip_seconds"`
+	Timeout       float64  `json:"timeout_seconds"`
+	Opens         float64  `json:"opens_in_seconds,omitempty"`
+	Rate          float64  `json:"rate_per_second,omitempty"`
+	Delivered     uint64   `json:"delivered"`
+	Failed        uint64   `json:"failed"`
+	TimedOut      uint64   `json:"timed_out"`
+	Throttled     uint64   `json:"throttled"`
+	Late          uint64   `json:"late"`
+	Misconfigured bool     `json:"misconfigured"`
+	// Of a trace and one worker: how long each gate bound.
+	GateSeconds map[string]float64 `json:"gate_seconds,omitempty"`
+	Steps       []explainedStep    `json:"steps,omitempty"` // of a trace and one worker: the last changes, oldest first
 }
 
 type explainedStep struct {
@@ -102,11 +103,13 @@ func explainAllJSON(out io.Writer, r *explain.Route, at time.Duration) error {
 }
 
 func explainAllText(out io.Writer, r *explain.Route, when string) error {
-	rows := [][]string{{"worker", "state", "gate", "window", "in flight", "round trip", "drained", "delivered", "failed", "overdue"}}
+	rows := [][]string{{"worker", "state", "gate", "window", "in flight", "round trip", "drained",
+		"delivered", "failed", "overdue"}}
 	for i := range r.Workers {
 		w := &r.Workers[i]
 		rows = append(rows, []string{
-			printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight), spell(w.RoundTrip),
+			printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64),
+			strconv.Itoa(w.InFlight), spell(w.RoundTrip),
 			spell(w.Base), thousands(int64(w.Delivered)), thousands(int64(w.Failed)), thousands(int64(w.TimedOut)),
 		})
 	}
@@ -176,9 +179,11 @@ func explainOneText(out io.Writer, s *explain.Story) error {
 	if shares := sharesText(s.Shares); shares != "" {
 		row("", "since the start: %s of the time", shares)
 	}
-	row("round trip", "%s; %s when nothing queues; an attempt is overdue after %s", spell(w.RoundTrip), spell(w.Base), spell(w.Timeout))
+	row("round trip", "%s; %s when nothing queues; an attempt is overdue after %s",
+		spell(w.RoundTrip), spell(w.Base), spell(w.Timeout))
 	row("so far", "%s delivered, %s failed, %s overdue (%s answered late), %s throttled", thousands(int64(w.Delivered)),
-		thousands(int64(w.Failed)), thousands(int64(w.TimedOut)), thousands(int64(w.Late)), thousands(int64(w.Throttled)))
+		thousands(int64(w.Failed)), thousands(int64(w.TimedOut)), thousands(int64(w.Late)),
+		thousands(int64(w.Throttled)))
 	b.WriteString("\nwhat would change it\n")
 	for _, c := range s.Changes(w) {
 		fmt.Fprintf(&b, "  - %s\n", c)

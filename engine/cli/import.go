@@ -56,7 +56,7 @@ type importFlags struct {
 func importCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "import",
-		Short: "Make a config of another program's",
+		Short: "Make a config from one of Flume, Filebeat, Fluent Bit or Vector",
 		Long: `Import reads another program's configuration and prints one of penstock that does the
 same. What cannot be carried over is named with its place, and nothing is guessed:
 what does not exist here is left out, so that the config does not pass validate until

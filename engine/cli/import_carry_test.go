@@ -68,10 +68,12 @@ func inode(t *testing.T, name string) uint64 {
 
 const (
 	tailAgent = "a.sources = s\na.channels = c\na.sinks = k\na.sources.s.type = TAILDIR\na.sources.s.channels = c\n" +
-		"a.sources.s.filegroups = f\na.sources.s.filegroups.f = %s/logs/.*log.*\na.sources.s.positionFile = %s/pos.json\n" + sinkOfAgent
+		"a.sources.s.filegroups = f\na.sources.s.filegroups.f = " +
+		"%s/logs/.*log.*\na.sources.s.positionFile = %s/pos.json\n" + sinkOfAgent
 	spoolAgent = "a.sources = s\na.channels = c\na.sinks = k\na.sources.s.type = spooldir\na.sources.s.channels = c\n" +
 		"a.sources.s.spoolDir = %s/in\n" + sinkOfAgent
-	sinkOfAgent = "a.channels.c.type = memory\na.sinks.k.type = file_roll\na.sinks.k.sink.directory = out\na.sinks.k.channel = c\n"
+	sinkOfAgent = "a.channels.c.type = memory\na.sinks.k.type = " +
+		"file_roll\na.sinks.k.sink.directory = out\na.sinks.k.channel = c\n"
 )
 
 // TestImportTaildir checks that each file continues at its stored position, also under another
@@ -161,7 +163,8 @@ func TestImportDamaged(t *testing.T) {
 	writeFile(t, "in/.flumespool/.flumespool-main.meta", "Obj\x01\x04")
 	writeFile(t, "in/2.log", "one\ntwo\n")
 	got, said := moved(t, fmt.Sprintf(spoolAgent, here), 0)
-	if got != "one\ntwo\n" || !strings.Contains(said, "is read from its beginning, and what was delivered of it comes twice") {
+	if got != "one\ntwo\n" ||
+		!strings.Contains(said, "is read from its beginning, and what was delivered of it comes twice") {
 		t.Errorf("delivered %q, said %s", got, said)
 	}
 }

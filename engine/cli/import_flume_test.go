@@ -92,7 +92,8 @@ func TestImportFlumeSays(t *testing.T) {
 	}
 	got := p.try(t, "import", "flume", "foreign.conf", "--json", "--out", "made.yaml")
 	want := `{"ok":false,"agent":"a1","out":"made.yaml","lost":1,"differs":3,"needless":1,"carried":0}` + "\n"
-	if got.code != exitUnfinished || !strings.Contains(got.out, `"weight":"lost"`) || !strings.HasSuffix(got.out, want) {
+	if got.code != exitUnfinished || !strings.Contains(got.out, `"weight":"lost"`) ||
+		!strings.HasSuffix(got.out, want) {
 		t.Errorf("json: %+v", got)
 	}
 }

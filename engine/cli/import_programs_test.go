@@ -147,7 +147,8 @@ func TestImportFilebeatLog(t *testing.T) {
 	))
 	got, said := imported(t, 3, "filebeat", "filebeat.yml")
 	wantNew(t, got, 5)
-	for _, want := range []string{"3 of 3 files go on where", "app.log\",\"weight\":\"differs\",\"text\":\"is app.log.1 by now"} {
+	for _, want := range []string{"3 of 3 files go on where",
+		"app.log\",\"weight\":\"differs\",\"text\":\"is app.log.1 by now"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no note says %q in %s", want, said)
 		}
@@ -312,8 +313,9 @@ func TestImportSays(t *testing.T) {
 		"list.yml": "- a\n", "broken.yml": "a: [", "section.conf": "[INPUT\n", "before.conf": "@SET a=b\nName tail\n",
 		"other.yaml": "a: b\n", "broken.toml": "[sources\n", "udp.yml": "filebeat.inputs: [{type: udp}]\n",
 		"empty.yml": "", "cpu.conf": "[INPUT]\nName cpu\n", "metrics.yaml": "sources: {a: {type: host_metrics}}\n",
-		"taken.yaml": "", "s3.yaml": "sources: {a: {type: file, include: [/x]}}\nsinks: {b: {type: aws_s3, inputs: [a]}}\n",
-		"big.yml": strings.Repeat("# x\n", maxImported/4+1),
+		"taken.yaml": "",
+		"s3.yaml":    "sources: {a: {type: file, include: [/x]}}\nsinks: {b: {type: aws_s3, inputs: [a]}}\n",
+		"big.yml":    strings.Repeat("# x\n", maxImported/4+1),
 	} {
 		writeFile(t, name, text)
 	}

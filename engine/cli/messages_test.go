@@ -10,12 +10,18 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/osfs"
 )
 
-// TestMessages runs the broken configs and inputs in testdata/messages.txt with the real
+// TestMessages runs the broken configs and inputs in testdata/messages*.txt with the real
 // components, in a directory with an empty spool and some misplaced files, and checks the exact
 // messages. Mistakes within a config are tested in package config. A case consists of its title, a
 // line of ----, the config, a line of ----, and the output.
 func TestMessages(t *testing.T) {
-	script := testdata(t, "messages.txt")
+	for _, name := range []string{"messages.txt", "messages_push.txt"} {
+		t.Run(name, func(t *testing.T) { checkMessages(t, testdata(t, name)) })
+	}
+}
+
+func checkMessages(t *testing.T, script string) {
+	t.Helper()
 	text, err := os.ReadFile(script)
 	if err != nil {
 		t.Fatal(err)

@@ -71,10 +71,11 @@ func TestBlockedStderr(t *testing.T) {
 		done := make(chan int)
 		var out bytes.Buffer
 		go func() {
-			done <- p.execute(t.Context(), []string{"run", "penstock.yaml"}, nil, &out, writerFunc(func(b []byte) (int, error) {
-				<-free
-				return len(b), nil
-			}))
+			done <- p.execute(t.Context(), []string{"run", "penstock.yaml"}, nil, &out,
+				writerFunc(func(b []byte) (int, error) {
+					<-free
+					return len(b), nil
+				}))
 		}()
 		<-e.running
 		time.Sleep(time.Hour) // hundreds of progress lines

@@ -36,7 +36,8 @@ func TestPaceBesideBatches(t *testing.T) {
 		held = append(held, make([]byte, 256<<10))
 	}
 	var m runtime.MemStats
-	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() { // the runtime comes to its finalizers when it likes
+	// The runtime comes to its finalizers when it likes.
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		runtime.GC()
 		runtime.ReadMemStats(&m)
 		if m.NextGC < m.HeapAlloc+2*leastGarbage {

@@ -50,7 +50,7 @@ type parkedFlags struct {
 func (p *program) parkedCommand() *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "parked",
-		Short: "Look at deliveries that wait for their next attempt",
+		Short: "List, retry or cancel deliveries that wait for their next attempt",
 		Long: `A sink http with url: parks each record until its receiver has accepted it. These
 commands read and change the parked deliveries of a config, beside a running
 process or without one.`,

@@ -104,7 +104,7 @@ func newProgram(e *fakeEngine, signals chan os.Signal) *program {
 	return p
 }
 
-// outcome is what a command line did.
+// outcome is the result of a command line.
 type outcome struct {
 	code        int
 	out, stderr string
@@ -121,7 +121,8 @@ func (p *program) try(t *testing.T, args ...string) outcome {
 func inFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	for name, source := range map[string]string{"penstock.yaml": "path: spool, password: hunter2", "wrong.yaml": "pth: x"} {
+	for name, source := range map[string]string{"penstock.yaml": "path: spool, password: hunter2",
+		"wrong.yaml": "pth: x"} {
 		text := "pipelines:\n  access:\n    source: {folder: {" + source + "}}\n    sink: drop\n"
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)

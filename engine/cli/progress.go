@@ -101,7 +101,8 @@ func (v *progressView) route(i int, r *status.Route, routes int) string {
 			left = "  " + rest.Round(time.Second).String() + " left"
 		}
 	}
-	line := fmt.Sprintf("%s  %s%s records  %s MB/s%s", name, share, thousands(r.Delivered+r.Dead+r.Dropped), rate(moved, span), left)
+	line := fmt.Sprintf("%s  %s%s records  %s MB/s%s", name, share,
+		thousands(r.Delivered+r.Dead+r.Dropped), rate(moved, span), left)
 	if r.Dead > 0 {
 		line += "  dead " + thousands(r.Dead)
 	}
@@ -127,7 +128,8 @@ func workerLines(r *status.Route) []string {
 		}
 		w := &r.Workers[i]
 		name := printable(w.Name)
-		line := fmt.Sprintf("  %s%s  %-9s  window %5s  in flight %3d  %8s", name, strings.Repeat(" ", width-len([]rune(name))), w.State,
+		line := fmt.Sprintf("  %s%s  %-9s  window %5s  in flight %3d  %8s", name,
+			strings.Repeat(" ", width-len([]rune(name))), w.State,
 			strconv.FormatFloat(w.Window, 'f', 1, 64), w.InFlight, seconds(w.RoundTrip))
 		if w.State != "NORMAL" && w.Reason != "" {
 			line += "  " + printable(w.Reason)

@@ -16,7 +16,8 @@ import (
 func TestProgressView(t *testing.T) {
 	at := func(elapsed time.Duration, delivered, left int64) engine.Status {
 		return engine.Status{Seconds: elapsed.Seconds(), Routes: []status.Route{{
-			Pipeline: "a", Name: "main", ReadRecords: delivered * 2, ReadBytes: delivered * 200, Delivered: delivered, LeftBytes: left,
+			Pipeline: "a", Name: "main", ReadRecords: delivered * 2, ReadBytes: delivered * 200,
+			Delivered: delivered, LeftBytes: left,
 			Workers: []status.Worker{
 				{Name: "http://x/", State: "NORMAL", Window: 3.25, InFlight: 2, RoundTrip: 0.0015},
 				{Name: "http://longer/", State: "OPEN", Reason: "failures in a row\x1b"},
@@ -52,7 +53,8 @@ func TestProgressView(t *testing.T) {
 func TestDemoPicture(t *testing.T) {
 	d := &play{fast: demo.NewReceiver(time.Second, nil), began: time.Now(), act: "the fast receiver was revived"}
 	worker := status.Worker{
-		State: "RECOVERING", Reason: "about 12.5 batches queued (grows below 11.4, shrinks above 12.7)", Window: 1000, InFlight: 1000,
+		State:  "RECOVERING",
+		Reason: "about 12.5 batches queued (grows below 11.4, shrinks above 12.7)", Window: 1000, InFlight: 1000,
 		RoundTrip: 1.234567, Delivered: demoRecords,
 	}
 	lines := d.picture(&status.Route{Delivered: demoRecords, Workers: []status.Worker{worker, worker}})

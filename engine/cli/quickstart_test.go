@@ -68,7 +68,8 @@ func TestQuickstart(t *testing.T) {
 	if r := run(); r.ReadRecords != 0 || r.Delivered != 0 {
 		t.Errorf("second run %+v", r)
 	}
-	if got := realProgram().try(t, "generate", "--lines", "7", "--seed", "4", "--out", "spool/web-4.log"); got.code != exitOK {
+	if got := realProgram().try(t, "generate", "--lines", "7", "--seed", "4", "--out",
+		"spool/web-4.log"); got.code != exitOK {
 		t.Fatal(got)
 	}
 	if r := run(); r.Delivered != 7 {
@@ -80,9 +81,11 @@ func TestQuickstart(t *testing.T) {
 	}
 	defer db.Close()
 	var rows, parsed, sizes int64
-	err = db.QueryRow("SELECT count(*), count(host) + count(status), sum(size) FROM access").Scan(&rows, &parsed, &sizes)
+	err = db.QueryRow("SELECT count(*), count(host) + count(status), sum(size) FROM access").Scan(
+		&rows, &parsed, &sizes)
 	if err != nil || rows != 1057 || parsed != 2*1057 || sizes < 1057 {
-		t.Errorf("the table has %d rows, %d hosts and statuses, %d bytes in all (%v); want 1057 and twice that", rows, parsed, sizes, err)
+		t.Errorf("the table has %d rows, %d hosts and statuses, %d bytes in all (%v); want 1057 "+
+			"and twice that", rows, parsed, sizes, err)
 	}
 	if got := realProgram().try(t, "checkpoint", "show", "penstock.yaml"); got.code != exitOK {
 		t.Errorf("checkpoint show: %+v", got)

@@ -75,7 +75,8 @@ func (p *program) replayEnd(w io.Writer, f *deadFlags, res deadResult, end engin
 	if failed != nil {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters), %s had been replayed before\n",
+	_, err := fmt.Fprintf(w, "%s dead letters: %s delivered, %s refused again (new letters), %s "+
+		"had been replayed before\n",
 		thousands(res.Letters), thousands(delivered), thousands(dead), thousands(res.Letters-sum(run.Pipelines)))
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/table"
 	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
@@ -71,11 +72,12 @@ func writeResult(w io.Writer, v any) error {
 	return nil
 }
 
-// summary is what a person reads at the end of a run; "" for one that failed before it had read
-// anything.
+// summary returns the table that is printed at the end of a run, or "" if the run failed before it
+// had read anything.
 func summary(s engine.Status, err error) string {
 	rows := [][]string{{
-		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped", "waiting", "redelivered", "seconds", "MB/s",
+		"pipeline", "route", "records read", "bytes read", "delivered", "dead", "dropped",
+		"waiting", "redelivered", "seconds", "MB/s",
 	}}
 	var read, repeat, bound int64
 	for _, r := range s.Routes {
@@ -83,8 +85,10 @@ func summary(s engine.Status, err error) string {
 		repeat += r.ReplayBytes
 		bound += r.ReplayBoundBytes
 		rows = append(rows, []string{
-			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes), thousands(r.Delivered), thousands(r.Dead),
-			thousands(r.Dropped), thousands(r.InFlight + r.Waiting), thousands(r.Redelivered) + plural(r.Redelivered, " batch", " batches"),
+			r.Pipeline, r.Name, thousands(r.ReadRecords), bytesText(r.ReadBytes),
+			thousands(r.Delivered), thousands(r.Dead),
+			thousands(r.Dropped), thousands(r.InFlight + r.Waiting),
+			thousands(r.Redelivered) + plural(r.Redelivered, " batch", " batches"),
 			strconv.FormatFloat(elapsed(s).Seconds(), 'f', 2, 64), rate(r.ReadBytes, elapsed(s)),
 		})
 	}
@@ -103,7 +107,8 @@ func summary(s engine.Status, err error) string {
 		}
 	}
 	b.WriteString(parkedText(s.Routes))
-	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n", bytesText(repeat), bytesText(bound))
+	fmt.Fprintf(&b, "killed now, it would repeat at most %s; at any moment at most %s\n",
+		bytesText(repeat), bytesText(bound))
 	return b.String()
 }
 
@@ -119,7 +124,7 @@ func parkedText(routes []status.Route) string {
 	return b.String()
 }
 
-// countersText is what is not 0 of counters, by name.
+// countersText returns the counters that are not 0, by name.
 func countersText(counters map[string]int64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
@@ -148,8 +153,10 @@ func progress(s engine.Status) string {
 }
 
 func progressLine(name string, r status.Route, elapsed time.Duration) string {
-	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in flight %s, waiting %s, %s MB/s",
-		name, elapsed.Round(time.Second), thousands(r.ReadRecords), plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
+	line := fmt.Sprintf("%s after %s: read %s%s (%s), delivered %s, dead %s, dropped %s, in "+
+		"flight %s, waiting %s, %s MB/s",
+		name, elapsed.Round(time.Second), thousands(r.ReadRecords),
+		plural(r.ReadRecords, " record", " records"), bytesText(r.ReadBytes),
 		thousands(r.Delivered), thousands(r.Dead), thousands(r.Dropped), thousands(r.InFlight), thousands(r.Waiting),
 		rate(r.ReadBytes, elapsed))
 	if r.Redelivered > 0 {
@@ -160,7 +167,9 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 	}
 	states := map[string]int{}
 	for _, w := range r.Workers {
-		states[w.State]++
+		if !explain.IdleSlow(w.State, w.Gate, w.InFlight) {
+			states[w.State]++
+		}
 	}
 	for _, state := range []string{"SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"} {
 		if n := states[state]; n > 0 {

@@ -22,7 +22,8 @@ import (
 const progressEvery = 5 * time.Second
 
 // errStoppedAtOnce is the cause of a run that two signals ended.
-var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in flight will be delivered again at the next start")
+var errStoppedAtOnce = errors.New("stopped at once by a second signal; what was in flight will " +
+	"be delivered again at the next start")
 
 type runFlags struct {
 	once, json, watch   bool
@@ -72,9 +73,12 @@ sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 	cmd.Flags().BoolVar(&f.once, "once", false, "end when everything that is there now has been delivered")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	cmd.Flags().BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
-	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so long without a delivery while data waits")
-	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the config: `HOST:PORT` on loopback, or off")
-	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each file, with hashes, into this file")
+	cmd.Flags().DurationVar(&f.stall, "stall", 5*time.Minute, "with --once: give up after so "+
+		"long without a delivery while data waits")
+	cmd.Flags().StringVar(&f.admin, "admin", "", "where the admin pages are, in place of the "+
+		"config: `HOST:PORT` on loopback, or off")
+	cmd.Flags().StringVar(&f.manifest, "manifest", "", "with --once: write what was read of each "+
+		"file, with hashes, into this file")
 	cmd.Flags().StringVar(&f.logFormat, "log-format", "text", "text or json")
 	cmd.Flags().StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	return cmd
@@ -179,7 +183,8 @@ func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 func writesStdout(c *engine.Config) bool {
 	for _, pipeline := range c.Pipelines {
 		for _, r := range pipeline.Routes {
-			if user, ok := r.Sink.Options.(stream.ExclusiveUser); ok && slices.Contains(user.Exclusive(), stream.StandardOutput) {
+			if user, ok := r.Sink.Options.(stream.ExclusiveUser); ok &&
+				slices.Contains(user.Exclusive(), stream.StandardOutput) {
 				return true
 			}
 		}
@@ -212,8 +217,8 @@ func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.
 	return m
 }
 
-// finalError is what the end of a run means: interrupted finite work is not done, unless it was
-// just finished.
+// finalError returns the error of a run that ended with err. An interrupted finite run is an error
+// unless it had just finished.
 func finalError(ctx context.Context, err error, interrupted bool, e runner) error {
 	if errors.Is(context.Cause(ctx), errStoppedAtOnce) {
 		return errStoppedAtOnce
@@ -223,7 +228,8 @@ func finalError(ctx context.Context, err error, interrupted bool, e runner) erro
 	}
 	for _, r := range e.Status().Routes {
 		if r.Health != "finished" {
-			return errors.New("stopped by a signal before everything was delivered; the next run goes on from the checkpoint")
+			return errors.New("stopped by a signal before everything was delivered; the next run " +
+				"goes on from the checkpoint")
 		}
 	}
 	return nil

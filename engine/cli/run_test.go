@@ -25,8 +25,10 @@ func someRoutes() engine.Status {
 	return engine.Status{
 		Seconds: 1.234,
 		Routes: []status.Route{{
-			Pipeline: "access", Name: "main", ReadRecords: 10000, ReadBytes: 2370789, Delivered: 9990, Dead: 2, Dropped: 3,
-			InFlight: 1, Waiting: 4, Attempts: 41, Redelivered: 1, ReplayBytes: 23456, ReplayBoundBytes: 32 << 20, Health: "running",
+			Pipeline: "access", Name: "main", ReadRecords: 10000, ReadBytes: 2370789,
+			Delivered: 9990, Dead: 2, Dropped: 3,
+			InFlight: 1, Waiting: 4, Attempts: 41, Redelivered: 1, ReplayBytes: 23456,
+			ReplayBoundBytes: 32 << 20, Health: "running",
 			Workers: []status.Worker{{State: "NORMAL"}, {State: "OPEN"}},
 		}, {
 			Pipeline: "orders", Name: "archive", ReplayBoundBytes: 32 << 20, Health: "finished",
@@ -45,7 +47,8 @@ func TestResultLine(t *testing.T) {
 		`"in_flight":1,"waiting":4,"attempts":41,"redelivered":1},` +
 		`{"pipeline":"orders","route":"archive","read_records":0,"read_bytes":0,"delivered":0,"dead":0,"dropped":0,` +
 		`"in_flight":0,"waiting":0,"attempts":0,"redelivered":0}]}` + "\n"
-	if out := secondsOut.ReplaceAllString(got.out, `"seconds":0`); out != want || got.code != exitOK || got.stderr != "" {
+	if out := secondsOut.ReplaceAllString(got.out, `"seconds":0`); out != want ||
+		got.code != exitOK || got.stderr != "" {
 		t.Errorf("code %d, stderr %q, stdout\n%swant\n%s", got.code, got.stderr, got.out, want)
 	}
 }
@@ -91,7 +94,8 @@ func TestProgressOfManyRoutes(t *testing.T) {
 	for range 9 {
 		s.Routes = append(s.Routes, someRoutes().Routes[0])
 	}
-	want := "all 9 routes after 10s: read 90,000 records (21.3 MB), delivered 89,910, dead 18, dropped 27, in flight 9, waiting 36, " +
+	want := "all 9 routes after 10s: read 90,000 records (21.3 MB), delivered 89,910, dead 18, " +
+		"dropped 27, in flight 9, waiting 36, " +
 		"2.13 MB/s, redelivered 9 batches, 9 of 18 workers OPEN\n"
 	if got := progress(s); got != want {
 		t.Errorf("progress = %s, want %s", got, want)
@@ -109,11 +113,14 @@ func TestSignals(t *testing.T) {
 		code    int
 		stderr  string
 	}{
-		{"a run is drained", false, false, []os.Signal{syscall.SIGTERM}, "finished", exitOK, "finishing what is in flight"},
-		{"a second signal stops it", false, true, []os.Signal{os.Interrupt, os.Interrupt}, "stopped", exitUnfinished, "stopped at once"},
+		{"a run is drained", false, false, []os.Signal{syscall.SIGTERM}, "finished", exitOK,
+			"finishing what is in flight"},
+		{"a second signal stops it", false, true, []os.Signal{os.Interrupt, os.Interrupt},
+			"stopped", exitUnfinished, "stopped at once"},
 		{"finite work is not done when interrupted", true, true, []os.Signal{os.Interrupt}, "draining", exitUnfinished,
 			"stopped by a signal before everything was delivered"},
-		{"unless it was just finished", true, true, []os.Signal{os.Interrupt}, "finished", exitOK, "finishing what is in flight"},
+		{"unless it was just finished", true, true, []os.Signal{os.Interrupt}, "finished", exitOK,
+			"finishing what is in flight"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -227,14 +234,15 @@ func TestProgressLines(t *testing.T) {
 	})
 }
 
-// panicEngine is what a bug looks like from here.
+// panicEngine is an engine whose Run panics.
 type panicEngine struct{ *fakeEngine }
 
 func (panicEngine) Run(context.Context) error { panic("a bug") }
 
 func TestPanicOfTheEngineIsAnError(t *testing.T) {
 	p := newProgram(newFake(), nil)
-	err := p.drive(t.Context(), panicEngine{newFake()}, driven{once: true}, &console{w: io.Discard, log: slog.New(slog.DiscardHandler)})
+	err := p.drive(t.Context(), panicEngine{newFake()}, driven{once: true},
+		&console{w: io.Discard, log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), "a bug") {
 		t.Errorf("drive = %v", err)
 	}
@@ -260,7 +268,8 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	for n, want := range map[int64]string{
-		0: "0 B", 999: "999 B", 1000: "1.00 kB", 12345: "12.3 kB", 999_499: "999 kB", 999_500: "1.00 MB", 2370789: "2.37 MB",
+		0: "0 B", 999: "999 B", 1000: "1.00 kB", 12345: "12.3 kB", 999_499: "999 kB",
+		999_500: "1.00 MB", 2370789: "2.37 MB",
 		33554432: "33.6 MB", 1 << 62: "4.61 EB",
 	} {
 		if got := bytesText(n); got != want {

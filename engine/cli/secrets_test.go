@@ -22,9 +22,11 @@ const aNotify = `url: message, allow: {hosts: [a.example]}, `
 
 // secretCases are the components with secrets.
 var secretCases = map[string]struct {
-	role    stream.Role
-	options map[string]string // by path of a secret option, or one that may hold a secret: the component's options, %s for its value
-	valid   []string          // options that are right, with the marker in each; nothing listens at port 1
+	role stream.Role
+	// By path of a secret option, or one that may hold a secret: the component's options, %s for
+	// its value.
+	options map[string]string
+	valid   []string // options that are right, with the marker in each; nothing listens at port 1
 }{
 	"http": {stream.SinkRole, map[string]string{
 		"endpoints":      `endpoints: [%s]`,
@@ -135,15 +137,19 @@ const natsBase = `url: "nats://127.0.0.1:1", stream: S, connect_timeout: 100ms, 
 
 // wrongForms are values that no secret option takes, or that are cut short. %s is the marker.
 var wrongForms = []string{
-	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`, `!secret %s`, `!!binary %s`, `*%s`, `&a %s`,
-	`"a\n%s"`, `'%s`, `"%s`, `x #%s`, `"http://me:%s@%%zz"`, `"http://me:a/%s@h"`, `"http://me:a %s@h"`, `http://me:a %s@h`,
-	`"http://me:a?%s@h"`, `"me:%s@h:80"`, `me:%s@h:80`, `"ftp://me:%s@h"`, `"http://h/?token=%s#f"`, `"http:///?%s"`, `"http://h:%s"`,
-	`"http://h/?apikey=%s", nosuch: 1`, `"${NOSUCH}%s"`, `"%s${"`, `"%s\x01"`, "|\n        %s\n    ", `"socks5://me:%s@"`,
+	`[%s]`, `[a, %s]`, `["a", "%s", b]`, `{%s: %s}`, `{a: %s}`, `{a: [b, %s]}`, `!%s x`,
+	`!secret %s`, `!!binary %s`, `*%s`, `&a %s`,
+	`"a\n%s"`, `'%s`, `"%s`, `x #%s`, `"http://me:%s@%%zz"`, `"http://me:a/%s@h"`,
+	`"http://me:a %s@h"`, `http://me:a %s@h`,
+	`"http://me:a?%s@h"`, `"me:%s@h:80"`, `me:%s@h:80`, `"ftp://me:%s@h"`, `"http://h/?token=%s#f"`,
+	`"http:///?%s"`, `"http://h:%s"`,
+	`"http://h/?apikey=%s", nosuch: 1`, `"${NOSUCH}%s"`, `"%s${"`, `"%s\x01"`,
+	"|\n        %s\n    ", `"socks5://me:%s@"`,
 }
 
-// TestSecretsAreNotShown gives every component with secret options secrets of the right and of the
-// wrong form, validates and runs the configs, and looks for the secrets in all that was printed or
-// written.
+// TestSecretsAreNotShown gives secrets of valid and invalid forms to every component that has
+// secret options. It validates and runs the configs, and searches all output and files for the
+// secrets.
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Run("every component", everySecretHasACase)
 	for name, c := range secretCases {

@@ -35,7 +35,7 @@ func (p *program) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status [--json] [--tree] [--cluster] CONFIG|ADDRESS",
-		Short: "Ask a running penstock how it is",
+		Short: "Print the state of a running penstock",
 		Long: `Status asks the process that runs with a config how far each route is and what
 each worker does: its window, what is in flight, its state, and why. It asks at the
 config's ` + "`admin:`" + `, or at an address, host:port; there the token is taken from
@@ -54,7 +54,8 @@ waits, a full disk); it then says why.`,
 		RunE:                  func(cmd *cobra.Command, args []string) error { return p.status(cmd, args[0], f) },
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one line of JSON")
-	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and their reasons, as a tree")
+	cmd.Flags().BoolVar(&f.tree, "tree", false, "print what is kept running, with restarts and "+
+		"their reasons, as a tree")
 	cmd.Flags().BoolVar(&f.cluster, "cluster", false,
 		"print which process of the cluster runs each pipeline")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the answer may take")
@@ -108,12 +109,13 @@ func (p *program) adminOf(what string) (address, token string, err error) {
 		return "", "", err
 	}
 	if !f.Admin.On() {
-		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add `admin: 127.0.0.1:7070` and start it again", what)
+		return "", "", fmt.Errorf("%s has no `admin:`, so nobody can ask its process; add "+
+			"`admin: 127.0.0.1:7070` and start it again", what)
 	}
 	return f.Admin.Address, f.Admin.Token, nil
 }
 
-// statusHead is the first line of what a person reads.
+// statusHead returns the first line of the status in text form.
 func statusHead(s *status.Status) string {
 	ready := "ready"
 	if !s.Ready {
@@ -125,8 +127,10 @@ func statusHead(s *status.Status) string {
 func statusText(s *status.Status) string {
 	var b strings.Builder
 	b.WriteString(statusHead(s))
-	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight", "waiting", "redelivered", "watermark age"}}
-	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip", "delivered", "failed", "throttled"}}
+	rows := [][]string{{"route", "health", "read", "delivered", "dead", "dropped", "in flight",
+		"waiting", "redelivered", "watermark age"}}
+	workers := [][]string{{"route", "worker", "state", "gate", "window", "in flight", "round trip",
+		"delivered", "failed", "throttled"}}
 	for _, r := range s.Routes {
 		name := r.Pipeline + "/" + r.Name
 		rows = append(rows, []string{
@@ -135,8 +139,10 @@ func statusText(s *status.Status) string {
 		})
 		for _, w := range r.Workers {
 			workers = append(workers, []string{
-				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64), strconv.Itoa(w.InFlight),
-				seconds(w.RoundTrip), thousands(int64(w.Delivered)), thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
+				name, printable(w.Name), w.State, w.Gate, strconv.FormatFloat(w.Window, 'f', 1, 64),
+				strconv.Itoa(w.InFlight),
+				seconds(w.RoundTrip), thousands(int64(w.Delivered)),
+				thousands(int64(w.Failed + w.TimedOut)), thousands(int64(w.Throttled)),
 			})
 		}
 	}
@@ -191,10 +197,16 @@ func clusterText(s *status.Status) string {
 	}
 	c := s.Cluster
 	here := fmt.Sprintf("node %s, bucket %s\n\n", printable(c.Node), printable(c.Bucket))
-	return statusHead(s) + here + table.Text(rows, 2)
+	text := statusHead(s) + here + table.Text(rows, 2)
+	for _, l := range c.Leases {
+		if l.Failure != "" {
+			text += fmt.Sprintf("%s: %s\n", l.Pipeline, printable(l.Failure))
+		}
+	}
+	return text
 }
 
-// sourceCounters are the rows of what sources have counted, where it is not 0.
+// sourceCounters returns the rows of the sources' counters that are not 0.
 func sourceCounters(s *status.Status) [][]string {
 	rows := [][]string{{"route", "source", "counter", "count"}}
 	add := func(of, source string, counters map[string]int64) {

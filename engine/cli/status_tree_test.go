@@ -15,8 +15,10 @@ func TestStatusTree(t *testing.T) {
 	s := &status.Status{Version: 1, PID: 7, Program: "devel", Seconds: 61, Ready: true, Tree: &status.Child{
 		Name: "penstock", State: "running", Since: began, Seconds: 61, Children: []status.Child{
 			{Name: "access", State: "running", Seconds: 61, Children: []status.Child{
-				{Name: "main", State: "running", Seconds: 3.25, Restarts: 12, Reason: "source spool_dir: input/output error"},
-				{Name: "late", State: "waiting", Seconds: 0.5, Restarts: 4, Next: 2.04, Reason: "sink sqlite: no such table\x1b[31m"},
+				{Name: "main", State: "running", Seconds: 3.25, Restarts: 12,
+					Reason: "source spool_dir: input/output error"},
+				{Name: "late", State: "waiting", Seconds: 0.5, Restarts: 4, Next: 2.04,
+					Reason: "sink sqlite: no such table\x1b[31m"},
 			}},
 			{Name: "b", State: "idle"},
 		},
@@ -47,13 +49,14 @@ penstock    running   1m1s         -
 // TestExplainParts checks that explain describes the parts in the tree, and with a worker only
 // those of its name.
 func TestExplainParts(t *testing.T) {
-	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90, Reason: "sink x: gone", Children: []status.Child{
-		{Name: "sender", State: "running", Children: []status.Child{{Name: "worker-1", State: "BUSY"}}},
-		{Name: "children", State: "running", Children: []status.Child{
-			{Name: "worker-1", State: "running", Restarts: 6, Seconds: 3.71, Reason: "sh: exit status 3"},
-			{Name: "worker-2", State: "running", Restarts: 1, Seconds: 60, Reason: "sh: signal: killed"},
-		}},
-	}}
+	route := status.Child{Name: "main", State: "running", Restarts: 1, Seconds: 90,
+		Reason: "sink x: gone", Children: []status.Child{
+			{Name: "sender", State: "running", Children: []status.Child{{Name: "worker-1", State: "BUSY"}}},
+			{Name: "children", State: "running", Children: []status.Child{
+				{Name: "worker-1", State: "running", Restarts: 6, Seconds: 3.71, Reason: "sh: exit status 3"},
+				{Name: "worker-2", State: "running", Restarts: 1, Seconds: 60, Reason: "sh: signal: killed"},
+			}},
+		}}
 	late := status.Child{Name: "late", State: "waiting", Restarts: 4, Next: 2.04, Reason: "sink y: no such table"}
 	s := &status.Status{
 		Routes: []status.Route{{Pipeline: "p", Name: "over", Health: "stopped", Error: "stopped by the guard"}},

@@ -30,10 +30,11 @@ func (p *program) tryCommand() *cobra.Command {
 	var f tryFlags
 	cmd := &cobra.Command{
 		Use:   "try [--route PIPELINE/ROUTE] [--json] CONFIG < LINES",
-		Short: "Show what the processors of a route make of lines",
+		Short: "Run the processors of a route on lines from stdin",
 		Long: `Try reads lines from standard input, sends each through the processors of a route,
-and prints the record after each processor that changed it. It reads no source,
-opens no sink and keeps no state.
+and prints the record after each processor that changed it, with the fields that it
+added (+), removed (-) or changed (~). It reads no source, opens no sink and keeps no
+state. Without a pipe it answers each line that you type; Ctrl-D ends it.
 
 Exit code 1: a processor failed as a whole. Dead letters are results.`,
 		Example: `  penstock try penstock.yaml < access.log
@@ -115,12 +116,18 @@ func printTrial(w io.Writer, asJSON bool, line int, steps []trial.Step) error {
 		} else if s.Changed == 0 {
 			continue
 		}
-		for _, r := range s.Records {
+		for k, r := range s.Records {
 			text := r.JSON
 			if r.Fate != trial.Delivered {
 				text = strings.TrimSuffix(string(r.Fate)+": "+r.Reason, ": ")
 			}
 			fmt.Fprintf(&b, "  %-10s %s\n", name, printable(text))
+			if i == 0 || r.Fate != trial.Delivered || len(s.Records) != len(steps[i-1].Records) {
+				continue
+			}
+			for _, c := range trial.Diff(steps[i-1].Records[k].JSON, r.JSON) {
+				fmt.Fprintf(&b, "  %-10s   %s\n", "", printable(c.String()))
+			}
 		}
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {

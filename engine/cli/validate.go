@@ -36,7 +36,7 @@ func (p *program) validateCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "validate CONFIG",
-		Short: "Check a config and print it as it is understood",
+		Short: "Check a config and print it with all defaults",
 		Long: `Validate reads a config as ` + "`run`" + ` would, and prints it as it was understood: every
 pipeline and route with all options, defaults included, variables replaced, paths
 resolved, secrets masked. The output is a config again, but for the secrets.
@@ -49,7 +49,9 @@ With --json it prints one object a route, then one with "ok".`,
   penstock validate --json penstock.yaml | tail -1`,
 		DisableFlagsInUseLine: true,
 		Args:                  needs("the path of a config"),
-		RunE:                  func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args[0], asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.validate(cmd, args[0], asJSON)
+		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one object a line")
 	return cmd

@@ -11,9 +11,10 @@ import (
 
 // workerFlags are the options of the source http_server that a worker has.
 type workerFlags struct {
-	listen, format, tokenFile string
-	insecure                  bool
-	slots                     int
+	listen, format, tokenFile    string
+	registry, subject, advertise string
+	insecure                     bool
+	slots                        int
 }
 
 func workerCommand(p *program) *cobra.Command {
@@ -21,7 +22,7 @@ func workerCommand(p *program) *cobra.Command {
 	var w workerFlags
 	cmd := &cobra.Command{
 		Use:   "worker --listen ADDR CONFIG",
-		Short: "Run the processors and sinks of a config for other penstock processes",
+		Short: "Run processors and sinks for penstock on other machines",
 		Long: `Worker runs a pipeline without a source. Its records come from penstock processes on
 other machines, whose sink http names this one as an endpoint. A batch is answered
 when every route has delivered it, and each answer advertises how much the worker
@@ -32,7 +33,8 @@ can take. It is short for a config with the source
 It is stopped as ` + "`penstock run`" + ` is. While it drains, its answers tell the senders to
 deliver elsewhere.`,
 		Example: `  penstock worker --listen 127.0.0.1:8080 worker.yaml
-  penstock worker --listen 10.0.0.7:8080 --insecure --format ndjson worker.yaml`,
+  penstock worker --listen 10.0.0.7:8080 --insecure --format ndjson worker.yaml
+  penstock worker --listen 10.0.0.7:8080 --insecure --registry nats://nats:4222 worker.yaml`,
 		DisableFlagsInUseLine: true,
 		Args:                  needs("the path of a config without a source"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -51,6 +53,9 @@ deliver elsewhere.`,
 	set := cmd.Flags()
 	set.IntVar(&w.slots, "slots", 0, "batches that the sink serves at once; 0: unknown")
 	set.StringVar(&w.tokenFile, "token-file", "", "`FILE` with the token that senders must have")
+	set.StringVar(&w.registry, "registry", "", "`URL` of NATS servers at which senders find workers")
+	set.StringVar(&w.subject, "subject", "penstock.workers", "of --registry: `SUBJECT` on which senders ask")
+	set.StringVar(&w.advertise, "advertise", "", "of --registry: `HOST:PORT` for senders; default: --listen")
 	set.BoolVar(&w.insecure, "insecure", false, "listen beyond loopback without TLS")
 	set.BoolVar(&f.json, "json", false, "print the summary as one line of JSON")
 	set.BoolVar(&f.watch, "watch", false, "reload the config when its file changes")
@@ -77,6 +82,10 @@ func (w *workerFlags) source() string {
 	more := ""
 	if w.tokenFile != "" {
 		more = ", token: " + quote("${file:"+w.tokenFile+"}")
+	}
+	if w.registry != "" {
+		more += fmt.Sprintf(", register: {url: %s, subject: %s, address: %s}",
+			quote(w.registry), quote(w.subject), quote(w.advertise))
 	}
 	return fmt.Sprintf("http_server: {listen: %s, format: %s, ack: delivered, insecure: %t, slots: %d%s}",
 		quote(w.listen), quote(w.format), w.insecure, w.slots, more)

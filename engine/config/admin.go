@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"reflect"
@@ -16,6 +17,9 @@ type Admin struct {
 	Address string `yaml:"address" required:"true" doc:"host:port, such as 127.0.0.1:7070, or off to disable the server"`
 	// Token is the required bearer token. Empty means none.
 	Token string `yaml:"token" secret:"true" doc:"required bearer token; mandatory unless the address is a loopback address"`
+	// DeliveryTokens is the path of a JSON file of receivers that may ask for their own parked
+	// deliveries: {"NAME": {"token": "...", "hosts": ["..."]}}. It is reread when it changes.
+	DeliveryTokens string `yaml:"delivery_tokens" path:"true" doc:"JSON: tokens of receivers"`
 	// Hosts are additional accepted values of the Host header. With a token and no hosts, any value
 	// is accepted.
 	Hosts []string `yaml:"hosts" doc:"accepted host names besides localhost"`
@@ -40,6 +44,9 @@ func (a *Admin) Check() error {
 	if !a.On() {
 		return nil
 	}
+	if a.DeliveryTokens != "" && a.Token == "" {
+		return errors.New("delivery_tokens needs token: without it everyone sees all deliveries")
+	}
 	return CheckAddress(a.Address, a.Token != "")
 }
 
@@ -56,9 +63,11 @@ func CheckAddress(address string, token bool) error {
 	ip := net.ParseIP(host)
 	switch {
 	case host != "" && ip == nil && host != "localhost":
-		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean another machine", host)
+		return fmt.Errorf("%q is no IP address and not localhost; names could come to mean "+
+			"another machine", host)
 	case !token && host != "localhost" && (ip == nil || !ip.IsLoopback()):
-		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on 127.0.0.1", address)
+		return fmt.Errorf("%s can be reached from other machines; set a token, or listen on "+
+			"127.0.0.1", address)
 	}
 	return nil
 }

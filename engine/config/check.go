@@ -9,7 +9,8 @@ import (
 
 // Bounds of options.
 const (
-	maxBatchBytes   = stream.Size(1 << 30) // offsets in a batch have 32 bits, and its records may be longer than bytes
+	// Offsets in a batch have 32 bits, and its records may be longer than bytes.
+	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
 	minTrace        = stream.Size(64 << 10) // less would hold nothing
@@ -49,14 +50,17 @@ func (c check) composite() {
 func (c check) guard() {
 	g := c.route.Guard
 	if !(g.Share >= 0 && g.Share <= 1) {
-		c.wrong("guard", "share", "guard.share is %v; it may be 0 to 1, such as 0.1 for 10 %%", g.Share)
+		c.wrong("guard", "share", "guard.share is %v; it may be 0 to 1, such as 0.1 for 10 %%",
+			g.Share)
 	}
 	if g.Records < 1 || g.Records > maxGuardRecords {
-		c.wrong("guard", "records", "guard.records is %d; it may be 1 to %d", g.Records, maxGuardRecords)
+		c.wrong("guard", "records", "guard.records is %d; it may be 1 to %d", g.Records,
+			maxGuardRecords)
 	}
 	for _, key := range []string{"share", "records"} {
 		if g.Off && c.given("guard", key) {
-			c.wrong("guard", key, "guard.%s has no meaning with off: true; take one of them out", key)
+			c.wrong("guard", key, "guard.%s has no meaning with off: true; take one of them out",
+				key)
 		}
 	}
 }
@@ -67,24 +71,30 @@ func (c check) batch() {
 		c.wrong("batch", "bytes", "batch.bytes is %v; it may be 1B to %v", b.Bytes, maxBatchBytes)
 	}
 	if b.Records < 1 || b.Records > maxBatchRecords {
-		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records, maxBatchRecords)
+		c.wrong("batch", "records", "batch.records is %d; it may be 1 to %d", b.Records,
+			maxBatchRecords)
 	}
 	if b.Linger > time.Hour {
-		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be at most 1h", short(b.Linger))
+		c.wrong("batch", "linger", "batch.linger is %v; data would wait that long, so it may be "+
+			"at most 1h", short(b.Linger))
 	}
 	switch k := c.route.Checkpoint; {
 	case k.Replay >= b.Bytes:
 	case c.given("checkpoint", "replay"):
 		c.wrong("checkpoint", "replay",
-			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that nothing could be sent", k.Replay, b.Bytes)
+			"checkpoint.replay (%v) is smaller than one batch (batch.bytes is %v), so that "+
+				"nothing could be sent", k.Replay, b.Bytes)
 	default:
-		c.wrong("batch", "bytes", "batch.bytes (%v) is more than checkpoint.replay (%v by default), so that nothing could be sent",
+		c.wrong("batch", "bytes", "batch.bytes (%v) is more than checkpoint.replay (%v by "+
+			"default), so that nothing could be sent",
 			b.Bytes, k.Replay)
 	}
 	if c.given("memory", "") && c.route.Memory < b.Bytes {
-		c.wrong("memory", "", "memory (%v) is smaller than one batch (batch.bytes is %v)", c.route.Memory, b.Bytes)
+		c.wrong("memory", "", "memory (%v) is smaller than one batch (batch.bytes is %v)",
+			c.route.Memory, b.Bytes)
 	} else if c.route.Memory < b.Bytes {
-		c.wrong("batch", "bytes", "batch.bytes (%v) is more than memory (%v by default), so that no batch fits", b.Bytes, c.route.Memory)
+		c.wrong("batch", "bytes", "batch.bytes (%v) is more than memory (%v by default), so that "+
+			"no batch fits", b.Bytes, c.route.Memory)
 	}
 }
 
@@ -95,7 +105,8 @@ func (c check) flow() {
 	} else {
 		c.adaptiveWindow()
 	}
-	for _, v := range []struct{ key, value string }{{"timeout", f.Timeout}, {"threshold", f.Threshold}} {
+	for _, v := range []struct{ key, value string }{{"timeout", f.Timeout},
+		{"threshold", f.Threshold}} {
 		if v.value == "auto" {
 			continue
 		}
@@ -107,7 +118,8 @@ func (c check) flow() {
 			c.wrong("flow", v.key, "flow.%s is 0; no worker could ever be in time", v.key)
 		case v.key == "timeout" && d >= f.Abandon:
 			c.wrong("flow", v.key,
-				"flow.timeout (%v) must be shorter than flow.abandon (%v): first another worker is tried, then the delivery is ended",
+				"flow.timeout (%v) must be shorter than flow.abandon (%v): first another worker "+
+					"is tried, then the delivery is ended",
 				short(d), short(f.Abandon))
 		}
 	}
@@ -118,22 +130,34 @@ func (c check) flow() {
 	c.composite()
 	switch {
 	case f.TieBand < 0 || f.TieBand > 1:
-		c.wrong("flow", "tie_band", "flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
+		c.wrong("flow", "tie_band",
+			"flow.tie_band is %v; it may be 0 (no tie) to 1 (twice as long)", f.TieBand)
 	case f.TieBand > 0 && f.Dispatch != "least_completion":
-		c.wrong("flow", "tie_band", "flow.tie_band belongs to dispatch: least_completion; take it out")
+		c.wrong("flow", "tie_band", "flow.tie_band belongs to dispatch: least_completion; take "+
+			"it out")
 	}
+	c.repeats()
+}
+
+// repeats checks the keys about batches that are sent more than once, and the concurrency limits.
+func (c check) repeats() {
+	f := c.route.Flow
 	switch {
 	case !f.Hedge:
 	case f.Order == "partition":
-		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no batch is at two workers; take one of them out")
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with order: partition, where no "+
+			"batch is at two workers; take one of them out")
 	case f.Dispatch == "hash":
-		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one worker for a batch; take one of them out")
+		c.wrong("flow", "hedge", "flow.hedge has no meaning with dispatch: hash, which has one "+
+			"worker for a batch; take one of them out")
 	}
 	if f.Poison < 0 || f.Poison > maxPoison {
-		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any number", f.Poison, maxPoison)
+		c.wrong("flow", "poison", "flow.poison is %d; it may be 1 to %d workers, or 0 for any "+
+			"number", f.Poison, maxPoison)
 	}
 	if f.Poison == 0 && c.given("flow", "poisoned") {
-		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch is ever to blame; take it out")
+		c.wrong("flow", "poisoned", "flow.poisoned has no meaning with poison: 0, where no batch "+
+			"is ever to blame; take it out")
 	}
 	for _, l := range f.limits() {
 		part, key, name := l.key, "concurrency", l.key
@@ -141,19 +165,22 @@ func (c check) flow() {
 			part, key, name = "flow", l.key, "flow."+l.key
 		}
 		if l.Concurrency < 0 {
-			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for no limit",
+			c.wrong(part, key, "%s.concurrency is %d; it may be 1 or more batches, or 0 for "+
+				"no limit",
 				name, l.Concurrency)
 		}
 	}
 	if f.Redeliver < 0 || f.Redeliver > 1 {
 		c.wrong("flow", "redeliver",
-			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that is delivered", f.Redeliver)
+			"flow.redeliver is %v; it may be 0 (no bound) to 1 batches sent again for each that "+
+				"is delivered", f.Redeliver)
 	}
 	if f.Redeliver == 0 && c.given("flow", "redeliver_rate") {
 		c.wrong("flow", "redeliver_rate",
 			"flow.redeliver_rate has no meaning with redeliver: 0, which sets no bound; take it out")
 	} else if f.RedeliverRate < leastRedeliverRate || f.RedeliverRate > mostRedeliverRate {
-		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches a second",
+		c.wrong("flow", "redeliver_rate", "flow.redeliver_rate is %v; it may be %v to %v batches "+
+			"a second",
 			f.RedeliverRate, leastRedeliverRate, mostRedeliverRate)
 	}
 }
@@ -161,25 +188,30 @@ func (c check) flow() {
 func (c check) trace() {
 	f := c.route.Flow
 	if f.TraceMax < minTrace {
-		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax, minTrace)
+		c.wrong("flow", "trace_max", "flow.trace_max is %v; it may be %v or more", f.TraceMax,
+			minTrace)
 	} else if f.Trace == "" && c.given("flow", "trace_max") {
-		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; write the file beside it, or take it out")
+		c.wrong("flow", "trace_max", "flow.trace_max bounds a trace, and flow.trace names none; "+
+			"write the file beside it, or take it out")
 	}
 	if c.given("flow", "trace") && f.Trace == "" {
-		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for no trace")
+		c.wrong("flow", "trace", "flow.trace is empty; name a file, or leave the key out for "+
+			"no trace")
 	}
 }
 
 func (c check) fixedWindow() {
 	f := c.route.Flow
 	if !c.given("flow", "size") {
-		c.wrong("flow", "window", "flow.window: fixed needs flow.size: how many batches may be in flight to each worker")
+		c.wrong("flow", "window", "flow.window: fixed needs flow.size: how many batches may be "+
+			"in flight to each worker")
 	} else if f.Size < 1 || f.Size > maxWindow {
 		c.wrong("flow", "size", "flow.size is %d; it may be 1 to %d batches", f.Size, maxWindow)
 	}
 	for _, key := range []string{"initial", "max", "threshold", "step"} {
 		if c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s has no meaning with window: fixed, which never changes; take it out", key)
+			c.wrong("flow", key, "flow.%s has no meaning with window: fixed, which never "+
+				"changes; take it out", key)
 		}
 	}
 }
@@ -187,17 +219,20 @@ func (c check) fixedWindow() {
 func (c check) adaptiveWindow() {
 	f := c.route.Flow
 	if c.given("flow", "size") {
-		c.wrong("flow", "size", "flow.size belongs to window: fixed; a %s window starts at flow.initial and grows to flow.max", f.Window)
+		c.wrong("flow", "size", "flow.size belongs to window: fixed; a %s window starts at "+
+			"flow.initial and grows to flow.max", f.Window)
 	}
 	for _, key := range []string{"threshold", "step"} {
 		if f.Window != "linear" && c.given("flow", key) {
-			c.wrong("flow", key, "flow.%s belongs to window: linear; write that beside it, or take flow.%s out", key, key)
+			c.wrong("flow", key, "flow.%s belongs to window: linear; write that beside it, or "+
+				"take flow.%s out", key, key)
 		}
 	}
 	if f.Max < 1 || f.Max > maxWindow {
 		c.wrong("flow", "max", "flow.max is %d; it may be 1 to %d batches", f.Max, maxWindow)
 	} else if f.Initial < 1 || f.Initial > f.Max {
-		c.wrong("flow", "initial", "flow.initial is %d; it may be 1 to flow.max, which is %d", f.Initial, f.Max)
+		c.wrong("flow", "initial", "flow.initial is %d; it may be 1 to flow.max, which is %d",
+			f.Initial, f.Max)
 	}
 }
 
@@ -209,13 +244,15 @@ func (c check) retry() {
 		return
 	}
 	if r.Base <= 0 {
-		c.wrong("retry", "base", "retry.base is 0; a batch that was refused would be sent again without a pause")
+		c.wrong("retry", "base", "retry.base is 0; a batch that was refused would be sent again "+
+			"without a pause")
 	}
 	if r.Backoff == "fixed" && !c.given("retry", "max") {
 		r.Max = r.Base
 	}
 	if r.Base > r.Max {
-		c.wrong("retry", "base", "retry.base (%v) is longer than retry.max (%v)", short(r.Base), short(r.Max))
+		c.wrong("retry", "base", "retry.base (%v) is longer than retry.max (%v)", short(r.Base),
+			short(r.Max))
 	}
 }
 
@@ -224,16 +261,21 @@ func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {
 	case r.Attempts < 0:
-		c.wrong("retry", "attempts", "retry.attempts is %d; it may be 1 or more, or 0 for any number", r.Attempts)
+		c.wrong("retry", "attempts", "retry.attempts is %d; it may be 1 or more, or 0 for any "+
+			"number", r.Attempts)
 	case r.MaxElapsed < 0:
-		c.wrong("retry", "max_elapsed", "retry.max_elapsed is %v; it may be above 0, or 0 for any time", short(r.MaxElapsed))
+		c.wrong("retry", "max_elapsed", "retry.max_elapsed is %v; it may be above 0, or 0 for "+
+			"any time", short(r.MaxElapsed))
 	case ends && r.Exhausted == "keep" && !c.given("retry", "exhausted"):
-		c.wrong("retry", "attempts", "retry has an end, and not what happens then; add exhausted: dead_letter, or exhausted: keep")
+		c.wrong("retry", "attempts", "retry has an end, and not what happens then; add "+
+			"exhausted: dead_letter, or exhausted: keep")
 	case !ends && r.Exhausted == "dead_letter":
 		c.wrong("retry", "exhausted",
-			"retry.exhausted: dead_letter has no effect without retry.attempts or retry.max_elapsed; add one of them")
+			"retry.exhausted: dead_letter has no effect without retry.attempts or "+
+				"retry.max_elapsed; add one of them")
 	case ends && c.route.Flow.Poison == 0:
-		c.wrong("retry", "attempts", "retry.attempts and max_elapsed have no effect with flow.poison: 0, where no batch is ever to blame")
+		c.wrong("retry", "attempts", "retry.attempts and max_elapsed have no effect with "+
+			"flow.poison: 0, where no batch is ever to blame")
 	}
 	if n := r.Waiting.Records; n < 1 || n > maxWaiting {
 		c.wrong("retry", "waiting", "retry.waiting.records is %d; it may be 1 to %d", n, maxWaiting)
@@ -242,16 +284,20 @@ func (c check) retryEnd(r *Retry) {
 
 func (c check) limits() {
 	if c.route.DeadLetters.Max < 1 {
-		c.wrong("dead_letters", "max", "dead_letters.max is 0; the first dead letter would stop the route")
+		c.wrong("dead_letters", "max", "dead_letters.max is 0; the first dead letter would stop "+
+			"the route")
 	}
 	if c.route.DeadLetters.Dir == "" {
-		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a folder, or leave the key out for dead beneath state")
+		c.wrong("dead_letters", "dir", "dead_letters.dir is empty; name a folder, or leave the "+
+			"key out for dead beneath state")
 	}
 	if s := c.route.Checkpoint.Sync; s <= 0 || s > time.Hour {
-		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h", short(s))
+		c.wrong("checkpoint", "sync", "checkpoint.sync is %v; it may be more than 0 and at most 1h",
+			short(s))
 	}
 	if c.route.Drain <= 0 {
-		c.wrong("drain", "", "drain is 0; a stop would wait for nothing that is in flight. Stop twice (Ctrl-C, Ctrl-C) for that")
+		c.wrong("drain", "", "drain is 0; a stop would wait for nothing that is in flight. Stop "+
+			"twice (Ctrl-C, Ctrl-C) for that")
 	}
 	if c.route.Memory < 1 {
 		c.wrong("memory", "", "memory is 0; no batch fits")

@@ -20,8 +20,9 @@ import (
 // resolved. Changing State afterwards does not move the dead letters: each route has their
 // directory.
 type Config struct {
-	Path      string     // file it was read from, as given to Load or Parse; empty if built in Go
-	State     string     // directory of checkpoints and dead letters, created if missing; must not be empty
+	Path string // file it was read from, as given to Load or Parse; empty if built in Go
+	// Directory of checkpoints and dead letters, created if missing; must not be empty.
+	State     string
 	Cluster   Cluster    // processes that share these pipelines; the zero value means none
 	Admin     Admin      // address of metrics, health and status; the zero value serves none
 	Telemetry Telemetry  // receiver of metrics and traces; the zero value pushes none
@@ -35,8 +36,9 @@ type Config struct {
 type Pipeline struct {
 	Name   string // 1 to 64 of a-z, 0-9, - and _
 	Source Use
-	Routes []Route // at least one, with distinct names; the short form of a config has one named MainRoute
-	Where  Place   // of its name; zero if built in Go
+	// At least one, with distinct names; the short form of a config has one named MainRoute.
+	Routes []Route
+	Where  Place // of its name; zero if built in Go
 }
 
 // Route is the way from a source to a sink, with a position of its own. The zero value of an option
@@ -51,9 +53,10 @@ type Route struct {
 	DeadLetters DeadLetters
 	Guard       Guard
 	Checkpoint  Checkpoint
-	Memory      stream.Size   // bytes that all batches of the route may hold; default 32MiB
-	Drain       time.Duration // bound of a drain: in-flight batches are abandoned after it; default 30s
-	Where       Place         // of its name; zero if built in Go
+	Memory      stream.Size // bytes that all batches of the route may hold; default 32MiB
+	// Bound of a drain: in-flight batches are abandoned after it; default 30s.
+	Drain time.Duration
+	Where Place // of its name; zero if built in Go
 }
 
 // FromEnvironment returns the settings of sink and processors that come from the environment, such
@@ -99,9 +102,9 @@ type Place struct {
 // Batch limits a batch: the key `batch`. A batch ends at whichever limit it reaches first.
 type Batch struct {
 	// Bytes is 1B to 1GiB. A batch of a file ends at the first record end at or after a multiple of
-	// it. Default 256KiB, or what the sink prefers.
+	// it. Default: the sink's preference, else 256KiB.
 	Bytes stream.Size `yaml:"bytes" doc:"a batch of a file ends at the first record end at or after a multiple of this"`
-	// Records is 1 to 16777216. Default 5000, or what the sink prefers.
+	// Records is 1 to 16777216. Default: the sink's preference, else 5000.
 	Records int `yaml:"records" doc:"maximum number of records in a batch"`
 	// Linger is how long an incomplete batch waits for more records: 0 to 1h. Default 200ms.
 	Linger time.Duration `yaml:"linger" doc:"how long an incomplete batch waits for more records"`
@@ -118,8 +121,8 @@ type Flow struct {
 	Initial int `yaml:"initial" doc:"where an adaptive window starts, in batches"`
 	// Max bounds an adaptive window, 1 to 1000 batches. Default 1000.
 	Max int `yaml:"max" doc:"maximum of an adaptive window, in batches"`
-	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such as
-	// "200ms". Default auto.
+	// Threshold is the round trip beyond which a linear window shrinks: "auto" or a duration such
+	// as "200ms". Default auto.
 	Threshold string `yaml:"threshold" doc:"round trip beyond which a worker is SLOW: auto or a duration"`
 	// Step is how often a linear window changes. Default per_round.
 	Step string `yaml:"step" enum:"per_round,per_ack" doc:"how often a linear window changes"`
@@ -131,24 +134,24 @@ type Flow struct {
 	// Abandon bounds one attempt. It must be positive; default 1m.
 	Abandon time.Duration `yaml:"abandon" doc:"bound of one attempt"`
 
-	// TieBand makes least_completion choose at random among workers that are slower than the best by
-	// at most this share, 0 to 1. Default 0: always the best.
+	// TieBand makes least_completion choose at random among workers that are slower than the best
+	// by at most this share, 0 to 1. Default 0: always the best.
 	TieBand float64 `yaml:"tie_band" doc:"of least_completion: choose at random among workers slower than the best by at most this share"`
 	// Redeliver is the number of repeated attempts allowed for each delivered batch, 0 to 1; 0
 	// means no limit. Default 0.1.
 	Redeliver float64 `yaml:"redeliver" doc:"repeated attempts allowed for each delivered batch; 0: no limit"`
-	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of deliveries.
-	// Default 10.
+	// RedeliverRate adds this many repeated attempts a second, 0.1 to 10000, regardless of
+	// deliveries. Default 10.
 	RedeliverRate float64 `yaml:"redeliver_rate" doc:"further repeated attempts allowed each second, regardless of deliveries"`
-	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. They are the
-	// keys `limit` and `worker_limit` beside `sink`. Default: no limit.
+	// Limit bounds the attempts at all workers together, and WorkerLimit those at each. They are
+	// the keys `limit` and `worker_limit` beside `sink`. Default: no limit.
 	Limit       Limit `yaml:"limit" doc:"former name of the route's limit"`
 	WorkerLimit Limit `yaml:"worker_limit" doc:"former name of the route's worker_limit"`
 	// Hedge sends a second copy of the oldest batch to an idle worker, of at most 2 % of batches.
 	// Default false.
 	Hedge bool `yaml:"hedge" doc:"send a second copy of the batch that holds back the checkpoint, for at most 2 % of batches"`
-	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck such
-	// as one database. If they do, one window limits all of them together. Default false.
+	// Shared pauses half of the workers now and then, to find out whether they share a bottleneck
+	// such as one database. If they do, one window limits all of them together. Default false.
 	Shared bool `yaml:"shared" doc:"find out by pauses whether workers share a bottleneck; if so, they share a window"`
 	// Poison is the number of workers, up to 100, that a batch may kill, or fail alone, until it is
 	// held responsible; 0 means never. Default 3.
@@ -186,7 +189,7 @@ type Retry struct {
 	MaxElapsed time.Duration `yaml:"max_elapsed" doc:"time after which a failing batch is exhausted, not counting outages; 0: any time"`
 	// Exhausted is the fate of an exhausted batch: dead_letter, or keep to retry it still. Default
 	// keep.
-	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"what happens to an exhausted batch"`
+	Exhausted string `yaml:"exhausted" enum:"keep,dead_letter" doc:"treatment of an exhausted batch"`
 	// Waiting bounds the batches that wait for another attempt.
 	Waiting Waiting `yaml:"waiting" doc:"batches that may wait for another attempt; beyond it reading pauses"`
 }
@@ -227,8 +230,8 @@ type Guard struct {
 
 // Checkpoint is how often progress is saved: the key `checkpoint`.
 type Checkpoint struct {
-	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight plus
-	// those settled since the last write. Default 32MiB.
+	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight
+	// plus those settled since the last write. Default 32MiB.
 	Replay stream.Size `yaml:"replay" doc:"maximum bytes that a kill repeats: in flight, or settled and not yet written"`
 	// Sync is how often progress is made durable against power loss, up to 1h. Default 1s.
 	Sync time.Duration `yaml:"sync" doc:"how often progress is made durable against power loss"`

@@ -52,7 +52,8 @@ func optionOf(prefix string, f reflect.StructField) option {
 		min:  f.Tag.Get("min"), max: f.Tag.Get("max"),
 		path: f.Tag.Get("path") == "true", alone: f.Tag.Get("alone") == "true",
 		secret: f.Tag.Get("secret") == "true", required: f.Tag.Get("required") == "true",
-		expression: f.Tag.Get("expr") == "true" || reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
+		expression: f.Tag.Get("expr") == "true" ||
+			reflect.PointerTo(f.Type).Implements(reflect.TypeFor[expression]()),
 	}
 }
 
@@ -145,7 +146,8 @@ func (l *loader) decode(n *yaml.Node, v reflect.Value, o option) bool {
 
 func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode && !isNull(n) {
-		e := l.fail(n, "%s takes options as a mapping, and this is %s", o.name, article(kindName(n)))
+		e := l.fail(n, "%s takes options as a mapping, and this is %s", o.name,
+			article(kindName(n)))
 		if keys, _ := fieldsOf(v.Type()); len(keys) > 0 {
 			e.Hint = fmt.Sprintf("write {%s: ...}; the options are %s", keys[0], list(keys))
 		}
@@ -171,8 +173,10 @@ func (l *loader) decodeStruct(n *yaml.Node, v reflect.Value, o option) bool {
 	for _, key := range keys {
 		f := fields[key]
 		fo := optionOf(o.name, f)
-		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil && at.Kind() == reflect.String {
-			at.SetString(l.resolve(at.String())) // a default such as "." is relative to the config's directory, too
+		if at := v.FieldByIndex(f.Index); fo.path && given[key] == nil &&
+			at.Kind() == reflect.String {
+			// A default such as "." is relative to the config's directory, too.
+			at.SetString(l.resolve(at.String()))
 		}
 		if !fo.required || !isEmpty(v.FieldByIndex(f.Index)) || given[key] == nil && meant[key] {
 			continue
@@ -261,7 +265,8 @@ func (l *loader) decodeList(n *yaml.Node, v reflect.Value, o option) bool {
 
 func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name, article(kindName(n)))
+		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name,
+			article(kindName(n)))
 		return false
 	}
 	out := reflect.MakeMapWithSize(v.Type(), len(n.Content)/2)

@@ -21,7 +21,7 @@ func DecodeFile(path string, k Kind, v any) error {
 	l.kind = k
 	text := l.read()
 	if len(l.errs) > 0 {
-		return report(l)
+		return l.report()
 	}
 	return decodeText(l, text, v)
 }
@@ -37,5 +37,5 @@ func decodeText(l *loader, text []byte, v any) error {
 	if root := l.parse(text); root != nil {
 		l.optionsOf(Use{Component: stream.Component{Name: l.kind.Noun}, Options: v}, root, root)
 	}
-	return report(l)
+	return l.report()
 }

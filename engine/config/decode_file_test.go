@@ -53,7 +53,8 @@ func TestDecode(t *testing.T) {
 		}
 	}
 	got = tuning{}
-	if err := Decode("t.yaml", []byte("ports: {from: 7}"), tuningKind, &got); err != nil || got.Ports.From != 7 {
+	if err := Decode("t.yaml", []byte("ports: {from: 7}"), tuningKind, &got); err != nil ||
+		got.Ports.From != 7 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -84,7 +85,8 @@ func TestDecodeRefuses(t *testing.T) {
 // TestDescribeBoundsAndLists checks that the schema and the plan support all that the decoder
 // supports.
 func TestDescribeBoundsAndLists(t *testing.T) {
-	schema := string(appendJSON(nil, describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))
+	schema := string(appendJSON(nil,
+		describe(reflect.ValueOf(tuning{Level: 1, Ports: ports{List: []int{5}}}), false)))
 	if !strings.Contains(schema, `"ports":[5]`) {
 		t.Errorf("a plan shows %s", schema)
 	}
@@ -92,7 +94,8 @@ func TestDescribeBoundsAndLists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"minimum":0.5,"maximum":2`, `"minimum":0,"maximum":9`, `"type":"array"`} {
+	for _, want := range []string{`"minimum":0.5,"maximum":2`, `"minimum":0,"maximum":9`,
+		`"type":"array"`} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the schema has no %s: %s", want, text)
 		}

@@ -33,7 +33,8 @@ func (u Use) Equal(other Use) bool {
 
 // Equal reports whether a and other are the same address with the same settings.
 func (a *Admin) Equal(other *Admin) bool {
-	return a.On() == other.On() && (!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
+	return a.On() == other.On() &&
+		(!a.On() || sameValue(reflect.ValueOf(*a), reflect.ValueOf(*other)))
 }
 
 // sameValue reports whether two options are equal. Options with a text form are compared as text.
@@ -65,7 +66,9 @@ func sameValue(a, b reflect.Value) bool {
 			return sameValue(x.Field(0), y.Field(0)) && sameValue(x.Field(1), y.Field(1))
 		})
 	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
-		return a.Len() == b.Len() && all(a.Len(), func(i int) bool { return sameValue(a.Index(i), b.Index(i)) })
+		return a.Len() == b.Len() && all(a.Len(), func(i int) bool {
+			return sameValue(a.Index(i), b.Index(i))
+		})
 	case t.Kind() == reflect.Map:
 		keys := a.MapKeys()
 		return a.Len() == b.Len() && all(len(keys), func(i int) bool {

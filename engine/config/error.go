@@ -66,7 +66,8 @@ func (es Errors) Unwrap() []error {
 // sorted sorts es by position and returns it without duplicates (an alias is decoded at each use).
 func (es Errors) sorted() Errors {
 	slices.SortStableFunc(es, func(a, b *Error) int {
-		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line), cmp.Compare(a.Place.Column, b.Place.Column))
+		return cmp.Or(cmp.Compare(a.Place.Line, b.Place.Line),
+			cmp.Compare(a.Place.Column, b.Place.Column))
 	})
 	return slices.CompactFunc(es, func(a, b *Error) bool { return *a == *b })
 }

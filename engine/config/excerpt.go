@@ -63,7 +63,8 @@ var (
 	secretKey = regexp.MustCompile(`["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:(\s+|$)`)
 	quotedAll = regexp.MustCompile(`(?s)^("(\\.|[^"\\])*"|'(''|[^'])*')`)
 	variable  = regexp.MustCompile(`^["']?\$\{[^}]*\}["']?\s*[,}]`)
-	bareUser  = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@") // of a URL that lacks its scheme
+	// Of a URL that lacks its scheme.
+	bareUser = regexp.MustCompile("[^\\s\"'`\\[\\](){},/@:]+:[^\\s\"'`@/]+@")
 )
 
 // masked returns the lines without the values of secret keys, in their line and indented beneath

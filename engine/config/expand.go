@@ -57,14 +57,17 @@ func (l *loader) variable(inner string) (value string, file bool, err error) {
 	}
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	if !isVariable(name) {
-		return "", false, fmt.Errorf("not a variable; the forms are ${NAME}, ${NAME:-default}, ${file:PATH}, and $${ for ${ itself")
+		return "", false,
+			fmt.Errorf("not a variable; the forms are ${NAME}, ${NAME:-default}, ${file:PATH}, " +
+				"and $${ for ${ itself")
 	}
 	value, set := l.options.Env(name)
 	switch {
 	case hasFallback && value == "":
 		return fallback, false, nil
 	case !set:
-		return "", false, fmt.Errorf("the environment has no %s; set it, or write ${%s:-default}", name, name)
+		return "", false,
+			fmt.Errorf("the environment has no %s; set it, or write ${%s:-default}", name, name)
 	}
 	return value, false, nil
 }
@@ -94,7 +97,8 @@ func (l *loader) included(path string) (string, error) {
 		return "", fmt.Errorf("read %s: %w", path, cause(err))
 	}
 	if len(text) > maxIncluded {
-		return "", fmt.Errorf("%s is larger than %v; it should hold one value", path, stream.Size(maxIncluded))
+		return "", fmt.Errorf("%s is larger than %v; it should hold one value", path,
+			stream.Size(maxIncluded))
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r"), nil
 }

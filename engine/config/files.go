@@ -123,7 +123,7 @@ func (s *set) failed() bool {
 func (s *set) report() error {
 	var all Errors
 	for _, l := range s.files {
-		switch err := report(l).(type) {
+		switch err := l.report().(type) {
 		case *Error:
 			all = append(all, err)
 		case Errors:

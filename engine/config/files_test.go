@@ -78,7 +78,8 @@ func TestFilesRefused(t *testing.T) {
 			[]string{"a.yaml", pipelineOf("x", ""), "conf.d/b.yaml", pipelineOf("x", "")},
 			[]string{`conf.d/b.yaml:2:3: pipeline "x" is given twice; the first is at a.yaml:2:3`}},
 		{"two states",
-			[]string{"a.yaml", "state: s\n" + pipelineOf("x", ""), "b.yaml", "state: t\nadmin: off\n"},
+			[]string{"a.yaml", "state: s\n" + pipelineOf("x", ""), "b.yaml",
+				"state: t\nadmin: off\n"},
 			[]string{`b.yaml:1:1: state is given twice; the first is at a.yaml:1:1`}},
 		{"two lists of one name", []string{
 			"a.yaml", "processors: {l: [where: x]}\n" + pipelineOf("x", ""),

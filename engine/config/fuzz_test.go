@@ -27,7 +27,9 @@ func FuzzLoad(f *testing.F) {
 			f.Add(unescape(strings.SplitN(block, "\n----\n", 3)[1]))
 		}
 	}
-	o := LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) { return "v", name == "V" }}
+	o := LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) {
+		return "v", name == "V"
+	}}
 	f.Fuzz(func(t *testing.T, text string) {
 		if strings.Contains(text, "${file:") {
 			t.Skip("skipped: would read files of this machine")
@@ -47,7 +49,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		for _, e := range es {
 			lines := strings.Count(text, "\n") + strings.Count(text, "\r") + 2
-			if e.Place.Line < 0 || e.Place.Line > lines || e.Message == "" || strings.Contains(e.Message, "%!") {
+			if e.Place.Line < 0 || e.Place.Line > lines || e.Message == "" ||
+				strings.Contains(e.Message, "%!") {
 				t.Errorf("%+v of %d lines", e, lines)
 			}
 		}
@@ -72,9 +75,12 @@ func checkPlan(t *testing.T, f *Config, o LoadOptions) {
 func FuzzMask(f *testing.F) {
 	const needle = "s3cr3t-of-ours"
 	for _, parts := range [][2]string{
-		{"  password: ", ""}, {"a: {password: ", ", b: c}"}, {`a: {"password": "`, `", b: c}`}, {"password: |\n  ", "\nb: c"},
-		{"- password:\n    - ", "\n"}, {"url: https://me:", "@host/x"}, {"password: ${X}\n  ", "\n"}, {"{password:\n", "}"},
-		{"? password\n: ", ""}, {"a: &a {password: x, b: *c}\nd: ", ""}, {`"pass\x77ord": a `, "b # c"}, {"password: \"a\\\n", "\""},
+		{"  password: ", ""}, {"a: {password: ", ", b: c}"}, {`a: {"password": "`, `", b: c}`},
+		{"password: |\n  ", "\nb: c"},
+		{"- password:\n    - ", "\n"}, {"url: https://me:", "@host/x"},
+		{"password: ${X}\n  ", "\n"}, {"{password:\n", "}"},
+		{"? password\n: ", ""}, {"a: &a {password: x, b: *c}\nd: ", ""},
+		{`"pass\x77ord": a `, "b # c"}, {"password: \"a\\\n", "\""},
 		{"headers:\n  - a: {x: y, z: [1, ", "]}"}, {"headers: {a: {b: ", "}}"},
 	} {
 		f.Add(parts[0], parts[1])
@@ -85,7 +91,8 @@ func FuzzMask(f *testing.F) {
 		l := newLoader("f.yaml", o)
 		_, _ = l.load([]byte(text))
 		var doc yaml.Node
-		if err := yaml.Unmarshal([]byte(text), &doc); err != nil || !underSecret(&doc, l.secrets, false, needle) {
+		if err := yaml.Unmarshal([]byte(text), &doc); err != nil ||
+			!underSecret(&doc, l.secrets, false, needle) {
 			t.Skip("skipped: the needle is not the value of a secret")
 		}
 		for line := range l.lines {
@@ -102,7 +109,8 @@ func underSecret(n *yaml.Node, secrets map[string]bool, under bool, needle strin
 	}
 	for i, c := range n.Content {
 		isKey := n.Kind == yaml.MappingNode && i%2 == 0
-		if !isKey && underSecret(c, secrets, under || n.Kind == yaml.MappingNode && secrets[n.Content[i-1].Value], needle) {
+		if !isKey && underSecret(c, secrets, under || n.Kind == yaml.MappingNode &&
+			secrets[n.Content[i-1].Value], needle) {
 			return true
 		}
 	}

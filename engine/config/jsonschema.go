@@ -58,7 +58,9 @@ func (o object) MarshalJSON() ([]byte, error) {
 }
 
 // with returns o with one more member.
-func (o object) with(key string, value any) object { return append(slices.Clip(o), member{key, value}) }
+func (o object) with(key string, value any) object {
+	return append(slices.Clip(o), member{key, value})
+}
 
 // within adds the bounds of a number.
 func (o object) within(bounds option) object {
@@ -87,12 +89,14 @@ type schemas struct{ components []stream.Component }
 func (s schemas) file() object {
 	properties := object{
 		{"state", schemaOfState()},
-		{"admin", schemaOf(reflect.ValueOf(Admin{}), option{doc: "address of metrics, health and status"}).with("default", "off")},
+		{"admin", schemaOf(reflect.ValueOf(Admin{}), option{doc: "address of metrics, health and " +
+			"status"}).with("default", "off")},
 		{"telemetry", schemaOf(reflect.ValueOf(Telemetry{Interval: DefaultTelemetryInterval}),
 			option{doc: "pushes metrics and traces to an OpenTelemetry receiver"})},
 		{"pipelines", object{
 			{"type", "object"}, {"description", "name to pipeline"}, {"minProperties", 1},
-			{"propertyNames", object{{"pattern", namesForm.String()}}}, {"additionalProperties", ref("pipeline")},
+			{"propertyNames", object{{"pattern", namesForm.String()}}},
+			{"additionalProperties", ref("pipeline")},
 		}},
 	}
 	properties = append(properties, member{processorsKey, object{
@@ -102,7 +106,8 @@ func (s schemas) file() object {
 			{"type", "array"}, {"minItems", 1}, {"items", ref("processor")},
 		}},
 	}})
-	tests := schemaOf(reflect.ValueOf([]Test{}), option{doc: "unit tests of processors, for `penstock test`"})
+	tests := schemaOf(reflect.ValueOf([]Test{}), option{doc: "unit tests of processors, for " +
+		"`penstock test`"})
 	properties = append(properties, member{"tests", tests})
 	return object{
 		{"$schema", "https://json-schema.org/draft/2020-12/schema"},
@@ -123,7 +128,8 @@ func (s schemas) defs() object {
 			{"pattern", `^([0-9.]+(ns|us|µs|ms|s|m|h))+$|^0$|\$\{`},
 		}},
 		{"size", object{
-			{"type", []string{"string", "integer"}}, {"description", "a size such as 4096, 256KiB, 1MB"},
+			{"type", []string{"string", "integer"}},
+			{"description", "a size such as 4096, 256KiB, 1MB"},
 			{"pattern", `^[0-9.]+ *([kKMGT]i?B|B)?$|\$\{`}, {"minimum", 0},
 		}},
 		{"source", s.component(stream.SourceRole)},
@@ -152,19 +158,24 @@ func (s schemas) route(more object, required []string) object {
 			})},
 		}},
 		{"sink", ref("sink")},
-		{limitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "bounds on the sink, whatever windows allow"})},
-		{workerLimitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "the same for each worker"})},
+		{limitKey, schemaOf(reflect.ValueOf(Limit{}), option{doc: "bounds on the sink, whatever " +
+			"windows allow"})},
+		{workerLimitKey, schemaOf(reflect.ValueOf(Limit{}),
+			option{doc: "the same for each worker"})},
 		{"batch", schemaOf(reflect.ValueOf(d.Batch), option{})},
 		{"flow", schemaOf(reflect.ValueOf(d.Flow), option{})},
 		{"retry", backoffSchema(schemaOf(reflect.ValueOf(d.Retry), option{}))},
 		{"dead_letters", schemaOf(reflect.ValueOf(d.DeadLetters), option{})},
 		{"guard", schemaOf(reflect.ValueOf(d.Guard), option{})},
 		{"checkpoint", schemaOf(reflect.ValueOf(d.Checkpoint), option{})},
-		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the route, each with 32 KiB more"})},
-		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "how long a stop waits for what is in flight"})},
+		{"memory", schemaOf(reflect.ValueOf(d.Memory), option{doc: "bytes of all batches of the " +
+			"route, each with 32 KiB more"})},
+		{"drain", schemaOf(reflect.ValueOf(d.Drain), option{doc: "how long a stop waits for what " +
+			"is in flight"})},
 	}...)
 	return object{
-		{"type", "object"}, {"properties", properties}, {"required", required}, {"additionalProperties", false},
+		{"type", "object"}, {"properties", properties}, {"required", required},
+		{"additionalProperties", false},
 	}
 }
 
@@ -172,11 +183,14 @@ func (s schemas) pipeline() object {
 	p := s.route(object{
 		{"source", ref("source")},
 		{"routes", object{
-			{"type", "object"}, {"description", "name to route: each has its own processors, sink and checkpoint"},
-			{"minProperties", 1}, {"propertyNames", object{{"pattern", namesForm.String()}}}, {"additionalProperties", ref("route")},
+			{"type", "object"},
+			{"description", "name to route: each has its own processors, sink and checkpoint"},
+			{"minProperties", 1}, {"propertyNames", object{{"pattern", namesForm.String()}}},
+			{"additionalProperties", ref("route")},
 		}},
 	}, []string{"source"})
-	return p.with("oneOf", []object{{{"required", []string{"sink"}}}, {{"required", []string{"routes"}}}})
+	return p.with("oneOf",
+		[]object{{{"required", []string{"sink"}}}, {{"required", []string{"routes"}}}})
 }
 
 // component is the schema of one component of a role: its name, or its name with options.
@@ -195,7 +209,8 @@ func (s schemas) component(r stream.Role) object {
 		}
 		names = append(names, c.Name)
 		if c.Options == nil {
-			properties = append(properties, member{c.Name, object{{"type", []string{"object", "null"}}, {"maxProperties", 0}}})
+			properties = append(properties,
+				member{c.Name, object{{"type", []string{"object", "null"}}, {"maxProperties", 0}}})
 			continue
 		}
 		o := option{}
@@ -208,13 +223,15 @@ func (s schemas) component(r stream.Role) object {
 			continue
 		}
 		_, o.expression = options.(expression)
-		properties = append(properties, member{c.Name, schemaOf(reflect.ValueOf(options).Elem(), o)})
+		properties = append(properties,
+			member{c.Name, schemaOf(reflect.ValueOf(options).Elem(), o)})
 	}
 	if len(names) == 0 {
 		return object{{"not", object{}}}
 	}
 	return anyOf(object{{"enum", names}}, object{
-		{"type", "object"}, {"properties", properties}, {"additionalProperties", false}, {"minProperties", 1}, {"maxProperties", 1},
+		{"type", "object"}, {"properties", properties}, {"additionalProperties", false},
+		{"minProperties", 1}, {"maxProperties", 1},
 	})
 }
 
@@ -286,7 +303,8 @@ func shapeOf(v reflect.Value, o option) object {
 		}
 		return s
 	case reflect.Map:
-		return object{{"type", "object"}, {"additionalProperties", schemaOf(reflect.New(t.Elem()).Elem(), item)}}
+		return object{{"type", "object"},
+			{"additionalProperties", schemaOf(reflect.New(t.Elem()).Elem(), item)}}
 	case reflect.Bool:
 		return anyOf(ofType("boolean"), ref("variable"))
 	case reflect.Float32, reflect.Float64:

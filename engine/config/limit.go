@@ -42,11 +42,10 @@ func (f *Flow) readLimits(l *loader, keys map[string]*yaml.Node) {
 		v, former := keys[o.key], valueOf(keys["flow"], o.key)
 		switch {
 		case v == nil && former != nil:
-			formerName(l, former, "flow."+o.key, o.key)
+			formerName(l, former, "flow."+o.key)
 		case v == nil:
 		case former != nil:
-			l.fail(former, "flow.%[1]s is the former name of %[1]s, and both are given; take one of them out",
-				o.key)
+			bothNames(l, former, "flow."+o.key)
 		default:
 			l.decode(v, reflect.ValueOf(o.Limit).Elem(), option{name: o.key})
 		}

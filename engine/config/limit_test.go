@@ -6,13 +6,15 @@ import (
 )
 
 func TestRates(t *testing.T) {
-	for text, want := range map[string]float64{"100/s": 100, "6000/m": 100, "7200 /h": 2, "0.5/s": 0.5, "0/s": 0} {
+	for text, want := range map[string]float64{"100/s": 100, "6000/m": 100, "7200 /h": 2,
+		"0.5/s": 0.5, "0/s": 0} {
 		var p PerSecond
 		if err := p.UnmarshalText([]byte(text)); err != nil || float64(p) != want {
 			t.Errorf("%q is %v, %v; want %v", text, p, err, want)
 		}
 		var again PerSecond
-		if out, err := p.MarshalText(); err != nil || again.UnmarshalText(out) != nil || again != p {
+		if out, err := p.MarshalText(); err != nil || again.UnmarshalText(out) != nil ||
+			again != p {
 			t.Errorf("%q is written as %s, which is %v", text, out, again)
 		}
 	}
@@ -22,7 +24,8 @@ func TestRates(t *testing.T) {
 			t.Errorf("%q is %v, %v; want %v", text, float64(b), err, want)
 		}
 	}
-	for _, text := range []string{"", "100", "/s", "-1/s", "1/d", "NaN/s", "1e13/s", "MB/s", "1/s/s"} {
+	for _, text := range []string{"", "100", "/s", "-1/s", "1/d", "NaN/s", "1e13/s", "MB/s",
+		"1/s/s"} {
 		var p PerSecond
 		if p.UnmarshalText([]byte(text)) == nil {
 			t.Errorf("%q is read as %v records a second", text, float64(p))
@@ -34,8 +37,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TestLimitKeys: the limits stand beside the sink, or in flow under their former names, not in
-// both.
+// TestLimitKeys checks that the limits stand beside the sink, or in flow under their former names,
+// not in both.
 func TestLimitKeys(t *testing.T) {
 	const head = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n"
 	want := Limit{Rate: 100, Bytes: 1e7, Concurrency: 8}

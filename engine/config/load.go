@@ -34,12 +34,12 @@ func Load(path string, o LoadOptions) (*Config, error) {
 	if err != nil {
 		l := newLoader(path, o)
 		l.failAt(0, 0, "cannot read the %s: %v", l.kind.Noun, cause(err))
-		return nil, report(l)
+		return nil, l.report()
 	}
 	if len(files) == 0 {
 		l := newLoader(path, o)
 		l.failAt(0, 0, "is a folder without files *.yaml, and its %s has none either", confDir)
-		return nil, report(l)
+		return nil, l.report()
 	}
 	s := newSet(path)
 	for _, file := range files {
@@ -65,9 +65,30 @@ func newLoader(path string, o LoadOptions) *loader {
 		o.Env = os.LookupEnv
 	}
 	return &loader{
-		kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path, dir: filepath.Dir(path), options: o,
-		secrets: secretKeys(o.Components), set: newSet(path),
+		document: document{
+			kind: Kind{"config", "`pipelines:` with one pipeline"}, path: path,
+			secrets: secretKeys(o.Components),
+		},
+		dir: filepath.Dir(path), options: o, set: newSet(path),
 	}
+}
+
+// loader decodes one document. Its methods add to errs and continue where possible.
+type loader struct {
+	document
+	dir     string // directory for relative paths
+	options LoadOptions
+	source  Use // of the current pipeline
+	set     *set
+	root    *yaml.Node            // nil if it could not be parsed
+	top     map[string]*yaml.Node // its values by key
+	meant   map[string]bool       // known keys for which the unknown ones probably stand
+}
+
+// claim is the owner of a resource that only one component may have.
+type claim struct {
+	what  string
+	where Place
 }
 
 // load reads a config's text. The fuzzer calls it directly.
@@ -126,7 +147,8 @@ func (l *loader) pipelines(n *yaml.Node, f *Config) {
 
 // keys returns the values of a mapping by key, after rejecting unknown keys. meant are the known
 // keys that the unknown ones probably stand for, which are not reported as missing.
-func (l *loader) keys(n *yaml.Node, of string, known []string) (out map[string]*yaml.Node, meant map[string]bool) {
+func (l *loader) keys(n *yaml.Node, of string,
+	known []string) (out map[string]*yaml.Node, meant map[string]bool) {
 	out, meant = map[string]*yaml.Node{}, map[string]bool{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]

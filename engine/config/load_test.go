@@ -48,12 +48,14 @@ func TestDefaults(t *testing.T) {
 		Sink:  f.Pipelines[0].Routes[0].Sink,
 		Batch: Batch{Bytes: 256 << 10, Records: 5000, Linger: 200 * time.Millisecond},
 		Flow: Flow{
-			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round", Dispatch: "least_completion",
-			Timeout: "auto", Abandon: time.Minute, Redeliver: 0.1, RedeliverRate: 10,
+			Window: "auto", Initial: 1, Max: 1000, Threshold: "auto", Step: "per_round",
+			Dispatch: "least_completion",
+			Timeout:  "auto", Abandon: time.Minute, Redeliver: 0.1, RedeliverRate: 10,
 			Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
 		},
 		Retry: Retry{
-			Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full",
+			Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second,
+			Jitter:    "full",
 			Exhausted: "keep", Waiting: Waiting{Records: 2_000_000},
 		},
 		DeadLetters: DeadLetters{Dir: filepath.Join(dir, "state", "dead"), Max: 1 << 30},
@@ -92,8 +94,10 @@ func TestDefaultRouteIsWhatLoadGives(t *testing.T) {
 
 // TestFormsOfAComponent checks the three notations of a component without options.
 func TestFormsOfAComponent(t *testing.T) {
-	for _, sink := range []string{"{drop: {}}", "{drop: }", "drop", `"drop"`, "{null: }", "'null'", "\n      drop:", "{drop: ~}"} {
-		f, _ := mustLoad(t, "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: "+sink+"\n")
+	for _, sink := range []string{"{drop: {}}", "{drop: }", "drop", `"drop"`, "{null: }", "'null'",
+		"\n      drop:", "{drop: ~}"} {
+		f, _ := mustLoad(t,
+			"pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: "+sink+"\n")
 		if name := f.Pipelines[0].Routes[0].Sink.Component.Name; name != "drop" && name != "null" {
 			t.Errorf("sink: %s is %q", sink, name)
 		}
@@ -124,15 +128,18 @@ pipelines:
         accept: status == 200
 `)
 	spool := spoolOptions{
-		Path: "/abs", Include: []string{"*.log", "007"}, Order: "name", Recursive: true, Settle: 90 * time.Second, MaxRecord: 3 << 19,
+		Path: "/abs", Include: []string{"*.log", "007"}, Order: "name", Recursive: true,
+		Settle: 90 * time.Second, MaxRecord: 3 << 19,
 		Level: slog.LevelWarn,
 	}
 	if got := f.Pipelines[0].Source.Options.(*spoolOptions); !reflect.DeepEqual(*got, spool) {
 		t.Errorf("spool_dir\n%+v\nwant\n%+v", *got, spool)
 	}
 	sink := httpOptions{
-		Endpoints: []string{"https://me:pw@h/in"}, Headers: map[string]string{"Authorization": "Bearer #1", "X-Number": "0x10"},
-		Password: "0123", User: "yes", Ratio: 0.001, Tries: 7, Weights: map[string]int{"a": 1, "b": -2}, Accept: "status == 200",
+		Endpoints: []string{"https://me:pw@h/in"},
+		Headers:   map[string]string{"Authorization": "Bearer #1", "X-Number": "0x10"},
+		Password:  "0123", User: "yes", Ratio: 0.001, Tries: 7,
+		Weights: map[string]int{"a": 1, "b": -2}, Accept: "status == 200",
 	}
 	sink.TLS.CA = []string{filepath.Join(dir, "ca.pem"), "/etc/ca.pem"}
 	sink.TLS.Hosts.Allow = []string{"a", "b"}
@@ -153,7 +160,8 @@ pipelines:
 }
 
 func TestPointerOption(t *testing.T) {
-	f, _ := mustLoad(t, strings.Replace(minimal, "{drop: {}}", "{file: {path: out, rotate: {bytes: 1GB, keep: 3}}}", 1))
+	f, _ := mustLoad(t, strings.Replace(minimal, "{drop: {}}", "{file: {path: out, rotate: "+
+		"{bytes: 1GB, keep: 3}}}", 1))
 	o := f.Pipelines[0].Routes[0].Sink.Options.(*fileOptions)
 	if o.Rotate == nil || *o.Rotate != (rotateOptions{1e9, 3}) || o.Format != "ndjson" {
 		t.Errorf("options %+v, rotate %+v", o, o.Rotate)
@@ -166,7 +174,8 @@ func TestPointerOption(t *testing.T) {
 
 func TestExpansion(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("t0k€n: ${HOST}\r\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "token"), []byte("t0k€n: ${HOST}\r\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	env := map[string]string{"HOST": "h", "EMPTY": "", "BAD": "a: [b, *c] #d\ne", "N": "0123"}
@@ -190,14 +199,16 @@ func TestExpansion(t *testing.T) {
 		"${NOPE:-https://x/?a=1&b=:-}": "https://x/?a=1&b=:-",
 	} {
 		path := filepath.Join(dir, "penstock.yaml")
-		text := "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: {http: {endpoints: [http://h], password: '" + in + "'}}\n"
+		text := "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: {http: " +
+			"{endpoints: [http://h], password: '" + in + "'}}\n"
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, err := Load(path, LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) {
-			v, ok := env[name]
-			return v, ok
-		}})
+		f, err := Load(path,
+			LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) {
+				v, ok := env[name]
+				return v, ok
+			}})
 		if err != nil {
 			t.Errorf("%q: %v", in, err)
 			continue
@@ -226,14 +237,16 @@ pipelines:
         memory: 1GiB
 `)
 	p := f.Pipelines[0]
-	if len(p.Routes) != 2 || p.Routes[0].Name != "archive" || p.Routes[1].Name != "alerts" || f.State != filepath.Join(dir, "var/state") {
+	if len(p.Routes) != 2 || p.Routes[0].Name != "archive" || p.Routes[1].Name != "alerts" ||
+		f.State != filepath.Join(dir, "var/state") {
 		t.Fatalf("file %+v", f)
 	}
 	archive, alerts := p.Routes[0], p.Routes[1]
 	if archive.Flow.Order != "none" || archive.Flow.Size != 3 || archive.Drain != time.Minute {
 		t.Errorf("archive %+v", archive)
 	}
-	if alerts.Retry.Max != time.Minute || alerts.DeadLetters.Dir != filepath.Join(dir, "graveyard") || alerts.Memory != 1<<30 {
+	if alerts.Retry.Max != time.Minute ||
+		alerts.DeadLetters.Dir != filepath.Join(dir, "graveyard") || alerts.Memory != 1<<30 {
 		t.Errorf("alerts %+v", alerts)
 	}
 	if archive.DeadLetters.Dir != filepath.Join(dir, "var/state/dead") {
@@ -262,8 +275,10 @@ func TestManyProblemsAreCounted(t *testing.T) {
 	for range maxShown + 5 {
 		b.WriteString("  - where: {nope: 1}\n")
 	}
-	_, _, err := loadText(t, minimal+"    processors:\n"+strings.ReplaceAll(b.String(), "  - ", "      - "))
-	if es, ok := err.(Errors); !ok || len(es) != maxShown+5 || !strings.HasSuffix(err.Error(), "and 5 more") {
+	_, _, err := loadText(t,
+		minimal+"    processors:\n"+strings.ReplaceAll(b.String(), "  - ", "      - "))
+	if es, ok := err.(Errors); !ok || len(es) != maxShown+5 ||
+		!strings.HasSuffix(err.Error(), "and 5 more") {
 		t.Errorf("%d problems: %v", len(es), err)
 	}
 }
@@ -294,7 +309,8 @@ pipelines:
 	if string(again.Plan()) != string(f.Plan()) {
 		t.Errorf("the plan of\n%s is\n%s", f.Plan(), again.Plan())
 	}
-	if got, want := again.Pipelines[0].Source.Options, f.Pipelines[0].Source.Options; !reflect.DeepEqual(got, want) {
+	if got, want := again.Pipelines[0].Source.Options,
+		f.Pipelines[0].Source.Options; !reflect.DeepEqual(got, want) {
 		t.Errorf("source %+v, want %+v", got, want)
 	}
 	if again.Pipelines[1].Routes[0].Flow != f.Pipelines[1].Routes[0].Flow {
@@ -313,11 +329,12 @@ func TestOutsidersOptions(t *testing.T) {
 			t.Errorf("recovered %v", v)
 		}
 	}()
-	c := stream.Component{Role: stream.SinkRole, Name: "drop", New: noComponent, Options: func() any {
-		return &struct {
-			C chan int `yaml:"c"`
-		}{}
-	}}
+	c := stream.Component{Role: stream.SinkRole, Name: "drop", New: noComponent,
+		Options: func() any {
+			return &struct {
+				C chan int `yaml:"c"`
+			}{}
+		}}
 	l := newLoader("x.yaml", LoadOptions{Components: append(testComponents()[:1], c), Env: noEnv})
 	_, _ = l.load([]byte(strings.Replace(minimal, "{drop: {}}", "{drop: {c: 1}}", 1)))
 }

@@ -50,16 +50,19 @@ func runScript(t *testing.T, script string) (cases int) {
 		title, config := parts[0], unescape(parts[1])
 		got := messageOf(t, config)
 		if len(parts) == 3 && got != strings.TrimRight(parts[2], "\n") && !*update {
-			t.Errorf("%s: %s:\n--- got\n%s\n--- want\n%s", filepath.Base(script), title, got, parts[2])
+			t.Errorf("%s: %s:\n--- got\n%s\n--- want\n%s", filepath.Base(script), title, got,
+				parts[2])
 		}
 		if len(parts) == 2 && !*update {
-			t.Errorf("%s: %s: no message; run the test with -update and read what it wrote", filepath.Base(script), title)
+			t.Errorf("%s: %s: no message; run the test with -update and read what it wrote",
+				filepath.Base(script), title)
 		}
 		blocks[i] = title + "\n----\n" + parts[1] + "\n----\n" + got
 	}
 	t.Chdir(filepath.Dir(filepath.Dir(dir)))
 	if *update {
-		if err := os.WriteFile(script, []byte(strings.Join(blocks, "\n====\n")+"\n"), 0o666); err != nil {
+		if err := os.WriteFile(script, []byte(strings.Join(blocks, "\n====\n")+"\n"),
+			0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +72,8 @@ func runScript(t *testing.T, script string) (cases int) {
 // unescape replaces escapes in a script for characters that an editor would not keep: \t, \x01,
 // \xff.
 func unescape(config string) string {
-	return strings.NewReplacer(`\t`, "\t", `\x01`, "\x01", `\xff`, "\xff", `\r`, "\r").Replace(config)
+	return strings.NewReplacer(`\t`, "\t", `\x01`, "\x01", `\xff`, "\xff", `\r`,
+		"\r").Replace(config)
 }
 
 func messageOf(t *testing.T, config string) string {
@@ -77,11 +81,13 @@ func messageOf(t *testing.T, config string) string {
 	if err := os.WriteFile("penstock.yaml", []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"HOST": "example.org", "EMPTY": "", "COUNT": "many", "SECRET": "hunter2"}
-	_, err := Load("penstock.yaml", LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) {
-		v, ok := env[name]
-		return v, ok
-	}})
+	env := map[string]string{"HOST": "example.org", "EMPTY": "", "COUNT": "many",
+		"SECRET": "hunter2"}
+	_, err := Load("penstock.yaml",
+		LoadOptions{Components: testComponents(), Env: func(name string) (string, bool) {
+			v, ok := env[name]
+			return v, ok
+		}})
 	if err == nil {
 		return "(accepted)"
 	}

@@ -8,7 +8,8 @@ import (
 func TestNearest(t *testing.T) {
 	names := []string{"include", "exclude", "path", "max_record", "drop"}
 	for word, want := range map[string]string{
-		"inclde": "include", "pth": "path", "paht": "path", "maxrecord": "max_record", "MAX-RECORD": "max_record", "x": "",
+		"inclde": "include", "pth": "path", "paht": "path", "maxrecord": "max_record",
+		"MAX-RECORD": "max_record", "x": "",
 		"colour": "", "": "", "dorp": "drop", "excludes": "exclude", strings.Repeat("a", 1000): "",
 	} {
 		if got := Nearest(word, names); got != want {
@@ -34,7 +35,8 @@ func naive(a, b string) int {
 }
 
 func TestDistance(t *testing.T) {
-	words := []string{"", "a", "ab", "ba", "abc", "acb", "cab", "path", "paht", "pth", "batch", "bacth", "xyz"}
+	words := []string{"", "a", "ab", "ba", "abc", "acb", "cab", "path", "paht", "pth", "batch",
+		"bacth", "xyz"}
 	for _, a := range words {
 		for _, b := range words {
 			if got, want := distance(a, b), naive(a, b); got != want {

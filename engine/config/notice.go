@@ -16,11 +16,6 @@ func remark(l *loader, note func()) {
 	l.errs = l.errs[:before]
 }
 
-// formerName notes that the key of a value has a new name.
-func formerName(l *loader, n *yaml.Node, former, present string) {
-	remark(l, func() { l.fail(n, "%s is the former name of %s", former, present) })
-}
-
 // remarksOf notes the remarks of a component on its valid options.
 func remarksOf(l *loader, u Use, key, options *yaml.Node) {
 	noticer, ok := u.Options.(stream.Noticer)

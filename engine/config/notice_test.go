@@ -6,11 +6,12 @@ import (
 	"testing"
 )
 
-// TestFormerNamesAreNoticed: a config with former names of keys is valid, and Notices holds one
-// notice for each, with its place.
+// TestFormerNamesAreNoticed checks that a config with former names of keys is valid, and Notices
+// holds one notice for each, with its place.
 func TestFormerNamesAreNoticed(t *testing.T) {
 	const text = "pipelines:\n  a:\n    source: {spool_dir: {path: in}}\n    sink: drop\n" +
-		"    retry: {policy: fixed delay=1s}\n    flow: {limit: {rate: 2/s}, worker_limit: {rate: 1/s}}\n"
+		"    retry: {policy: fixed delay=1s}\n    flow: {limit: {rate: 2/s}, worker_limit: " +
+		"{rate: 1/s}}\n"
 	c, _, err := loadText(t, text)
 	if err != nil {
 		t.Fatal(err)

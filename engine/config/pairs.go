@@ -14,7 +14,8 @@ import (
 
 // isPairs reports whether t is such a slice.
 func isPairs(t reflect.Type) bool {
-	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct && t.Elem().NumField() >= 2 &&
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct &&
+		t.Elem().NumField() >= 2 &&
 		t.Elem().Field(0).Tag.Get("yaml") == ",key" && t.Elem().Field(1).Tag.Get("yaml") == ",value"
 }
 
@@ -23,7 +24,8 @@ func isTexts(t reflect.Type) bool { return reflect.PointerTo(t.Elem()).Implement
 
 func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.MappingNode {
-		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name, article(kindName(n)))
+		l.fail(n, "%s wants a mapping of names to values, and this is %s", o.name,
+			article(kindName(n)))
 		return false
 	}
 	out := reflect.MakeSlice(v.Type(), len(n.Content)/2, len(n.Content)/2)
@@ -39,7 +41,8 @@ func (l *loader) decodePairs(n *yaml.Node, v reflect.Value, o option) bool {
 		value.name = joinKey(o.name, key.Value)
 		ok = l.decode(n.Content[2*i+1], out.Index(i).Field(1), value) && ok
 		out.Index(i).Field(0).SetString(key.Value)
-		if where := out.Index(i).FieldByName("Where"); where.IsValid() && where.Type() == placeType {
+		if where := out.Index(i).FieldByName("Where"); where.IsValid() &&
+			where.Type() == placeType {
 			where.Set(reflect.ValueOf(l.place(key)))
 		}
 	}

@@ -61,10 +61,13 @@ func (o *httpOptions) Validate() error {
 		}
 	}
 	if len(o.TLS.Hosts.Allow) == 1 {
-		errs = append(errs, &stream.OptionError{Key: "tls.hosts.allow", Err: errors.New("one host alone makes no sense")})
+		errs = append(errs,
+			&stream.OptionError{Key: "tls.hosts.allow", Err: errors.New("one host alone makes " +
+				"no sense")})
 	}
 	if o.User != "" && o.Password == "" {
-		errs = append(errs, &stream.OptionError{Key: "password", Err: errors.New("is missing beside user")})
+		errs = append(errs,
+			&stream.OptionError{Key: "password", Err: errors.New("is missing beside user")})
 	}
 	if o.Tries < 0 {
 		errs = append(errs, errors.New("tries and ratio do not fit together"))
@@ -108,11 +111,21 @@ func testComponents() []stream.Component {
 		{Role: stream.ProcessorRole, Name: "where", New: noComponent, Options: func() any {
 			return &whereOptions{OnError: "dead_letter"}
 		}},
-		{Role: stream.ProcessorRole, Name: "set", New: noComponent, Options: func() any { return &map[string]string{} }},
-		{Role: stream.ProcessorRole, Name: "drop_fields", New: noComponent, Options: func() any { return &[]string{} }},
-		{Role: stream.SinkRole, Name: "file", New: noComponent, Options: func() any { return &fileOptions{Format: "ndjson"} }},
-		{Role: stream.SinkRole, Name: "http", New: noComponent, Options: func() any { return &httpOptions{Ratio: 0.5, Tries: 3} }},
-		{Role: stream.SinkRole, Name: "drop", New: noComponent, Options: func() any { return &struct{}{} }},
+		{Role: stream.ProcessorRole, Name: "set", New: noComponent, Options: func() any {
+			return &map[string]string{}
+		}},
+		{Role: stream.ProcessorRole, Name: "drop_fields", New: noComponent, Options: func() any {
+			return &[]string{}
+		}},
+		{Role: stream.SinkRole, Name: "file", New: noComponent, Options: func() any {
+			return &fileOptions{Format: "ndjson"}
+		}},
+		{Role: stream.SinkRole, Name: "http", New: noComponent, Options: func() any {
+			return &httpOptions{Ratio: 0.5, Tries: 3}
+		}},
+		{Role: stream.SinkRole, Name: "drop", New: noComponent, Options: func() any {
+			return &struct{}{}
+		}},
 		{Role: stream.SinkRole, Name: "null", New: noComponent},
 	}
 }

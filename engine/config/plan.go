@@ -41,7 +41,8 @@ func (c *Config) Plan() []byte {
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)
 	if err := enc.Encode(root); err != nil {
-		panic(fmt.Sprintf("config: BUG: writing the plan: %v", err)) // it is made of text and goes to memory
+		// It is made of text and goes to memory.
+		panic(fmt.Sprintf("config: BUG: writing the plan: %v", err))
 	}
 	return out.Bytes()
 }
@@ -205,7 +206,9 @@ func describe(v reflect.Value, secret bool) *yaml.Node {
 	case reflect.Map:
 		n := mapping()
 		keys := v.MapKeys()
-		slices.SortFunc(keys, func(a, b reflect.Value) int { return bytes.Compare([]byte(a.String()), []byte(b.String())) })
+		slices.SortFunc(keys, func(a, b reflect.Value) int {
+			return bytes.Compare([]byte(a.String()), []byte(b.String()))
+		})
 		for _, k := range keys {
 			add(n, k.String(), describe(v.MapIndex(k), secret))
 		}
@@ -265,7 +268,8 @@ func mapping(pairs ...string) *yaml.Node {
 }
 
 func add(n *yaml.Node, key string, value *yaml.Node) {
-	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key}, value)
+	n.Content = append(n.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key},
+		value)
 }
 
 func remove(n *yaml.Node, key string) {

@@ -42,13 +42,15 @@ func readLists(l *loader, n *yaml.Node) {
 		switch {
 		case !claimFirst(l, processorsKey, key):
 		case list.Kind != yaml.SequenceNode || len(list.Content) == 0:
-			l.fail(list, "processors %q wants a list, in the order in which they run, and this is %s",
+			l.fail(list, "processors %q wants a list, in the order in which they run, and "+
+				"this is %s",
 				key.Value, emptyList(list)).Hint = "write each on a line that starts with `- `"
 		default:
 			l.set.lists[key.Value] = &sharedList{l: l, n: list}
 			for _, c := range list.Content {
 				if valueOf(c, useKey) != nil {
-					l.fail(c, "processors %q: a shared list cannot use another; write its processors here",
+					l.fail(c, "processors %q: a shared list cannot use another; write its "+
+						"processors here",
 						key.Value)
 				}
 			}
@@ -113,14 +115,14 @@ func useList(l *loader, n *yaml.Node, what string) []Use {
 // selector is implemented by the options of a processor that keeps records by a condition, such as
 // `where`.
 type selector interface {
-	// Otherwise returns options of the same type that keep the records for which no list of conditions
-	// holds as a whole. The conditions are options of the same type.
+	// Otherwise returns options of the same type that keep the records for which no list of
+	// conditions holds as a whole. The conditions are options of the same type.
 	Otherwise(lists [][]any) any
 }
 
 // addOtherwise returns the processors of a route for the records that no condition of the other
-// routes takes. It inserts the opposite of these conditions into own, at the same place. ok is false
-// after an error.
+// routes takes. It inserts the opposite of these conditions into own, at the same place. ok is
+// false after an error.
 func addOtherwise(
 	l *loader, at *yaml.Node, own []Use, others []Route, what string,
 ) (all []Use, ok bool) {
@@ -135,8 +137,10 @@ func addOtherwise(
 		}
 		same := begin <= len(own) && slices.EqualFunc(r.Processors[:begin], own[:begin], Use.Equal)
 		if !same || prelude >= 0 && prelude != begin {
-			l.fail(at, "%s: `otherwise` needs the same processors as route %q before its condition", what, r.Name).
-				Hint = "put them into a shared list at the top level, and begin each route with `use: NAME`"
+			l.fail(at, "%s: `otherwise` needs the same processors as route %q before its condition",
+				what, r.Name).
+				Hint = "put them into a shared list at the top level, and begin each route with " +
+				"`use: NAME`"
 			return own, false
 		}
 		prelude, condition = begin, r.Processors[begin]
@@ -147,7 +151,8 @@ func addOtherwise(
 		lists = append(lists, list)
 	}
 	if prelude < 0 {
-		const none = "%s: `otherwise` is the opposite of the other routes' conditions, and none has one"
+		const none = "%s: `otherwise` is the opposite of the other routes' conditions, and none " +
+			"has one"
 		l.fail(at, none, what).Hint = "write `where: EXPR` among the processors of another route"
 		return own, false
 	}

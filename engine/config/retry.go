@@ -42,11 +42,11 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	out.Content = slices.Clone(n.Content)
 	policy, shape := valueOf(n, policyKey), valueOf(n, "backoff")
 	if policy != nil && shape != nil {
-		l.fail(policy, "retry.policy is the former name of retry.backoff, and both are given; take one of them out")
+		bothNames(l, policy, "retry.policy")
 		return nil
 	}
 	if policy != nil {
-		formerName(l, policy, "retry.policy", "retry.backoff")
+		formerName(l, policy, "retry.policy")
 	}
 	for i := 0; i+1 < len(out.Content); i += 2 {
 		key, value := *out.Content[i], out.Content[i+1]
@@ -66,14 +66,17 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 // tableNode makes {table: [15s, 1m]} the policy that it means.
 func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	list := valueOf(n, backoffTable)
-	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil || list.Kind != yaml.SequenceNode {
-		l.fail(n, "retry.backoff takes a policy as text, or a list of waits").Hint = "such as {table: [15s, 1m, 10m]}"
+	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil ||
+		list.Kind != yaml.SequenceNode {
+		l.fail(n, "retry.backoff takes a policy as text, or a list of waits").Hint =
+			"such as {table: [15s, 1m, 10m]}"
 		return nil
 	}
 	var waits []string
 	for _, w := range list.Content {
 		if w.Kind != yaml.ScalarNode || strings.ContainsAny(w.Value, ", ;()") || w.Value == "" {
-			l.fail(w, "retry.backoff.table is a list of durations, and this is none").Hint = "such as 15s or 10m"
+			l.fail(w, "retry.backoff.table is a list of durations, and this is none").Hint =
+				"such as 15s or 10m"
 			return nil
 		}
 		waits = append(waits, w.Value)
@@ -86,10 +89,12 @@ func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 
 // backoffSchema is the schema of retry, with the forms that retryNode takes.
 func backoffSchema(retry object) object {
-	const doc = "exponential or fixed, by base, max and jitter; or a policy as penstock backoff takes it; or a table of waits"
+	const doc = "exponential or fixed, by base, max and jitter; or a policy as penstock backoff " +
+		"takes it; or a table of waits"
 	durations := object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"minItems", 1}}
 	table := object{
-		{"type", "object"}, {"properties", object{{backoffTable, durations}}}, {"required", []string{backoffTable}},
+		{"type", "object"}, {"properties", object{{backoffTable, durations}}},
+		{"required", []string{backoffTable}},
 		{"additionalProperties", false},
 	}
 	out := slices.Clone(retry)
@@ -101,7 +106,8 @@ func backoffSchema(retry object) object {
 		properties = slices.Clone(properties)
 		for k := range properties {
 			if properties[k].key == "backoff" {
-				properties[k].value = anyOf(object{{"type", "string"}}, table).with("description", doc).with("default", "exponential")
+				properties[k].value = anyOf(object{{"type", "string"}}, table).with("description",
+					doc).with("default", "exponential")
 			}
 		}
 		out[i].value = append(properties, member{policyKey, object{
@@ -120,7 +126,8 @@ func (c check) retryPolicy(spec string) {
 	}
 	for _, key := range replacedByPolicy {
 		if c.given("retry", key) {
-			c.wrong("retry", key, "retry.%s has no effect beside retry.%s; take one of them out", key, name)
+			c.wrong("retry", key, "retry.%s has no effect beside retry.%s; take one of them out",
+				key, name)
 		}
 	}
 	p, err := compat.Parse(spec)
@@ -130,6 +137,7 @@ func (c check) retryPolicy(spec string) {
 	}
 	_, _, first := backoff.Bounds(p, 0)
 	if _, _, second := backoff.Bounds(p, 1); first == 0 && second == 0 {
-		c.wrong("retry", name, "retry.%s %q waits 0; a batch that was refused would be sent again without a pause", name, spec)
+		c.wrong("retry", name, "retry.%s %q waits 0; a batch that was refused would be sent "+
+			"again without a pause", name, spec)
 	}
 }

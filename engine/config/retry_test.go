@@ -7,8 +7,8 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// TestRetryBackoff: each form of retry.backoff gives the policy that it says, under its former
-// name, too, and the plan of a config means the same.
+// TestRetryBackoff checks that each form of retry.backoff gives the policy that it says, under its
+// former name, too, and the plan of a config means the same.
 func TestRetryBackoff(t *testing.T) {
 	for retry, want := range map[string]string{
 		"{}":                         "exponential base=250ms factor=2 max=30s jitter=full",
@@ -42,7 +42,7 @@ pipelines:
 	}
 }
 
-// TestRetryTakesEveryPolicy: every policy that penstock backoff lists can be written as
+// TestRetryTakesEveryPolicy checks that every policy that penstock backoff lists can be written as
 // retry.backoff.
 func TestRetryTakesEveryPolicy(t *testing.T) {
 	for _, spec := range compat.Specs() {

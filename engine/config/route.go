@@ -18,7 +18,8 @@ const MainRoute = "main"
 
 var (
 	routeKeys = []string{
-		"processors", "sink", limitKey, workerLimitKey, "batch", "flow", "retry", "dead_letters", "guard",
+		"processors", "sink", limitKey, workerLimitKey, "batch", "flow", "retry", "dead_letters",
+		"guard",
 		"checkpoint", "memory", "drain",
 	}
 	pipelineKeys = append([]string{"source", "routes"}, routeKeys...)
@@ -35,7 +36,8 @@ func DefaultRoute(name, state string) Route {
 			Dispatch: "least_completion", Timeout: "auto", Abandon: 60 * time.Second,
 			Redeliver: 0.1, RedeliverRate: 10, Poison: 3, Poisoned: "keep", TraceMax: 256 << 20,
 		},
-		Retry: Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second, Jitter: "full",
+		Retry: Retry{Backoff: "exponential", Base: 250 * time.Millisecond, Max: 30 * time.Second,
+			Jitter:    "full",
 			Exhausted: "keep", Waiting: Waiting{Records: 2_000_000}},
 		DeadLetters: DeadLetters{Dir: filepath.Join(state, "dead"), Max: 1 << 30},
 		Guard:       Guard{Share: 0.1, Records: 1000},
@@ -64,7 +66,8 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		p.Source, _ = l.use(s, stream.SourceRole, what)
 		l.source = p.Source
 	} else if !meant["source"] && l.options.Source == "" {
-		l.fail(key, "%s has no source; it says where the data comes from", what).Hint = l.example(stream.SourceRole)
+		l.fail(key, "%s has no source; it says where the data comes from",
+			what).Hint = l.example(stream.SourceRole)
 	}
 	routes, sink := keys["routes"], keys["sink"]
 	switch {
@@ -84,7 +87,8 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 // the source in the file, which is refused; nil if there is none.
 func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	if written != nil {
-		const text = "%s has a source, and the command line gives another one; take it out of the file"
+		const text = "%s has a source, and the command line gives another one; take it out of " +
+			"the file"
 		l.fail(written, text, what)
 		return nil
 	}
@@ -113,9 +117,11 @@ func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 		}
 		where := "a route"
 		if routes.Kind == yaml.MappingNode && len(routes.Content) > 0 {
-			where = fmt.Sprintf("routes.%s and any other route that wants it", routes.Content[0].Value)
+			where = fmt.Sprintf("routes.%s and any other route that wants it",
+				routes.Content[0].Value)
 		}
-		l.fail(key, "%s has routes, and %s belongs to each of them; move it into %s", what, key.Value, where)
+		l.fail(key, "%s has routes, and %s belongs to each of them; move it into %s", what,
+			key.Value, where)
 	}
 }
 
@@ -143,13 +149,15 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 		}
 		keys, meant := l.keys(value, of, append([]string{"source", otherwiseKey}, routeKeys...))
 		if keys["source"] != nil {
-			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move it up, or make a second pipeline", of)
+			l.fail(keys["source"], "%s has a source; the routes share that of the pipeline: move "+
+				"it up, or make a second pipeline", of)
 		}
 		switch {
 		case !isOtherwise(l, keys):
 			out = append(out, l.route(key.Value, key, keys, meant, of, state, nil))
 		case last != nil:
-			l.fail(keys[otherwiseKey], "%s: a pipeline has one route with `otherwise: true`, and %q is one",
+			l.fail(keys[otherwiseKey], "%s: a pipeline has one route with `otherwise: true`, and "+
+				"%q is one",
 				of, last.key.Value)
 		default:
 			last = &rest{key, keys, meant, of, len(out)}
@@ -164,7 +172,8 @@ func (l *loader) routes(n *yaml.Node, what, state string) []Route {
 
 func (l *loader) checkName(key *yaml.Node, what string) {
 	if !namesForm.MatchString(key.Value) {
-		l.fail(key, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics are named after them", what, key.Value)
+		l.fail(key, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics "+
+			"are named after them", what, key.Value)
 	}
 }
 
@@ -179,7 +188,8 @@ func (l *loader) route(
 	if s := keys["sink"]; s != nil {
 		r.Sink, _ = l.use(s, stream.SinkRole, what)
 	} else if !meant["sink"] && !meant["routes"] {
-		l.fail(key, "%s has no sink; it says where the data goes", what).Hint = l.example(stream.SinkRole)
+		l.fail(key, "%s has no sink; it says where the data goes",
+			what).Hint = l.example(stream.SinkRole)
 	}
 	if p := keys["processors"]; p != nil {
 		r.Processors = l.processors(p, what)
@@ -200,8 +210,10 @@ func (l *loader) route(
 		key string
 		to  any
 	}{
-		{"batch", &r.Batch}, {"flow", &r.Flow}, {"retry", &r.Retry}, {"dead_letters", &r.DeadLetters},
-		{"guard", &r.Guard}, {"checkpoint", &r.Checkpoint}, {"memory", &r.Memory}, {"drain", &r.Drain},
+		{"batch", &r.Batch}, {"flow", &r.Flow}, {"retry", &r.Retry},
+		{"dead_letters", &r.DeadLetters},
+		{"guard", &r.Guard}, {"checkpoint", &r.Checkpoint}, {"memory", &r.Memory},
+		{"drain", &r.Drain},
 	} {
 		if v := keys[part.key]; v != nil {
 			if part.key == "retry" {
@@ -233,7 +245,8 @@ func checkRead(l *loader, r *Route, at *yaml.Node, keys map[string]*yaml.Node) {
 	check{
 		route: r,
 		given: func(part, key string) bool { return given(part, key) != nil },
-		wrong: func(part, key, format string, args ...any) { // at the value, or the nearest key above it that was written
+		// At the value, or the nearest key above it that was written.
+		wrong: func(part, key, format string, args ...any) {
 			l.fail(cmp.Or(given(part, key), keys[part], at), format, args...)
 		},
 	}.all()
@@ -258,12 +271,14 @@ func (r *Route) prefer(b stream.BatchLimits) {
 // config.
 func (r *Route) yield() {
 	bound := min(r.Checkpoint.Replay, r.Memory)
-	r.Batch.Bytes = max(1, min(r.Batch.Bytes, max(bound/8, min(bound, stream.Size(stream.DefaultBatchLimits.Bytes)))))
+	r.Batch.Bytes = max(1,
+		min(r.Batch.Bytes, max(bound/8, min(bound, stream.Size(stream.DefaultBatchLimits.Bytes)))))
 }
 
 func (l *loader) processors(n *yaml.Node, what string) []Use {
 	if n.Kind != yaml.SequenceNode {
-		l.fail(n, "%s: processors wants a list, in the order in which they run, and this is %s", what, article(kindName(n))).
+		l.fail(n, "%s: processors wants a list, in the order in which they run, and this is %s",
+			what, article(kindName(n))).
 			Hint = "write each on a line that starts with `- `"
 		return nil
 	}

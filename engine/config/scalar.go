@@ -22,7 +22,8 @@ import (
 // stays text.
 func (l *loader) decodeScalar(n *yaml.Node, v reflect.Value, o option) bool {
 	if n.Kind != yaml.ScalarNode {
-		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()), article(kindName(n)))
+		e := l.fail(n, "%s wants %s, and this is %s", o.name, wanted(v.Type()),
+			article(kindName(n)))
 		if n.Style&yaml.FlowStyle != 0 && v.Kind() == reflect.String && !o.secret {
 			_, rest := l.lineAt(n.Line, n.Column)
 			e.Hint = "if it is text, quote it: " + quoted(bracketed(rest))
@@ -161,7 +162,8 @@ func setScalar(v reflect.Value, text, shown string) error {
 	if v.Type() == sizeType {
 		s, err := stream.ParseSize(text)
 		if err != nil {
-			return fmt.Errorf("%s is not a size; write a number with a unit, such as 256KiB or 1MB", shown)
+			return fmt.Errorf("%s is not a size; write a number with a unit, such as 256KiB or 1MB",
+				shown)
 		}
 		v.SetInt(int64(s))
 		return nil
@@ -198,7 +200,8 @@ func setWhole(v reflect.Value, text, shown string) error {
 	if v.CanUint() {
 		u, err := strconv.ParseUint(text, 10, v.Type().Bits())
 		if err != nil {
-			return fmt.Errorf("%s is not a whole number from 0 to %d", shown, uint64(math.MaxUint64)>>(64-v.Type().Bits()))
+			return fmt.Errorf("%s is not a whole number from 0 to %d", shown,
+				uint64(math.MaxUint64)>>(64-v.Type().Bits()))
 		}
 		v.SetUint(u)
 		return nil
@@ -217,7 +220,8 @@ func setWhole(v reflect.Value, text, shown string) error {
 var (
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
 	bareNumber = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
-	wordyUnit  = regexp.MustCompile(`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
+	wordyUnit  = regexp.MustCompile(
+		`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
 )
 
 // parseDuration reads a duration that is not negative, and asks for a unit where there is none.
@@ -230,7 +234,8 @@ func parseDuration(text, shown string) (time.Duration, error) {
 	case err != nil && wordyUnit.MatchString(text):
 		return 0, fmt.Errorf("%s is not a duration; the units are ns, us, ms, s, m and h", shown)
 	case err != nil:
-		return 0, fmt.Errorf("%s is not a duration; write a number with a unit, such as 200ms, 5s or 1h30m", shown)
+		return 0, fmt.Errorf("%s is not a duration; write a number with a unit, such as 200ms, "+
+			"5s or 1h30m", shown)
 	case d < 0:
 		return 0, fmt.Errorf("%s is negative", shown)
 	}

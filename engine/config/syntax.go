@@ -12,114 +12,123 @@ import (
 const quoteText = "if it is text, quote the whole value"
 
 // syntax records an error of the YAML parser, with a remedy.
-func (l *loader) syntax(err error) {
+func (d *document) syntax(err error) {
 	defer func() {
-		if e := l.errs[len(l.errs)-1]; masks(l, e.Place.Line) && strings.Contains(e.Hint, "'") {
+		if e := d.errs[len(d.errs)-1]; d.masks(e.Place.Line) && strings.Contains(e.Hint, "'") {
 			e.Hint = quoteText
 		}
 	}()
 	le, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
-		l.failAt(0, 0, "is not YAML: %v", err)
+		d.failAt(0, 0, "is not YAML: %v", err)
 		return
 	}
 	line, column := le.Mark.Line, le.Mark.Column
 	opened := le.ContextMark
 	switch text := le.Message; {
 	case strings.Contains(text, "cannot start any token"):
-		l.wrongStart(line, column)
+		d.wrongStart(line, column)
 	case strings.Contains(text, "mapping values are not allowed"):
-		l.secondColon(line, column)
-	case strings.Contains(text, "unexpected end of stream") && strings.Contains(le.ContextMsg, "quoted"):
-		l.failAt(opened.Line, opened.Column, "the quote that opens here is never closed")
+		d.secondColon(line, column)
+	case strings.Contains(text, "unexpected end of stream") &&
+		strings.Contains(le.ContextMsg, "quoted"):
+		d.failAt(opened.Line, opened.Column, "the quote that opens here is never closed")
 	case strings.Contains(text, "expected ',' or"):
 		const what = "this bracket is not closed, or a comma is missing before line %d"
-		e := l.failAt(opened.Line, opened.Column, what, max(line, opened.Line+1))
-		e.Hint = l.bareVariable(opened.Line, line)
+		e := d.failAt(opened.Line, opened.Column, what, max(line, opened.Line+1))
+		e.Hint = d.bareVariable(opened.Line, line)
 	case strings.Contains(text, "unknown anchor"):
-		l.unknownAnchor(line, column)
-	case strings.Contains(text, "did not find expected key"), strings.Contains(text, "did not find expected '-' indicator"):
-		l.wrongIndent(line, column)
+		d.unknownAnchor(line, column)
+	case strings.Contains(text, "did not find expected key"),
+		strings.Contains(text, "did not find expected '-' indicator"):
+		d.wrongIndent(line, column)
 	case strings.Contains(text, "incompatible YAML document"):
-		l.failAt(line, column, "a %%YAML line is not needed; take it out")
+		d.failAt(line, column, "a %%YAML line is not needed; take it out")
 	case strings.Contains(text, "could not find expected ':'"):
-		l.failAt(line, column, "a key without a colon, or a value that is indented less than its key, ends before this line")
+		d.failAt(line, column, "a key without a colon, or a value that is indented less than its "+
+			"key, ends before this line")
 	default:
-		l.failAt(line, column, "is not YAML: %s", text)
+		d.failAt(line, column, "is not YAML: %s", text)
 	}
 }
 
 // lineAt returns the line, and its rest from the column on.
-func (l *loader) lineAt(line, column int) (whole, rest string) {
-	if line < 1 || line > len(l.lines) {
+func (d *document) lineAt(line, column int) (whole, rest string) {
+	if line < 1 || line > len(d.lines) {
 		return "", ""
 	}
-	r := []rune(l.lines[line-1])
+	r := []rune(d.lines[line-1])
 	return string(r), string(r[min(max(column-1, 0), len(r)):])
 }
 
-func (l *loader) wrongStart(line, column int) {
-	_, rest := l.lineAt(line, column)
+func (d *document) wrongStart(line, column int) {
+	_, rest := d.lineAt(line, column)
 	if strings.HasPrefix(rest, "\t") {
-		l.failAt(line, column, "a tab; YAML is indented with spaces only")
+		d.failAt(line, column, "a tab; YAML is indented with spaces only")
 		return
 	}
 	first, _, _ := strings.Cut(rest+" ", " ")
-	e := l.failAt(line, column, "a value that starts with %q must be quoted", firstRune(first))
+	e := d.failAt(line, column, "a value that starts with %q must be quoted", firstRune(first))
 	e.Hint = "write " + quoted(plainRest(rest))
 }
 
-func (l *loader) secondColon(line, column int) {
-	whole, rest := l.lineAt(line, column)
+func (d *document) secondColon(line, column int) {
+	whole, rest := d.lineAt(line, column)
 	before := strings.TrimSuffix(whole, rest)
-	if above, _ := l.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" && !strings.Contains(above, ":") {
-		l.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing behind this key")
+	if above, _ := d.lineAt(line-1, 1); !strings.Contains(before, ":") && above != "" &&
+		!strings.Contains(above, ":") {
+		d.failAt(line-1, 1+len(above)-len(strings.TrimLeft(above, " ")), "a colon is missing "+
+			"behind this key")
 		return
 	}
-	e := l.failAt(line, column, "`: ` is not allowed within a value")
+	e := d.failAt(line, column, "`: ` is not allowed within a value")
 	if _, value, ok := strings.Cut(whole, ": "); ok {
-		e.Hint = "write " + quoted(plainRest(value)) + ", or what stands behind the first colon in a line of its own"
+		e.Hint = "write " + quoted(plainRest(value)) +
+			", or what stands behind the first colon in a line of its own"
 	}
 }
 
-func (l *loader) unknownAnchor(line, column int) {
-	if masks(l, line) {
-		l.failAt(line, column, "what starts with * is read as the use of an alias, and none has that name").Hint = quoteText
+func (d *document) unknownAnchor(line, column int) {
+	if d.masks(line) {
+		d.failAt(line, column, "what starts with * is read as the use of an alias, and none has "+
+			"that name").Hint = quoteText
 		return
 	}
-	_, rest := l.lineAt(line, column)
+	_, rest := d.lineAt(line, column)
 	word := rest
 	if i := strings.IndexAny(rest, " ,]}"); i >= 0 {
 		word = rest[:i]
 	}
-	e := l.failAt(line, column, "`%s` is read as the use of an alias, and none has that name", word)
+	e := d.failAt(line, column, "`%s` is read as the use of an alias, and none has that name", word)
 	e.Hint = "if it is text, quote it: " + quoted(word)
 }
 
-func (l *loader) wrongIndent(line, column int) {
-	whole, rest := l.lineAt(line, column)
+func (d *document) wrongIndent(line, column int) {
+	whole, rest := d.lineAt(line, column)
 	before := strings.TrimRight(strings.TrimSuffix(whole, rest), " ")
 	if strings.HasSuffix(before, `"`) || strings.HasSuffix(before, `'`) {
-		e := l.failAt(line, column, "text after a closing quote; put the whole value in quotes")
+		e := d.failAt(line, column, "text after a closing quote; put the whole value in quotes")
 		if _, value, ok := strings.Cut(whole, ": "); ok {
 			e.Hint = "write " + quoted(strings.TrimSpace(value))
 		}
 		return
 	}
-	l.failAt(line, column, "this line is indented neither like the keys above it nor like their values")
+	d.failAt(line, column, "this line is indented neither like the keys above it nor like their "+
+		"values")
 }
 
 // tagged refuses a YAML tag. `where: !ok` means: the empty value, of type ok.
-func (l *loader) tagged(n *yaml.Node) {
-	_, rest := l.lineAt(n.Line, n.Column)
+func (d *document) tagged(n *yaml.Node) {
+	_, rest := d.lineAt(n.Line, n.Column)
 	tag, _, _ := strings.Cut(rest+" ", " ")
-	if masks(l, n.Line) {
+	if d.masks(n.Line) {
 		tag = "!..."
 	}
-	e := l.fail(n, "`%s` is a YAML tag, which a %s has no use for, so it would silently not be part of the value", tag, l.kind.Noun)
+	e := d.fail(n, "`%s` is a YAML tag, which a %s has no use for, so it would silently not be "+
+		"part of the value", tag, d.kind.Noun)
 	switch {
 	case n.Kind != yaml.ScalarNode:
-	case masks(l, n.Line):
+	case d.masks(n.Line):
 		e.Hint = quoteText
 	default:
 		e.Hint = "if it is text, quote it: " + quoted(plainRest(rest))
@@ -128,12 +137,13 @@ func (l *loader) tagged(n *yaml.Node) {
 
 // cut returns the written form of a plain scalar that is followed by a comment, including the
 // comment; otherwise "".
-func (l *loader) cut(n *yaml.Node) string {
-	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
+func (d *document) cut(n *yaml.Node) string {
+	const quotes = yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle |
+		yaml.FoldedStyle
 	if n.Kind != yaml.ScalarNode || n.Style&quotes != 0 || !strings.HasPrefix(n.LineComment, "#") {
 		return ""
 	}
-	_, rest := l.lineAt(n.Line, n.Column)
+	_, rest := d.lineAt(n.Line, n.Column)
 	if i := strings.Index(rest, " #"); i < 0 {
 		return n.Value + " " + n.LineComment // a scalar of several lines
 	}
@@ -142,8 +152,8 @@ func (l *loader) cut(n *yaml.Node) string {
 
 // checkCut refuses a value that a ` #` cut short. An expression is always refused; another value
 // only if the rest is clearly broken, because comments after values are common and harmless.
-func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
-	whole := l.cut(n)
+func (d *document) checkCut(n *yaml.Node, expression, secret bool) {
+	whole := d.cut(n)
 	if whole == "" {
 		return
 	}
@@ -152,11 +162,11 @@ func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 		return
 	}
 	if secret {
-		l.fail(n, "` #` starts a comment in YAML, so the value ends before it").Hint =
+		d.fail(n, "` #` starts a comment in YAML, so the value ends before it").Hint =
 			"quote the whole value, or put the comment in a line of its own"
 		return
 	}
-	e := l.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
+	e := d.fail(n, "` #` starts a comment in YAML, so the value is only %s", quoted(n.Value))
 	e.Hint = "write " + quoted(whole) + ", or put the comment in a line of its own"
 }
 
@@ -164,8 +174,8 @@ func (l *loader) checkCut(n *yaml.Node, expression, secret bool) {
 var bareValue = regexp.MustCompile(`[:,\[{]\s*(\$\{[^{}]*\})`)
 
 // bareVariable returns the remedy if one of the lines from to to has a bare variable, else "".
-func (l *loader) bareVariable(from, to int) string {
-	for _, line := range l.lines[max(0, from-1):min(to, len(l.lines))] {
+func (d *document) bareVariable(from, to int) string {
+	for _, line := range d.lines[max(0, from-1):min(to, len(d.lines))] {
 		if found := bareValue.FindStringSubmatch(line); found != nil {
 			return "within { } and [ ] a variable needs quotes: " + quoted(found[1])
 		}
@@ -197,7 +207,8 @@ func plainRest(rest string) string {
 		rest = rest[:i]
 	}
 	rest = strings.TrimSpace(rest)
-	if strings.HasSuffix(rest, "]") && !strings.Contains(rest, "[") || strings.HasSuffix(rest, "}") && !strings.Contains(rest, "{") {
+	if strings.HasSuffix(rest, "]") && !strings.Contains(rest, "[") ||
+		strings.HasSuffix(rest, "}") && !strings.Contains(rest, "{") {
 		if i := strings.IndexAny(rest, ",]}"); i >= 0 {
 			rest = rest[:i]
 		}

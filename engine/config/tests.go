@@ -18,8 +18,8 @@ type Test struct {
 	Pipeline string `yaml:"pipeline" doc:"may be left out in a config with one pipeline"`
 	// Route names the route. It may be left out in a pipeline with one route.
 	Route string `yaml:"route" doc:"may be left out in a pipeline with one route"`
-	// Input holds at least one record, as the source reads it: a text is a line, and any other value
-	// is a line of JSON.
+	// Input holds at least one record, as the source reads it: a text is a line, and any other
+	// value is a line of JSON.
 	Input []Value `yaml:"input" required:"true" doc:"records: a text is a line, any other value a line of JSON"`
 	// Expect holds the records that reach the sink, in order. A text stands for an unparsed record
 	// with that text, and a mapping for the fields of a parsed one.
@@ -147,7 +147,8 @@ const maxTestRecords = 10_000
 // plan returns the test as it was read.
 func (t *Test) plan() *yaml.Node {
 	m := mapping("name", t.Name)
-	for _, named := range []struct{ key, value string }{{"pipeline", t.Pipeline}, {"route", t.Route}} {
+	for _, named := range []struct{ key, value string }{{"pipeline", t.Pipeline},
+		{"route", t.Route}} {
 		if named.value != "" {
 			add(m, named.key, text(named.value, false))
 		}

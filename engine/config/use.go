@@ -22,7 +22,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	case n.Kind == yaml.MappingNode && len(n.Content) > 2:
 		return Use{}, l.several(n, role, what)
 	default:
-		l.fail(n, "%s: %s wants a component, and this is %s", what, role, emptyOr(n)).Hint = l.example(role)
+		l.fail(n, "%s: %s wants a component, and this is %s", what, role,
+			emptyOr(n)).Hint = l.example(role)
 		return Use{}, false
 	}
 	u := Use{Where: l.place(key)}
@@ -34,7 +35,8 @@ func (l *loader) use(n *yaml.Node, role stream.Role, what string) (Use, bool) {
 	c = variant(l.options.Components, c, options)
 	u.Component = c
 	if c.Options == nil {
-		if options != nil && !isNull(options) && (options.Kind != yaml.MappingNode || len(options.Content) > 0) {
+		if options != nil && !isNull(options) &&
+			(options.Kind != yaml.MappingNode || len(options.Content) > 0) {
 			l.fail(options, "%s %s takes no options", role, c.Name)
 			return u, false
 		}
@@ -89,11 +91,13 @@ func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 	}
 	switch {
 	case len(known) == 0:
-		l.fail(n, "%s: %s wants the name of a component before its options", what, role).Hint = l.example(role)
+		l.fail(n, "%s: %s wants the name of a component before its options", what,
+			role).Hint = l.example(role)
 	case len(known) == 1:
 		for i := 0; i < len(n.Content); i += 2 {
 			if key := n.Content[i]; key.Value != known[0] {
-				l.fail(key, "%s: %q stands beside %s; indent it if it is one of its options, else take it out: there is one %s",
+				l.fail(key, "%s: %q stands beside %s; indent it if it is one of its options, "+
+					"else take it out: there is one %s",
 					what, key.Value, known[0], role)
 			}
 		}
@@ -101,9 +105,11 @@ func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 		l.fail(n, "%s: one sink names %d components, %s", what, len(known), list(known)).
 			Hint = "write `routes:`, with a sink in each route, to deliver to all of them"
 	case role == stream.SourceRole:
-		l.fail(n, "%s: one source names %d components, %s; make a pipeline for each", what, len(known), list(known))
+		l.fail(n, "%s: one source names %d components, %s; make a pipeline for each", what,
+			len(known), list(known))
 	default:
-		l.fail(n, "%s: one processor names %d components, %s; write each on a line that starts with `- `", what, len(known), list(known))
+		l.fail(n, "%s: one processor names %d components, %s; write each on a line that starts "+
+			"with `- `", what, len(known), list(known))
 	}
 	return false
 }
@@ -144,7 +150,8 @@ func (l *loader) names(role stream.Role) []string {
 func (l *loader) unknownComponent(key *yaml.Node, role stream.Role, what string) {
 	for _, other := range []stream.Role{stream.SourceRole, stream.ProcessorRole, stream.SinkRole} {
 		if _, ok := l.component(other, key.Value); ok && other != role {
-			l.fail(key, "%s: %s is a %s, not a %s", what, key.Value, other, role).Hint = l.example(role)
+			l.fail(key, "%s: %s is a %s, not a %s", what, key.Value, other,
+				role).Hint = l.example(role)
 			return
 		}
 	}
@@ -258,7 +265,9 @@ func (l *loader) invalid(err error, name string, key, options *yaml.Node) {
 	if whole := valueOf(options, oe.Key); whole != nil { // a name with dots
 		at, node = whole, nil
 	}
-	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+	for part := range strings.FieldsFuncSeq(oe.Key, func(r rune) bool {
+		return strings.ContainsRune(".[]", r)
+	}) {
 		if node = within(node, part); node == nil {
 			break
 		}
@@ -301,7 +310,8 @@ func (l *loader) columnsTo(n *yaml.Node, nth int) int {
 
 // within returns the value of a key in a mapping, or the item of a list at an index, or nil.
 func within(n *yaml.Node, part string) *yaml.Node {
-	if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i >= 0 && i < len(n.Content) {
+	if i, err := strconv.Atoi(part); err == nil && n.Kind == yaml.SequenceNode && i >= 0 &&
+		i < len(n.Content) {
 		return n.Content[i]
 	}
 	return valueOf(n, part)

@@ -24,7 +24,8 @@ func (c *Config) Validate() error {
 		v.fail(Place{File: c.Path}, "admin: %v", err)
 	}
 	if len(c.Pipelines) == 0 {
-		v.fail(Place{File: c.Path}, "there is no pipeline; a config has at least one, with a source and a sink")
+		v.fail(Place{File: c.Path}, "there is no pipeline; a config has at least one, with a "+
+			"source and a sink")
 	}
 	for i := range c.Pipelines {
 		v.pipeline(&c.Pipelines[i])
@@ -51,7 +52,8 @@ func (v *validation) fail(at Place, format string, args ...any) {
 
 func (v *validation) name(at Place, role, name, path string) {
 	if !namesForm.MatchString(name) {
-		v.fail(at, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics are named after them", role, name)
+		v.fail(at, "%s name %q: names are 1 to 64 of a-z, 0-9, - and _, since files and metrics "+
+			"are named after them", role, name)
 	}
 	v.places[path] = true
 }
@@ -93,7 +95,9 @@ func (v *validation) route(p *Pipeline, r *Route, what string) {
 	unset := DefaultRoute(r.Name, "")
 	check{
 		route: r,
-		given: func(part, key string) bool { return !sameValue(r.option(part, key), unset.option(part, key)) },
+		given: func(part, key string) bool {
+			return !sameValue(r.option(part, key), unset.option(part, key))
+		},
 		wrong: func(_, _, format string, args ...any) {
 			v.fail(r.Where, "%s: "+format, append([]any{what}, args...)...)
 		},
@@ -109,7 +113,8 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	case c.Role != role:
 		v.fail(at, "%s: %s is a %s, not a %s", what, c.Name, c.Role, role)
 	case c.Options != nil && u.Options == nil:
-		v.fail(at, "%s: %s %s has no options; begin with what its Component.Options returns", what, role, c.Name)
+		v.fail(at, "%s: %s %s has no options; begin with what its Component.Options returns", what,
+			role, c.Name)
 	case u.Where == Place{}:
 		validator, ok := u.Options.(interface{ Validate() error })
 		if !ok {
@@ -172,8 +177,10 @@ type routePart struct {
 func (r *Route) parts() []routePart {
 	return []routePart{
 		{"batch", reflect.ValueOf(&r.Batch).Elem()}, {"flow", reflect.ValueOf(&r.Flow).Elem()},
-		{"retry", reflect.ValueOf(&r.Retry).Elem()}, {"dead_letters", reflect.ValueOf(&r.DeadLetters).Elem()},
-		{"checkpoint", reflect.ValueOf(&r.Checkpoint).Elem()}, {"memory", reflect.ValueOf(&r.Memory).Elem()},
+		{"retry", reflect.ValueOf(&r.Retry).Elem()},
+		{"dead_letters", reflect.ValueOf(&r.DeadLetters).Elem()},
+		{"checkpoint", reflect.ValueOf(&r.Checkpoint).Elem()},
+		{"memory", reflect.ValueOf(&r.Memory).Elem()},
 		{"drain", reflect.ValueOf(&r.Drain).Elem()}, {"guard", reflect.ValueOf(&r.Guard).Elem()},
 	}
 }

@@ -23,12 +23,13 @@ func built() *Config {
 	r.Processors = []Use{use(stream.ProcessorRole, "where", &whereOptions{Expr: "true"})}
 	r.Sink = use(stream.SinkRole, "http", &httpOptions{Endpoints: []string{"http://a"}})
 	return &Config{State: "/state", Pipelines: []Pipeline{{
-		Name: "access", Source: use(stream.SourceRole, "spool_dir", &spoolOptions{Path: "/spool"}), Routes: []Route{r},
+		Name: "access", Source: use(stream.SourceRole, "spool_dir", &spoolOptions{Path: "/spool"}),
+		Routes: []Route{r},
 	}}}
 }
 
-// TestValidate: a config built in Go is refused for the same mistakes as a file, with the name of
-// the pipeline and route.
+// TestValidate checks that a config built in Go is refused for the same mistakes as a file, with
+// the name of the pipeline and route.
 func TestValidate(t *testing.T) {
 	if err := built().Validate(); err != nil {
 		t.Fatalf("the config that the others are made from: %v", err)
@@ -44,29 +45,45 @@ func TestValidate(t *testing.T) {
 			func(c *Config, _ *Route) { c.Admin.Address = "0.0.0.0:1" },
 			"admin: 0.0.0.0:1 can be reached from other machines"},
 		{"no pipelines", func(c *Config, _ *Route) { c.Pipelines = nil }, "there is no pipeline"},
-		{"name", func(c *Config, _ *Route) { c.Pipelines[0].Name = "A b" }, `pipeline name "A b": names are`},
+		{"name", func(c *Config, _ *Route) {
+			c.Pipelines[0].Name = "A b"
+		}, `pipeline name "A b": names are`},
 		{"two of a name",
 			func(c *Config, _ *Route) { c.Pipelines = append(c.Pipelines, c.Pipelines[0]) },
 			`two pipelines are named "access"`},
 		{"two routes of a name",
 			func(c *Config, r *Route) { c.Pipelines[0].Routes = append(c.Pipelines[0].Routes, *r) },
 			`two routes are named "access/main"`},
-		{"no routes", func(c *Config, _ *Route) { c.Pipelines[0].Routes = nil }, `pipeline "access" has no route`},
-		{"no source", func(c *Config, _ *Route) { c.Pipelines[0].Source = Use{} }, `pipeline "access" has no source`},
-		{"no sink", func(_ *Config, r *Route) { r.Sink = Use{} }, `pipeline "access", route "main" has no sink`},
+		{"no routes", func(c *Config, _ *Route) {
+			c.Pipelines[0].Routes = nil
+		}, `pipeline "access" has no route`},
+		{"no source", func(c *Config, _ *Route) {
+			c.Pipelines[0].Source = Use{}
+		}, `pipeline "access" has no source`},
+		{"no sink", func(_ *Config, r *Route) {
+			r.Sink = Use{}
+		}, `pipeline "access", route "main" has no sink`},
 		{"role",
-			func(c *Config, r *Route) { r.Sink = c.Pipelines[0].Source }, in + "spool_dir is a source, not a sink"},
-		{"no options", func(_ *Config, r *Route) { r.Sink.Options = nil }, in + "sink http has no options"},
+			func(c *Config, r *Route) {
+				r.Sink = c.Pipelines[0].Source
+			}, in + "spool_dir is a source, not a sink"},
+		{"no options", func(_ *Config, r *Route) {
+			r.Sink.Options = nil
+		}, in + "sink http has no options"},
 		{"options",
 			func(_ *Config, r *Route) { r.Sink.Options = &httpOptions{Tries: -1} },
 			in + "http: tries and ratio do not fit together"},
 		{"a zero route", func(_ *Config, r *Route) { r.Drain = 0 }, in + "drain is 0"},
 		{"enum",
-			func(_ *Config, r *Route) { r.Flow.Window = "wide" }, in + `flow.window is "wide", want auto, linear,`},
+			func(_ *Config, r *Route) {
+				r.Flow.Window = "wide"
+			}, in + `flow.window is "wide", want auto, linear,`},
 		{"timeout",
 			func(_ *Config, r *Route) { r.Flow.Timeout = "2h" },
 			in + "flow.timeout (2h) must be shorter than flow.abandon (1m)"},
-		{"size", func(_ *Config, r *Route) { r.Flow.Size = 3 }, in + "flow.size belongs to window: fixed"},
+		{"size", func(_ *Config, r *Route) {
+			r.Flow.Size = 3
+		}, in + "flow.size belongs to window: fixed"},
 		{"max",
 			func(_ *Config, r *Route) { r.Flow.Window, r.Flow.Size, r.Flow.Max = "fixed", 3, 7 },
 			in + "flow.max has no meaning"},
@@ -75,7 +92,8 @@ func TestValidate(t *testing.T) {
 			c := built()
 			tc.change(c, &c.Pipelines[0].Routes[0])
 			err := c.Validate()
-			if one, ok := errors.AsType[*Error](err); !ok || !strings.HasPrefix(one.Error(), tc.want) {
+			if one, ok := errors.AsType[*Error](err); !ok ||
+				!strings.HasPrefix(one.Error(), tc.want) {
 				t.Errorf("got %v, want an *Error that begins %q", err, tc.want)
 			}
 		})
@@ -84,12 +102,13 @@ func TestValidate(t *testing.T) {
 	r := &c.Pipelines[0].Routes[0]
 	r.Flow.Window, r.Flow.Size, r.Retry.Backoff, r.Flow.Order = "fixed", 3, "fixed", "partition"
 	if err := c.Validate(); err != nil || r.Retry.Max != r.Retry.Base {
-		t.Errorf("a fixed window and backoff: %v, retry.max %v, want that of retry.base", err, r.Retry.Max)
+		t.Errorf("a fixed window and backoff: %v, retry.max %v, want that of retry.base", err,
+			r.Retry.Max)
 	}
 }
 
-// TestValidateShowsThePlace: an error in a loaded config that was changed in Go has the place of
-// the route.
+// TestValidateShowsThePlace checks that an error in a loaded config that was changed in Go has the
+// place of the route.
 func TestValidateShowsThePlace(t *testing.T) {
 	c, dir := mustLoad(t, minimal)
 	c.Pipelines[0].Routes[0].Memory = 1
@@ -99,14 +118,17 @@ func TestValidateShowsThePlace(t *testing.T) {
 	}
 }
 
-// TestParse: text in memory is read like a file.
+// TestParse checks that text in memory is read like a file.
 func TestParse(t *testing.T) {
-	c, err := Parse("mail/config", []byte(minimal), LoadOptions{Components: testComponents(), Env: noEnv})
+	c, err := Parse("mail/config", []byte(minimal),
+		LoadOptions{Components: testComponents(), Env: noEnv})
 	if err != nil || c.State != "mail/state" {
 		t.Errorf("Parse = %v, state %q, want mail/state", err, c.State)
 	}
-	_, err = Parse("config", []byte("pipelnes: {}\n"), LoadOptions{Components: testComponents(), Env: noEnv})
-	if err == nil || !strings.HasPrefix(err.Error(), "config:1:1: ") || !strings.Contains(err.Error(), `did you mean "pipelines"`) {
+	_, err = Parse("config", []byte("pipelnes: {}\n"),
+		LoadOptions{Components: testComponents(), Env: noEnv})
+	if err == nil || !strings.HasPrefix(err.Error(), "config:1:1: ") ||
+		!strings.Contains(err.Error(), `did you mean "pipelines"`) {
 		t.Errorf("Parse = %v", err)
 	}
 	_, err = Parse("config", make([]byte, maxConfigBytes+1), LoadOptions{Env: noEnv})
@@ -115,7 +137,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestEqual: a route equals itself read again, and no change of an option goes unseen.
+// TestEqual checks that a route equals itself read again, and no change of an option goes unseen.
 func TestEqual(t *testing.T) {
 	const text = `
 pipelines:
@@ -145,12 +167,15 @@ pipelines:
 		return true
 	}
 	c := read("a", "a")
-	for i := range c.Pipelines { // dead letters are beneath state, which is in the folder of the test's file
+	// Dead letters are beneath state, which is in the folder of the test's file.
+	for i := range c.Pipelines {
 		c.Pipelines[i].Routes[0].DeadLetters.Dir = "/dead"
 	}
 	for _, change := range [][2]string{
-		{"a", "a"}, {"[a, b]", "[a]"}, {"path: /in,", "path: /on,"}, {"x > 1", "x > 2"}, {"k: v", "k: u"}, {"k: v, ", ""}, {"[m]", "[n]"},
-		{"A: b", "A: c"}, {"secret", "public"}, {"/ca", "/cb"}, {"10ms", "11ms"}, {", rotate: {bytes: 1KiB}", ""}, {"1KiB", "2KiB"},
+		{"a", "a"}, {"[a, b]", "[a]"}, {"path: /in,", "path: /on,"}, {"x > 1", "x > 2"},
+		{"k: v", "k: u"}, {"k: v, ", ""}, {"[m]", "[n]"},
+		{"A: b", "A: c"}, {"secret", "public"}, {"/ca", "/cb"}, {"10ms", "11ms"},
+		{", rotate: {bytes: 1KiB}", ""}, {"1KiB", "2KiB"},
 		{"1s", "2s"}, {`"null"`, "drop"}, {"{where: x > 1}, ", ""},
 	} {
 		other := read(change[0], change[1])
@@ -158,11 +183,13 @@ pipelines:
 			other.Pipelines[i].Routes[0].DeadLetters.Dir = "/dead"
 		}
 		if want := change[0] == change[1]; same(c, other) != want {
-			t.Errorf("with %q in place of %q: equal is %v, want %v", change[1], change[0], !want, want)
+			t.Errorf("with %q in place of %q: equal is %v, want %v", change[1], change[0], !want,
+				want)
 		}
 	}
 	a, off := Admin{Address: "127.0.0.1:1", Token: "t"}, Admin{Address: AdminOff}
-	if b := a; !a.Equal(&b) || a.Equal(&off) || !off.Equal(&Admin{}) || a.Equal(&Admin{Address: "127.0.0.1:1", Token: "u"}) {
+	if b := a; !a.Equal(&b) || a.Equal(&off) || !off.Equal(&Admin{}) ||
+		a.Equal(&Admin{Address: "127.0.0.1:1", Token: "u"}) {
 		t.Error("admin addresses are not compared")
 	}
 	if r := c.Pipelines[0].Routes[0]; r.Drain != 30*time.Second {

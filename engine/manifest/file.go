@@ -14,8 +14,9 @@ const Version = 1
 
 // Manifest is the content of the file. Its JSON names are stable.
 type Manifest struct {
-	Version int       `json:"version"`
-	OK      bool      `json:"ok"` // everything that was there was delivered, or became a dead letter
+	Version int `json:"version"`
+	// Everything that was there was delivered, or became a dead letter.
+	OK      bool      `json:"ok"`
 	Error   string    `json:"error,omitempty"`
 	Config  string    `json:"config"`
 	Program string    `json:"program"`

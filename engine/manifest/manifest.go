@@ -102,7 +102,8 @@ func origins(b *stream.Batch) []int {
 	out := make([]int, len(b.Spans))
 	if len(b.Records) > 0 {
 		for i := range b.Records {
-			if i == 0 || b.Records[i].Span != b.Records[i-1].Span || b.Records[i].Origin != b.Records[i-1].Origin {
+			if i == 0 || b.Records[i].Span != b.Records[i-1].Span ||
+				b.Records[i].Origin != b.Records[i-1].Origin {
 				out[b.Records[i].Span]++
 			}
 		}
@@ -130,7 +131,8 @@ func (r *Route) Settled(b *stream.Batch, buried bool) {
 	for i := 0; i < len(b.Records); {
 		kept, died := false, false
 		first := b.Records[i]
-		for ; i < len(b.Records) && b.Records[i].Span == first.Span && b.Records[i].Origin == first.Origin; i++ {
+		for ; i < len(b.Records) && b.Records[i].Span == first.Span &&
+			b.Records[i].Origin == first.Origin; i++ {
 			kept = kept || b.Records[i].State == stream.Kept
 			died = died || b.Records[i].State == stream.Dead
 		}

@@ -14,9 +14,10 @@ import (
 
 // Status is a picture of a running engine. Its counts are those of this run.
 type Status struct {
-	Version int      `json:"version"` // of the JSON form: 1
-	PID     int      `json:"pid"`
-	Program string   `json:"program"`          // version of the program, "devel" for a build from a checkout
+	Version int `json:"version"` // of the JSON form: 1
+	PID     int `json:"pid"`
+	// Version of the program, "devel" for a build from a checkout.
+	Program string   `json:"program"`
 	Seconds float64  `json:"seconds"`          // since Run was called
 	Ready   bool     `json:"ready"`            // no problem is known
 	Why     []string `json:"problems"`         // why it is not ready, a sentence each
@@ -24,8 +25,9 @@ type Status struct {
 	Routes  []Route  `json:"routes"`           // in the order of the config
 	Sources []Source `json:"sources"`          // one for each pipeline
 	Reload  *Reload  `json:"reload,omitempty"` // the last one; absent before the first
-	Replay  *Replay  `json:"replay,omitempty"` // the last replay of dead letters at the admin address
-	Tree    *Child   `json:"tree,omitempty"`   // everything that is kept running
+	// The last replay of dead letters at the admin address.
+	Replay *Replay `json:"replay,omitempty"`
+	Tree   *Child  `json:"tree,omitempty"` // everything that is kept running
 
 	Cluster *Cluster `json:"cluster,omitempty"` // absent without state.nats
 }
@@ -45,6 +47,9 @@ type Lease struct {
 	Owned     bool    `json:"owned"`          // by this process
 	Takeovers uint64  `json:"takeovers"`      // by this process since its start
 	Silent    float64 `json:"silent_seconds"` // since the bucket answered; -1 if it never has
+
+	// Failure is the error of the last request to the bucket; empty if it was answered.
+	Failure string `json:"failure,omitempty"`
 }
 
 // Replay is a replay or discard of dead letters in the running process. Its counts are records.
@@ -92,14 +97,18 @@ type Held struct {
 // Child is a node of the supervision tree: the process, a pipeline, a route, a goroutine, a child
 // process, or a worker of a route. The State of a worker is that of flow control.
 type Child struct {
-	Name     string    `json:"name"`
-	State    string    `json:"state"`                  // idle, waiting, running, stopping, stuck, done; of a worker: Worker.State
-	Restarts uint64    `json:"restarts"`               // starts after the first
-	Reason   string    `json:"last_reason,omitempty"`  // why it ended last; of a worker: Worker.Reason
-	Since    time.Time `json:"since,omitzero"`         // its last start, or its end if it is not running
-	Seconds  float64   `json:"seconds"`                // time passed since Since
-	Next     float64   `json:"next_seconds,omitempty"` // seconds until it starts, at least; set while it is waiting
-	Children []Child   `json:"children,omitempty"`
+	Name string `json:"name"`
+	// Idle, waiting, running, stopping, stuck, done; of a worker: Worker.State.
+	State    string `json:"state"`
+	Restarts uint64 `json:"restarts"` // starts after the first
+	// Why it ended last; of a worker: Worker.Reason.
+	Reason string `json:"last_reason,omitempty"`
+	// Its last start, or its end if it is not running.
+	Since   time.Time `json:"since,omitzero"`
+	Seconds float64   `json:"seconds"` // time passed since Since
+	// Seconds until it starts, at least; set while it is waiting.
+	Next     float64 `json:"next_seconds,omitempty"`
+	Children []Child `json:"children,omitempty"`
 }
 
 // Find returns the child at a path of names below c, or nil if there is none or c is nil.
@@ -126,32 +135,39 @@ type Route struct {
 	Processors []string `json:"processors"`
 	Sink       string   `json:"sink"`
 	// Health is running, draining, finished, stopped, restarting, or standby.
-	Health    string  `json:"health"`
-	Error     string  `json:"error,omitempty"`      // why it stopped, or failed last
-	Starts    int     `json:"starts"`               // more than one: it failed and was restarted
-	Again     float64 `json:"restart_seconds"`      // seconds until it starts, while Health is restarting
-	Opening   float64 `json:"opening_seconds"`      // since the start while sink and source are not open yet; else 0
-	Window    string  `json:"window"`               // algorithm of the workers' windows; empty until the sink is open
-	LastFault string  `json:"last_fault,omitempty"` // latest failure of a worker
+	Health string `json:"health"`
+	Error  string `json:"error,omitempty"` // why it stopped, or failed last
+	Starts int    `json:"starts"`          // more than one: it failed and was restarted
+	// Seconds until it starts, while Health is restarting.
+	Again float64 `json:"restart_seconds"`
+	// Since the start while sink and source are not open yet; else 0.
+	Opening float64 `json:"opening_seconds"`
+	// Algorithm of the workers' windows; empty until the sink is open.
+	Window    string `json:"window"`
+	LastFault string `json:"last_fault,omitempty"` // latest failure of a worker
 
 	// Source records, but for the fields in bytes and in batches.
-	ReadRecords      int64 `json:"read_records"`
-	ReadBytes        int64 `json:"read_bytes"`
-	Delivered        int64 `json:"delivered"`
-	DeliveredBytes   int64 `json:"delivered_bytes"`
-	Dead             int64 `json:"dead"`
-	Dropped          int64 `json:"dropped"`
-	InFlight         int64 `json:"in_flight"`
-	Waiting          int64 `json:"waiting"`
-	Parked           int64 `json:"parked"`             // in the store of the sink
-	Attempts         int64 `json:"attempts"`           // deliveries of batches that were started
-	Redelivered      int64 `json:"redelivered"`        // those that were not a batch's first
-	Duplicates       int64 `json:"duplicates"`         // responses that delivered a batch a second time
-	ReplayBytes      int64 `json:"replay_bytes"`       // source bytes that a kill at this moment would repeat, at most
+	ReadRecords    int64 `json:"read_records"`
+	ReadBytes      int64 `json:"read_bytes"`
+	Delivered      int64 `json:"delivered"`
+	DeliveredBytes int64 `json:"delivered_bytes"`
+	Dead           int64 `json:"dead"`
+	Dropped        int64 `json:"dropped"`
+	InFlight       int64 `json:"in_flight"`
+	Waiting        int64 `json:"waiting"`
+	Parked         int64 `json:"parked"`      // in the store of the sink
+	Attempts       int64 `json:"attempts"`    // deliveries of batches that were started
+	Redelivered    int64 `json:"redelivered"` // those that were not a batch's first
+	// Responses that delivered a batch a second time.
+	Duplicates int64 `json:"duplicates"`
+	// Source bytes that a kill at this moment would repeat, at most.
+	ReplayBytes      int64 `json:"replay_bytes"`
 	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // and at any moment
-	LeftBytes        int64 `json:"source_lag_bytes"`   // source bytes not yet read; -1 if the source does not know
+	// Source bytes not yet read; -1 if the source does not know.
+	LeftBytes int64 `json:"source_lag_bytes"`
 
-	RedeliveryTokens  float64 `json:"redelivery_tokens"`  // redeliveries that the retry budget allows now; -1 if it is unlimited
+	// Redeliveries that the retry budget allows now; -1 if it is unlimited.
+	RedeliveryTokens  float64 `json:"redelivery_tokens"`
 	RedeliveryWaiting int     `json:"redelivery_waiting"` // batches waiting for the retry budget
 	RedeliveryWaited  int64   `json:"redelivery_waited"`  // attempts that had to wait for it
 
@@ -159,29 +175,36 @@ type Route struct {
 	Suspects int   `json:"suspects"` // isolated batches: workers that accept others fail them
 	Poisoned int64 `json:"poisoned"` // batches refused because workers died of them or failed them
 
-	QuietSeconds        float64 `json:"quiet_seconds"`         // since a record settled, while data waits; else 0
-	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"` // age of the oldest watermark with data above it; else 0
+	// Since a record settled, while data waits; else 0.
+	QuietSeconds float64 `json:"quiet_seconds"`
+	// Age of the oldest watermark with data above it; else 0.
+	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
 
-	Environment []string `json:"environment,omitempty"` // settings of sink and processors that come from the environment, such as a proxy
+	// Settings of sink and processors that come from the environment, such as a proxy.
+	Environment []string `json:"environment,omitempty"`
 
 	Workers  []Worker         `json:"workers"`
 	Counters map[string]int64 `json:"counters"` // of sink and processors
 
-	SourceCounters map[string]int64 `json:"source_counters"` // of the source's reader for this route
+	// Of the source's reader for this route.
+	SourceCounters map[string]int64 `json:"source_counters"`
 }
 
 // Worker is one worker of a route.
 type Worker struct {
-	Name          string  `json:"name"`
-	State         string  `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
-	Reason        string  `json:"reason,omitempty"`
-	Gate          string  `json:"gate"`                    // the limit that binds now; docs/operating.md explains each
-	Window        float64 `json:"window"`                  // limit on in-flight work, in the window's unit
-	InFlight      int     `json:"in_flight"`               // attempts
-	RoundTrip     float64 `json:"round_trip_seconds"`      // smoothed
-	Base          float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	Timeout       float64 `json:"timeout_seconds"`         // after which a batch is sent to another worker as well
-	Delivered     uint64  `json:"delivered"`               // attempts, like the following
+	Name   string `json:"name"`
+	State  string `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
+	Reason string `json:"reason,omitempty"`
+	// The limit that binds now; docs/operating.md explains each.
+	Gate string `json:"gate"`
+	// Limit on in-flight work, in the window's unit.
+	Window    float64 `json:"window"`
+	InFlight  int     `json:"in_flight"`               // attempts
+	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
+	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
+	// After which a batch is sent to another worker as well.
+	Timeout       float64 `json:"timeout_seconds"`
+	Delivered     uint64  `json:"delivered"` // attempts, like the following
 	Failed        uint64  `json:"failed"`
 	TimedOut      uint64  `json:"timed_out"`
 	Throttled     uint64  `json:"throttled"`
@@ -219,8 +242,12 @@ func (c *Cluster) problems() (out []string) {
 	for _, l := range c.Leases {
 		silent := time.Duration(l.Silent * float64(time.Second))
 		if silent >= SilentAfter || l.Silent < 0 {
-			return append(out, fmt.Sprintf("cluster: the bucket %q does not answer; "+
-				"shared pipelines do not run here", c.Bucket))
+			why := fmt.Sprintf("cluster: the bucket %q does not answer; "+
+				"shared pipelines do not run here", c.Bucket)
+			if l.Failure != "" {
+				why += ": " + l.Failure
+			}
+			return append(out, why)
 		}
 	}
 	return out
@@ -232,23 +259,29 @@ func problems(r *Route) (out []string) {
 	case "stopped":
 		return []string{name + ": stopped: " + r.Error}
 	case "restarting":
-		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name, seconds(r.Again), r.Error)}
+		return []string{fmt.Sprintf("%s: has failed and starts again in %v: %s", name,
+			seconds(r.Again), r.Error)}
 	case "draining":
 		return []string{name + ": draining"}
 	case "finished", "standby":
 		return nil
 	}
 	if opening := time.Duration(r.Opening * float64(time.Second)); opening >= StallAfter {
-		out = append(out, fmt.Sprintf("%s: has not opened for %v; the log has the reason", name, opening.Round(time.Second)))
+		out = append(out,
+			fmt.Sprintf("%s: has not opened for %v; the log has the reason", name,
+				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		if w.Misconfigured && r.InFlight+r.Waiting > 0 { // else nothing can tell whether it was mended
-			out = append(out, fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
+		// Else nothing can tell whether it was mended.
+		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
+			out = append(out,
+				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
 		}
 	}
 	if quiet := time.Duration(r.QuietSeconds * float64(time.Second)); quiet >= StallAfter {
-		out = append(out, fmt.Sprintf("%s: stall: nothing settled for %v while %d records wait", name,
-			quiet.Round(time.Second), r.InFlight+r.Waiting))
+		out = append(out,
+			fmt.Sprintf("%s: stall: nothing settled for %v while %d records wait", name,
+				quiet.Round(time.Second), r.InFlight+r.Waiting))
 	}
 	return out
 }

@@ -212,7 +212,9 @@ func TestLoadMakesDurable(t *testing.T) {
 	if err := dir.Rename("mark.new", dir, "mark"); err != nil {
 		t.Fatal(err)
 	}
-	lost := func() *File { return mustOpen(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, 1), "/state/mark") }
+	lost := func() *File {
+		return mustOpen(t, m.Crash(vfstest.DataNone, vfstest.NamesNone, 1), "/state/mark")
+	}
 	mustHold(t, lost(), goldens[0].mark)
 	mustHold(t, mustOpen(t, m, "/state/mark"), goldens[1].mark)
 	mustHold(t, lost(), goldens[1].mark)

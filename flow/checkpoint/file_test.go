@@ -140,7 +140,8 @@ func TestLoadRefuses(t *testing.T) {
 		m.Symlink("real", "/state/mark")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := mustOpen(t, m, "/state/mark").Load(t.Context()); !errors.Is(err, vfs.ErrNotRegular) {
+	if _, _, err := mustOpen(t, m, "/state/mark").Load(t.Context()); !errors.Is(err,
+		vfs.ErrNotRegular) {
 		t.Errorf("a symlink: %v", err)
 	}
 }

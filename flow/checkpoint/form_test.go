@@ -140,7 +140,8 @@ func TestRefused(t *testing.T) {
 			t.Errorf("Encode takes %v above 5: %q", above, text)
 		}
 	}
-	if _, err := Encode(ledger.Position{Key: strings.Repeat("\xff", maxSize/4)}, nil); !errors.Is(err, errSize) {
+	if _, err := Encode(ledger.Position{Key: strings.Repeat("\xff", maxSize/4)},
+		nil); !errors.Is(err, errSize) {
 		t.Errorf("Encode of too much: %v", err)
 	}
 }

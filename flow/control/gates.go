@@ -20,30 +20,38 @@ const (
 
 // gateKinds lists all gates, in the order in which they are checked. A gate of a lane, or one
 // shared by all lanes, has a constructor, which returns nil if there is none. The others apply to
-// the whole machine: they keep it from asking for items.
+// the whole machine: they keep it from asking for items. means explains a shut gate to an operator,
+// unless that takes figures of the lane, which package explain has. One entry of a name has it.
 var gateKinds = []struct {
 	name   string
+	means  string
 	asked  use
 	lane   func(ls *lanes, l *lane) gate
 	shared func(ls *lanes) gate
 	binds  func(m *Machine) bool
 }{
 	{name: gateBreaker, asked: forItem, lane: newBreakerGate},
-	{name: gateStandby, asked: forItem | forProbe | forSuspect | forFirst, lane: newStandbyGate},
+	{
+		name: gateStandby, asked: forItem | forProbe | forSuspect | forFirst, lane: newStandbyGate,
+		means: "it is used when the sinks before it are down",
+	},
 	{name: gateThrottle, asked: forAll, lane: func(_ *lanes, l *lane) gate { return &l.throttle }},
 	{name: gateRate, asked: forAll, lane: func(_ *lanes, l *lane) gate { return &l.limit }},
 	{
 		name: gateQuota, asked: forAll,
+		means:  "it gets as many records a second as the configured limit allows",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.quota() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.quota() },
 	},
 	{
 		name: gateBytes, asked: forAll,
+		means:  "it gets as many bytes a second as the configured limit allows",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.bytes() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.bytes() },
 	},
 	{
 		name: gateConcurrency, asked: forAll,
+		means:  "as many batches are in flight as the configured limit allows",
 		lane:   func(ls *lanes, _ *lane) gate { return ls.cfg.LaneLimit.slots() },
 		shared: func(ls *lanes) gate { return ls.cfg.Limit.slots() },
 	},
@@ -62,10 +70,24 @@ var gateKinds = []struct {
 	}},
 	{name: gateWindow, binds: func(m *Machine) bool { return m.group.isFull() }},
 	{name: gateReplay, binds: func(m *Machine) bool { return m.settlement.replay.binds() }},
-	{name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() }},
-	{name: gateOrder, binds: func(m *Machine) bool { return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0 }},
-	{name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.short }},
-	{name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.on }},
+	{
+		name: gateWaiting, binds: func(m *Machine) bool { return m.backlog.full() },
+		means: "as many batches as may wait for another attempt do; " +
+			"nothing is read until one of them is delivered",
+	},
+	{
+		name: gateOrder, binds: func(m *Machine) bool { return m.backlog.keyed > 0 && m.backlog.fresh.len() > 0 },
+		means: "what waits has to keep its place behind what is in flight",
+	},
+	{
+		name: gateBudget, binds: func(m *Machine) bool { return m.backlog.bucket.short },
+		means: "what failed waits until it may be sent again: of late too much failed for what was delivered",
+	},
+	{
+		name: gateFaster, binds: func(m *Machine) bool { return m.dispatcher.hold.on },
+		means: "it has room, but what waits is expected to be done sooner by a faster worker, " +
+			"as soon as one has room",
+	},
 }
 
 const (
@@ -96,6 +118,17 @@ func Gates() (names []string) {
 		}
 	}
 	return append(names, gateNone)
+}
+
+// GateMeans explains the gate of this name to an operator, in words that hold for every lane. It
+// returns "" for a gate that is explained with figures of the lane, and for an unknown name.
+func GateMeans(name string) string {
+	for _, k := range gateKinds {
+		if k.name == name && k.means != "" {
+			return k.means
+		}
+	}
+	return ""
 }
 
 // share makes the gates that all lanes share.

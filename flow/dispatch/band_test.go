@@ -51,7 +51,8 @@ func TestBandOff(t *testing.T) {
 		first := LeastCompletion{}.New(source(1)).Choose(0, 1, 0, lanes)
 		known := first >= 0 && lanes[first].Known
 		for seed := range uint64(5) {
-			if got := (LeastCompletion{}).New(source(seed)).Choose(0, 1, 0, lanes); known && got != first {
+			if got := (LeastCompletion{}).New(source(seed)).Choose(0, 1, 0, lanes); known &&
+				got != first {
 				t.Fatalf("another seed chose %d instead of %d of %+v", got, first, lanes)
 			}
 		}

@@ -26,17 +26,29 @@ func TestLeastCompletion(t *testing.T) {
 		want int
 	}{
 		{"idle: the fastest", func([]Candidate) {}, 0},
-		{"second in line at the fast one beats the idle slow one", func(c []Candidate) { c[0].Work, c[1].Free = 5, false }, 0},
+		{"second in line at the fast one beats the idle slow one", func(c []Candidate) {
+			c[0].Work, c[1].Free = 5, false
+		}, 0},
 		{"a full lane is passed", func(c []Candidate) { c[0].Free = false }, 1},
 		{"work counts at the lane's rate", func(c []Candidate) { c[0].Work = 2 }, 1},
 		{"failures push it back", func(c []Candidate) { c[0].Failures = 0.2 }, 1},
 		{"unused for long", func(c []Candidate) { c[2].Used = -10 * time.Second }, 2},
-		{"unused for less than 20 round trips", func(c []Candidate) { c[2].Used = -3 * time.Second }, 0},
-		{"unused but busy", func(c []Candidate) { c[2].Used, c[2].InFlight = -10*time.Second, 1 }, 0},
+		{"unused for less than 20 round trips", func(c []Candidate) {
+			c[2].Used = -3 * time.Second
+		}, 0},
+		{"unused but busy", func(c []Candidate) {
+			c[2].Used, c[2].InFlight = -10*time.Second, 1
+		}, 0},
 		{"unknown takes the median", func(c []Candidate) { c[0].Known = false }, 1},
-		{"unknown beats what is slower than the median", func(c []Candidate) { c[0].Known, c[1].Free = false, false }, 0},
-		{"unknown with one out waits", func(c []Candidate) { c[0].Known, c[0].InFlight, c[1].Free = false, 1, false }, 2},
-		{"none free", func(c []Candidate) { c[0].Free, c[1].Free, c[2].Free = false, false, false }, -1},
+		{"unknown beats what is slower than the median", func(c []Candidate) {
+			c[0].Known, c[1].Free = false, false
+		}, 0},
+		{"unknown with one out waits", func(c []Candidate) {
+			c[0].Known, c[0].InFlight, c[1].Free = false, 1, false
+		}, 2},
+		{"none free", func(c []Candidate) {
+			c[0].Free, c[1].Free, c[2].Free = false, false, false
+		}, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			lanes := three()
@@ -146,7 +158,8 @@ func TestHash(t *testing.T) {
 		case was != 3 && got != was:
 			t.Fatalf("key %d went to %d, was bound to %d", k, got, was)
 		}
-		if i := ch.Choose(0, 1, uint64(k), fewer); was != 3 && (i < 0 || fewer[i].Lane != int32(was)) {
+		if i := ch.Choose(0, 1, uint64(k), fewer); was != 3 &&
+			(i < 0 || fewer[i].Lane != int32(was)) {
 			t.Fatalf("key %d moved although its lane %d is still there", k, was)
 		}
 	}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Hash binds each key to one lane, whether that lane is free or not, so that all items of a key go
-// to the same worker (the dispatch of system D before this design). The lane is the one with the
-// highest hash of key and lane (rendezvous hashing, Thaler and Ravishankar 1998), so that adding or
-// removing a lane moves only its own keys.
+// Hash binds each key to one lane, free or not, so that all items of a key go to the same worker.
+// Storm's fields grouping does the same. It is rendezvous hashing (Thaler and Ravishankar 1998):
+// the lane with the highest hash of key and lane gets the key. Adding or removing a lane moves only
+// its own keys.
 type Hash struct{}
 
 // Name returns "hash".

@@ -151,9 +151,9 @@ type survey struct {
 	unknown bool          // a free lane is unknown
 }
 
-// survey finds the best of the free lanes that are known and do not fail, with its expectation, and
-// the failing ones. Most lanes only have more work than the best one so far, which needs neither a
-// division nor a call.
+// survey returns the best of the free, measured lanes that do not fail, its expected completion,
+// and the failing lanes. Most lanes are rejected by comparing their work with that of the best lane
+// so far, without a division or a call.
 func (l *leastCompletion) survey(now time.Duration, cost float64, c []Candidate) survey {
 	s := survey{best: -1, limit: math.Inf(1), stale: -1, longest: staleAfter}
 	l.failing = l.failing[:0]

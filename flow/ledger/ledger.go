@@ -3,10 +3,11 @@
 // Package ledger tracks the settled items of one partition on one route: a watermark, at and below
 // which everything is settled, and the settled ranges above it.
 //
-// It combines the cumulative ack of the Storm system (acks 1, 3, 4 record 1; then ack 2 records 4)
-// with the selective acks, so that after a crash only the missing ranges are sent again. A Ledger
-// is pure and not safe for concurrent use; it is owned by the route's control loop. It does not
-// interpret positions, and never forgets a settled range. The package runs under testing/synctest.
+// It combines cumulative and selective acks, so that after a crash only the missing ranges are sent
+// again. Example: acks 1, 3 and 4 give watermark 1 and the range 3 to 4. Ack 2 then gives watermark
+// 4. A Ledger is pure and not safe for concurrent use; it is owned by the route's control loop. It
+// does not interpret positions, and never forgets a settled range. The package runs under
+// testing/synctest.
 package ledger
 
 import (

@@ -207,8 +207,8 @@ func (d *delay) judge() *verdict {
 
 // grow widens the window by a batch, and by more each round while almost nothing is queued behind
 // it: the worker has become faster than the window's steps. If round trips hardly vary, batches
-// sent into the previous window say nothing about the next step, and a step that only lengthened
-// the queue by itself is undone, followed by a rest.
+// sent into the previous window are no evidence for the next step. A step that only lengthened the
+// queue is undone, followed by a rest.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.suspicious() {
 		return

@@ -253,8 +253,9 @@ func (b *base) deviation() float64 {
 	return math.Sqrt(b.square) / b.value
 }
 
-// noise returns the variation of the drained worker's round trips, from 0, for which no queue is
-// needed to keep it busy, to almost 1 for deviations of a quarter of the round trip or more.
+// noise returns the variation of the drained worker's round trips, from 0 to almost 1. At 0 no
+// queue is needed to keep the worker busy. Deviations of a quarter of the round trip or more give
+// almost 1.
 func (b *base) noise() float64 {
 	if b.seen < 2 || b.value <= 0 {
 		return 1

@@ -49,4 +49,6 @@ func (f *fixed) OnUndo(time.Duration)             { f.state = Normal }
 func (f *fixed) Reset(time.Duration)              { f.state = Unknown }
 func (f *fixed) State() State                     { return f.state }
 func (f *fixed) Epoch() uint32                    { return 0 }
-func (f *fixed) Reason() string                   { return fmt.Sprintf("the window is fixed at %g batches", f.size) }
+func (f *fixed) Reason() string {
+	return fmt.Sprintf("the window is fixed at %g batches", f.size)
+}

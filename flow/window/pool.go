@@ -9,13 +9,13 @@ import (
 
 // Pool is the worker's side of [Credit]: the number of batches that a worker lets its senders have
 // in flight, in total and each. It keeps a few batches waiting at the worker, just enough that it
-// hardly idles while answers and new batches cross the network. In every round of completions the
-// mean of the waiting batches is compared with two marks, and the pool grows or shrinks by a batch,
-// or by a fifth if it is far above. Half-way between the marks, a server with exponential service
-// times is busy for 99 % of the time, by mean value analysis of the closed loop. About 0.9 batches
-// then wait if the network holds almost none, 2.6 if it holds one, and 5.6 if it holds seven. Each
-// sender seen in the last 5 s gets an equal share. Pool is pure and not safe for concurrent use.
-// The zero value is usable.
+// hardly idles while answers and new batches cross the network. After every round of completions
+// the mean of the waiting batches is compared with two marks. The pool then grows or shrinks by a
+// batch, or shrinks by a fifth if it is far above. Half-way between the marks, a server with
+// exponential service times is busy for 99 % of the time, by mean value analysis of the closed
+// loop. About 0.9 batches then wait if the network holds almost none, 2.6 if it holds one, and 5.6
+// if it holds seven. Each sender seen in the last 5 s gets an equal share. Pool is pure and not
+// safe for concurrent use. The zero value is usable.
 type Pool struct {
 	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 

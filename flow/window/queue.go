@@ -11,8 +11,8 @@ import (
 // queued at its worker. With none the worker would idle; many would only wait. The zero value is
 // usable.
 //
-// The queue is estimated from the round trip as in TCP Vegas, q = W (1 - base/mean), with the mean
-// round trip of the drained worker instead of the minimum. The target is between about 1.5 and 3
+// The queue is estimated from the round trip as in TCP Vegas: q = W (1 - base/mean). The base is
+// the mean round trip of the drained worker, not the minimum. The target is between about 1.5 and 3
 // sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below it the window
 // grows by one batch per round, above it shrinks by one, far above by up to a quarter. It starts at
 // one batch and at least doubles per round trip until the worker is full. A window is counted in
@@ -22,9 +22,9 @@ type Queue struct {
 	Max     int // batches; 0 means 1000
 
 	// Short keeps the queue just long enough that a worker with varying round trips seldom idles:
-	// about the square root of the number of batches in the network. It costs 1 to 3 percent of the
-	// goodput and needs thousands of batches per minute, because a probe of about a hundred batches
-	// drains the queue every 5 to 20 s. Package limit sets it.
+	// about the square root of the number of batches in the network. Every 5 to 20 s a probe of
+	// about a hundred batches drains the queue. This costs 1 to 3 percent of the goodput and needs
+	// thousands of batches per minute. Package limit sets it.
 	Short bool
 }
 

@@ -204,9 +204,9 @@ const (
 	speedChanged
 )
 
-// speedChange compares the mean round trip of a round with that of earlier rounds. A change of speed
-// must exceed the effects of random variation and of the change of the window. The waits must agree,
-// because a few very long calls change the mean but not the waits.
+// speedChange compares the mean round trip of a round with that of earlier rounds. A change of
+// speed must exceed the effects of random variation and of the change of the window. The waits must
+// agree, because a few very long calls change the mean but not the waits.
 func (d *delay) speedChange(mean, before float64) speedChange {
 	change := math.Log(mean / before)
 	grown := math.Log(d.round.ahead / float64(d.round.n) / d.inFlight)

@@ -166,7 +166,8 @@ func (d *delay) sentBefore(s *Sample) bool {
 // count records the arrival of a batch.
 func (d *delay) count(s *Sample) {
 	u := &d.startup
-	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame && trips < 1+startSame {
+	if trips := (s.Now - d.since).Seconds() / d.base.value; trips >= startSame &&
+		trips < 1+startSame {
 		u.came += s.batches()
 		u.most = max(u.most, u.came)
 	}

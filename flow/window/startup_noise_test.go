@@ -145,7 +145,9 @@ func TestStartUpQueueIsNoStall(t *testing.T) {
 		for seed := range uint64(10) {
 			rnd := rand.New(rand.NewPCG(seed, 2))
 			k := newWorker(slots, 50*ms)
-			k.late = func(int) time.Duration { return time.Duration(rnd.ExpFloat64() * float64(ms) / 2) }
+			k.late = func(int) time.Duration {
+				return time.Duration(rnd.ExpFloat64() * float64(ms) / 2)
+			}
 			most := 0.0
 			for i := 0; i < 40*slots && k.w.(Starter).Starting(); i++ {
 				k.answer()

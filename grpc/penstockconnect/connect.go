@@ -37,16 +37,17 @@ import (
 //
 // The fields must not change once in use. Then an Interceptor is safe for concurrent use.
 type Interceptor struct {
-	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its answer
-	// Undecided, mean: retry unavailable, resource_exhausted if the server says when to come back,
-	// and, if the procedure's schema declares it idempotent, unknown, deadline_exceeded, aborted and
-	// internal. Handlers do not use it.
+	// Retry are the settings of the retries of a client's unary calls. A nil Classify, and its
+	// answer Undecided, mean: retry unavailable, resource_exhausted if the server says when to come
+	// back, and, if the procedure's schema declares it idempotent, unknown, deadline_exceeded,
+	// aborted and internal. Handlers do not use it.
 	Retry *retry.Options
-	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable or
-	// data_loss.
+	// Breaker refuses calls while they fail with unknown, deadline_exceeded, internal, unavailable
+	// or data_loss.
 	Breaker *breaker.Breaker
-	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and its
-	// duration counts as round trip: give long streams a limiter of their own, such as limit.Fixed.
+	// Limit limits the calls in flight. A stream holds its permit until it ends or is closed, and
+	// its duration counts as round trip: give long streams a limiter of their own, such as
+	// limit.Fixed.
 	Limit *limit.Limiter
 }
 
@@ -72,7 +73,8 @@ func (i *Interceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements connect.Interceptor. A refused stream fails at its first use.
-func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (i *Interceptor) WrapStreamingClient(
+	next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
 		conn := next(ctx, spec)
 		call, err := i.guard().Begin(ctx)
@@ -81,16 +83,20 @@ func (i *Interceptor) WrapStreamingClient(next connect.StreamingClientFunc) conn
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (i *Interceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (i *Interceptor) WrapStreamingHandler(
+	next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return withCode(i.guard().Run(ctx, func(ctx context.Context) error { return next(ctx, conn) }, codeOf))
+		return withCode(i.guard().Run(ctx, func(ctx context.Context) error {
+			return next(ctx, conn)
+		}, codeOf))
 	}
 }
 
 func (i *Interceptor) guard() guard.Guard { return guard.Guard{Breaker: i.Breaker, Limit: i.Limit} }
 
 // retry makes the attempts of a client's unary call.
-func (i *Interceptor) retry(ctx context.Context, spec connect.Spec, call func(context.Context) error) error {
+func (i *Interceptor) retry(ctx context.Context, spec connect.Spec,
+	call func(context.Context) error) error {
 	idempotent := spec.IdempotencyLevel != connect.IdempotencyUnknown
 	o := *i.Retry
 	o.Classify = func(err error) retry.Action {
@@ -127,7 +133,8 @@ func withCode(err error) error {
 	}
 	e := connect.NewError(connect.Code(code), err)
 	if wait := guard.Hint(err); refused && wait > 0 {
-		if d, failed := connect.NewErrorDetail(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); failed == nil {
+		if d, failed := connect.NewErrorDetail(
+			&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)}); failed == nil {
 			e.AddDetail(d)
 		}
 	}

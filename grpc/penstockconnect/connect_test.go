@@ -80,7 +80,7 @@ func call(t *testing.T, c *client) error {
 	return err
 }
 
-// TestRetry: codes and the declared idempotency decide about retries.
+// TestRetry checks that codes and the declared idempotency decide about retries.
 func TestRetry(t *testing.T) {
 	for _, c := range []struct {
 		code       connect.Code
@@ -96,17 +96,21 @@ func TestRetry(t *testing.T) {
 		if c.idempotent {
 			opts = append(opts, connect.WithIdempotency(connect.IdempotencyIdempotent))
 		}
-		guarded := &penstockconnect.Interceptor{Retry: &retry.Options{MaxAttempts: 3, Policy: backoff.Fixed(0)}}
-		client, _, calls := start(t, func(int64) error { return connect.NewError(c.code, errors.New("as told")) },
+		guarded := &penstockconnect.Interceptor{Retry: &retry.Options{MaxAttempts: 3,
+			Policy: backoff.Fixed(0)}}
+		client, _, calls := start(t, func(int64) error {
+			return connect.NewError(c.code, errors.New("as told"))
+		},
 			&penstockconnect.Interceptor{}, guarded, opts...)
 		if err := call(t, client); connect.CodeOf(err) != c.code || calls.Load() != c.calls {
-			t.Errorf("%v (idempotent: %t): %d calls and %v, want %d", c.code, c.idempotent, calls.Load(), err, c.calls)
+			t.Errorf("%v (idempotent: %t): %d calls and %v, want %d", c.code, c.idempotent,
+				calls.Load(), err, c.calls)
 		}
 	}
 }
 
-// TestShedAndRetry: a server beyond its limit says when to come back, and a client with retries
-// follows that.
+// TestShedAndRetry checks that a server beyond its limit says when to come back, and a client with
+// retries follows that.
 func TestShedAndRetry(t *testing.T) { synctest.Test(t, testShedAndRetry) }
 
 func testShedAndRetry(t *testing.T) {
@@ -126,20 +130,21 @@ func testShedAndRetry(t *testing.T) {
 			<-release
 		}
 		return nil
-	}, &penstockconnect.Interceptor{Limit: limiter}, &penstockconnect.Interceptor{Retry: &retry.Options{
-		Policy: backoff.Fixed(0), MaxElapsed: time.Minute,
-		OnEvent: func(_ context.Context, e retry.Event) {
-			if e.Kind == retry.AttemptFailed {
-				if connect.CodeOf(e.Err) != connect.CodeResourceExhausted ||
-					e.Wait < roundTrip || e.Wait > roundTrip*11/10 {
-					t.Errorf("%v, %v; want resource_exhausted, 1ms to 1.1ms", e.Err, e.Wait)
+	}, &penstockconnect.Interceptor{Limit: limiter},
+		&penstockconnect.Interceptor{Retry: &retry.Options{
+			Policy: backoff.Fixed(0), MaxElapsed: time.Minute,
+			OnEvent: func(_ context.Context, e retry.Event) {
+				if e.Kind == retry.AttemptFailed {
+					if connect.CodeOf(e.Err) != connect.CodeResourceExhausted ||
+						e.Wait < roundTrip || e.Wait > roundTrip*11/10 {
+						t.Errorf("%v, %v; want resource_exhausted, 1ms to 1.1ms", e.Err, e.Wait)
+					}
+					if retries++; retries == 2 {
+						close(release)
+					}
 				}
-				if retries++; retries == 2 {
-					close(release)
-				}
-			}
-		},
-	}})
+			},
+		}})
 	if err := call(t, client); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +159,8 @@ func testShedAndRetry(t *testing.T) {
 	}
 }
 
-// TestBreaker: a client's breaker opens for failures of the server, for streams as for unary calls.
+// TestBreaker checks that a client's breaker opens for failures of the server, for streams as for
+// unary calls.
 func TestBreaker(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 2, Wait: backoff.Fixed(time.Hour)})
 	if err != nil {
@@ -170,7 +176,8 @@ func TestBreaker(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, err := range []error{call(t, client), read(t, streaming)} {
-		if _, ok := errors.AsType[*breaker.OpenError](err); !ok || connect.CodeOf(err) != connect.CodeUnavailable {
+		if _, ok := errors.AsType[*breaker.OpenError](err); !ok ||
+			connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("%v, want unavailable of an open breaker", err)
 		}
 	}
@@ -192,11 +199,13 @@ func read(t *testing.T, c *client) error {
 	return s.Err()
 }
 
-// TestStreams: a stream holds a permit of the client and of the server until it ends or is closed.
+// TestStreams checks that a stream holds a permit of the client and of the server until it ends or
+// is closed.
 func TestStreams(t *testing.T) {
 	atClient, atServer := limit.Fixed(1), limit.Fixed(1)
 	_, streaming, _ := start(t, func(int64) error { return nil },
-		&penstockconnect.Interceptor{Limit: atServer}, &penstockconnect.Interceptor{Limit: atClient})
+		&penstockconnect.Interceptor{Limit: atServer},
+		&penstockconnect.Interceptor{Limit: atClient})
 	for i := range 3 {
 		s, err := streaming.CallServerStream(t.Context(), connect.NewRequest(wrapperspb.String("")))
 		if err != nil {

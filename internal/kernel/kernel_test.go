@@ -15,8 +15,8 @@ type event struct {
 	order int
 }
 
-// TestOrder: events come by time, then those of At before those of AtEnd, then in the order of
-// their scheduling.
+// TestOrder checks that events come by time, then those of At before those of AtEnd, then in the
+// order of their scheduling.
 func TestOrder(t *testing.T) {
 	var k kernel.Kernel[event]
 	rnd := kernel.Rand(1, 2)
@@ -88,7 +88,8 @@ func TestOneInstant(t *testing.T) {
 			k.At(1, "third")
 		}
 	}
-	if want := []string{"first", "second", "third", "end"}; !slices.Equal(got, want) || k.Now() != 1 {
+	if want := []string{"first", "second", "third", "end"}; !slices.Equal(got, want) ||
+		k.Now() != 1 {
 		t.Errorf("%v at %v, want %v at 1", got, k.Now(), want)
 	}
 	if due, ok := k.Due(); !ok || due != 2 {

@@ -103,7 +103,10 @@ func (o Object) Bool(t testing.TB, key string) bool { t.Helper(); return Get[boo
 func (o Object) Text(t testing.TB, key string) string { t.Helper(); return Get[string](t, o, key) }
 
 // Object is a field that is itself an object.
-func (o Object) Object(t testing.TB, key string) Object { t.Helper(); return Get[Object](t, o, key) }
+func (o Object) Object(t testing.TB, key string) Object {
+	t.Helper()
+	return Get[Object](t, o, key)
+}
 
 // Objects is a list of objects.
 func (o Object) Objects(t testing.TB, key string) []Object {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// deviations is how many standard errors a figure may be off. Beyond 6.5 of a normal distribution
-// lie 8e-11, so with the 10,000 comparisons of a run a right policy is refused with a probability
-// below 1e-6; the seeds being fixed, it is refused always or never.
+// deviations is how many standard errors a figure may be off. The share of a normal distribution
+// beyond 6.5 is 8e-11. With 10,000 comparisons per run, a correct policy is refused with a
+// probability below 1e-6. Seeds are fixed, so a policy is refused always or never.
 const deviations = 6.5
 
 // beyond is how many of our draws may lie outside the library's extremes: of two samples of sizes S
@@ -60,8 +60,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 			"highest, %d ns; want at most %d",
 			s.step.N, len(sorted), below, s.step.Min, above, s.step.Max, most)
 	}
-	// A draw far outside is refused even alone, at an end where the draws lie close: where few of them
-	// make the tail (a cap that takes nearly all), the library's own extreme is chance.
+	// A draw far outside is refused even alone, at an end where the draws lie close: where few of
+	// them make the tail (a cap that takes nearly all), the library's own extreme is chance.
 	width := float64(s.step.Max) - float64(s.step.Min)
 	lo, hi := float64(sorted[0]), float64(sorted[len(sorted)-1])
 	dense := func(key string, end Nanos) bool {
@@ -92,12 +92,14 @@ func (s Sample) checkMoments(t *testing.T) {
 		scale = max(1, want/sd)
 	}
 	m2, m4 = m2*scale*scale, m4*scale*scale*scale*scale
-	if off := deviations*math.Sqrt(m2/n+want*want/m) + 1; math.Abs(mean-float64(s.step.Mean)) > off {
+	if off := deviations*math.Sqrt(m2/n+want*want/m) +
+		1; math.Abs(mean-float64(s.step.Mean)) > off {
 		t.Errorf("n = %d: mean %.0f ns, want %d within %.0f", s.step.N, mean, s.step.Mean, off)
 	}
 	// The variance of a sample variance is (m4 - m2^2)/n; half of it relatively is that of the
 	// deviation.
-	if off := deviations*math.Sqrt(max(m4-m2*m2, 0)*(1/n+1/m))/(2*sd*scale) + 1 + sd*50/n; math.Abs(sd-want) > off {
+	if off := deviations*math.Sqrt(max(m4-m2*m2, 0)*(1/n+1/m))/(2*sd*scale) + 1 +
+		sd*50/n; math.Abs(sd-want) > off {
 		t.Errorf("n = %d: deviation %.0f ns, want %.0f within %.0f", s.step.N, sd, want, off)
 	}
 }
@@ -165,7 +167,8 @@ func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	}
 	for v, want := range listed {
 		below, upTo := share(sorted, v)
-		if got := float64(upTo-below) / float64(len(sorted)); !sameShare(got, want, len(sorted), s.samples) {
+		if got := float64(upTo-below) / float64(len(sorted)); !sameShare(got, want, len(sorted),
+			s.samples) {
 			t.Errorf("n = %d: %d ns has a share of %.4f, want %.4f", s.step.N, v, got, want)
 		}
 	}
@@ -213,7 +216,8 @@ func (s Sample) checkCorrelation(t *testing.T) {
 		x := a*b - r*(a*a+b*b)/2
 		spread += x * x / n
 	}
-	if off := deviations*math.Sqrt(spread*(1/n+1/float64(s.samples))) + 1e-4; math.Abs(r-*s.step.Corr) > off {
+	if off := deviations*math.Sqrt(spread*(1/n+1/float64(s.samples))) +
+		1e-4; math.Abs(r-*s.step.Corr) > off {
 		t.Errorf("n = %d: correlation with the step before %.4f, want %v within %.4f", s.step.N, r,
 			*s.step.Corr, off)
 	}

@@ -14,8 +14,8 @@ type Subject struct {
 	Err error // from the construction or the validation; nil: none
 	// At is the wait at step n, asked on its own; ok false: it gives up or refuses.
 	At func(n int, src rand.Source) (d time.Duration, ok bool)
-	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait. nil:
-	// At is enough.
+	// Walk begins a sequence from a fresh state. Each call of the result returns the next wait.
+	// nil: At is enough.
 	Walk func(src rand.Source) func() (d time.Duration, ok bool)
 	// Bounds is checked to hold every draw and the library's extremes; nil: not known.
 	Bounds func(n int) (lowest, mean, highest time.Duration)
@@ -233,7 +233,8 @@ func checkSupport(t *testing.T, c Case, s Subject) {
 		}
 		for _, v := range values {
 			p := 1 / float64(len(values))
-			if got := float64(counts[v.Duration()]) / float64(total); !sameShare(got, p, total, math.MaxInt32) {
+			if got := float64(counts[v.Duration()]) / float64(total); !sameShare(got, p, total,
+				math.MaxInt32) {
 				t.Errorf("n = %d: %d ns has a share of %.5f, want %.5f", step.N, v, got, p)
 			}
 			delete(counts, v.Duration())

@@ -12,8 +12,9 @@ import (
 	"github.com/penstock-io/penstock/limit/limithttp"
 )
 
-// TestHandlerDeadlineInQueue: a request with a context that ends while it waits, as by a deadline
-// that another handler has set, is answered with 503: without an answer net/http would send 200.
+// TestHandlerDeadlineInQueue checks that a request with a context that ends while it waits, as by a
+// deadline that another handler has set, is answered with 503: without an answer net/http would
+// send 200.
 func TestHandlerDeadlineInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)
@@ -27,8 +28,10 @@ func TestHandlerDeadlineInQueue(t *testing.T) {
 		defer cancel()
 		answer := httptest.NewRecorder()
 		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-		if answer.Code != http.StatusServiceUnavailable || answer.Header().Get("Retry-After") == "" {
-			t.Errorf("the answer is %d with Retry-After %q", answer.Code, answer.Header().Get("Retry-After"))
+		if answer.Code != http.StatusServiceUnavailable ||
+			answer.Header().Get("Retry-After") == "" {
+			t.Errorf("the answer is %d with Retry-After %q", answer.Code,
+				answer.Header().Get("Retry-After"))
 		}
 		close(release)
 	})

@@ -85,8 +85,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // maxRetryAfter bounds the Retry-After of a refusal.
 const maxRetryAfter = 60 * time.Second
 
-// refuse answers a request that got no permit, also if its context ended: that may have been by a
-// deadline of another handler, and without an answer net/http sends 200 OK.
+// refuse answers a request that got no permit. It also answers if the request's context has ended,
+// possibly by a deadline of another handler: without an answer net/http would send 200 OK.
 func refuse(w http.ResponseWriter, err error) {
 	wait := time.Second
 	if refusal, ok := errors.AsType[*limit.RefusedError](err); ok {

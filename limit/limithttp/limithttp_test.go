@@ -58,7 +58,8 @@ type trip func(*http.Request) (*http.Response, error)
 func (f trip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 func answer(status int, body string) *http.Response {
-	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
+	return &http.Response{StatusCode: status, Header: http.Header{},
+		Body: io.NopCloser(strings.NewReader(body))}
 }
 
 func get(ctx context.Context, t *testing.T, url string) *http.Request {
@@ -101,14 +102,16 @@ func TestTransportHoldsPermitUntilBodyEnds(t *testing.T) {
 	transport.Next = trip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 204, Body: http.NoBody}, nil
 	})
-	if _, err := transport.RoundTrip(get(t.Context(), t, "http://a/")); err != nil || inFlight() != 0 {
+	if _, err := transport.RoundTrip(get(t.Context(), t, "http://a/")); err != nil ||
+		inFlight() != 0 {
 		t.Errorf("after a panic and a response without body %d are in flight, %v", inFlight(), err)
 	}
 }
 
 func TestTransportRefuses(t *testing.T) {
 	next := trip(func(*http.Request) (*http.Response, error) { return answer(200, ""), nil })
-	transport := &limithttp.Transport{Next: next, Options: limit.Options{Window: window.Fixed{Size: 1}, MaxWaiting: -1}}
+	transport := &limithttp.Transport{Next: next,
+		Options: limit.Options{Window: window.Fixed{Size: 1}, MaxWaiting: -1}}
 	first, err := transport.RoundTrip(get(t.Context(), t, "http://a/"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +153,8 @@ func refusedBecause(err error, why limit.Reason) bool {
 
 func TestOutcomes(t *testing.T) {
 	for status, want := range map[int]limit.Outcome{
-		200: limit.Success, 204: limit.Success, 302: limit.Success, 404: limit.Success, 412: limit.Success,
+		200: limit.Success, 204: limit.Success, 302: limit.Success, 404: limit.Success,
+		412: limit.Success,
 		401: limit.Ignored, 400: limit.Ignored, 500: limit.Ignored, 502: limit.Ignored,
 		429: limit.Overloaded, 503: limit.Overloaded, 504: limit.TimedOut,
 	} {
@@ -165,7 +169,8 @@ func TestOutcomes(t *testing.T) {
 
 func TestBodyThatTimesOut(t *testing.T) {
 	next := trip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: 200, Body: io.NopCloser(&failing{context.DeadlineExceeded})}, nil
+		return &http.Response{StatusCode: 200,
+			Body: io.NopCloser(&failing{context.DeadlineExceeded})}, nil
 	})
 	transport := &limithttp.Transport{Next: next, Limiter: limit.Fixed(1)}
 	resp, err := transport.RoundTrip(get(t.Context(), t, "http://a/"))
@@ -212,8 +217,10 @@ func TestHandler(t *testing.T) {
 			group.Go(serve)
 		}
 		group.Wait()
-		if statuses[http.StatusCreated] != 3 || statuses[http.StatusServiceUnavailable] != 2 || retryAfter != "3" {
-			t.Errorf("statuses %v, Retry-After %q; want three times 201 and twice 503 with 3", statuses, retryAfter)
+		if statuses[http.StatusCreated] != 3 || statuses[http.StatusServiceUnavailable] != 2 ||
+			retryAfter != "3" {
+			t.Errorf("statuses %v, Retry-After %q; want three times 201 and twice 503 with 3",
+				statuses, retryAfter)
 		}
 		if s := handler.Status(); s.Counts.Succeeded != 3 || s.Counts.Refused != 2 {
 			t.Errorf("counts are %+v", s.Counts)
@@ -240,7 +247,8 @@ func TestHandlerOutcomes(t *testing.T) {
 		serve := func(ctx context.Context, s int) {
 			defer func() { _ = recover() }()
 			status = s
-			handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", "/", nil))
+			handler.ServeHTTP(httptest.NewRecorder(),
+				httptest.NewRequestWithContext(ctx, "GET", "/", nil))
 		}
 		late, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -259,10 +267,12 @@ func TestHandlerOutcomes(t *testing.T) {
 	})
 }
 
-// TestHandlerKeepsOptionalMethods: handlers that ask for a Flusher or a Hijacker behind a real server still get them.
+// TestHandlerKeepsOptionalMethods checks that handlers that ask for a Flusher or a Hijacker behind
+// a real server still get them.
 func TestHandlerKeepsOptionalMethods(t *testing.T) {
 	var flusher, hijacker, readerFrom, controller bool
-	handler := &limithttp.Handler{Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler := &limithttp.Handler{Next: http.HandlerFunc(func(w http.ResponseWriter,
+		_ *http.Request) {
 		_, flusher = w.(http.Flusher)
 		_, hijacker = w.(http.Hijacker)
 		_, readerFrom = w.(io.ReaderFrom)

@@ -68,7 +68,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 // Retry-After counts for 429 and 503 only: elsewhere it has other meanings.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
-	if !ok || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+	if !ok || resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode == http.StatusServiceUnavailable {
 		return a, ok
 	}
 	a.RetryAfter = 0
@@ -79,7 +80,9 @@ func (t *Transport) limiter(req *http.Request) (*rate.Limiter, error) {
 	if t.Limiter != nil {
 		return t.Limiter, nil
 	}
-	return t.hosts.Get(perhost.Host(req), t.MaxHosts, func() (*rate.Limiter, error) { return rate.New(t.Options) })
+	return t.hosts.Get(perhost.Host(req), t.MaxHosts, func() (*rate.Limiter, error) {
+		return rate.New(t.Options)
+	})
 }
 
 // Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is

@@ -18,7 +18,8 @@ import (
 )
 
 func Example() {
-	client := &http.Client{Transport: &ratehttp.Transport{Options: rate.Options{Events: 50, Burst: 10}}}
+	client := &http.Client{Transport: &ratehttp.Transport{Options: rate.Options{Events: 50,
+		Burst: 10}}}
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 
@@ -40,7 +41,8 @@ func send(ctx context.Context, tr http.RoundTripper, url string) (*http.Response
 	return tr.RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, url, nil))
 }
 
-// TestFollowsTheServer: a server that allows 5 requests in 10s and says so is never asked for more.
+// TestFollowsTheServer checks that a server that allows 5 requests in 10s and says so is never
+// asked for more.
 func TestFollowsTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin, left, window := time.Now(), 5, 0
@@ -75,7 +77,8 @@ func TestRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := 202
 		tr := &ratehttp.Transport{Next: trip(func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"30"}}}, nil
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"30"}}},
+				nil
 		})}
 		after := func(host string) time.Duration {
 			began := time.Now()
@@ -96,14 +99,17 @@ func TestRetryAfter(t *testing.T) {
 		req := httptest.NewRequestWithContext(soon, http.MethodPost, "http://a/", nil)
 		req.Body = body
 		_, err := tr.RoundTrip(req)
-		if e, ok := errors.AsType[*rate.RefusedError](err); !ok || e.Reason != rate.DeadlineSoon || !body.closed {
-			t.Errorf("with 10s left: %v, body closed: %v; want a refusal and true", err, body.closed)
+		if e, ok := errors.AsType[*rate.RefusedError](err); !ok || e.Reason != rate.DeadlineSoon ||
+			!body.closed {
+			t.Errorf("with 10s left: %v, body closed: %v; want a refusal and true", err,
+				body.closed)
 		}
 		if d := after("b"); d != 0 {
 			t.Errorf("another host waited %v", d)
 		}
 		if d := after("a"); d < 30*time.Second || d > 33*time.Second {
-			t.Errorf("after 429 with Retry-After: 30 it waited %v, want 30s and up to a tenth more", d)
+			t.Errorf("after 429 with Retry-After: 30 it waited %v, want 30s and up to a tenth more",
+				d)
 		}
 	})
 }
@@ -119,12 +125,14 @@ func TestLimiterOfAllHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tr := &ratehttp.Transport{Limiter: l, Next: trip(func(*http.Request) (*http.Response, error) {
-			return nil, errors.New("connection refused")
-		})}
+		tr := &ratehttp.Transport{Limiter: l,
+			Next: trip(func(*http.Request) (*http.Response, error) {
+				return nil, errors.New("connection refused")
+			})}
 		began := time.Now()
 		for _, host := range []string{"a", "b", "c"} {
-			if _, err := send(t.Context(), tr, "http://"+host+"/"); err == nil || err.Error() != "connection refused" {
+			if _, err := send(t.Context(), tr, "http://"+host+"/"); err == nil ||
+				err.Error() != "connection refused" {
 				t.Errorf("got %v, want the error of the round trip", err)
 			}
 		}
@@ -135,7 +143,8 @@ func TestLimiterOfAllHosts(t *testing.T) {
 			t.Errorf("status %+v, %v", s, ok)
 		}
 		broken := &ratehttp.Transport{Options: rate.Options{Events: -1}}
-		if _, err := send(t.Context(), broken, "http://a/"); err == nil || !strings.Contains(err.Error(), "Events") {
+		if _, err := send(t.Context(), broken, "http://a/"); err == nil ||
+			!strings.Contains(err.Error(), "Events") {
 			t.Errorf("invalid options: %v, want an error that names Events", err)
 		}
 		if _, ok := broken.Status("a"); ok {

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/wire"
 )
 
 // DefaultLimit is the length of text that a Kafka broker accepts by default
@@ -70,15 +71,15 @@ func Decode(text, partitionID string, offset int64) (above []stream.Range, own b
 		return nil, false
 	}
 	at := offset
-	for len(rest) > 0 {
+	for r := (wire.Reader{Rest: rest}); len(r.Rest) > 0; {
 		var ends [2]int64
 		for i := range ends {
-			step, n := binary.Uvarint(rest)
-			if n <= 0 || step > uint64(math.MaxInt64-max(at, 0)) || i == 1 && step == 0 {
+			step := r.Uvarint()
+			if r.Bad || step > uint64(math.MaxInt64-max(at, 0)) || i == 1 && step == 0 {
 				return nil, false
 			}
 			at += int64(step)
-			ends[i], rest = at, rest[n:]
+			ends[i] = at
 		}
 		above = append(above, stream.Range{From: stream.Position{Num: ends[0]},
 			To: stream.Position{Num: ends[1]}})

@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNotOwn: a text that was not made for this partition and offset holds nothing.
+// TestNotOwn checks that a text that was not made for this partition and offset holds nothing.
 func TestNotOwn(t *testing.T) {
 	text, _ := commitmeta.Encode(markWith(100, 120, 180), commitmeta.DefaultLimit)
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestNotOwn(t *testing.T) {
 	}
 }
 
-// TestRangesThatDoNotFit: the lowest ranges stay, the text keeps to its limit, and Encode returns
-// those that it holds.
+// TestRangesThatDoNotFit checks that the lowest ranges stay, the text keeps to its limit, and
+// Encode returns those that it holds.
 func TestRangesThatDoNotFit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -89,8 +89,8 @@ func TestRangesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// FuzzDecode: ranges that are believed are ascending, disjoint and above the offset, and encode to
-// the same text.
+// FuzzDecode checks that ranges that are believed are ascending, disjoint and above the offset, and
+// encode to the same text.
 func FuzzDecode(f *testing.F) {
 	text, _ := commitmeta.Encode(markWith(100, 120, 180, 200, 500), commitmeta.DefaultLimit)
 	f.Add(text, int64(100))
@@ -126,8 +126,8 @@ func ExampleDecode() {
 	// [] false
 }
 
-// TestInABubble: the text does not depend on the clock, so it holds in the virtual time of
-// testing/synctest.
+// TestInABubble checks that the text does not depend on the clock, so it holds in the virtual time
+// of testing/synctest.
 func TestInABubble(t *testing.T) {
 	m := markWith(100, 120, 180)
 	outside, _ := commitmeta.Encode(m, commitmeta.DefaultLimit)

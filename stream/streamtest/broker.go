@@ -170,8 +170,8 @@ func (b *Broker) Cut(member string) {
 	}
 }
 
-// Freeze ends the session of a member without notifying it: the part of the process that listens is
-// suspended until Thaw. Calls of the member are answered.
+// Freeze ends the session of a member without notifying it, and suspends notifications to it until
+// Thaw. The broker still answers calls of the member.
 func (b *Broker) Freeze(member string) {
 	b.mu.Lock()
 	b.frozen[member] = true

@@ -349,5 +349,7 @@ func (l *storeLedger) holds(r stream.Range) holding {
 // add adds r, which does not overlap the ledger.
 func (l *storeLedger) add(r stream.Range) {
 	l.spans = append(l.spans, r)
-	slices.SortFunc(l.spans, func(a, b stream.Range) int { return cmp.Compare(a.From.Num, b.From.Num) })
+	slices.SortFunc(l.spans, func(a, b stream.Range) int {
+		return cmp.Compare(a.From.Num, b.From.Num)
+	})
 }

@@ -294,6 +294,8 @@ func testClosed(_ *testing.T, b *bench) {
 }
 
 func sorted(list []vfs.Entry) []vfs.Entry {
-	slices.SortFunc(list, func(a, b vfs.Entry) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(list, func(a, b vfs.Entry) int {
+		return bytes.Compare([]byte(a.Name), []byte(b.Name))
+	})
 	return list
 }

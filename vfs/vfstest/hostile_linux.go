@@ -61,7 +61,8 @@ func testSpecialFiles(t *testing.T, system vfs.FS) {
 	}
 	defer l.Close()
 	want := map[string]string{"socket": "socket"}
-	if err := syscall.Mknod(filepath.Join(root, "null"), syscall.S_IFCHR|0o600, 1<<8|3); err == nil {
+	if err := syscall.Mknod(filepath.Join(root, "null"), syscall.S_IFCHR|0o600,
+		1<<8|3); err == nil {
 		want["null"] = "device"
 	} else {
 		t.Logf("no device is tried: %v", err)

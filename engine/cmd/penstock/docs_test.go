@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// TestDocsNameEveryFlag: docs/cli.md names every command and every flag.
+// TestDocsNameEveryFlag checks that docs/cli.md names every command and every flag.
 func TestDocsNameEveryFlag(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/cli.md")
 	if err != nil {
@@ -37,13 +37,15 @@ func TestDocsNameEveryFlag(t *testing.T) {
 }
 
 // typed matches commands on a page: in quotes, or on lines of their own.
-var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run \\./engine/cmd/)?penstock (.+)$|" +
+var typed = regexp.MustCompile("(?m)`penstock ([^`\n]+)`|(?:^    |\\$ )(?:go run " +
+	"\\./engine/cmd/)?penstock (.+)$|" +
 	"go run \\./engine/cmd/penstock ([^`\n]+)")
 
-// TestDocsCommandsExist: every command and flag that a page says to type is there.
+// TestDocsCommandsExist checks that every command and flag that a page says to type is there.
 func TestDocsCommandsExist(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md", "bench/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md", "examples/*/*.md",
+		"bench/*.md"} {
 		found, err := filepath.Glob(filepath.Join("../../..", pattern))
 		if err != nil {
 			t.Fatal(err)
@@ -58,7 +60,8 @@ func TestDocsCommandsExist(t *testing.T) {
 		}
 		for _, m := range typed.FindAllStringSubmatch(string(text), -1) {
 			line, _, _ := strings.Cut(m[1]+m[2]+m[3], " #")
-			if strings.HasPrefix(line, "ledger ") || strings.HasPrefix(line, "COMMAND") { // a text that is hashed; any command
+			// A text that is hashed; any command.
+			if strings.HasPrefix(line, "ledger ") || strings.HasPrefix(line, "COMMAND") {
 				continue
 			}
 			checked++

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/http"
 	"github.com/penstock-io/penstock/engine/connector/httppoll"
 	"github.com/penstock-io/penstock/engine/connector/httpserver"
+	"github.com/penstock-io/penstock/engine/connector/journald"
 	"github.com/penstock-io/penstock/engine/connector/loki"
 	"github.com/penstock-io/penstock/engine/connector/mysql"
 	"github.com/penstock-io/penstock/engine/connector/notify"
@@ -48,6 +49,7 @@ func Components() []stream.Component {
 		httppoll.Source(),
 		socket.Source(),
 		syslog.Source(),
+		journald.Source(),
 	}, otlpSource(), kafkaSource(), natsSource(), []stream.Component{
 		parse.Component(),
 		where.Component(),

@@ -26,6 +26,14 @@ type Server struct {
 // asked for and fails instead.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
+	s := NewServer(t, name, program)
+	s.Start(t)
+	return s
+}
+
+// NewServer is StartServer without the start.
+func NewServer(t testing.TB, name, program string) *Server {
+	t.Helper()
 	s := newServer(t, name, program)
 	t.Cleanup(func() {
 		s.Kill(t)
@@ -33,9 +41,11 @@ func StartServer(t testing.TB, name, program string) *Server {
 			t.Errorf("removing what %s has left: %v", name, err)
 		}
 	})
-	s.Start(t)
 	return s
 }
+
+// Address is the address on which the server listens.
+func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
 // Shared is one server for all tests of a package that only need one. The first call of Get starts
 // it. TestMain calls Run. Name and Program are required, as for [StartServer].

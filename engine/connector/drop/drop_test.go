@@ -24,7 +24,8 @@ func TestCounts(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = append(b.Data, "one\ntwo\nthree\n"...)
 	b.Origins = 3
-	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"}, Range: stream.Range{To: stream.Position{Num: 14}}, Bytes: 14}}
+	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"},
+		Range: stream.Range{To: stream.Position{Num: 14}}, Bytes: 14}}
 	b.Split()
 	b.Drop(1)
 	if _, err := made.(stream.Worker).Deliver(t.Context(), stream.Attempt{Value: b}); err != nil {
@@ -43,7 +44,8 @@ func TestEncodes(t *testing.T) {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = append(b.Data, "one\n"...)
 	b.Origins = 1
-	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"}, Range: stream.Range{To: stream.Position{Num: 4}}, Bytes: 4}}
+	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"},
+		Range: stream.Range{To: stream.Position{Num: 4}}, Bytes: 4}}
 	if err := b.Encode(made.(stream.Encoder)); err != nil || string(b.Payload) != "{\"message\":\"one\"}\n" {
 		t.Errorf("the payload is %q (%v)", b.Payload, err)
 	}

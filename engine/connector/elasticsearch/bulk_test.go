@@ -13,7 +13,8 @@ func three() *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("first\nsecond\nthird\n")
 	b.Origins = 3
-	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"}, Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
+	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"},
+		Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
 	b.Split()
 	return b
 }

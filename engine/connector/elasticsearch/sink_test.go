@@ -89,7 +89,9 @@ func TestDocuments(t *testing.T) {
 				`{"create":{"_index":"web-2026.11.24"}}` + "\n" + `{"at":"2026-11-24T00:00:00Z","app":"web"}` + "\n",
 		},
 		{
-			"one field", func(o *elasticsearch.Options) { o.Index, o.ID, o.Routing = "(app)", "none", "app" }, []string{at},
+			"one field", func(o *elasticsearch.Options) {
+				o.Index, o.ID, o.Routing = "(app)", "none", "app"
+			}, []string{at},
 			`{"create":{"_index":"shop","routing":"shop"}}` + "\n" + at + "\n",
 		},
 		{
@@ -101,7 +103,8 @@ func TestDocuments(t *testing.T) {
 				o.DataStream, o.ID, o.Timestamp = "logs-shop-default", "none", "at"
 			},
 			[]string{at, `{}`, `{"@timestamp":"x"}`},
-			`{"create":{"_index":"logs-shop-default"}}` + "\n" + `{"@timestamp":"2015-05-17T08:05:03Z",` + at[1:] + "\n" +
+			`{"create":{"_index":"logs-shop-default"}}` + "\n" +
+				`{"@timestamp":"2015-05-17T08:05:03Z",` + at[1:] + "\n" +
 				`{"create":{"_index":"logs-shop-default"}}` + "\n" + `{"@timestamp":"2026-11-24T12:00:00Z"}` + "\n" +
 				`{"create":{"_index":"logs-shop-default"}}` + "\n" + `{"@timestamp":"x"}` + "\n",
 		},
@@ -121,22 +124,26 @@ func TestDocuments(t *testing.T) {
 func TestRecordsWithoutIndex(t *testing.T) {
 	got, dead := deliver(t, func(o *elasticsearch.Options) { o.Index, o.ID = "(app)", "none" },
 		`{"app":"shop"}`, `{"app":"No Name"}`, `{}`, `{"app":"web"}`)
-	want := `{"create":{"_index":"shop"}}` + "\n" + `{"app":"shop"}` + "\n" + `{"create":{"_index":"web"}}` + "\n" + `{"app":"web"}` + "\n"
+	want := `{"create":{"_index":"shop"}}` + "\n" + `{"app":"shop"}` + "\n" +
+		`{"create":{"_index":"web"}}` + "\n" + `{"app":"web"}` + "\n"
 	if got.body != want {
 		t.Errorf("sent\n%s\nwant\n%s", got.body, want)
 	}
-	if len(dead) != 2 || !strings.HasPrefix(dead[0], `1: index: "No Name" is not an index name`) || dead[1] != `2: index: "" is empty` {
+	if len(dead) != 2 || !strings.HasPrefix(dead[0], `1: index: "No Name" is not an index name`) ||
+		dead[1] != `2: index: "" is empty` {
 		t.Errorf("dead letters: %q", dead)
 	}
 }
 
 func TestRequest(t *testing.T) {
-	for key, want := range map[string]string{"abc==": "abc==", "id:secret": base64.StdEncoding.EncodeToString([]byte("id:secret"))} {
+	for key, want := range map[string]string{"abc==": "abc==",
+		"id:secret": base64.StdEncoding.EncodeToString([]byte("id:secret"))} {
 		got, _ := deliver(t, func(o *elasticsearch.Options) { o.APIKey, o.Pipeline = key, "geo ip" }, `{}`)
 		if h := got.Header.Get("Authorization"); h != "ApiKey "+want {
 			t.Errorf("Authorization of %s is %q, want ApiKey %s", key, h, want)
 		}
-		if q := got.URL.Query(); got.URL.Path != "/_bulk" || q.Get("pipeline") != "geo ip" || q.Get("filter_path") == "" {
+		if q := got.URL.Query(); got.URL.Path != "/_bulk" || q.Get("pipeline") != "geo ip" ||
+			q.Get("filter_path") == "" {
 			t.Errorf("sent to %v", got.URL)
 		}
 	}
@@ -156,7 +163,8 @@ func TestOptions(t *testing.T) {
 		o.Endpoints = httpsink.URLs("http://a")
 		change(o)
 		err := o.Validate()
-		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key || strings.Contains(err.Error(), "secret") {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", key, err)
 		}
 		if _, err := elasticsearch.New(*o, connectortest.NewHost(t)); err == nil {

@@ -25,7 +25,9 @@ func opened(t *testing.T, o *exec.Options) (*streamtest.Host, []stream.Lane) {
 	h := connectortest.NewHost(t)
 	s := newSink(t, h, o)
 	var lanes []stream.Lane
-	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Lanes: func(all []stream.Lane) { lanes = all }}); err != nil {
+	if err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Lanes: func(all []stream.Lane) {
+		lanes = all
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

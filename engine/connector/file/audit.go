@@ -1,7 +1,6 @@
 package file
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -14,9 +13,6 @@ import (
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
 )
-
-// maxAuditLine bounds a line of an audited file.
-const maxAuditLine = 64 << 20
 
 // audit implements stream.Audit for the file and the files that were rotated out of it.
 type audit struct {
@@ -118,32 +114,10 @@ func (a *audit) readFile(ctx context.Context, name string, want place) (reached 
 	if reached = placeOf(info).sameFile(want); reached {
 		length = min(length, want.length)
 	}
-	lines := bufio.NewScanner(io.NewSectionReader(f, 0, length))
-	lines.Buffer(nil, maxAuditLine)
-	lines.Split(wholeLines)
-	for lines.Scan() {
-		if ctx.Err() != nil {
-			return reached, context.Cause(ctx)
-		}
-		if err := a.count.Found(lines.Bytes()); err != nil {
-			return reached, err
-		}
+	if err := a.count.FoundLines(ctx, io.NewSectionReader(f, 0, length)); err != nil {
+		return reached, fmt.Errorf("%s: %w", name, err)
 	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return reached, fmt.Errorf("%s has a line of more than %d bytes", name, maxAuditLine)
-	}
-	return reached, lines.Err()
-}
-
-// wholeLines is bufio.ScanLines, except that a carriage return belongs to its line.
-func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
-	if i := bytes.IndexByte(data, '\n'); i >= 0 {
-		return i + 1, data[:i], nil
-	}
-	if atEOF && len(data) > 0 {
-		return len(data), data, nil
-	}
-	return 0, nil, nil
+	return reached, nil
 }
 
 // Close implements stream.Audit.

@@ -196,8 +196,8 @@ func testStaleConnection(t *testing.T, w way) {
 	}
 }
 
-// TestOneWriteARequest: head and body of a small request come in one segment. The receiver is not
-// woken by a head that it can do nothing with.
+// TestOneWriteARequest checks that header and body of a small request arrive in one segment, so
+// that the receiver does not wake up for a header alone.
 func TestOneWriteARequest(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,8 +14,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component is the sink's line in the list of components.
-func Component() stream.Component { return httpsink.Component("http", DefaultOptions, New) }
+// Component is the sink's line in the list of components. A sink with options for an audit is also
+// a [stream.AuditedSink].
+func Component() stream.Component {
+	c := httpsink.Component("http", DefaultOptions, New)
+	c.New = func(o any, h stream.Host) (any, error) {
+		options := *o.(*Options)
+		s, err := New(options, h)
+		if err != nil || options.Audit.URL == "" {
+			return s, err
+		}
+		return &auditedSink{Sink: s, o: &options}, nil
+	}
+	return c
+}
 
 // New returns a sink that has opened no connection.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {

@@ -34,12 +34,15 @@ type Options struct {
 	IdempotencyKey expr.Text `yaml:"idempotency_key" doc:"true: the batch's id, to tell repetitions; or an expression; or false"`
 	Accept         expr.Text `yaml:"accept" doc:"a condition on status and body of an answer: it is delivered; default: 2xx"`
 
+	Audit AuditOptions `yaml:"audit" doc:"how penstock audit asks the receiver for its records"`
+
 	Elasticsearch elasticsearch.Documents `yaml:"elasticsearch" doc:"former place of the options of the sink elasticsearch"`
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`
 	ClickHouse    clickhouse.Insert       `yaml:"clickhouse" doc:"former place of the options of the sink clickhouse"`
 
 	accept *expr.Program // nil: 2xx
 	key    *expr.Program // nil: the batch's id, if any
+	line   *expr.Program // of audit.id; nil: the record
 }
 
 // DefaultOptions post JSON lines with an idempotency key.
@@ -68,6 +71,9 @@ func (o *Options) check() error {
 		return err
 	}
 	if err := o.checkAccept(); err != nil {
+		return err
+	}
+	if err := o.checkAudit(); err != nil {
 		return err
 	}
 	return o.checkStore()

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/engine/kit/registry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -38,7 +41,8 @@ type Options struct {
 	TLS         listen.TLS    `yaml:"tls" doc:"certificates"`
 	Insecure    bool          `yaml:"insecure" doc:"listen beyond loopback without a token or without TLS"`
 
-	Buffer buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+	Buffer   buffer.Options `yaml:"buffer" doc:"of ack: buffered"`
+	Register Register       `yaml:"register" doc:"where senders find this worker"`
 
 	MaxBody     stream.Size   `yaml:"max_body" doc:"of one request, decompressed"`
 	MaxRecord   stream.Size   `yaml:"max_record" doc:"a longer record is refused"`
@@ -49,6 +53,43 @@ type Options struct {
 	Slots       int           `yaml:"slots" min:"0" max:"10000" doc:"requests that the sink serves at once; 0: unknown"`
 	HeaderTime  time.Duration `yaml:"header_timeout" doc:"for the header of a request"`
 	IdleTime    time.Duration `yaml:"idle_timeout" doc:"until an idle connection is closed"`
+}
+
+// Register makes the source answer the questions of senders for workers, at NATS servers.
+type Register struct {
+	natsaccess.Options
+
+	Subject string `yaml:"subject" doc:"on which senders ask, such as penstock.workers.orders"`
+	Address string `yaml:"address" doc:"HOST:PORT for senders; default: that of listen"`
+}
+
+// check checks the options of a source that listens on an address.
+func (r *Register) check(listening string) error {
+	if *r == (Register{}) {
+		return nil
+	}
+	wrong := func(key string, err error) error {
+		return &stream.OptionError{Key: "register." + key, Err: err}
+	}
+	if err := r.Options.Check("register"); err != nil {
+		return err
+	}
+	if err := registry.CheckSubject(r.Subject); err != nil {
+		return wrong("subject", err)
+	}
+	if r.Address != "" {
+		host, port, err := net.SplitHostPort(r.Address)
+		if err != nil || host == "" || port == "" || port == "0" {
+			return wrong("address", fmt.Errorf("is %q, want HOST:PORT", r.Address))
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(listening)
+	if ip := net.ParseIP(host); err == nil && (host == "" || ip != nil && ip.IsUnspecified()) {
+		const text = "is missing: %q is every address of this machine; name the one for senders"
+		return wrong("address", fmt.Errorf(text, listening))
+	}
+	return nil
 }
 
 // DefaultOptions take lines.
@@ -109,6 +150,7 @@ func (o *Options) Validate() error {
 		wrong("max_ratio", "is %d, want 1 or more", o.MaxRatio)
 	}
 	errs = append(errs, stream.CheckEnums(o), buffer.Check(o.Ack, o.Buffer, o.MaxRecord))
+	errs = append(errs, o.Register.check(o.Listen))
 	errs = append(errs, listen.CheckConnections(o.Connections), listen.CheckTokens(o.Token, o.Tokens), o.TLS.Check())
 	return errors.Join(errs...)
 }

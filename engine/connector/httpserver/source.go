@@ -9,6 +9,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/buffer"
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/listen"
+	"github.com/penstock-io/penstock/engine/kit/registry"
 	"github.com/penstock-io/penstock/flow"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -58,7 +60,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
 		Name: "http " + o.Listen, MaxBytes: int64(o.Memory), Objects: o.Format != Lines, Refuse: true,
 		Remember: o.Idempotency,
 	}, h)
@@ -80,6 +82,9 @@ func New(o Options, h stream.Host) (*Server, error) {
 	}
 	h.Go("http_server/listen", s.serve)
 	h.Go("http_server/stop", s.stop)
+	if o.Register.URL != "" {
+		h.Go("http_server/register", s.register)
+	}
 	return s, nil
 }
 
@@ -142,6 +147,18 @@ func (s *Server) serve(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// register answers senders that ask for workers, unless the source drains.
+func (s *Server) register(ctx context.Context) error {
+	addr, err := s.Addr(ctx)
+	if err != nil {
+		return nil // the source has stopped before its port was open
+	}
+	r := &s.o.Register
+	address := cmp.Or(r.Address, addr.String())
+	ready := func() bool { return !s.IsDraining() }
+	return registry.Announce(ctx, r.Options, r.Subject, address, ready, s.log)
 }
 
 // stop ends the server when ctx is done.

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -85,14 +84,14 @@ func checkBroker(text string) error {
 }
 
 // options returns the client options of a connection.
-func (c *Connection) options(log *slog.Logger) ([]kgo.Opt, error) {
+func (c *Connection) options(log *clientLog) ([]kgo.Opt, error) {
 	dialer := &net.Dialer{Timeout: c.ConnectTimeout}
 	out := []kgo.Opt{
-		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.WithLogger(&clientLog{log}),
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.WithLogger(log),
 		kgo.SoftwareNameAndVersion("penstock", "1"),
 	}
 	if c.TLS.on() {
-		trust, err := tlsaccess.NewTrust(&c.TLS.TLS, log)
+		trust, err := tlsaccess.NewTrust(&c.TLS.TLS, log.log)
 		if err != nil {
 			return nil, err
 		}
@@ -110,27 +109,6 @@ func (c *Connection) options(log *slog.Logger) ([]kgo.Opt, error) {
 		out = append(out, kgo.SASL(m))
 	}
 	return out, nil
-}
-
-// clientLog passes the client library's warnings on.
-type clientLog struct{ log *slog.Logger }
-
-// Level implements kgo.Logger.
-func (l *clientLog) Level() kgo.LogLevel {
-	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		return kgo.LogLevelInfo
-	}
-	return kgo.LogLevelWarn
-}
-
-// Log implements kgo.Logger. The library's errors are warnings here: the source and the sink report
-// those that matter themselves.
-func (l *clientLog) Log(level kgo.LogLevel, message string, pairs ...any) {
-	at := slog.LevelDebug
-	if level == kgo.LogLevelWarn || level == kgo.LogLevelError {
-		at = slog.LevelWarn
-	}
-	l.log.Log(context.Background(), at, "kafka client: "+message, pairs...)
 }
 
 func wrong(key, format string, args ...any) error {

@@ -131,9 +131,7 @@ func TestDeadLettersOnce(t *testing.T) {
 			func() bool { return joined.counter("partitions_assigned") > 0 })
 		produce()
 		if round%2 == 0 {
-			before := lostSessions(nodes)
-			c.forgetMember()
-			until(t, "a lost session", func() bool { return lostSessions(nodes) > before })
+			c.loseSession(nodes...)
 			continue
 		}
 		if err := nodes[0].stop(); err != nil {

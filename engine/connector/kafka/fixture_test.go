@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -319,13 +320,32 @@ func (n *node) counter(name string) int64 {
 	return s.Routes[0].SourceCounters[name] + s.Routes[0].Counters[name]
 }
 
-// forgetMember answers the next heartbeat as a broker does that has thrown the member out.
-func (c *cluster) forgetMember() {
+// loseSession answers heartbeats as a broker does that has thrown the member out, until a member has
+// lost partitions. One answer is not enough: a member without partitions loses none.
+func (c *cluster) loseSession(nodes ...*node) {
+	c.t.Helper()
+	before := lostSessions(nodes)
+	var over atomic.Bool
 	c.ControlKey(int16(kmsg.Heartbeat), func(q kmsg.Request) (kmsg.Response, error, bool) {
+		if over.Load() {
+			c.DropControl()
+			return nil, nil, false
+		}
+		c.KeepControl()
 		res := q.ResponseKind().(*kmsg.HeartbeatResponse)
 		res.ErrorCode = kerr.UnknownMemberID.Code
 		return res, nil, true
 	})
+	until(c.t, "a lost session", func() bool { return lostSessions(nodes) > before })
+	over.Store(true)
+}
+
+// lostSessions returns how often the nodes have lost partitions.
+func lostSessions(nodes []*node) (n int64) {
+	for _, one := range nodes {
+		n += one.counter("sessions_lost")
+	}
+	return n
 }
 
 // until waits for a condition.

@@ -28,9 +28,7 @@ func TestExactlyOnce(t *testing.T) {
 		until(t, "the new member has partitions", func() bool { return joined.counter("partitions_assigned") > 0 })
 		texts = append(texts, c.produce("orders", fmt.Sprint("s", round), 4, 200)...)
 		if round%2 == 0 {
-			before := lostSessions(nodes)
-			c.forgetMember()
-			until(t, "a lost session", func() bool { return lostSessions(nodes) > before })
+			c.loseSession(nodes...)
 		} else if err := nodes[0].stop(); err != nil {
 			t.Fatal(err)
 		} else {
@@ -47,13 +45,6 @@ func TestExactlyOnce(t *testing.T) {
 	if m := store.Mistakes(); len(m) > 0 {
 		t.Errorf("mistakes: %v", m)
 	}
-}
-
-func lostSessions(nodes []*node) (n int64) {
-	for _, one := range nodes {
-		n += one.counter("sessions_lost")
-	}
-	return n
 }
 
 // TestExactlyOnceSQL checks that members of a group which share a table write each record once,
@@ -92,8 +83,7 @@ pipelines:
 		})
 		texts = append(texts, c.produce("orders", fmt.Sprint("s", round), 4, 200)...)
 		if round == 0 {
-			c.forgetMember()
-			until(t, "a lost session", func() bool { return lostSessions(nodes) > 0 })
+			c.loseSession(nodes...)
 		} else if err := nodes[0].stop(); err != nil {
 			t.Fatal(err)
 		} else {

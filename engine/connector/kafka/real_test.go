@@ -15,9 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestReal runs scenarios against a real broker. With PENSTOCK_KAFKA=full the broker also crashes
-// under a copy in transactions. The group can then wait minutes, until the broker ends an open
-// transaction.
+// TestReal runs scenarios against a real broker, which is killed in the last ones.
 func TestReal(t *testing.T) {
 	if os.Getenv("PENSTOCK_KAFKA") == "" {
 		t.Skip("skipped: it starts a real broker; `make kafka-short` runs it")
@@ -49,9 +47,10 @@ func TestReal(t *testing.T) {
 			c.createTopic("copied", 2)
 			transactionalCopy(t, c, "copied", nil)
 		}},
-		{"broker crash", 2, func(t *testing.T, c *cluster) {
-			brokerCrash(t, c, server, os.Getenv("PENSTOCK_KAFKA") == "full")
+		{"crash in a transaction", 1, func(t *testing.T, c *cluster) {
+			crashInTransaction(t, c, server)
 		}},
+		{"broker crash", 2, func(t *testing.T, c *cluster) { brokerCrash(t, c, server) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			name := strings.ReplaceAll(c.name, " ", "-")
@@ -102,18 +101,14 @@ func (c *cluster) createTopic(name string, partitions int32) {
 
 // brokerCrash kills the broker under copies from topic to topic. Nothing is lost, and the
 // transactional copy has each record once.
-func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server, transactional bool) {
+func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server) {
 	c.createTopic("copy", 2)
 	c.createTopic("exact", 2)
 	exact := *c
 	exact.group = c.group + "-exact"
 	plain := strings.Replace(c.copyInTransactions("copy", ""), ", transactional: true", "", 1)
 	var nodes []*node
-	configs := []string{plain}
-	if transactional {
-		configs = append(configs, exact.copyInTransactions("exact", ""))
-	}
-	for _, config := range configs {
+	for _, config := range []string{plain, exact.copyInTransactions("exact", "")} {
 		n, err := c.run(config, newArrivals(), route{})
 		if err != nil {
 			t.Fatal(err)
@@ -131,9 +126,7 @@ func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server, transac
 		server.Start(t)
 	}
 	c.copied(2, 4000)
-	if transactional {
-		exact.copied(2, 4000)
-	}
+	exact.copied(2, 4000)
 	for _, n := range nodes {
 		if err := n.stop(); err != nil {
 			t.Error(err)
@@ -146,9 +139,22 @@ func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server, transac
 	checkAll(t, got, texts)
 	t.Logf("%d of %d records were repeated in 2 crashes without transactions", got.repeats(),
 		len(texts))
-	if transactional {
-		c.exactly("exact", texts)
+	c.exactly("exact", texts)
+}
+
+// crashInTransaction kills the broker and the owner of a partition in the middle of a transaction
+// that times out after 10 minutes. The next owner resumes as soon as the broker serves.
+func crashInTransaction(t *testing.T, c *cluster, server *connectortest.Server) {
+	c.createTopic("owned", 1)
+	texts := c.produce(c.topic, "a", 1, 100)
+	c.leaveTransactionOpen("penstock/"+c.group+"/"+c.topic+"/0", "owned", 50)
+	server.Kill(t)
+	server.Start(t)
+	if _, err := c.run(c.copyInTransactions("owned", ""), newArrivals(), route{}); err != nil {
+		t.Fatal(err)
 	}
+	c.copied(1, len(texts))
+	c.exactly("owned", texts)
 }
 
 func sinkOnReal(t *testing.T, c *cluster) {

@@ -28,6 +28,7 @@ func Sink() stream.Component {
 type TopicSink struct {
 	o      SinkOptions
 	host   stream.Host
+	log    *clientLog
 	client *kgo.Client
 	tools  sync.Pool // of *tool
 }
@@ -45,7 +46,7 @@ func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 			return nil, err
 		}
 	}
-	s := &TopicSink{o: o, host: h}
+	s := &TopicSink{o: o, host: h, log: newClientLog(h.Log())}
 	s.tools.New = func() any { return newTool(&s.o) }
 	for _, name := range sinkCounters {
 		h.Count(name, 0)
@@ -79,7 +80,7 @@ func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
 
 // producer returns a client that produces as the options say. It connects when it is used.
 func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
-	options, err := s.o.Connection.options(s.host.Log())
+	options, err := s.o.Connection.options(s.log)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -28,9 +30,11 @@ func Source() stream.Component {
 type GroupSource struct {
 	o    SourceOptions
 	host stream.Host
+	log  *clientLog
 
-	mu      sync.Mutex         // guards readers
-	readers map[string]*reader // by route
+	mu            sync.Mutex         // guards the fields below
+	readers       map[string]*reader // by route
+	transactional map[string]bool    // by route: its sink commits the offsets
 }
 
 // sourceCounters are shown from the start.
@@ -43,7 +47,8 @@ func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	return &GroupSource{o: o, host: h, readers: make(map[string]*reader)}, nil
+	return &GroupSource{o: o, host: h, log: newClientLog(h.Log()),
+		readers: make(map[string]*reader), transactional: make(map[string]bool)}, nil
 }
 
 // HasAssignments implements stream.AssignedSource.
@@ -60,7 +65,7 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 		return nil, err
 	}
 	r := newReader(s, o, group)
-	options, err := s.clientOptions(r, group)
+	options, err := s.clientOptions(r, group, o.Route)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +122,24 @@ const rebalanceSlack = 15 * time.Second
 // answers overlap with deliveries, and hold less memory.
 const fetchesInMemory = 16
 
-func (s *GroupSource) clientOptions(r *reader, group string) ([]kgo.Opt, error) {
-	out, err := s.o.Connection.options(s.host.Log())
+// bindTransactions notes that the sink of a route commits its offsets in transactions.
+func (s *GroupSource) bindTransactions(route string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.transactional[route] = true
+}
+
+// unstableOffsets limits requests for the group's offsets to the last version that does not wait
+// for open transactions. Only the sink's Take can end the transaction of an earlier owner at once,
+// and it comes after this request. Take then reads the offset that counts.
+func unstableOffsets() kgo.Opt {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)
+	return kgo.MaxVersions(v)
+}
+
+func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, error) {
+	out, err := s.o.Connection.options(s.log)
 	if err != nil {
 		return nil, err
 	}
@@ -139,6 +160,11 @@ func (s *GroupSource) clientOptions(r *reader, group string) ([]kgo.Opt, error) 
 		kgo.OnOffsetsFetched(r.offsetsFetched), kgo.AdjustFetchOffsetsFn(r.assign),
 		kgo.OnPartitionsRevoked(r.revoked), kgo.OnPartitionsLost(r.lost), kgo.OnPartitionsAssigned(r.joined),
 	)
+	s.mu.Lock()
+	if s.transactional[route] {
+		out = append(out, unstableOffsets())
+	}
+	s.mu.Unlock()
 	if s.o.Instance != "" {
 		out = append(out, kgo.InstanceID(s.o.Instance))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,11 +93,12 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 	})
 }
 
-// storedOffsets returns the group's offsets in topics. It waits until no transaction may change
-// them any more.
-func (s *transactionalSink) storedOffsets(ctx context.Context, topics ...string) (storedOffsets,
-	error) {
+// storedOffsets returns the group's offsets of partitions. It waits until no transaction may change
+// them any more. Transactions of other partitions do not matter: under load one is always open.
+func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
+	storedOffsets, error) {
 	out := make(storedOffsets)
+	topics := topicsOf(keys)
 	err := persist(kadm.RequireStable(ctx), func(ctx context.Context) error {
 		all, err := kadm.NewClient(s.client).FetchOffsetsForTopics(ctx, s.group, topics...)
 		if errors.Is(err, kerr.GroupIDNotFound) {
@@ -106,7 +108,11 @@ func (s *transactionalSink) storedOffsets(ctx context.Context, topics ...string)
 			return err
 		}
 		all.Each(func(o kadm.OffsetResponse) {
-			out[topicPartition{o.Topic, o.Partition}] = committed{o.At, o.LeaderEpoch, o.Metadata}
+			key := topicPartition{o.Topic, o.Partition}
+			if !slices.Contains(keys, key) {
+				return
+			}
+			out[key] = committed{o.At, o.LeaderEpoch, o.Metadata}
 			if err == nil {
 				err = o.Err
 			}

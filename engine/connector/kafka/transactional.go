@@ -71,6 +71,7 @@ func (s *TopicSink) BindSource(source stream.Source, route string) (stream.Sink,
 	for _, name := range transactionalCounters {
 		s.host.Count(name, 0)
 	}
+	from.bindTransactions(route)
 	return &transactionalSink{TopicSink: s, source: from, route: route, group: group,
 		owned: make(map[uint32]*transactions)}, nil
 }
@@ -173,7 +174,7 @@ func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	for i := range made {
 		keys[i] = made[i].key
 	}
-	stored, err := s.storedOffsets(ctx, topicsOf(keys)...)
+	stored, err := s.storedOffsets(ctx, keys...)
 	if err != nil {
 		return nil, err
 	}

@@ -5,11 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/penstock-io/penstock/engine/connector/connectortest/partitions"
 	"github.com/penstock-io/penstock/engine/connector/kafka"
@@ -144,10 +147,10 @@ func (c *cluster) copied(partitions, each int) {
 func TestTransactionalCopy(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"), kfake.SeedTopics(2, "out"))
-	transactionalCopy(t, c, "out", c.forgetMember)
+	transactionalCopy(t, c, "out", c.loseSession)
 }
 
-func transactionalCopy(t *testing.T, c *cluster, topic string, forget func()) {
+func transactionalCopy(t *testing.T, c *cluster, topic string, lose func(...*node)) {
 	start := func() *node {
 		n, err := c.run(c.copyInTransactions(topic, ""), newArrivals(), route{})
 		if err != nil {
@@ -164,10 +167,8 @@ func transactionalCopy(t *testing.T, c *cluster, topic string, forget func()) {
 		until(t, "the new member has partitions",
 			func() bool { return joined.counter("partitions_assigned") > 0 })
 		texts = append(texts, c.produce(c.topic, fmt.Sprint("s", round), 4, 200)...)
-		if round%2 == 0 && forget != nil {
-			before := lostSessions(nodes)
-			forget()
-			until(t, "a lost session", func() bool { return lostSessions(nodes) > before })
+		if round%2 == 0 && lose != nil {
+			lose(nodes...)
 		} else if err := nodes[0].stop(); err != nil {
 			t.Fatal(err)
 		} else {
@@ -242,6 +243,69 @@ func TestTransactionInDoubt(t *testing.T) {
 			cl.copied(1, len(texts))
 			cl.exactly("out", texts)
 		})
+	}
+}
+
+// TestOpenTransactionOfDeadOwner: the earlier owner of a partition died in a transaction that has
+// the offsets of the group. The next owner ends that transaction. It does not wait for its timeout
+// of 10 minutes.
+func TestOpenTransactionOfDeadOwner(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))
+	texts := c.produce("orders", "a", 1, 100)
+	c.leaveTransactionOpen("penstock/g/orders/0", "out", 50)
+	if _, err := c.run(c.copyInTransactions("out", ""), newArrivals(), route{}); err != nil {
+		t.Fatal(err)
+	}
+	c.copied(1, len(texts))
+	c.exactly("out", texts)
+}
+
+// leaveTransactionOpen writes a record and an offset of the group in a transaction that it does not
+// end.
+func (c *cluster) leaveTransactionOpen(id, topic string, offset int64) {
+	c.t.Helper()
+	before890 := kversion.V3_7_0()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.TransactionalID(id),
+		kgo.TransactionTimeout(10*time.Minute), kgo.DefaultProduceTopic(topic),
+		kgo.MaxVersions(before890))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.BeginTransaction(); err != nil {
+		c.t.Fatal(err)
+	}
+	record := kgo.StringRecord("of an open transaction")
+	if err := client.ProduceSync(c.t.Context(), record).FirstErr(); err != nil {
+		c.t.Fatal(err)
+	}
+	producer, epoch, err := client.ProducerID(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = id, producer, epoch, c.group
+	added, err := add.RequestWith(c.t.Context(), client)
+	if err == nil {
+		err = kerr.ErrorForCode(added.ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	at := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	at.Offset = offset
+	of := kmsg.NewTxnOffsetCommitRequestTopic()
+	of.Topic, of.Partitions = c.topic, append(of.Partitions, at)
+	q := kmsg.NewPtrTxnOffsetCommitRequest()
+	q.TransactionalID, q.ProducerID, q.ProducerEpoch, q.Group = id, producer, epoch, c.group
+	q.Topics = append(q.Topics, of)
+	res, err := q.RequestWith(c.t.Context(), client)
+	if err == nil {
+		err = kerr.ErrorForCode(res.Topics[0].Partitions[0].ErrorCode)
+	}
+	if err != nil {
+		c.t.Fatal(err)
 	}
 }
 

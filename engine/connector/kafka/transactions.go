@@ -344,9 +344,9 @@ func (p *transactions) commit(ctx context.Context, next progress) error {
 	if aborted := p.abort(); aborted != nil {
 		return errors.Join(err, aborted)
 	}
-	stored, failed := p.s.storedOffsets(p.ctx, p.key.topic)
+	stored, failed := p.s.storedOffsets(p.ctx, p.key)
 	if failed != nil {
-		return failed
+		return &fencingError{errors.Join(err, failed)} // the outcome is not known: Take asks again
 	}
 	before := p.progress
 	if stored.of(p) && p.progress.equal(next) {

@@ -87,7 +87,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	var timeout <-chan time.Time
 	for {
 		if ctx.Err() != nil {
+			r.source.mu.Lock()
 			r.at, r.above = at, above // the batch is dropped
+			r.source.mu.Unlock()
 			return context.Cause(ctx)
 		}
 		full, ended, changed := r.fill(b)

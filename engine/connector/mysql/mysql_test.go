@@ -22,7 +22,9 @@ func opened(t *testing.T, o mysql.Options) []stream.Lane {
 		t.Fatal(err)
 	}
 	var lanes []stream.Lane
-	err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) { lanes = l }})
+	err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) {
+		lanes = l
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

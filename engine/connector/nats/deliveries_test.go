@@ -119,8 +119,8 @@ func TestDeliveriesModel(t *testing.T) {
 	}
 }
 
-// TestDeliveriesMerge: a message that is delivered again while it is in work is acknowledged under
-// its last delivery, and one that was settled is acknowledged again.
+// TestDeliveriesMerge checks that a message that is redelivered during its processing is
+// acknowledged under its last delivery. A message that was already settled is acknowledged again.
 func TestDeliveriesMerge(t *testing.T) {
 	d := newDeliveries()
 	d.add(&stream.Partition{ID: "p"}, 1, 5)

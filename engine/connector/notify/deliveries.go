@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/parked"
@@ -17,7 +18,7 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 	return &Deliveries{
 		store:    s.send.store,
 		schedule: s.o.schedule,
-		changed:  func() { s.send.recheck() },
+		changed:  s.send.recheck,
 	}
 }
 
@@ -25,7 +26,7 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 type Deliveries struct {
 	store    *parked.Store
 	schedule parked.Schedule
-	changed  func() // called after a change; nil for nothing
+	changed  func(ctx context.Context, host string) // called after a change; nil for nothing
 }
 
 // OpenDeliveries implements stream.ParkingOptions.
@@ -62,7 +63,25 @@ func countsOf(t parked.Totals) stream.ParkedCounts {
 
 // Delivery implements stream.DeliveryStore.
 func (d *Deliveries) Delivery(ctx context.Context, key string) (stream.Delivery, error) {
-	found, err := d.store.Find(ctx, key)
+	return d.find(ctx, key, nil)
+}
+
+// DeliveryOf implements stream.DeliveryStore.
+func (d *Deliveries) DeliveryOf(
+	ctx context.Context, key string, owner stream.DeliveryOwner,
+) (stream.Delivery, error) {
+	return d.find(ctx, key, func(p *parked.Delivery) bool {
+		u, err := url.Parse(p.URL)
+		return p.Signer != "" && p.Signer == owner.Name ||
+			err == nil && slices.Contains(owner.Hosts, u.Hostname())
+	})
+}
+
+// find returns the newest delivery of a key, of those that are wanted; nil means all.
+func (d *Deliveries) find(
+	ctx context.Context, key string, wanted func(*parked.Delivery) bool,
+) (stream.Delivery, error) {
+	found, err := d.store.Find(ctx, key, wanted)
 	if err != nil {
 		return stream.Delivery{}, translated(err)
 	}
@@ -110,7 +129,7 @@ func (d *Deliveries) Cancel(ctx context.Context, key string) (stream.Delivery, e
 func (d *Deliveries) operate(
 	ctx context.Context, key string, do func(context.Context, int64, time.Time) error,
 ) (stream.Delivery, error) {
-	found, err := d.store.Find(ctx, key)
+	found, err := d.store.Find(ctx, key, nil)
 	if err == nil {
 		err = do(context.WithoutCancel(ctx), found.ID, time.Now())
 	}
@@ -118,7 +137,7 @@ func (d *Deliveries) operate(
 		return stream.Delivery{}, translated(err)
 	}
 	if d.changed != nil {
-		d.changed()
+		d.changed(context.WithoutCancel(ctx), found.Host)
 	}
 	return d.Delivery(ctx, key)
 }

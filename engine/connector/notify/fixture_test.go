@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +94,7 @@ type fixture struct {
 	m       *merchants
 	dir     string
 	letters []stream.DeadLetter
+	stuck   atomic.Bool // no checkpoint is synced
 	lane    stream.Lane
 	next    int64
 }
@@ -137,6 +139,12 @@ func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *
 	err = f.Open(t.Context(), stream.SinkOptions{
 		Pipeline: "p", Route: "r", Once: once, Lanes: func(l []stream.Lane) { f.lane = l[0] },
 		StateDir: func() (string, error) { return dir, nil },
+		Synced: func() time.Time {
+			if f.stuck.Load() {
+				return time.Time{}
+			}
+			return time.Now()
+		},
 		DeadLetter: func(_ context.Context, letters []stream.DeadLetter) error {
 			f.letters = append(f.letters, letters...)
 			return nil

@@ -21,9 +21,11 @@ const (
 )
 
 // lane is one host with deliveries that are due, in flight, or will be due. The dispatcher owns it.
+// Its circuit is nil before the first failure.
 type lane struct {
 	id       int64
 	name     string
+	group    string    // pattern of allow.hosts that allows the host; "" if it is listed by name
 	due      time.Time // of its earliest delivery that may be sent
 	index    int       // in the heap; -1 if it is in none
 	visited  uint64    // number of its last visit: lanes that are due take turns
@@ -34,9 +36,10 @@ type lane struct {
 	since    time.Time     // of that row
 	reason   string        // of the last failure
 	slow     bool          // its last attempt failed or took long, or one in flight does
+	full     bool          // at its last visit deliveries were due for which it had no room
 	absent   absence       // why the lane is not in the heap although it may have due deliveries
 	paced    time.Duration // state of the host's rate limit
-	opens    time.Time     // when the rate limit allows a request; zero if it did at the last visit
+	opens    time.Time     // when the rate limit allows a request; zero if it did
 }
 
 // absence is the reason for which the dispatcher leaves a lane out of the heap.
@@ -48,27 +51,70 @@ const (
 	recording                // planned times that pass are being stored
 )
 
-func newLane(h parked.Host) (*lane, error) {
-	// Failures in a row of different deliveries: one delivery alone keeps its exact schedule.
-	circuit, err := breaker.NewCircuit(breaker.Options{
+func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
+
+// newCircuit returns the circuit of a lane. Failures in a row of different deliveries open it: one
+// delivery alone keeps its exact schedule.
+func newCircuit() *breaker.Circuit {
+	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
 		FailureRate:  -1,
 		Wait:         backoff.Exponential(firstProbe, 2, lastProbe),
 		ProbeTimeout: 10 * time.Minute,
 	}, nil)
-	return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1, circuit: circuit}, err
+	if err != nil {
+		panic(err) // the options are valid
+	}
+	return c
 }
 
-// isIdle reports whether the lane knows nothing that a new one would not. now is the time since the
-// origin of the rate limits.
+// isDown reports whether only probes and last attempts are sent to the host.
+func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
+
+// allow lets an attempt through, which must be followed by settle, or refuses it. now is the time
+// since the origin of circuits and rate limits.
+func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
+	if l.circuit == nil {
+		return breaker.Ticket{}, true // that of a new circuit
+	}
+	return l.circuit.Allow(now)
+}
+
+// settle takes the outcome of an attempt that was let through into the circuit, which it makes at
+// the first failure.
+func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
+	if l.circuit == nil {
+		if o != breaker.Failure {
+			return
+		}
+		l.circuit = newCircuit()
+	}
+	l.circuit.Done(now, t, o, 0)
+}
+
+// isIdle reports whether the lane knows nothing that a new one would not, except that its host is
+// slow.
 func (l *lane) isIdle(now time.Duration) bool {
-	return len(l.inFlight) == 0 && len(l.failed) == 0 && l.circuit.State() == breaker.Closed &&
-		l.paced <= now
+	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
-// isForgettable reports whether an idle lane without deliveries may be deleted. A slow one stays
-// while there are at most maxLanes: its next deliveries still count as those of a slow host.
-func (l *lane) isForgettable(lanes int) bool { return !l.slow || lanes > maxLanes }
+// isResting reports whether the lane has nothing to do at now, so that it can be deleted to make
+// room for another host. since is now as the time since the origin of rate limits.
+func (l *lane) isResting(now time.Time, since time.Duration) bool {
+	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
+		(l.index < 0 || l.due.After(now))
+}
+
+// worth ranks resting lanes: how much is lost if the lane is deleted.
+func (l *lane) worth() (n int) {
+	if l.index >= 0 {
+		n++
+	}
+	if l.slow || len(l.failed) > 0 || l.circuit != nil {
+		n += 2
+	}
+	return n
+}
 
 // attempt is an attempt in flight.
 type attempt struct {

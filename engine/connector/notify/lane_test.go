@@ -78,14 +78,3 @@ func TestExtraPlaces(t *testing.T) {
 		}
 	}
 }
-
-// TestSlowLaneStays: an idle slow lane is remembered up to the bound of lanes, a fast one is not.
-func TestSlowLaneStays(t *testing.T) {
-	slow, fast := &lane{slow: true}, &lane{}
-	if slow.isForgettable(maxLanes) || !slow.isForgettable(maxLanes+1) {
-		t.Error("a slow lane must stay while there are at most maxLanes, and may go beyond")
-	}
-	if !fast.isForgettable(1) {
-		t.Error("a fast lane must be forgettable")
-	}
-}

@@ -75,6 +75,39 @@ func (m *merchants) ofHost(host string) (at []time.Duration) {
 	return at
 }
 
+// TestKeptUntilSynced: a delivery that has ended stays beyond its history until a checkpoint has its
+// record's position, so that the record is recognized if it is read again.
+func TestKeptUntilSynced(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		o := options()
+		o.Parked.History = leastHistory
+		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+			return 200, "success", 0
+		})
+		f := newFixture(t, dir, o, m, false)
+		defer f.stop()
+		f.stuck.Store(true)
+		for range 2 {
+			if err := f.deliver("m1 order-1"); err != nil {
+				t.Fatal(err)
+			}
+			f.next-- // the same record again
+			time.Sleep(2 * time.Hour)
+			synctest.Wait()
+		}
+		if at := m.of("order-1"); len(at) != 1 || f.host.Counted("deliveries_repeated") != 1 {
+			t.Errorf("sent at %v, recognized %d times", at, f.host.Counted("deliveries_repeated"))
+		}
+		f.stuck.Store(false)
+		time.Sleep(2 * time.Hour)
+		synctest.Wait()
+		_, err := f.Deliveries().Delivery(t.Context(), "order-1")
+		if !errors.Is(err, stream.ErrNoDelivery) {
+			t.Errorf("after its history and a checkpoint: %v", err)
+		}
+	})
+}
+
 // TestFullStore: records that do not fit wait at the source, until deliveries have ended for as
 // long
 // as their history is kept at least.

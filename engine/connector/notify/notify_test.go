@@ -193,6 +193,58 @@ func TestOperator(t *testing.T) {
 	})
 }
 
+// TestDeliveryOf: a receiver finds its own delivery of a key, also if that of another is newer.
+func TestDeliveryOf(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		f := newFixture(t, dir, options(), newMerchants(refuse), false)
+		defer f.stop()
+		if err := f.deliver("m1 order-1", "m2 order-1", "m2 order-2"); err != nil {
+			t.Fatal(err)
+		}
+		first, second := []string{"m1.shops.example"}, []string{"m2.shops.example"}
+		for _, c := range []struct {
+			key   string
+			owner stream.DeliveryOwner
+			host  string
+		}{
+			{"order-1", stream.DeliveryOwner{Hosts: first}, "m1.shops.example:443"},
+			{"order-1", stream.DeliveryOwner{Name: "m", Hosts: second}, "m2.shops.example:443"},
+			{"order-2", stream.DeliveryOwner{Hosts: second}, "m2.shops.example:443"},
+			{"order-2", stream.DeliveryOwner{Name: "m", Hosts: first}, ""},
+			{"order-1", stream.DeliveryOwner{}, ""},
+		} {
+			d, err := f.Deliveries().DeliveryOf(t.Context(), c.key, c.owner)
+			if d.Host != c.host || errors.Is(err, stream.ErrNoDelivery) != (c.host == "") {
+				t.Errorf("%s of %+v: %+v, %v; want one at %q", c.key, c.owner, d, err, c.host)
+			}
+		}
+	})
+}
+
+// TestManyOfOneHost: all deliveries of a host that are due are sent, although a visit takes a few and
+// all attempts of a visit may end before the next one.
+func TestManyOfOneHost(t *testing.T) {
+	bubble(t, func(t *testing.T, dir string) {
+		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
+			return 200, "success", time.Millisecond
+		})
+		f := newFixture(t, dir, options(), m, false)
+		defer f.stop()
+		var lines []string
+		for n := range 100 {
+			lines = append(lines, fmt.Sprintf("m1 order-%d", n))
+		}
+		if err := f.deliver(lines...); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := f.Parked(); got != (stream.ParkedCounts{Delivered: 100}) {
+			t.Errorf("counts %+v after 10s", got)
+		}
+	})
+}
+
 // TestDownHost: a host that is down is probed by one delivery, its others pass into the history, the
 // last attempts are sent, and other hosts notice nothing.
 func TestDownHost(t *testing.T) {

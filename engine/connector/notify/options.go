@@ -28,8 +28,8 @@ type Options struct {
 	Accept         expr.Text `yaml:"accept" doc:"a condition on status, headers and body of a response: it is accepted; default: 2xx"`
 	Stop           expr.Text `yaml:"stop" doc:"a condition on a response: no further attempt; 410 always ends a delivery"`
 
-	Schedule Waits   `yaml:"schedule" doc:"waits between planned times of attempts, or an expression"`
-	Backoff  string  `yaml:"backoff" doc:"a policy as penstock backoff takes it, in place of schedule; it must end"`
+	Schedule Waits   `yaml:"schedule" doc:"waits between planned times of attempts, a policy, or an expression"`
+	Backoff  string  `yaml:"backoff" doc:"a policy for records without a schedule of their own"`
 	Jitter   float64 `yaml:"jitter" doc:"delays each attempt by up to this share of the wait before it"`
 
 	Exhausted string `yaml:"exhausted" enum:"dead_letter,keep" doc:"at the end of the schedule: dead_letter, or keep for an operator"`
@@ -42,6 +42,7 @@ type Options struct {
 	ConnectTimeout time.Duration `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 	Attempts       int           `yaml:"attempts" min:"1" max:"10000" doc:"attempts at once; slow and failing hosts get a quarter of them"`
 	PerHost        int           `yaml:"per_host" min:"1" max:"1000" doc:"attempts at once at one host; fewer if it slows down"`
+	Hosts          int           `yaml:"hosts" min:"1" max:"1000000" doc:"hosts in memory at once"`
 	Limit          HostLimit     `yaml:"limit" doc:"of requests to each host, polls included"`
 	Idle           int           `yaml:"idle_connections" min:"1" doc:"kept connections of all hosts"`
 	CA             string        `yaml:"ca" path:"true" doc:"PEM file of the authorities to trust, not the system's"`
@@ -83,8 +84,14 @@ const (
 	exhaustedKeep       = "keep"
 )
 
-// leastHistory is long enough for each settled position to be in a synced checkpoint.
-const leastHistory = 10 * time.Minute
+const (
+	leastHistory = 10 * time.Minute
+
+	// settling is longer than the time from the commit of a row to the settling of its position.
+	// Rows are kept until their positions are in a synced checkpoint, so that records that are read
+	// again are recognized.
+	settling = time.Minute
+)
 
 // paymentSchedule is the default: 16 attempts in 24 h 4 min.
 var paymentSchedule = []time.Duration{
@@ -114,6 +121,7 @@ func DefaultOptions() *Options {
 		ConnectTimeout: 10 * time.Second,
 		Attempts:       256,
 		PerHost:        16,
+		Hosts:          10_000,
 		Idle:           1000,
 		Parked:         Parked{Bytes: parked.DefaultMaxBytes, History: 48 * time.Hour},
 		Sign:           Sign{HMAC: HMAC{Algorithm: string(inbox.SHA256)}},
@@ -181,7 +189,9 @@ func (o *Options) Validate() error {
 	if o.Timeout > 5*time.Minute {
 		return wrong("timeout", fmt.Errorf("is %v; write at most 5m", o.Timeout))
 	}
-	for key, n := range map[string]int{"attempts": o.Attempts, "per_host": o.PerHost, "idle_connections": o.Idle} {
+	for key, n := range map[string]int{
+		"attempts": o.Attempts, "per_host": o.PerHost, "hosts": o.Hosts, "idle_connections": o.Idle,
+	} {
 		if n < 1 {
 			return wrong(key, fmt.Errorf("is %d; write at least 1", n))
 		}
@@ -222,13 +232,20 @@ func (o *Options) plan() error {
 		Polling: polling,
 		Keep:    o.Exhausted == exhaustedKeep,
 	}
-	key := "schedule"
-	if o.Schedule.Of != "" {
+	key, policy := "schedule", o.Schedule.Policy
+	switch {
+	case policy != "" && o.Backoff != "":
+		return &stream.OptionError{
+			Key: "backoff",
+			Err: errors.New("schedule has a policy as well; take one of them out"),
+		}
+	case o.Backoff != "":
+		key, policy = "backoff", o.Backoff
+	case o.Schedule.Of != "":
 		o.schedule.Waits = paymentSchedule
 	}
-	if o.Backoff != "" {
-		key = "backoff"
-		if o.schedule.Waits, err = waitsOf(o.Backoff); err != nil {
+	if policy != "" {
+		if o.schedule.Waits, err = waitsOf(policy); err != nil {
 			return &stream.OptionError{Key: key, Err: err}
 		}
 	}

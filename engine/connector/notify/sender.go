@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	visitSize    = 8   // deliveries of one host that are sent before another host's turn
-	skipSize     = 256 // deliveries of a host that is down that are passed over in one commit
-	maxLanes     = 10_000
+	visitSize    = 8                     // deliveries that are sent before another host's turn
+	skipSize     = 256                   // deliveries of a down host that one commit passes over
+	pageSize     = 1000                  // hosts of the store that are read at once
 	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
 	stopGrace    = 5 * time.Second       // for attempts in flight at the end
 	pressure     = 10                    // percent of the store's bound that are kept free of ended deliveries
 	visitsAtOnce = 64                    // before the ends of attempts are taken in
 	roomPause    = 10 * time.Millisecond // until a lane without room is visited again
 	maxRecording = 64                    // lanes that store planned times that pass
+	windowLasts  = time.Minute           // until the window of an idle lane is deleted
 	lateForSkip  = time.Minute           // an attempt whose successor is due for longer is passed over
 )
 
@@ -36,14 +37,14 @@ var errStopping = errors.New("penstock stops")
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
-	epoch   time.Time // origin of the times of circuits and rate limits
 	pace    rate.GCRA // of requests to each host
 	jobs    chan job
 	ended   chan ended // has room for every attempt
 	skips   chan skips
 	stored  chan *lane // has room for every lane that is recording
 	woken   chan struct{}
-	lanes   map[int64]*lane
+	lanes   laneSet
+	round   round // finds hosts that have no lane
 	due     laneHeap
 	visits  uint64
 	places  places
@@ -91,14 +92,13 @@ func newSender(s *Sink) *sender {
 	out := &sender{
 		sink:   s,
 		store:  s.store,
-		epoch:  time.Now(),
 		pace:   s.o.Limit.pace(),
 		jobs:   make(chan job, most),
 		ended:  make(chan ended, most),
 		skips:  make(chan skips, maxRecording),
 		stored: make(chan *lane, maxRecording),
 		woken:  make(chan struct{}, 1),
-		lanes:  make(map[int64]*lane),
+		lanes:  newLaneSet(s.o.Hosts, s.o.Allow.Patterns(), time.Now()),
 		rested: make(chan struct{}),
 		places: free,
 	}
@@ -161,8 +161,8 @@ func (s *sender) run(ctx context.Context) error {
 		s.tellQuiet(now)
 		timer.Reset(s.pause(now))
 		select {
-		case <-ctx.Done():
-			return nil
+		case <-ctx.Done(): // the last counts have the changes of other processes
+			return s.store.Refresh(context.WithoutCancel(ctx))
 		case e := <-s.ended:
 			s.end(e)
 		case l := <-s.stored:
@@ -192,41 +192,62 @@ func (s *sender) pause(now time.Time) time.Duration {
 	switch {
 	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
 		return 0
-	case len(s.due) == 0:
-		return time.Hour
 	case s.places.isFull():
 		return s.places.untilAged(now)
+	case len(s.due) == 0:
+		return s.round.until(&s.lanes, now)
 	}
-	return max(0, s.due[0].due.Sub(now))
+	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
 // reload reads from the store which hosts have deliveries.
 func (s *sender) reload(ctx context.Context) error {
-	hosts, err := s.store.Hosts(ctx)
-	if err != nil {
-		return fmt.Errorf("parked store: %w", err)
-	}
-	for _, h := range hosts {
-		if err := s.meet(h); err != nil {
-			return err
+	for after := int64(0); ; {
+		page, err := s.store.Hosts(ctx, after, pageSize)
+		if err != nil {
+			return fmt.Errorf("parked store: %w", err)
+		}
+		now := time.Now()
+		for _, h := range page.Hosts {
+			s.meet(h, now)
+		}
+		if after = page.After; after == 0 {
+			return nil
 		}
 	}
-	return nil
 }
 
-// meet schedules a host's lane for its due time, unless it is scheduled earlier.
-func (s *sender) meet(h parked.Host) error {
-	l := s.lanes[h.ID]
+// meet schedules a host's lane for its due time, unless it is scheduled earlier. The host waits in
+// the store if it has no lane and gets none.
+func (s *sender) meet(h parked.Host, now time.Time) {
+	l := s.lanes.byID[h.ID]
 	if l == nil {
-		var err error
-		if l, err = newLane(h); err != nil {
-			return err
+		if l = s.lanes.add(h, s.sink.o.Allow.Pattern(h.Name), &s.due, now); l == nil {
+			return
 		}
-		s.lanes[h.ID] = l
 	}
 	if l.absent == present && (l.index < 0 || h.Due.Before(l.due)) {
 		s.due.schedule(l, h.Due)
 	}
+}
+
+// admit gives lanes to hosts in the store that are due and had none for want of room.
+func (s *sender) admit(ctx context.Context, now time.Time) error {
+	if !s.round.starts(&s.lanes, now) {
+		return nil
+	}
+	page, err := s.store.Hosts(ctx, s.round.after, pageSize)
+	if err != nil {
+		return fmt.Errorf("parked store: %w", err)
+	}
+	for _, h := range page.Hosts {
+		if h.Due.After(now) && s.lanes.byID[h.ID] == nil {
+			s.lanes.miss(h.Due)
+			continue
+		}
+		s.meet(h, now)
+	}
+	s.round.seen(page.After, now)
 	return nil
 }
 
@@ -238,7 +259,7 @@ func (s *sender) maintain(ctx context.Context) error {
 	}
 	if version != s.version {
 		s.version = version
-		if _, err := s.store.Totals(ctx); err != nil {
+		if err := s.store.Refresh(ctx); err != nil {
 			return err
 		}
 		if err := s.reload(ctx); err != nil {
@@ -254,6 +275,9 @@ func (s *sender) maintain(ctx context.Context) error {
 	); s.store.LastTotals().Bytes > bound-bound/100*pressure {
 		before = time.Now().Add(-leastHistory)
 	}
+	if s.sink.synced != nil {
+		before = earlier(before, s.sink.synced().Add(-settling))
+	}
 	n, err := s.store.Prune(ctx, before)
 	if n > 0 {
 		s.rounds-- // there may be more
@@ -268,9 +292,10 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.added = nil
 	s.mu.Unlock()
 	for _, h := range added {
-		if err := s.meet(h); err != nil {
-			return err
-		}
+		s.meet(h, now)
+	}
+	if err := s.admit(ctx, now); err != nil {
+		return err
 	}
 	s.places.age(now)
 	for range visitsAtOnce {
@@ -282,7 +307,7 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 			break
 		}
 		if s.places.isFullFor(l) {
-			l.absent = held
+			l.absent, l.full = held, true
 			s.held = append(s.held, l)
 			continue
 		}
@@ -320,10 +345,11 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
 	size := visitSize
-	if l.circuit.State() != breaker.Closed {
+	if l.isDown() {
 		size = skipSize
 	}
-	found, err := s.store.Due(ctx, l.id, now, size+len(l.inFlight))
+	most := size + len(l.inFlight)
+	found, err := s.store.Due(ctx, l.id, now, most)
 	if err != nil {
 		return fmt.Errorf("parked store: %w", err)
 	}
@@ -360,12 +386,13 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 		s.skips <- skips{l, passed} // has room for all
 		return nil
 	}
-	return s.revisit(ctx, l, now, full, len(found) == size+len(l.inFlight))
+	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
 // revisit schedules the next visit of a lane: at the end of an attempt if it is full, now if more
 // may be due, else when its next delivery is due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
+	l.full = full
 	switch {
 	case full && l.opens.After(now):
 		s.due.schedule(l, l.opens)
@@ -386,14 +413,21 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	case ok:
 		s.due.schedule(l, next)
 	}
+	s.forget(l, now)
+	return nil
+}
+
+// forget deletes a lane that has no deliveries and knows nothing, and the window of one that has
+// nothing to do for a while. A slow lane stays while there is room: its next deliveries still count
+// as those of a slow host.
+func (s *sender) forget(l *lane, now time.Time) {
 	switch {
-	case !l.isIdle(now.Sub(s.epoch)):
-	case !ok && l.isForgettable(len(s.lanes)):
-		delete(s.lanes, l.id)
-	case len(s.lanes) > maxLanes:
+	case !l.isIdle(s.lanes.since(now)):
+	case l.index < 0 && !l.slow:
+		s.lanes.delete(l)
+	case l.index < 0 || l.due.Sub(now) > windowLasts:
 		l.window = nil
 	}
-	return nil
 }
 
 // skip returns the change of a delivery: its next n planned times pass without an attempt. A poll
@@ -434,7 +468,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	if !ok {
 		return false, false
 	}
-	paced, wait := s.pace.Take(l.paced, now.Sub(s.epoch), 1)
+	paced, wait := s.pace.Take(l.paced, s.lanes.since(now), 1)
 	l.opens = time.Time{}
 	if wait > 0 {
 		l.opens = now.Add(wait)
@@ -444,9 +478,9 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	j := job{
 		delivery: d,
 		permit:   permit,
-		probe:    l.circuit.State() != breaker.Closed,
+		probe:    l.isDown(),
 	}
-	j.ticket, j.counted = l.circuit.Allow(now.Sub(s.epoch))
+	j.ticket, j.counted = l.allow(s.lanes.since(now))
 	if !j.counted { // down: only the last attempt of a schedule, one at a time, and what an operator asks for
 		always := d.Forced || d.IsLast(d.Schedule(s.sink.o.schedule))
 		if !always || len(l.inFlight) > 0 {
@@ -464,7 +498,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.places.end(e.attempt)
-	wasDown := l.circuit.State() != breaker.Closed
+	wasDown := l.isDown()
 	took := e.result.entry.Took
 	switch {
 	case e.result.event == parked.Abort:
@@ -478,22 +512,36 @@ func (s *sender) end(e ended) {
 	}
 	outcome := l.end(e.delivery.ID, e.result.down, e.probe, e.result.entry.Detail, now)
 	if e.counted {
-		l.circuit.Done(now.Sub(s.epoch), e.ticket, outcome, 0)
+		l.settle(s.lanes.since(now), e.ticket, outcome)
 	}
 	l.slow = e.result.down || took > slowAfter
-	if isDown := l.circuit.State() != breaker.Closed; isDown != wasDown {
-		if isDown {
+	if isDown := l.isDown(); isDown != wasDown {
+		if log := s.sink.host.Log(); isDown {
 			s.sink.host.Count("hosts_went_down", 1)
+			log.Warn("host is down", "host", l.name, "reason", l.reason)
+		} else {
+			log.Info("host is up again", "host", l.name)
 		}
-		s.sink.host.Log().
-			Warn("host is down or up again", "host", l.name, "down", isDown, "reason", l.reason)
 	}
 	if l.absent == held && !l.slow {
 		s.release(l)
 	}
-	if l.absent == present && (l.index < 0 || !l.due.Before(now)) { // it may have been full
+	switch due := e.progress.Due; {
+	case l.absent != present:
+	case l.full:
 		s.due.schedule(l, later(now, l.opens))
+	case e.progress.State == parked.Waiting && (l.index < 0 || due.Before(l.due)):
+		s.due.schedule(l, due)
+	case l.index < 0:
+		s.forget(l, now)
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {
@@ -507,7 +555,8 @@ func later(a, b time.Time) time.Time {
 func (s *sender) tellQuiet(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isBusy := s.places.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0
+	isBusy := s.places.busy() > 0 || s.storing > 0 || len(s.held) > 0 || len(s.added) > 0 ||
+		s.round.isBusy(&s.lanes, now)
 	if isBusy || len(s.due) > 0 && !s.due[0].due.After(now) {
 		return
 	}
@@ -517,11 +566,11 @@ func (s *sender) tellQuiet(now time.Time) {
 	s.waiting = nil
 }
 
-// recheck makes run read the store again, after a change by an operator.
-func (s *sender) recheck() {
-	hosts, err := s.store.Hosts(context.Background())
-	if err != nil {
-		return // the next maintenance finds the change
+// recheck makes run look at a host again, after a change by an operator.
+func (s *sender) recheck(ctx context.Context, host string) {
+	h, ok, err := s.store.Host(ctx, host)
+	if err != nil || !ok {
+		return // nothing waits, or the store has failed, which ends the dispatcher as well
 	}
-	s.add(hosts)
+	s.add([]parked.Host{h})
 }

@@ -1,16 +1,14 @@
 package notify
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	nethttp "net/http"
-	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/reread"
 	"github.com/penstock-io/penstock/inbox"
 	"github.com/penstock-io/penstock/stream"
 )
@@ -30,7 +28,7 @@ type Sign struct {
 	KeysFile string    `yaml:"keys_file" path:"true" doc:"JSON: lists of secrets by name, in place of secrets; reread when it changes"`
 	Key      expr.Text `yaml:"key" doc:"an expression: the name in keys_file, such as the merchant's"`
 
-	keys *keyFile
+	keys *reread.File[map[string][]string]
 }
 
 // Webhooks are the options of Standard Webhooks.
@@ -78,8 +76,10 @@ func (s *Sign) validate() error {
 		return wrong("keys_file", "nothing is signed; write standard_webhooks: {on: true}, or hmac")
 	}
 	if s.KeysFile != "" {
-		s.keys = &keyFile{path: s.KeysFile}
-		if _, err := s.keys.read(); err != nil {
+		s.keys = &reread.File[map[string][]string]{
+			Path: s.KeysFile, Shape: "an object of lists of texts",
+		}
+		if _, err := s.keys.Read(); err != nil {
 			return wrong("keys_file", err.Error())
 		}
 	}
@@ -91,7 +91,7 @@ func (s *Sign) check(name string) error {
 	if s.keys == nil {
 		return nil
 	}
-	keys, err := s.keys.read()
+	keys, err := s.keys.Read()
 	if err != nil {
 		return nil // each attempt reads it again
 	}
@@ -105,7 +105,7 @@ func (s *Sign) check(name string) error {
 func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now time.Time) error {
 	secrets, plain := s.Webhooks.Secrets, []string{s.HMAC.Secret}
 	if s.keys != nil {
-		keys, err := s.keys.read()
+		keys, err := s.keys.Read()
 		if err != nil {
 			return fmt.Errorf("sign.keys_file: %w", err)
 		}
@@ -132,47 +132,4 @@ func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now t
 		return fmt.Errorf("sign: %w", err)
 	}
 	return nil
-}
-
-// maxKeyFile bounds the file of keys, in bytes.
-const maxKeyFile = 64 << 20
-
-// keyFile is a file of secrets by name. It is safe for concurrent use.
-type keyFile struct {
-	path string
-
-	mu   sync.Mutex // guards what follows
-	seen os.FileInfo
-	keys map[string][]string
-}
-
-// read returns the secrets, and reads the file again if it has changed. If that fails, the old ones
-// stay.
-func (k *keyFile) read() (map[string][]string, error) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	info, err := os.Stat(k.path)
-	if err == nil && k.seen != nil && os.SameFile(info, k.seen) &&
-		info.ModTime().Equal(k.seen.ModTime()) &&
-		info.Size() == k.seen.Size() {
-		return k.keys, nil
-	}
-	var text []byte
-	if err == nil && info.Size() > maxKeyFile {
-		err = fmt.Errorf("%s is larger than %d bytes", k.path, maxKeyFile)
-	}
-	if err == nil {
-		text, err = os.ReadFile(k.path)
-	}
-	var keys map[string][]string
-	if err == nil && json.Unmarshal(text, &keys) != nil { // its error may show a secret
-		err = fmt.Errorf("%s is no JSON object of lists of texts", k.path)
-	}
-	if err != nil && k.keys == nil {
-		return nil, err
-	}
-	if err == nil {
-		k.keys, k.seen = keys, info
-	}
-	return k.keys, nil
 }

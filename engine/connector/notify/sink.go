@@ -44,6 +44,7 @@ type Sink struct {
 	store     *parked.Store
 	send      *sender
 	bury      func(context.Context, []stream.DeadLetter) error
+	synced    func() time.Time // of the checkpoint; nil if there is none
 	once      bool
 	refresh   time.Duration // between two looks for changes by another process
 	makers    sync.Pool     // *evaluators
@@ -106,7 +107,7 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	); err != nil {
 		return err
 	}
-	s.bury, s.once = o.DeadLetter, o.Once
+	s.bury, s.once, s.synced = o.DeadLetter, o.Once, o.Synced
 	s.send = newSender(s)
 	s.host.Go("notify/dispatch", s.send.run)
 	s.host.Go("notify/break-off", s.send.breakOff)

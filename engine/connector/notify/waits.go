@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,24 +14,36 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// Waits are the option schedule: a list of waits, or an expression over the record.
+// Waits are the option schedule: a list of waits, a policy, or an expression over the record.
 type Waits struct {
-	List []time.Duration `yaml:",list"`
-	Of   expr.Text       // the record's own schedule; the default one where it is empty
+	List   []time.Duration `yaml:",list"`
+	Policy string          // as penstock backoff takes it; "" for none
+	Of     expr.Text       // the record's own schedule; the default one where it is empty
 }
 
 // Expression marks the text for the config reader; see [expr.Text].
 func (*Waits) Expression() {}
 
-// UnmarshalText reads an expression.
+// UnmarshalText reads a policy or an expression. A text that is both is a policy. So is one of the
+// form NAME KEY=VALUE, which is no expression, so that Options.Validate reports its fault.
 func (w *Waits) UnmarshalText(text []byte) error {
-	w.Of, w.List = expr.Text(text), nil
+	*w = Waits{}
+	if _, err := backoff.Parse(string(text)); err == nil || policyForm.Match(text) {
+		w.Policy = string(text)
+	} else {
+		w.Of = expr.Text(text)
+	}
 	return nil
 }
 
-// MarshalText returns the expression, or the list.
+var policyForm = regexp.MustCompile(`^\s*[a-z_0-9]+\s+[a-z_]+=[^=]`)
+
+// MarshalText returns the policy, the expression, or the list.
 func (w Waits) MarshalText() ([]byte, error) {
-	if w.Of != "" {
+	switch {
+	case w.Policy != "":
+		return []byte(w.Policy), nil
+	case w.Of != "":
 		return []byte(w.Of), nil
 	}
 	return fmt.Append(nil, w.List), nil

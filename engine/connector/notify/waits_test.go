@@ -38,6 +38,47 @@ func TestParseWaits(t *testing.T) {
 	}
 }
 
+// TestScheduleForms: the option schedule is a list, a policy or an expression.
+func TestScheduleForms(t *testing.T) {
+	const s = time.Second
+	for text, want := range map[string][]time.Duration{
+		"exponential base=1s factor=2 attempts=4": {s, 2 * s, 4 * s},
+		"limit(fixed delay=1m; 2)":                {time.Minute},
+		"merchant.plan":                           paymentSchedule,
+		`plan == "gold" ? "5s" : ""`:              paymentSchedule,
+	} {
+		o := DefaultOptions()
+		if err := o.Schedule.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		back, err := o.Schedule.MarshalText()
+		if err != nil || string(back) != text {
+			t.Errorf("%q was written as %q, %v", text, back, err)
+		}
+		if err := o.plan(); err != nil || !slices.Equal(o.schedule.Waits, want) {
+			t.Errorf("%q: waits %v, %v, want %v", text, o.schedule.Waits, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"exponential bas=1s": `"bas"`,
+		"exponental base=1s": "unknown policy",
+		"fixed delay=1s":     "has no end",
+	} {
+		o := DefaultOptions()
+		if err := o.Schedule.UnmarshalText([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.plan(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	o := DefaultOptions()
+	o.Schedule.Policy, o.Backoff = "limit(fixed delay=1m; 2)", "limit(fixed delay=1m; 3)"
+	if err := o.plan(); err == nil {
+		t.Error("two policies were taken")
+	}
+}
+
 // TestOwnSchedules: each record may have a schedule of its own, and keeps it over a restart.
 func TestOwnSchedules(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {

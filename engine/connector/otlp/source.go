@@ -55,7 +55,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
 		Name: "otlp " + o.Listen, MaxBytes: int64(o.Memory), Objects: true, Refuse: true,
 	}, h)
 	if err != nil {

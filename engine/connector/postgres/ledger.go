@@ -154,7 +154,7 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken,
 }
 
 // evict ends connections of earlier processes or owners whose transactions do not end by
-// themselves. The keys are those of the advisory locks that they hold.
+// themselves. keys are the advisory locks that these transactions hold.
 func (s *Sink) evict(ctx context.Context, keys []int64) {
 	err := s.Change(ctx, func(ctx context.Context, c *conn) error {
 		var ended int64

@@ -105,7 +105,8 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	if err := s.deliver(t, s.batch(rows...)); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.column(t, `SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'numbers'::regclass
+	if got := d.column(t,
+		`SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = 'numbers'::regclass
 		AND attname = 'n'`); got[0] != "numeric" {
 		t.Errorf("numbers became %v", got)
 	}

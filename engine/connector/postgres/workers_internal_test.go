@@ -40,7 +40,9 @@ func TestDefaultWorkers(t *testing.T) {
 				t.Fatal(err)
 			}
 			lanes := 0
-			err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func(l []stream.Lane) { lanes = len(l) }})
+			err = s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "r", Lanes: func(l []stream.Lane) {
+				lanes = len(l)
+			}})
 			runtime.GOMAXPROCS(before)
 			if want := c.want(processors); err != nil || lanes != want {
 				t.Errorf("%s, workers %d, %s, %d processors: %d lanes, %v; want %d", c.url,

@@ -1,8 +1,8 @@
 // Package socket holds the source that reads records from a TCP, UDP or Unix socket.
 //
-// The protocols have no acknowledgement: a sender learns nothing of a delivery. A full source stops
-// reading from connections, so that TCP and Unix stream sockets push back on their senders.
-// Datagrams that do not fit are dropped and counted.
+// The protocols have no acknowledgement: a sender does not learn whether its records were
+// delivered. A full source stops reading from connections, so that TCP and Unix stream sockets push
+// back on their senders. Datagrams that do not fit are dropped and counted.
 package socket
 
 import (
@@ -101,7 +101,9 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if strings.HasPrefix(o.Network, "unix") {
 		name = filepath.Base(name)
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{Name: o.Network + " " + name, MaxBytes: int64(o.Memory)}, h)
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
+		Name: o.Network + " " + name, MaxBytes: int64(o.Memory),
+	}, h)
 	if err != nil {
 		return nil, err
 	}

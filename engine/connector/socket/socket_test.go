@@ -145,10 +145,13 @@ func TestStreams(t *testing.T) {
 					other = append(other, text)
 				}
 			}
-			if len(own) != 5000 || own[4999] != "a 4999" || !slices.IsSortedFunc(own, func(x, y string) int { return len(x) - len(y) }) {
+			if len(own) != 5000 || own[4999] != "a 4999" || !slices.IsSortedFunc(own, func(x, y string) int {
+				return len(x) - len(y)
+			}) {
 				t.Errorf("%d records of one connection, or out of order", len(own))
 			}
-			if want := []string{"first", "", strings.Repeat("x", 100), strings.Repeat("x", 50), "last"}; !slices.Equal(other, want) {
+			if want := []string{"first", "", strings.Repeat("x", 100), strings.Repeat("x", 50),
+				"last"}; !slices.Equal(other, want) {
 				t.Errorf("arrived %q, want %q", other, want)
 			}
 		})
@@ -216,7 +219,8 @@ func TestDropsAreCounted(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-late.C:
-			t.Fatalf("%d arrived and %d were counted as dropped, of %d", len(s.got), s.counter("datagrams_dropped"), sent)
+			t.Fatalf("%d arrived and %d were counted as dropped, of %d", len(s.got),
+				s.counter("datagrams_dropped"), sent)
 		}
 	}
 	if s.counter("datagrams_dropped") == 0 {
@@ -257,7 +261,8 @@ func TestBadOptions(t *testing.T) {
 		"listen: '127.0.0.1:1', memory: 1KiB":                   "want 8MiB or more",
 		"listen: '127.0.0.1:1', tls: {cert: /none, key: /none}": "no such file",
 	} {
-		_, err := engine.Parse([]byte("pipelines: {p: {source: {socket: {"+options+"}}, sink: drop}}"), all.Components()...)
+		_, err := engine.Parse([]byte("pipelines: {p: {source: {socket: {"+options+
+			"}}, sink: drop}}"), all.Components()...)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s:\n%v\nwant %q", options, err, want)
 		}

@@ -38,7 +38,7 @@ type Options struct {
 	Watch     time.Duration  `yaml:"watch" doc:"how long a finished file is looked at again, ever more rarely"`
 	OpenFiles int            `yaml:"open_files" doc:"files that are held open while they are written, at most"`
 	Forget    time.Duration  `yaml:"forget" doc:"the mark of a finished file is dropped when the file has been gone so long; 0: never"`
-	Meta      origin.Options `yaml:"meta" doc:"fields that say where a record comes from"`
+	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 
 // Source is the component spool_dir.

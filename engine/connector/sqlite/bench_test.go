@@ -167,7 +167,9 @@ func throughSink(b *testing.B, input []*stream.Batch) time.Duration {
 	h := connectortest.NewHost(b)
 	s := made(b, o, h)
 	var lane stream.Lane
-	err := s.Open(b.Context(), stream.SinkOptions{Pipeline: "bench", Route: "main", Lanes: func(l []stream.Lane) { lane = l[0] }})
+	err := s.Open(b.Context(), stream.SinkOptions{Pipeline: "bench", Route: "main", Lanes: func(l []stream.Lane) {
+		lane = l[0]
+	}})
 	if err == nil {
 		_, err = s.Load(b.Context())
 	}

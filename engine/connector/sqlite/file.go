@@ -40,7 +40,8 @@ func openFile(files vfs.FS, path string) (*server, error) {
 	}
 	at := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	return &server{
-		dsn: fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)", at, busyWait),
+		dsn: fmt.Sprintf(
+			"file:%s?_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)", at, busyWait),
 	}, nil
 }
 

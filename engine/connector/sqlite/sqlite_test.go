@@ -26,7 +26,9 @@ func open(t testing.TB, o sqlite.Options) *opened {
 	t.Helper()
 	s := &opened{Sink: made(t, o, connectortest.NewHost(t))}
 	t.Cleanup(func() { s.Close() })
-	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) { s.lane = l[0] }})
+	err := s.Open(t.Context(), stream.SinkOptions{Pipeline: "p", Route: "main", Lanes: func(l []stream.Lane) {
+		s.lane = l[0]
+	}})
 	if err == nil {
 		_, err = s.Load(t.Context())
 	}
@@ -180,7 +182,8 @@ func TestUpsert(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := column(t, o.Path, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got, []string{"a2", "b3", "c1"}) {
+	if got := column(t, o.Path, `SELECT id || v FROM state ORDER BY id`); !slices.Equal(got,
+		[]string{"a2", "b3", "c1"}) {
 		t.Errorf("the table has %v", got)
 	}
 }

@@ -36,12 +36,14 @@ func run(t *testing.T, r io.Reader, options string, once bool) *running {
 		}
 		return nil
 	}})
-	text := fmt.Sprintf("{state: %q, pipelines: {p: {source: {stdin: {%s}}, sink: memory, batch: {linger: 1ms}}}}", t.TempDir(), options)
+	text := fmt.Sprintf("{state: %q, pipelines: {p: {source: {stdin: {%s}}, sink: memory, batch: "+
+		"{linger: 1ms}}}}", t.TempDir(), options)
 	cfg, err := engine.Parse([]byte(text), stdin.From(r), sink.Component())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x.e, err = engine.New(cfg, engine.Options{Once: once, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}); err != nil {
+	if x.e, err = engine.New(cfg,
+		engine.Options{Once: once, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -109,7 +111,8 @@ func TestInterrupted(t *testing.T) {
 	}
 	x.e.Drain()
 	err := <-x.ended
-	if err == nil || !strings.Contains(err.Error(), "standard input had not ended") || strings.Contains(err.Error(), "supervise:") {
+	if err == nil || !strings.Contains(err.Error(), "standard input had not ended") ||
+		strings.Contains(err.Error(), "supervise:") {
 		t.Errorf("Run = %v", err)
 	}
 }

@@ -28,7 +28,8 @@ var fields = []stream.SchemaField{
 var severities = []string{"emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"}
 
 var facilities = []string{
-	"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp", "security",
+	"kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv",
+	"ftp", "ntp", "security",
 	"console", "solaris-cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }
 

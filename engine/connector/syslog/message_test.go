@@ -37,7 +37,8 @@ func TestParse(t *testing.T) {
 		{"<13>1 - - - - - -", true, "<nil> <nil> <nil> <nil> <nil> user 1 notice 5 <nil> map[]"},
 		{
 			"<34>Jan  1 22:14:15 mymachine su[77]: 'su root' failed", true,
-			fmt.Sprintf("%d-01-01T22:14:15Z mymachine su 77 <nil> auth 4 crit 2 'su root' failed map[]", min(year, 2026)),
+			fmt.Sprintf("%d-01-01T22:14:15Z mymachine su 77 <nil> auth 4 crit 2 'su root' "+
+				"failed map[]", min(year, 2026)),
 		},
 		{"no syslog at all", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> no syslog at all map[]"},
 		{"<999>x", false, "<nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <nil> <999>x map[]"},
@@ -46,7 +47,8 @@ func TestParse(t *testing.T) {
 		got, ok := parsed(t, c.text)
 		var parts []string
 		for _, name := range []string{
-			"timestamp", "hostname", "app_name", "proc_id", "msg_id", "facility", "facility_code", "severity", "severity_code",
+			"timestamp", "hostname", "app_name", "proc_id", "msg_id", "facility", "facility_code",
+			"severity", "severity_code",
 			"message", "structured_data",
 		} {
 			parts = append(parts, fmt.Sprint(got[name]))
@@ -117,7 +119,8 @@ func TestFrames(t *testing.T) {
 // FuzzFrames: however the bytes come, the same messages are cut, none too long, and each becomes a
 // JSON object.
 func FuzzFrames(f *testing.F) {
-	for _, text := range []string{"<1>a\n<2>b\n", "5 <1>ab6 <2>a\nb", "10 <1>", "1", "\x00\n \n", "<34>Oct 11 22:14:15 h t: m\n"} {
+	for _, text := range []string{"<1>a\n<2>b\n", "5 <1>ab6 <2>a\nb", "10 <1>", "1", "\x00\n \n",
+		"<34>Oct 11 22:14:15 h t: m\n"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

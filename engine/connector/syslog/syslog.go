@@ -106,7 +106,7 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, intake.Options{
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
 		Name: "syslog " + o.Network, MaxBytes: int64(o.Memory), Objects: true,
 	}, h)
 	if err != nil {

@@ -86,8 +86,8 @@ func appendFloat(dst []byte, f float64) []byte {
 	return binary.BigEndian.AppendUint64(dst, bits)
 }
 
-// appendText ends a text with the bytes 0 1 and encodes a 0 inside it as 0 255, so that a text
-// sorts before every longer text that begins with it.
+// appendText ends a text with the bytes 0 1 and encodes a 0 inside it as 0 255. So a text sorts
+// before every longer text that begins with it.
 func appendText[T []byte | string](dst []byte, s T) []byte {
 	for i := range len(s) {
 		if dst = append(dst, s[i]); s[i] == 0 {

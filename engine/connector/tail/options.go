@@ -29,7 +29,7 @@ type Options struct {
 
 	OpenFiles int            `yaml:"open_files" doc:"files that are held open at once, at most"`
 	Forget    time.Duration  `yaml:"forget" doc:"the mark of a file is dropped when it has been gone so long; 0: never"`
-	Meta      origin.Options `yaml:"meta" doc:"fields that say where a record comes from"`
+	Meta      origin.Options `yaml:"meta" doc:"fields with the origin of a record"`
 }
 
 // Source is the component tail.

@@ -55,7 +55,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("stopped in the middle: %d of %d orders are in the table\n", before.rows, api.total())
+	fmt.Printf("stopped in the middle: %d of %d orders are in the table\n", before.rows,
+		api.total())
 
 	api.add(100)
 	if err := follow(context.Background(), text, true); err != nil {
@@ -66,9 +67,11 @@ func run() error {
 		return err
 	}
 	fmt.Printf("resumed: %d orders, each once\n", after.rows)
-	fmt.Printf("the API was asked %d times, failed %d and throttled %d of them\n", api.requests, api.failed, api.throttled)
+	fmt.Printf("the API was asked %d times, failed %d and throttled %d of them\n", api.requests,
+		api.failed, api.throttled)
 	if after.rows != api.total() || after.distinct != api.total() {
-		return fmt.Errorf("the table has %d rows of %d orders, want each of %d once", after.rows, after.distinct, api.total())
+		return fmt.Errorf("the table has %d rows of %d orders, want each of %d once", after.rows,
+			after.distinct, api.total())
 	}
 	return nil
 }

@@ -51,7 +51,8 @@ func serve(path string) error {
 		Store:    store,
 		Key:      func(m inbox.Message) (string, error) { return string(m.Body), nil },
 		Change: func(ctx context.Context, tx *sql.Tx, m inbox.Message) error {
-			if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ($1, 1)`, string(m.Body)); err != nil {
+			if _, err := tx.ExecContext(ctx, `INSERT INTO payments VALUES ($1, 1)`,
+				string(m.Body)); err != nil {
 				return err
 			}
 			_, err := tx.ExecContext(ctx, `UPDATE account SET balance = balance + 1`)
@@ -120,7 +121,8 @@ func TestKilled(t *testing.T) {
 	distinct := number(t, db, `SELECT count(DISTINCT event) FROM payments`)
 	balance := number(t, db, `SELECT balance FROM account`)
 	if rows != int64(sent) || distinct != rows || balance != rows || answered != sent {
-		t.Errorf("%d payments of %d orders, balance %d; want each of %d once, of which %d were answered",
+		t.Errorf("%d payments of %d orders, balance %d; want each of %d once, of which %d were "+
+			"answered",
 			rows, distinct, balance, sent, answered)
 	}
 }
@@ -171,7 +173,8 @@ func (r *receiver) notify(ctx context.Context, t *testing.T, body string) {
 		addr, moved := r.addr, r.moved
 		r.mu.Unlock()
 		if addr != "" {
-			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr, strings.NewReader(body))
+			req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr,
+				strings.NewReader(body))
 			if err != nil {
 				t.Error(err)
 				return

@@ -31,12 +31,14 @@ func shop() error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open("sqlite",
+		"file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)")
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if _, err := db.Exec(`CREATE TABLE orders (id text, paid int); INSERT INTO orders VALUES ('A-7', 0)`); err != nil {
+	if _, err := db.Exec(
+		`CREATE TABLE orders (id text, paid int); INSERT INTO orders VALUES ('A-7', 0)`); err != nil {
 		return err
 	}
 	store, err := sqlstore.SQLite(db, sqlstore.Options{})
@@ -51,7 +53,8 @@ func shop() error {
 		Store:    store,
 		Key:      func(m inbox.Message) (string, error) { return string(m.Body), nil },
 		Change: func(ctx context.Context, tx *sql.Tx, m inbox.Message) error {
-			_, err := tx.ExecContext(ctx, `UPDATE orders SET paid = paid + 1 WHERE id = $1`, string(m.Body))
+			_, err := tx.ExecContext(ctx, `UPDATE orders SET paid = paid + 1 WHERE id = $1`,
+				string(m.Body))
 			return err
 		},
 	})

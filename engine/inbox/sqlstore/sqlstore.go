@@ -73,9 +73,11 @@ func newStore(db *sql.DB, o Options, t types) (*Store, error) {
 		o.Table = DefaultTable
 	}
 	if !tableName.MatchString(o.Table) {
-		return nil, fmt.Errorf("sqlstore: Options.Table %q is not a name of letters, digits and underscores", o.Table)
+		return nil, fmt.Errorf("sqlstore: Options.Table %q is not a name of letters, digits and "+
+			"underscores", o.Table)
 	}
-	return &Store{db: db, table: o.Table, index: notInName.ReplaceAllString(o.Table, "_") + "_received", types: t, tx: o.Tx}, nil
+	return &Store{db: db, table: o.Table,
+		index: notInName.ReplaceAllString(o.Table, "_") + "_received", types: t, tx: o.Tx}, nil
 }
 
 // Create creates the table, if it is missing.
@@ -94,7 +96,8 @@ func (s *Store) Create(ctx context.Context) error {
 
 // Once implements inbox.Store. The key is the first write of the transaction: another one with the
 // same key waits there until this one has ended.
-func (s *Store) Once(ctx context.Context, key inbox.Key, change func(ctx context.Context, tx *sql.Tx) error,
+func (s *Store) Once(ctx context.Context, key inbox.Key,
+	change func(ctx context.Context, tx *sql.Tx) error,
 ) (inbox.Result, error) {
 	tx, err := s.db.BeginTx(ctx, s.tx)
 	if err != nil {
@@ -119,7 +122,9 @@ func (s *Store) Once(ctx context.Context, key inbox.Key, change func(ctx context
 
 // record inserts a key. repeated reports whether it is there already, with the same digest.
 func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated bool, err error) {
-	query := fmt.Sprintf(`INSERT INTO %s (id, digest, received) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`, s.table)
+	query := fmt.Sprintf(
+		`INSERT INTO %s (id, digest, received) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`,
+		s.table)
 	result, err := tx.ExecContext(ctx, query, key.ID, key.Digest[:], key.At.UnixMilli())
 	if err != nil {
 		return false, fmt.Errorf("sqlstore: record the key: %w", err)
@@ -146,7 +151,9 @@ const expireAtOnce = 1000
 // comes again after its key was deleted is applied again: keep keys for longer than the sender
 // repeats. It deletes in small transactions, until ctx is done.
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
-	query := fmt.Sprintf(`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`, s.table, expireAtOnce)
+	query := fmt.Sprintf(
+		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,
+		s.table, expireAtOnce)
 	for {
 		result, err := s.db.ExecContext(ctx, query, t.UnixMilli())
 		if err != nil {

@@ -31,7 +31,8 @@ func openSQLite(t testing.TB, path string) *sql.DB {
 }
 
 func dataSource(path string) string {
-	return "file:" + path + "?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	return "file:" + path +
+		"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
 func execute(t testing.TB, db *sql.DB, query string) {
@@ -63,7 +64,8 @@ func TestPostgreSQL(t *testing.T) {
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
 		t.Run(level.String(), func(t *testing.T) {
 			execute(t, db, `DROP TABLE payments; DROP TABLE public.inbox`)
-			s, err := sqlstore.PostgreSQL(db, sqlstore.Options{Table: "public.inbox", Tx: &sql.TxOptions{Isolation: level}})
+			s, err := sqlstore.PostgreSQL(db,
+				sqlstore.Options{Table: "public.inbox", Tx: &sql.TxOptions{Isolation: level}})
 			prepare(t, db, s, err)
 			atOnce(t, db, s)
 		})
@@ -133,7 +135,10 @@ func check(t *testing.T, db *sql.DB, open func() (*sqlstore.Store, error)) {
 	}
 	func() {
 		defer func() { _ = recover() }()
-		_, _ = s.Once(ctx, key("p", 1), func(ctx context.Context, tx *sql.Tx) error { _ = pay("p")(ctx, tx); panic("oops") })
+		_, _ = s.Once(ctx, key("p", 1), func(ctx context.Context, tx *sql.Tx) error {
+			_ = pay("p")(ctx, tx)
+			panic("oops")
+		})
 	}()
 	if r, err := s.Once(ctx, key("p", 1), pay("p")); r != inbox.Applied || err != nil {
 		t.Errorf("after a panic: %v, %v", r, err)
@@ -153,7 +158,9 @@ func check(t *testing.T, db *sql.DB, open func() (*sqlstore.Store, error)) {
 var errFailed = errors.New("the change has failed")
 
 func failing(event string) func(ctx context.Context, tx *sql.Tx) error {
-	return func(ctx context.Context, tx *sql.Tx) error { return errors.Join(pay(event)(ctx, tx), errFailed) }
+	return func(ctx context.Context, tx *sql.Tx) error {
+		return errors.Join(pay(event)(ctx, tx), errFailed)
+	}
 }
 
 // atOnce delivers each of some notifications several times at once: each is applied once, and is in
@@ -168,8 +175,10 @@ func atOnce(t *testing.T, db *sql.DB, s *sqlstore.Store) {
 		event := fmt.Sprintf("event %d", e)
 		for range times {
 			wg.Go(func() {
-				for range 200 { // a failed attempt, as by a serialization failure, is repeated by the sender
-					r, err := s.Once(t.Context(), inbox.Key{ID: event, At: time.UnixMilli(5000)}, pay(event))
+				// A failed attempt, as by a serialization failure, is repeated by the sender.
+				for range 200 {
+					r, err := s.Once(t.Context(), inbox.Key{ID: event, At: time.UnixMilli(5000)},
+						pay(event))
 					if err != nil {
 						continue
 					}
@@ -177,8 +186,10 @@ func atOnce(t *testing.T, db *sql.DB, s *sqlstore.Store) {
 						applied.Add(1)
 					}
 					var n int
-					if err := db.QueryRow(`SELECT count(*) FROM payments WHERE event = $1`, event).Scan(&n); err != nil || n != 1 {
-						t.Errorf("%s was answered with success and is there %d times, %v", event, n, err)
+					if err := db.QueryRow(`SELECT count(*) FROM payments WHERE event = $1`,
+						event).Scan(&n); err != nil || n != 1 {
+						t.Errorf("%s was answered with success and is there %d times, %v", event, n,
+							err)
 					}
 					return
 				}
@@ -187,7 +198,8 @@ func atOnce(t *testing.T, db *sql.DB, s *sqlstore.Store) {
 		}
 	}
 	wg.Wait()
-	if n := number(t, db, `SELECT count(*) FROM payments`); n != events || applied.Load() != events {
+	if n := number(t, db, `SELECT count(*) FROM payments`); n != events ||
+		applied.Load() != events {
 		t.Errorf("%d payments, %d calls applied one; want %d", n, applied.Load(), events)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/penstock-io/penstock/stream"
 )
@@ -85,6 +86,28 @@ func (s *Server) delivery(ask askDelivery) http.HandlerFunc {
 		}
 		writeJSON(w, http.StatusNotFound, problem{stream.ErrNoDelivery.Error()})
 	}
+}
+
+// ownDelivery answers the receiver of a token for its own deliveries, and leaves all other requests
+// to next.
+func (s *Server) ownDelivery(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !given || s.o.Owner == nil || s.authorized(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		owner, ok := s.o.Owner(token)
+		if !ok {
+			next.ServeHTTP(w, r)
+			return
+		}
+		s.delivery(func(
+			store stream.DeliveryStore, ctx context.Context, key string,
+		) (stream.Delivery, error) {
+			return store.DeliveryOf(ctx, key, owner)
+		})(w, r)
+	})
 }
 
 func statusOf(err error) int {

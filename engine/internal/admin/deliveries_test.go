@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,6 +22,16 @@ func (o *oneDelivery) Delivery(_ context.Context, key string) (stream.Delivery, 
 		return stream.Delivery{ID: 8, Key: key, State: "done"}, nil
 	}
 	return stream.Delivery{}, stream.ErrNoDelivery
+}
+
+// DeliveryOf knows one owner, that of the delivery a/b.
+func (o *oneDelivery) DeliveryOf(
+	ctx context.Context, key string, owner stream.DeliveryOwner,
+) (stream.Delivery, error) {
+	if owner.Name != "merchant-1" || !slices.Equal(owner.Hosts, []string{"m1.example"}) || key != "a/b" {
+		return stream.Delivery{}, stream.ErrNoDelivery
+	}
+	return o.Delivery(ctx, key)
 }
 
 func (o *oneDelivery) List(_ context.Context, f stream.DeliveryFilter) ([]stream.Delivery, error) {
@@ -92,5 +103,50 @@ func TestDeliveries(t *testing.T) {
 	}
 	if got := fmt.Sprint(store.changes); got != "[retry a/b cancel a/b]" {
 		t.Errorf("changes %s", got)
+	}
+}
+
+// TestReceivers: a receiver's token shows its own deliveries, one at a time, and nothing else.
+// Unknown ones and those of others are not told apart.
+func TestReceivers(t *testing.T) {
+	store := &oneDelivery{}
+	h := handler(t, Options{
+		Token:      "t",
+		Deliveries: func() []DeliveryRoute { return []DeliveryRoute{{"paid/main", store}} },
+		Owner: func(token string) (stream.DeliveryOwner, bool) {
+			name, ok := strings.CutPrefix(token, "token of ")
+			return stream.DeliveryOwner{Name: name, Hosts: []string{"m1.example"}}, ok
+		},
+	})
+	for _, x := range []struct {
+		method, path, token string
+		code                int
+	}{
+		{"GET", "/api/v1/deliveries/a%2Fb", "token of merchant-1", 200},
+		{"GET", "/api/v1/deliveries/done", "token of merchant-1", 404},
+		{"GET", "/api/v1/deliveries/a%2Fb", "token of merchant-2", 404},
+		{"GET", "/api/v1/deliveries/unknown", "token of merchant-2", 404},
+		{"GET", "/api/v1/deliveries/a%2Fb", "another token", 401},
+		{"GET", "/api/v1/deliveries/a%2Fb", "", 401},
+		{"GET", "/api/v1/deliveries/done", "t", 200},
+		{"GET", "/api/v1/deliveries/" + strings.Repeat("k", 257), "token of merchant-1", 400},
+		{"GET", "/api/v1/deliveries", "token of merchant-1", 401},
+		{"POST", "/api/v1/deliveries/a%2Fb/retry", "token of merchant-1", 401},
+		{"POST", "/api/v1/deliveries/a%2Fb/cancel", "token of merchant-1", 401},
+		{"GET", "/api/v1/status", "token of merchant-1", 401},
+		{"GET", "/metrics", "token of merchant-1", 401},
+	} {
+		r := httptest.NewRequest(x.method, "http://127.0.0.1"+x.path, nil)
+		if x.token != "" {
+			r.Header.Set("Authorization", "Bearer "+x.token)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != x.code {
+			t.Errorf("%s %s with %q: %d %s, want %d", x.method, x.path, x.token, w.Code, w.Body, x.code)
+		}
+	}
+	if len(store.changes) > 0 {
+		t.Errorf("a receiver has changed %v", store.changes)
 	}
 }

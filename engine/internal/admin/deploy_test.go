@@ -237,7 +237,9 @@ func exportedLabels(t *testing.T) map[string]map[string][]string {
 	}
 	latency := metrics.NewLatency()
 	latency.WithLabelValues("p", "r").Observe(1)
-	families, err := Registry(picture, latency).Gather()
+	trips := metrics.NewRoundTrips()
+	trips.WithLabelValues("p", "r").Observe(1)
+	families, err := Registry(picture, latency, trips).Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

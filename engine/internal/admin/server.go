@@ -30,6 +30,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/live"
 	"github.com/penstock-io/penstock/engine/internal/tap"
 	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -56,6 +57,10 @@ type Options struct {
 	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
 	// none.
 	Deliveries func() []DeliveryRoute
+
+	// Owner returns the receiver of a token that may ask for its own deliveries, and only for
+	// those. It is safe for concurrent use. Nil means that there is none.
+	Owner func(token string) (stream.DeliveryOwner, bool)
 }
 
 const (
@@ -167,6 +172,7 @@ func (s *Server) Handler() http.Handler {
 	} else {
 		pages.HandleFunc("GET /{$}", s.index)
 	}
+	open.Handle("GET "+apiDeliveries+"/{key}", s.ownDelivery(s.private(pages)))
 	open.Handle("/", s.private(pages))
 	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
 }

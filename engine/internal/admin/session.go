@@ -61,10 +61,18 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 type sessionInfo struct {
 	SignedIn bool `json:"signed_in"` // the other pages may be read
 	Token    bool `json:"token"`     // a token is set; without one, records are not shown
+	// Parking are the routes that park deliveries, if the other pages may be read.
+	Parking []string `json:"parking,omitempty"`
 }
 
 func (s *Server) session(w http.ResponseWriter, r *http.Request) {
-	writeJSON(w, http.StatusOK, sessionInfo{SignedIn: s.authorized(r), Token: s.o.Token != ""})
+	info := sessionInfo{SignedIn: s.authorized(r), Token: s.o.Token != ""}
+	if info.SignedIn && s.o.Deliveries != nil {
+		for _, route := range s.o.Deliveries() {
+			info.Parking = append(info.Parking, route.Name)
+		}
+	}
+	writeJSON(w, http.StatusOK, info)
 }
 
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request) {

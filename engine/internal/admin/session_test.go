@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/live"
@@ -137,5 +138,64 @@ func TestSession(t *testing.T) {
 	}
 	if w := send("DELETE", apiSession, "", with(nil)); w.Result().Cookies()[0].MaxAge >= 0 {
 		t.Error("signing out keeps the cookie")
+	}
+}
+
+// TestOtherSitesChangeNothing sends every request that changes something as a page of another site
+// would, with the cookie of a session and on an address without a token.
+func TestOtherSitesChangeNothing(t *testing.T) {
+	for _, token := range []string{"s3cret", ""} {
+		o := recordsOptions(token)
+		o.Log, o.Status = slog.New(slog.DiscardHandler), picture
+		o.Reload = func(context.Context) error { t.Error("reloaded"); return nil }
+		o.Replay = func(
+			context.Context, string, string, deadletter.Filter, bool,
+		) (status.Replay, error) {
+			t.Error("replayed")
+			return status.Replay{}, nil
+		}
+		store := &oneDelivery{}
+		o.Deliveries = func() []DeliveryRoute { return []DeliveryRoute{{"paid/main", store}} }
+		s := newServer(o)
+		expiry := time.Now().Add(time.Hour).Unix()
+		for _, path := range []string{
+			"POST " + apiReload, "POST " + apiReplay, "POST " + apiDiscard, "POST " + apiLevel,
+			"POST " + apiDeliveries + "/a%2Fb/retry", "POST " + apiDeliveries + "/a%2Fb/cancel",
+			"POST " + apiSession, "DELETE " + apiSession,
+		} {
+			method, path, _ := strings.Cut(path, " ")
+			for name, value := range map[string]string{
+				"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site",
+			} {
+				body := strings.NewReader(`{"level":"debug"}`)
+				r := httptest.NewRequest(method, "http://127.0.0.1"+path, body)
+				r.Header.Set("Content-Type", "application/json")
+				r.Header.Set(name, value)
+				r.AddCookie(s.sessions.cookie(r, s.sessions.value(expiry), time.Hour))
+				w := httptest.NewRecorder()
+				s.Handler().ServeHTTP(w, r)
+				if w.Code != http.StatusForbidden || len(w.Result().Cookies()) > 0 {
+					t.Errorf("%s %s with %s: %d %s", method, path, name, w.Code, w.Body)
+				}
+			}
+		}
+		if len(store.changes) > 0 || o.LogLevel.Level() == slog.LevelDebug {
+			t.Errorf("changes: %v, level %v", store.changes, o.LogLevel.Level())
+		}
+	}
+}
+
+// TestSessionNamesParkingRoutes: the dashboard has a view of parked deliveries if a route has some.
+func TestSessionNamesParkingRoutes(t *testing.T) {
+	o := recordsOptions("")
+	o.Deliveries = func() []DeliveryRoute { return []DeliveryRoute{{"paid/main", &oneDelivery{}}} }
+	want := `{"signed_in":true,"token":false,"parking":["paid/main"]}` + "\n"
+	if _, text := get(handler(t, o), "http://127.0.0.1"+apiSession, nil); text != want {
+		t.Errorf("session %s", text)
+	}
+	o.Token = "s3cret"
+	_, text := get(handler(t, o), "http://127.0.0.1"+apiSession, nil)
+	if strings.Contains(text, "paid") {
+		t.Errorf("session without a sign-in: %s", text)
 	}
 }

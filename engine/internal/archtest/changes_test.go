@@ -33,7 +33,8 @@ func TestChangesHaveTheirForm(t *testing.T) {
 			case length > 0 && strings.HasPrefix(line, "  "):
 				length++
 			default:
-				t.Errorf("changes/%s:%d: begin a change with its category, indent its second line by two spaces", name, i+1)
+				t.Errorf("changes/%s:%d: begin a change with its category, indent its second "+
+					"line by two spaces", name, i+1)
 			}
 			if length > 2 {
 				t.Errorf("changes/%s:%d: a change has at most two lines", name, i+1)

@@ -53,7 +53,8 @@ var (
 	indented = regexp.MustCompile(`(?m)^    (\S.*)$`)
 )
 
-// TestLinksResolve: every link of a page leads to a file, and to a heading where it names one.
+// TestLinksResolve checks that every link of a page leads to a file, and to a heading where it
+// names one.
 func TestLinksResolve(t *testing.T) {
 	all, links := pages(t), 0
 	for page, text := range all {
@@ -79,6 +80,23 @@ func TestLinksResolve(t *testing.T) {
 	}
 }
 
+// TestIndexHasEveryPage checks that docs/README.md links every page of docs, except decisions and
+// scenarios, which have indexes of their own.
+func TestIndexHasEveryPage(t *testing.T) {
+	all := pages(t)
+	index := all["docs/README.md"]
+	for page := range all {
+		name, inDocs := strings.CutPrefix(page, "docs/")
+		own := strings.HasPrefix(name, "adr/") || strings.HasPrefix(name, "scenarios/")
+		if !inDocs || own || name == "README.md" {
+			continue
+		}
+		if !strings.Contains(index, "]("+name+")") && !strings.Contains(index, "]("+name+"#") {
+			t.Errorf("docs/README.md does not link docs/%s", name)
+		}
+	}
+}
+
 func hasHeading(text, anchor string) bool {
 	for _, m := range heading.FindAllStringSubmatch(text, -1) {
 		slug := unslug.ReplaceAllString(strings.ToLower(strings.TrimSpace(m[1])), "")
@@ -89,8 +107,8 @@ func hasHeading(text, anchor string) bool {
 	return false
 }
 
-// TestCommandsExist: the make targets, packages and tests in commands on a page exist. The
-// arguments of penstock commands are checked in engine/cli.
+// TestCommandsExist checks that the make targets, packages and tests in commands on a page exist.
+// The arguments of penstock commands are checked in engine/cli.
 func TestCommandsExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(top, "Makefile"))
 	if err != nil {

@@ -30,7 +30,8 @@ var layers = []layer{
 	{"flow/ledger", []string{}},
 	{"flow/control", []string{"backoff", "rate", "flow/window", "flow/dispatch"}},
 	{"flow/checkpoint", []string{"flow/ledger", "vfs"}},
-	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch", "flow/ledger"}},
+	{"flow", []string{"backoff", "supervise", "flow/control", "flow/window", "flow/dispatch",
+		"flow/ledger"}},
 	{"limit/limithttp", []string{"limit", "flow/window", "internal/perhost"}},
 	{"limit", []string{"flow/window"}},
 	{"breaker/breakerhttp", []string{"breaker", "backoff", "internal/perhost"}},
@@ -38,7 +39,8 @@ var layers = []layer{
 	{"rate/ratehttp", []string{"rate", "internal/perhost"}},
 	{"rate", []string{}},
 	{"httpclient", []string{
-		"retry", "breaker", "breaker/breakerhttp", "rate", "rate/ratehttp", "limit", "limit/limithttp", "backoff", "flow/window",
+		"retry", "breaker", "breaker/breakerhttp", "rate", "rate/ratehttp", "limit",
+		"limit/limithttp", "backoff", "flow/window",
 	}},
 	{"inbox", []string{}},
 	{"wire", []string{}},
@@ -49,7 +51,7 @@ var layers = []layer{
 	{"internal/perhost", []string{}},
 	{"internal/kernel", []string{}},
 	{"stream", []string{"flow", "flow/ledger", "vfs"}},
-	{"stream/commitmeta", []string{"stream"}},
+	{"stream/commitmeta", []string{"stream", "wire"}},
 	{"stream/streamtest", []string{"stream", "stream/commitmeta", "supervise", "vfs"}},
 	{".", libraries}, // the examples of the front page
 	{"engine/kit", append([]string{"stream", "engine/kit"}, libraries...)},
@@ -76,18 +78,22 @@ var layers = []layer{
 	{"engine/status", []string{}},
 	{"engine/manifest", []string{"stream"}},
 	{"engine/web", []string{}},
-	// No connector, processor, cli or web: an embedder's program contains only the components that it
-	// lists.
+	// No connector, processor, cli or web: an embedder's program contains only the components that
+	// it lists.
 	{"engine", append([]string{"stream", "vfs", "engine/internal/pipeline"}, engineData...)},
 	{"engine/inbox", []string{"inbox"}},
 	{"engine/internal/prose", nil},
-	{"engine/internal", append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
-	{"engine/internal/pipeline", append(append([]string{"stream", "engine/kit", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal",
+		append(append([]string{"stream", "engine/internal"}, engineData...), libraries...)},
+	{"engine/internal/pipeline",
+		append(append([]string{"stream", "engine/kit", "engine/internal"}, engineData...),
+			libraries...)},
 	{"engine/internal/trial", []string{
 		"stream", "engine/kit", "engine/internal", "engine/config", "supervise", "vfs",
 	}},
 	{"engine/internal/endtoend", append([]string{
-		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab", "engine/connector",
+		"stream", "engine", "engine/status", "engine/internal", "engine/internal/lab",
+		"engine/connector",
 	}, libraries...)},
 	{"engine/cli", append(append([]string{
 		"stream", "engine", "engine/kit", "engine/web", "engine/internal",
@@ -102,6 +108,10 @@ var layers = []layer{
 	{"engine/internal/manpages", []string{
 		"engine/cli", "engine/connector/all", "engine/internal/lab/command",
 	}},
+	{"engine/internal/reference", []string{
+		"engine/cli", "engine/config", "engine/connector/all", "engine/internal",
+		"engine/internal/lab/command",
+	}},
 }
 
 // engineData are the data types of package engine's API. They are packages of their own because the
@@ -109,13 +119,15 @@ var layers = []layer{
 var engineData = []string{"engine/config", "engine/status", "engine/manifest"}
 
 var libraries = []string{
-	"backoff", "backoff/compat", "retry", "limit", "breaker", "rate", "httpclient", "supervise", "fileid", "vfs", "wire",
+	"backoff", "backoff/compat", "retry", "limit", "breaker", "rate", "httpclient", "supervise",
+	"fileid", "vfs", "wire",
 	"flow", "flow/control", "flow/window", "flow/dispatch", "flow/ledger", "flow/checkpoint",
 }
 
 // testSupport may be imported by any test.
 var testSupport = []string{
-	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "stream/streamtest", "retry",
+	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "stream/streamtest",
+	"retry",
 	"backoff", "engine", "engine/connector/connectortest", "engine/connector/all",
 	"engine/connector/connectortest/partitions", "engine/connector/memory",
 	"engine/internal/lab/flowsim", "engine/internal/lab/peers",
@@ -129,7 +141,8 @@ var named = []string{"engine/connector/connectortest", "engine/internal/lab"}
 func row(dir string) (string, []string, bool) {
 	best, imports, found := "", []string(nil), false
 	for _, l := range layers {
-		if (l.dir == dir || !l.alone() && strings.HasPrefix(dir, l.dir+"/")) && len(l.dir) >= len(best) {
+		if (l.dir == dir || !l.alone() && strings.HasPrefix(dir, l.dir+"/")) &&
+			len(l.dir) >= len(best) {
 			best, imports, found = l.dir, l.imports, true
 		}
 	}
@@ -143,7 +156,8 @@ func TestLayers(t *testing.T) {
 		}
 		own, allowed, ok := row(f.dir)
 		if !ok {
-			t.Errorf("%s: folder %s stands in no layer: give it a row in layers_test.go and say why in an ADR", f.path, f.dir)
+			t.Errorf("%s: folder %s stands in no layer: give it a row in layers_test.go and say "+
+				"why in an ADR", f.path, f.dir)
 			continue
 		}
 		for _, imported := range f.imports() {
@@ -159,7 +173,8 @@ func TestLayers(t *testing.T) {
 				rel = "."
 			}
 			if !allows(own, allowed, f, rel) {
-				t.Errorf("%s imports %s: packages of %s may import only %v", f.path, imported, own, allowed)
+				t.Errorf("%s imports %s: packages of %s may import only %v", f.path, imported, own,
+					allowed)
 			}
 		}
 	}
@@ -171,15 +186,17 @@ func allows(own string, allowed []string, f *file, rel string) bool {
 	}
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		return a == rel || strings.HasPrefix(a, "engine/") && strings.HasPrefix(rel, a+"/") &&
-			!slices.ContainsFunc(named, func(n string) bool { return within(rel, n) && !within(a, n) })
+			!slices.ContainsFunc(named, func(n string) bool {
+				return within(rel, n) && !within(a, n)
+			})
 	})
 }
 
 // within reports whether dir is the given folder or beneath it.
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
-// TestConnectorsHaveNoPrivileges: a connector or processor imports nothing that an outsider could
-// not.
+// TestConnectorsHaveNoPrivileges checks that a connector or processor imports nothing that an
+// outsider could not.
 func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	for _, f := range all(t) {
 		if !f.under("engine/connector", "engine/processor", "engine/kit") {
@@ -187,7 +204,8 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 		}
 		for _, imported := range f.imports() {
 			if strings.Contains(imported, module) && strings.Contains(imported, "/internal/") {
-				if f.dir == "engine/connector/connectortest" && imported == module+"/engine/internal/osfs" {
+				if f.dir == "engine/connector/connectortest" &&
+					imported == module+"/engine/internal/osfs" {
 					continue // outsiders get it from connectortest.FS, as our connectors do
 				}
 				t.Errorf("%s imports %s, which an outsider cannot", f.path, imported)
@@ -196,8 +214,8 @@ func TestConnectorsHaveNoPrivileges(t *testing.T) {
 	}
 }
 
-// TestEmbeddersPayForWhatTheyList: package engine contains no connector, no processor, and nothing
-// of the command line.
+// TestEmbeddersPayForWhatTheyList checks that package engine contains no connector, no processor,
+// and nothing of the command line.
 func TestEmbeddersPayForWhatTheyList(t *testing.T) {
 	cmd := exec.Command("go", "list", "-deps", ".")
 	cmd.Dir = top + "/engine"
@@ -207,15 +225,18 @@ func TestEmbeddersPayForWhatTheyList(t *testing.T) {
 	}
 	deps := strings.Fields(string(out))
 	if !slices.Contains(deps, module+"/engine/internal/pipeline") {
-		t.Fatalf("package engine does not contain the pipelines: the test looks at the wrong package: %v", deps)
+		t.Fatalf("package engine does not contain the pipelines: the test looks at the wrong "+
+			"package: %v", deps)
 	}
 	for _, dep := range deps {
-		for _, not := range []string{"connector", "processor", "cli", "web", "internal/lab", "internal/sim", "internal/plot"} {
+		for _, not := range []string{"connector", "processor", "cli", "web", "internal/lab",
+			"internal/sim", "internal/plot"} {
 			if not = module + "/engine/" + not; dep == not || strings.HasPrefix(dep, not+"/") {
 				t.Errorf("package engine imports %s", dep)
 			}
 		}
-		for _, not := range []string{"github.com/spf13/", "modernc.org/", "github.com/jackc/", "github.com/go-sql-driver/"} {
+		for _, not := range []string{"github.com/spf13/", "modernc.org/", "github.com/jackc/",
+			"github.com/go-sql-driver/"} {
 			if strings.HasPrefix(dep, not) {
 				t.Errorf("package engine imports %s", dep)
 			}

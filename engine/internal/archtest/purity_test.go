@@ -17,16 +17,19 @@ var impureImports = []string{
 
 // impureNames are functions that read a clock or a global random source.
 var impureNames = map[string][]string{
-	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
+	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer",
+		"NewTicker"},
 	"math/rand/v2": {
-		"Int", "IntN", "Int32", "Int32N", "Int64", "Int64N", "Uint32", "Uint32N", "Uint64", "Uint64N", "Uint", "UintN", "N",
+		"Int", "IntN", "Int32", "Int32N", "Int64", "Int64N", "Uint32", "Uint32N", "Uint64",
+		"Uint64N", "Uint", "UintN", "N",
 		"Float32", "Float64", "ExpFloat64", "NormFloat64", "Perm", "Shuffle",
 	},
 }
 
 // mustBePure lists directories in which all files except tests must be pure.
 var mustBePure = []string{
-	"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "wire", "internal/kernel",
+	"flow/control", "flow/window", "flow/dispatch", "flow/ledger", "fileid", "wire",
+	"internal/kernel",
 }
 
 func TestPureFiles(t *testing.T) {
@@ -72,8 +75,10 @@ func (f *file) checkPure(t *testing.T, n ast.Node) {
 
 // starts are the places where a goroutine may begin.
 func mayStart(f *file) bool {
-	return f.test || f.dir == "supervise" || f.path == "flow/lanes.go" || f.path == "retry/hedge.go" ||
-		f.under("engine/connector/connectortest", "stream/streamtest", "vfs/vfstest", "examples", "engine/examples", "bench")
+	return f.test || f.dir == "supervise" || f.path == "flow/lanes.go" ||
+		f.path == "retry/hedge.go" ||
+		f.under("engine/connector/connectortest", "stream/streamtest", "vfs/vfstest", "examples",
+			"engine/examples", "bench")
 }
 
 func TestGoroutinesHaveAnOwner(t *testing.T) {
@@ -84,13 +89,18 @@ func TestGoroutinesHaveAnOwner(t *testing.T) {
 		ast.Inspect(f.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.GoStmt:
-				t.Errorf("%s:%d: goroutines start in supervise, flow/lanes.go and retry/hedge.go only", f.path, f.line(n.Pos()))
+				t.Errorf("%s:%d: goroutines start in supervise, flow/lanes.go and "+
+					"retry/hedge.go only", f.path, f.line(n.Pos()))
 			case *ast.SelectorExpr:
-				if pkg, name, ok := f.selector(n); ok && name == "AfterFunc" && (pkg == "time" || pkg == "context") {
-					t.Errorf("%s:%d: AfterFunc starts a goroutine without an owner", f.path, f.line(n.Pos()))
+				if pkg, name, ok := f.selector(n); ok && name == "AfterFunc" &&
+					(pkg == "time" || pkg == "context") {
+					t.Errorf("%s:%d: AfterFunc starts a goroutine without an owner", f.path,
+						f.line(n.Pos()))
 				}
-				if id, ok := n.X.(*ast.Ident); ok && n.Sel.Name == "Go" && strings.EqualFold(id.Name, "wg") {
-					t.Errorf("%s:%d: WaitGroup.Go starts a goroutine without a name", f.path, f.line(n.Pos()))
+				if id, ok := n.X.(*ast.Ident); ok && n.Sel.Name == "Go" &&
+					strings.EqualFold(id.Name, "wg") {
+					t.Errorf("%s:%d: WaitGroup.Go starts a goroutine without a name", f.path,
+						f.line(n.Pos()))
 				}
 			}
 			return true
@@ -110,10 +120,12 @@ func TestNobodySleeps(t *testing.T) {
 				return true
 			}
 			if name == "Sleep" && f.test && !bubble {
-				t.Errorf("%s:%d: time.Sleep in a test outside a synctest bubble", f.path, f.line(n.Pos()))
+				t.Errorf("%s:%d: time.Sleep in a test outside a synctest bubble", f.path,
+					f.line(n.Pos()))
 			}
 			if !f.test && (name == "Sleep" || name == "After" || name == "Tick") {
-				t.Errorf("%s:%d: time.%s cannot be stopped: use a timer and a context", f.path, f.line(n.Pos()), name)
+				t.Errorf("%s:%d: time.%s cannot be stopped: use a timer and a context", f.path,
+					f.line(n.Pos()), name)
 			}
 			return true
 		})

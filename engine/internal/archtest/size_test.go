@@ -11,8 +11,10 @@ import (
 )
 
 const (
-	maxFileLines     = 600 // aim for 400
-	maxLineColumns   = 140
+	maxFileLines   = 600 // aim for 400
+	maxLineColumns = 120
+	// Of lines that hold a raw string, such as a struct tag: they cannot be broken.
+	maxRawColumns    = 140
 	maxFunctionLines = 70
 	tabColumns       = 4
 )
@@ -20,14 +22,68 @@ const (
 func TestFilesAreSmallRooms(t *testing.T) {
 	for _, f := range all(t) {
 		if n := len(f.lines) - 1; n > maxFileLines {
-			t.Errorf("%s has %d lines, at most %d: which two nouns live in it?", f.path, n, maxFileLines)
+			t.Errorf("%s has %d lines, at most %d: split it by subject", f.path, n,
+				maxFileLines)
 		}
+		raw := f.rawLines()
 		for i, line := range f.lines {
-			if n := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t"); n > maxLineColumns {
-				t.Errorf("%s:%d has %d columns, at most %d", f.path, i+1, n, maxLineColumns)
+			limit := maxLineColumns
+			if raw[i+1] || slices.Contains(wideFolders, f.dir) {
+				limit = maxRawColumns
+			}
+			n := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+			if n > limit {
+				t.Errorf("%s:%d has %d columns, at most %d", f.path, i+1, n, limit)
 			}
 		}
 	}
+}
+
+// wideFolders are the folders that still have lines of more than maxLineColumns. None is added.
+var wideFolders = []string{
+	"engine/connector/http",
+	"engine/connector/httppoll",
+	"engine/connector/httpserver",
+	"engine/connector/kafka",
+	"engine/connector/nats",
+	"engine/connector/notify",
+	"engine/connector/spooldir",
+	"engine/connector/table",
+	"engine/connector/tail",
+	"engine/internal/admin",
+	"engine/internal/lab/flowsim",
+	"engine/internal/live",
+	"engine/internal/pipeline",
+	"engine/internal/tap",
+	"engine/internal/top",
+	"engine/kit/egress",
+	"engine/kit/follow",
+	"engine/kit/intake",
+	"engine/kit/parked",
+	"flow/control",
+}
+
+// rawLines returns the lines that hold a part of a raw string or of an example's expected output.
+func (f *file) rawLines() map[int]bool {
+	lines := map[int]bool{}
+	add := func(node ast.Node) {
+		for i := f.line(node.Pos()); i <= f.line(node.End()); i++ {
+			lines[i] = true
+		}
+	}
+	ast.Inspect(f.ast, func(node ast.Node) bool {
+		lit, ok := node.(*ast.BasicLit)
+		if ok && lit.Kind == token.STRING && strings.HasPrefix(lit.Value, "`") {
+			add(lit)
+		}
+		return true
+	})
+	for _, group := range f.ast.Comments {
+		if f.test && strings.HasPrefix(group.Text(), "Output:") {
+			add(group)
+		}
+	}
+	return lines
 }
 
 func TestFunctionsAreShort(t *testing.T) {
@@ -42,7 +98,8 @@ func TestFunctionsAreShort(t *testing.T) {
 				n -= f.tableLines(fn)
 			}
 			if n > maxFunctionLines {
-				t.Errorf("%s:%d: %s has %d lines, at most %d", f.path, f.line(fn.Pos()), fn.Name.Name, n, maxFunctionLines)
+				t.Errorf("%s:%d: %s has %d lines, at most %d", f.path, f.line(fn.Pos()),
+					fn.Name.Name, n, maxFunctionLines)
 			}
 		}
 	}
@@ -60,17 +117,20 @@ func (f *file) tableLines(fn *ast.FuncDecl) (n int) {
 	return n
 }
 
-var badNames = []string{"util", "utils", "common", "helper", "helpers", "base", "manager", "types", "misc", "shared"}
+var badNames = []string{"util", "utils", "common", "helper", "helpers", "base", "manager", "types",
+	"misc", "shared"}
 
 func TestNamesSayWhatTheyHold(t *testing.T) {
 	for _, f := range all(t) {
 		file := strings.TrimSuffix(strings.TrimSuffix(path.Base(f.path), ".go"), "_test")
 		if slices.Contains(badNames, path.Base(f.dir)) || slices.Contains(badNames, file) {
-			t.Errorf("%s: a name such as util says nothing: which noun of the glossary is it?", f.path)
+			t.Errorf("%s: a name such as util tells nothing about the contents",
+				f.path)
 		}
 		for _, d := range f.ast.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				t.Errorf("%s:%d: init() registers behind the reader's back: assemble in plain sight", f.path, f.line(fn.Pos()))
+				t.Errorf("%s:%d: init() registers components invisibly: assemble them explicitly",
+					f.path, f.line(fn.Pos()))
 			}
 		}
 	}
@@ -82,7 +142,8 @@ func TestNothingIsLeftOpen(t *testing.T) {
 		for _, group := range f.ast.Comments {
 			for _, word := range open {
 				if strings.Contains(group.Text(), word) {
-					t.Errorf("%s:%d: %s left in a comment: finish it or file it", f.path, f.line(group.Pos()), word)
+					t.Errorf("%s:%d: %s left in a comment: finish it or file it", f.path,
+						f.line(group.Pos()), word)
 				}
 			}
 		}
@@ -109,7 +170,8 @@ func TestPackagesSayWhatTheyAre(t *testing.T) {
 
 func TestExportedThingsAreDocumented(t *testing.T) {
 	for _, f := range all(t) {
-		if f.test || f.under("examples", "engine/examples", "bench", "grpc") || f.ast.Name.Name == "main" {
+		if f.test || f.under("examples", "engine/examples", "bench", "grpc") ||
+			f.ast.Name.Name == "main" {
 			continue
 		}
 		for _, d := range f.ast.Decls {

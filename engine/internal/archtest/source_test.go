@@ -38,7 +38,9 @@ var sources = sync.OnceValues(func() ([]*file, error) {
 			return err
 		}
 		name := d.Name()
-		if d.IsDir() && p != top && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "tmp") {
+		if d.IsDir() && p != top &&
+			(strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" ||
+				name == "tmp") {
 			return filepath.SkipDir
 		}
 		if d.IsDir() || !strings.HasSuffix(name, ".go") {
@@ -52,14 +54,17 @@ var sources = sync.OnceValues(func() ([]*file, error) {
 		if err != nil {
 			return err
 		}
-		parsed, err := parser.ParseFile(fset, p, text, parser.ParseComments|parser.SkipObjectResolution)
+		parsed, err := parser.ParseFile(fset, p, text,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
 		files = append(files, &file{
-			path: rel, dir: path.Dir(rel), test: strings.HasSuffix(name, "_test.go"), ast: parsed, fset: fset,
-			pure: strings.HasPrefix(string(text), "//penstock:pure\n"), lines: strings.Split(string(text), "\n"),
+			path: rel, dir: path.Dir(rel), test: strings.HasSuffix(name, "_test.go"), ast: parsed,
+			fset:  fset,
+			pure:  strings.HasPrefix(string(text), "//penstock:pure\n"),
+			lines: strings.Split(string(text), "\n"),
 		})
 		return nil
 	})
@@ -80,7 +85,9 @@ func all(t *testing.T) []*file {
 
 // under reports whether the file lies in or beneath one of the directories.
 func (f *file) under(dirs ...string) bool {
-	return slices.ContainsFunc(dirs, func(d string) bool { return f.dir == d || strings.HasPrefix(f.dir, d+"/") })
+	return slices.ContainsFunc(dirs, func(d string) bool {
+		return f.dir == d || strings.HasPrefix(f.dir, d+"/")
+	})
 }
 
 func (f *file) line(p token.Pos) int { return f.fset.Position(p).Line }

@@ -55,8 +55,10 @@ func TestSystemCallsHaveTheirPlace(t *testing.T) {
 				}
 			case imported == "syscall" || strings.HasPrefix(imported, "golang.org/x/sys/"):
 				seen[f.path] = true
-				if !f.test && !f.under("engine/internal/osfs", "bench") && mayCallSystem[f.path] == "" {
-					t.Errorf("%s imports %s: files are the task of engine/internal/osfs; list other uses here with a reason",
+				if !f.test && !f.under("engine/internal/osfs", "bench") &&
+					mayCallSystem[f.path] == "" {
+					t.Errorf("%s imports %s: files are the task of engine/internal/osfs; "+
+						"list other uses here with a reason",
 						f.path, imported)
 				}
 			}

@@ -108,8 +108,8 @@ func (l *loaded) why() error {
 // refusal returns the error for an unusable file, with the remedy.
 func refusal(path string, err error) error {
 	if errors.Is(err, errVersion) {
-		return fmt.Errorf("checkpoint %s: %w: run that one, or move the file away to deliver "+
-			"everything again", path, err)
+		return fmt.Errorf("checkpoint %s: %w: run that one, or convert the file with it, by `%s`",
+			path, err, convertCommand(path))
 	}
 	return fmt.Errorf("checkpoint %s cannot be used, and was left as it is: %w: "+
 		"put a copy of it back, or move it away to deliver everything again", path, err)

@@ -317,8 +317,9 @@ func TestMigration(t *testing.T) {
 	for _, err := range []error{openErr, readErr} {
 		want := fmt.Sprint("format is ", version+1)
 		if !errors.Is(err, errVersion) || !strings.Contains(err.Error(), "/state/"+Name) ||
-			!strings.Contains(err.Error(), want) {
-			t.Errorf("a newer log: %v; want the file, the format and errVersion", err)
+			!strings.Contains(err.Error(), want) ||
+			!strings.Contains(err.Error(), "`penstock checkpoint convert --format 3 /state`") {
+			t.Errorf("a newer log: %v; want file, format, errVersion and the command", err)
 		}
 	}
 	if got, _ := m.ReadFile("/state/" + Name); !bytes.Equal(got, newer) {

@@ -105,6 +105,7 @@ type LeaseStatus struct {
 	Owned    bool          // by this process
 	Takeover uint64        // times that this process has become the owner
 	Silent   time.Duration // since the bucket answered; -1 if it never has
+	Failure  string        // of the last request; "" if it was answered
 }
 
 // Leases returns the leases that this process keeps, by pipeline.
@@ -124,7 +125,7 @@ func (b *Bucket) Leases() []LeaseStatus {
 		}
 		out = append(out, LeaseStatus{
 			Pipeline: pipeline, Node: node, Epoch: v.Epoch, Owned: v.Owned,
-			Takeover: v.Takeover, Silent: silent,
+			Takeover: v.Takeover, Silent: silent, Failure: v.Failure,
 		})
 	}
 	return out

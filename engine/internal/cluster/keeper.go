@@ -20,6 +20,7 @@ type Keeper struct {
 	clock    func() time.Duration
 	log      *slog.Logger
 	hurry    chan struct{} // holds one: a renewal is wanted now
+	failing  bool          // the last request failed; only request uses it, one after the other
 
 	mu      sync.Mutex // guards the fields below
 	view    View
@@ -33,6 +34,7 @@ type View struct {
 	Owned    bool          // this process may act as the owner
 	Answered time.Duration // when the bucket answered last, by the clock of the keeper; 0 if never
 	Takeover uint64        // number of times that this process has become the owner
+	Failure  string        // of the last request; "" if it was answered
 
 	renewed time.Duration // when the last answered renewal was sent
 }
@@ -75,10 +77,31 @@ func (k *Keeper) publish(now time.Duration, takeover bool) {
 	}
 }
 
+// answered notes an answer of the bucket.
 func (k *Keeper) answered(at time.Duration) {
+	if k.failing {
+		k.log.Info("the lease can be read and written again", "lease", k.name)
+	}
+	k.failing = false
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.view.Answered = at
+	k.view.Answered, k.view.Failure = at, ""
+}
+
+// failed notes a failed request. The first one of several in a row is a warning.
+func (k *Keeper) failed(ctx context.Context, message string, err error) {
+	if ctx.Err() != nil {
+		return // this process stops
+	}
+	level := slog.LevelWarn
+	if k.failing {
+		level = slog.LevelDebug
+	}
+	k.failing = true
+	k.log.Log(ctx, level, message, "lease", k.name, "error", err)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.view.Failure = message + ": " + err.Error()
 }
 
 // Tenure is the time of one ownership.
@@ -235,7 +258,7 @@ func (k *Keeper) request(ctx context.Context, c Command) func() {
 	if c.Kind == Read {
 		e, err := k.read(ctx)
 		if err != nil {
-			k.log.Debug("the lease cannot be read", "lease", k.name, "error", err)
+			k.failed(ctx, "the lease cannot be read", err)
 			return func() { k.lease.Looked(k.clock(), Unknown, Entry{}) }
 		}
 		at := k.clock()
@@ -251,7 +274,7 @@ func (k *Keeper) request(ctx context.Context, c Command) func() {
 		k.answered(k.clock())
 		return func() { k.lease.Wrote(Conflict, 0) }
 	}
-	k.log.Debug("the lease cannot be written", "lease", k.name, "error", err)
+	k.failed(ctx, "the lease cannot be written", err)
 	return func() { k.lease.Wrote(Unknown, 0) }
 }
 
@@ -262,7 +285,8 @@ func (k *Keeper) read(ctx context.Context) (Entry, error) {
 		return e, err
 	}
 	if err := json.Unmarshal(s.Data, &e.Value); err != nil {
-		return e, fmt.Errorf("lease %q has another form: %w", k.name, err)
+		return e, fmt.Errorf("its value has another form, perhaps of a newer version: update "+
+			"this process, or delete the key: %w", err)
 	}
 	return e, nil
 }

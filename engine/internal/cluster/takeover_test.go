@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -224,6 +226,59 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
+// TestFailureIsShown: the first request without an answer is a warning, the next ones are not. The
+// failure is part of the view until the bucket answers again.
+func TestFailureIsShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, start := newShelf(), time.Now()
+		var log bytes.Buffer
+		k := newKeeper(wire{s, "lease.p", always(false)}, "p", NewLease("a", Times{}),
+			func() time.Duration { return time.Since(start) },
+			slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- k.Run(ctx, func(ctx context.Context, _ Tenure) error {
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		time.Sleep(5 * time.Second)
+		s.setDown(true)
+		time.Sleep(20 * time.Second)
+		if got := k.View().Failure; !strings.HasSuffix(got, ": "+errNoAnswer.Error()) {
+			t.Errorf("the view has the failure %q", got)
+		}
+		s.setDown(false)
+		time.Sleep(5 * time.Second)
+		s.mu.Lock()
+		s.keys["lease.p"] = Stored{Found: true, Revision: 99, Data: []byte(`[2]`)}
+		s.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		const newer = "the lease cannot be read: its value has another form, perhaps of a newer " +
+			"version: update this process, or delete the key: "
+		if got := k.View().Failure; !strings.HasPrefix(got, newer) {
+			t.Errorf("the value has another form, and the view has the failure %q", got)
+		}
+		s.mu.Lock()
+		delete(s.keys, "lease.p")
+		s.mu.Unlock()
+		time.Sleep(5 * time.Second)
+		if got := k.View().Failure; got != "" {
+			t.Errorf("the bucket answers, and the view has the failure %q", got)
+		}
+		cancel()
+		<-ended
+		for message, want := range map[string]int{
+			"the lease cannot be ": 2, "the lease can be read and written again": 2,
+		} {
+			if n := strings.Count(log.String(), message); n != want {
+				t.Errorf("%d lines of log have %q, want %d:\n%s", n, message, want, &log)
+			}
+		}
+	})
+}
+
 // TestHandover: an owner that stops gives the lease back, and another one works within 2 s.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -367,10 +422,15 @@ func TestPositionsWithoutAnswer(t *testing.T) {
 func TestPositionsRefused(t *testing.T) {
 	s := newShelf()
 	r := wire{s, "progress.p.r", always(false)}
-	for _, text := range []string{`{"format":2}`, `nonsense`} {
+	for text, want := range map[string]string{
+		`{"format":2}`: "progress of p/r in the bucket has format 2, and this penstock knows 1: " +
+			"use the version that wrote it, or a newer one",
+		`nonsense`: "progress of p/r",
+	} {
 		s.keys["progress.p.r"] = Stored{Found: true, Revision: 1, Data: []byte(text)}
-		if _, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1}); err == nil {
-			t.Errorf("%s was accepted", text)
+		_, err := OpenPositions(t.Context(), r, "p/r", Tenure{Epoch: 1})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
 		}
 	}
 	delete(s.keys, "progress.p.r")

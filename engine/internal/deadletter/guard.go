@@ -17,8 +17,8 @@ const (
 // Guard stops a route that turns too much of its input into dead letters, as a wrong token or
 // pattern does. It stops the route if more than Share of at least Records records were
 // dead-lettered, or everything since the start of the run. The start fails when Records/10 records
-// are dead and none is delivered, or Records/100 after 10 s, so that a few bad records at the start
-// do not stop a route. Guard is not safe for concurrent use.
+// are dead and none is delivered, or Records/100 after 10 s. So a few bad records at the start do
+// not stop a route. Guard is not safe for concurrent use.
 //
 // The share covers the current run. In a long run it covers about the last 100,000 to 200,000
 // records, so that a stream that was good for a long time is stopped within minutes as well.

@@ -38,8 +38,10 @@ type line struct {
 // that all its bytes are preserved.
 func (l *Letter) writeLine(to *json.Encoder, o Options, now time.Time) error {
 	out := line{
-		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route, Reason: l.Reason, Detail: l.Detail,
-		Partition: l.Partition, File: l.File, Position: string(stream.AppendPosition(nil, l.Position)),
+		Version: Version, ID: l.ID, Time: now.UTC(), Pipeline: o.Pipeline, Route: o.Route,
+		Reason: l.Reason, Detail: l.Detail,
+		Partition: l.Partition, File: l.File,
+		Position: string(stream.AppendPosition(nil, l.Position)),
 		Attempts: l.Attempts, Worker: l.Worker, History: l.History,
 	}
 	if utf8.Valid(l.Record) {

@@ -1,6 +1,5 @@
-// Package deadletter stores the records that will never be delivered, with the reason, in a file
-// for people and programs (docs/formats/dead-letters.md), and stops a route that makes too many of
-// them.
+// Package deadletter stores rejected records, with the reason, in a file for people and programs
+// (docs/formats/dead-letters.md). It stops a route that has too many of them.
 //
 // A [Store] is one route's file, opened by the pipeline before the route runs. Letters are durable
 // when Append returns; a letter is written once, even if the process is killed between two calls. A

@@ -98,7 +98,8 @@ func TestAppend(t *testing.T) {
 	if got := before + "| at |" + after; !ok || got != want || !strings.HasSuffix(at, "Z") {
 		t.Errorf("line %s\nwant %s", got, want)
 	}
-	if want := `"record_base64":"` + base64.StdEncoding.EncodeToString(binary.Record) + `"}`; !strings.HasSuffix(lines[1], want) {
+	if want := `"record_base64":"` + base64.StdEncoding.EncodeToString(binary.Record) +
+		`"}`; !strings.HasSuffix(lines[1], want) {
 		t.Errorf("line %s, want it to end with %s", lines[1], want)
 	}
 	if !strings.HasSuffix(lines[2], `"record":""}`) {
@@ -280,7 +281,8 @@ func TestAppendAtOnce(t *testing.T) {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(worker), 0))
 			for range 50 {
-				if err := s.Append(t.Context(), []deadletter.Letter{letter(random.IntN(100))}); err != nil {
+				if err := s.Append(t.Context(),
+					[]deadletter.Letter{letter(random.IntN(100))}); err != nil {
 					t.Errorf("Append: %v", err)
 				}
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestReceiver: a receiver counts answered requests, but not interrupted ones. After a
+// TestReceiver checks that a receiver counts answered requests, but not interrupted ones. After a
 // restart it has the same counts.
 func TestReceiver(t *testing.T) {
 	tally := NewTally(4)

@@ -20,6 +20,8 @@ var barePrograms = map[string]func(ctx context.Context, address, group, target s
 	"kafka":         bareKafka,
 	"nats-log":      bareNATSLog,
 	"nats-consumer": bareNATSConsumer,
+	"http":          bareHTTP,
+	"tcp":           bareTCP,
 }
 
 // runBare runs a bare program in a process of its own, as penstock runs in one, and returns its

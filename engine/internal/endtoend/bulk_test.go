@@ -32,7 +32,8 @@ type bulkServer struct {
 }
 
 func newBulkServer(t *testing.T, random *rand.Rand) *bulkServer {
-	s := &bulkServer{t: t, random: random, docs: make(map[string]string), refused: make(map[string]bool)}
+	s := &bulkServer{t: t, random: random, docs: make(map[string]string),
+		refused: make(map[string]bool)}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.bulk))
 	t.Cleanup(s.Close)
 	return s
@@ -63,7 +64,8 @@ func (s *bulkServer) bulk(w http.ResponseWriter, r *http.Request) {
 		status := s.item(lines[i], lines[i+1])
 		item := map[string]any{"status": status}
 		if status != 201 {
-			item["error"] = map[string]string{"type": fmt.Sprintf("fault_%d", status), "reason": "by chance"}
+			item["error"] = map[string]string{"type": fmt.Sprintf("fault_%d", status),
+				"reason": "by chance"}
 			left++
 		} else {
 			taken++
@@ -85,7 +87,8 @@ func (s *bulkServer) item(action, doc []byte) int {
 		} `json:"create"`
 	}
 	var d struct{ Message string }
-	if err := json.Unmarshal(action, &a); err != nil || a.Create.ID == "" || a.Create.Index != "logs" {
+	if err := json.Unmarshal(action, &a); err != nil || a.Create.ID == "" ||
+		a.Create.Index != "logs" {
 		s.problems = append(s.problems, fmt.Sprintf("an action that reads %q", action))
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
@@ -111,12 +114,33 @@ func (s *bulkServer) item(action, doc []byte) int {
 	return 201
 }
 
+// refusedRecord returns the record of a dead letter, which the store must have refused.
+func (s *bulkServer) refusedRecord(t *testing.T, line []byte) string {
+	t.Helper()
+	var letter struct {
+		ID, Record, Reason, Detail, Worker string
+		Attempts                           int
+	}
+	if err := json.Unmarshal(line, &letter); err != nil {
+		t.Fatal(err)
+	}
+	known := s.refused[letter.ID] && strings.HasSuffix(letter.Reason, ": fault_400") &&
+		letter.Detail == "fault_400: by chance"
+	if !known || letter.Worker == "" || letter.Attempts < 1 {
+		t.Errorf("a dead letter that the store has not refused, or without reason and worker: %s",
+			line)
+	}
+	return letter.Record
+}
+
 // TestBulkInPart checks that, with a store that accepts bulks partially, each record ends exactly
 // once in the store or in the dead letters, with its own reason.
 func TestBulkInPart(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	servers := []*bulkServer{newBulkServer(t, random), newBulkServer(t, random)}
-	servers[1].docs, servers[1].refused = servers[0].docs, servers[0].refused // two nodes of one store
+	// Two nodes of one store.
+	servers[1].docs, servers[1].refused = servers[0].docs, servers[0].refused
 	lock := &servers[0].mu
 	servers[1].Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -129,7 +153,8 @@ func TestBulkInPart(t *testing.T) {
 	for i := range records {
 		want[fmt.Sprintf("record %d of the bulk", i)] = true
 	}
-	write(t, filepath.Join(dir, "spool", "a.log"), strings.Join(slices.Sorted(maps.Keys(want)), "\n")+"\n")
+	write(t, filepath.Join(dir, "spool", "a.log"),
+		strings.Join(slices.Sorted(maps.Keys(want)), "\n")+"\n")
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 pipelines:
   bulk:
@@ -156,20 +181,9 @@ pipelines:
 	for _, doc := range servers[0].docs {
 		got[doc]++
 	}
-	for line := range bytes.Lines(read(t, filepath.Join(dir, "state", "dead", "bulk.main.ndjson"))) {
-		var letter struct {
-			ID, Record, Reason, Detail, Worker string
-			Attempts                           int
-		}
-		if err := json.Unmarshal(line, &letter); err != nil {
-			t.Fatal(err)
-		}
-		known := servers[0].refused[letter.ID] && strings.HasSuffix(letter.Reason, ": fault_400") &&
-			letter.Detail == "fault_400: by chance"
-		if !known || letter.Worker == "" || letter.Attempts < 1 {
-			t.Errorf("a dead letter that the store has not refused, or without reason and worker: %s", line)
-		}
-		got[letter.Record]++
+	for line := range bytes.Lines(read(t,
+		filepath.Join(dir, "state", "dead", "bulk.main.ndjson"))) {
+		got[servers[0].refusedRecord(t, line)]++
 	}
 	for line := range want {
 		if n := got[line]; n != 1 {
@@ -181,5 +195,6 @@ pipelines:
 	if len(got) != records || p.Delivered != docs || p.Dead != refused || docs+refused != records {
 		t.Errorf("%d distinct records in store and letters; the summary says %+v", len(got), p)
 	}
-	t.Logf("%d bulks, %d in part, %d documents, %d refused", servers[0].bulks, servers[0].partial, docs, refused)
+	t.Logf("%d bulks, %d in part, %d documents, %d refused", servers[0].bulks, servers[0].partial,
+		docs, refused)
 }

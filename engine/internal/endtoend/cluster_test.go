@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +34,11 @@ var sharedNodes = []string{"a", "b", "c"}
 
 // natsTrio is a cluster of three NATS servers in this process.
 type natsTrio struct {
-	urls string
-	js   jetstream.JetStream
+	urls      string
+	addresses []string
+	options   []*server.Options
+	servers   []*server.Server
+	js        jetstream.JetStream
 }
 
 func startTrio(t *testing.T) *natsTrio {
@@ -45,25 +48,23 @@ func startTrio(t *testing.T) *natsTrio {
 	for _, port := range ports[3:] {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 	}
-	trio := &natsTrio{}
-	var servers []*server.Server
+	trio := &natsTrio{servers: make([]*server.Server, 3)}
 	for i := range 3 {
-		s, err := server.NewServer(&server.Options{
+		trio.options = append(trio.options, &server.Options{
 			ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i], JetStream: true,
 			StoreDir: t.TempDir(), NoLog: true, NoSigs: true, Routes: routes,
-			Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: ports[3+i]},
+			Cluster: server.ClusterOpts{
+				Name: "trio", Host: "127.0.0.1", Port: ports[3+i],
+				NoAdvertise: true, // a client stays with the servers of its config
+			},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.Start()
-		servers = append(servers, s)
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-		trio.urls += fmt.Sprintf(",nats://127.0.0.1:%d", ports[i])
+		trio.addresses = append(trio.addresses, fmt.Sprintf("127.0.0.1:%d", ports[i]))
+		trio.start(t, i)
+		t.Cleanup(func() { trio.servers[i].Shutdown(); trio.servers[i].WaitForShutdown() })
 	}
-	trio.urls = trio.urls[1:]
+	trio.urls = "nats://" + strings.Join(trio.addresses, ",nats://")
 	await(t, time.Minute, "a leader of the NATS servers", func() bool {
-		return slices.ContainsFunc(servers, (*server.Server).JetStreamIsLeader)
+		return slices.ContainsFunc(trio.servers, (*server.Server).JetStreamIsLeader)
 	})
 	conn, err := natsgo.Connect(trio.urls, natsgo.MaxReconnects(-1))
 	if err != nil {
@@ -79,6 +80,24 @@ func startTrio(t *testing.T) *natsTrio {
 		return err == nil
 	})
 	return trio
+}
+
+func (n *natsTrio) start(t *testing.T, i int) {
+	t.Helper()
+	s, err := server.NewServer(n.options[i].Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	n.servers[i] = s
+}
+
+// restart ends a server and starts it again with its data.
+func (n *natsTrio) restart(t *testing.T, i int) {
+	t.Helper()
+	n.servers[i].Shutdown()
+	n.servers[i].WaitForShutdown()
+	n.start(t, i)
 }
 
 // owner returns the node that has the lease of the pipeline, "" if none has, and its epoch.
@@ -106,6 +125,7 @@ func (n *natsTrio) owner(t *testing.T) (node string, epoch uint64) {
 // producer publishes numbered messages. It counts a message after the server has acknowledged it.
 type producer struct {
 	acked atomic.Int64
+	pause sync.Mutex // held while a message is published
 	stop  context.CancelFunc
 	done  chan error
 }
@@ -118,12 +138,14 @@ func (n *natsTrio) produce(t *testing.T, pause time.Duration) *producer {
 		defer tick.Stop()
 		for id := int64(0); ; {
 			// the id makes a repetition after an unknown answer no second message
+			p.pause.Lock()
 			_, err := n.js.Publish(context.WithoutCancel(ctx), "in", fmt.Append(nil, id),
 				jetstream.WithMsgID(strconv.FormatInt(id, 10)))
 			if err == nil {
 				id++
 				p.acked.Store(id)
 			}
+			p.pause.Unlock()
 			select {
 			case <-ctx.Done():
 				p.done <- nil
@@ -142,14 +164,17 @@ type sharedRun struct {
 	db     *sql.DB
 	config string
 
+	links    map[string]*connectortest.Link // of the nodes to NATS; may be nil
+	rnd      *rand.Rand                     // may be nil, like producer
+	producer *producer
+
 	mu        sync.Mutex // guards processes
 	processes map[string]*exec.Cmd
 }
 
 func startShared(t *testing.T, trio *natsTrio, sink string, db *sql.DB) *sharedRun {
 	t.Helper()
-	r := &sharedRun{t: t, nats: trio, db: db, processes: make(map[string]*exec.Cmd)}
-	r.config = write(t, filepath.Join(t.TempDir(), "penstock.yaml"), fmt.Sprintf(`
+	config := write(t, filepath.Join(t.TempDir(), "penstock.yaml"), fmt.Sprintf(`
 state: { dir: "./state-${NODE}", nats: { url: %q, node: "${NODE}" } }
 pipelines:
   orders:
@@ -158,6 +183,15 @@ pipelines:
     batch: { records: 200 }
     checkpoint: { sync: 200ms }
 `, trio.urls, trio.urls, sink))
+	return startNodes(t, trio, config, nil, db)
+}
+
+// startNodes starts an engine for each node. NODE is its name, and LINK the address of its link.
+func startNodes(t *testing.T, trio *natsTrio, config string, links map[string]*connectortest.Link,
+	db *sql.DB) *sharedRun {
+	t.Helper()
+	r := &sharedRun{t: t, nats: trio, db: db, config: config, links: links,
+		processes: make(map[string]*exec.Cmd)}
 	for _, node := range sharedNodes {
 		r.start(node)
 	}
@@ -181,6 +215,9 @@ func (r *sharedRun) start(node string) {
 	}
 	cmd := exec.Command(bin, "run", r.config)
 	cmd.Env = append(os.Environ(), "NODE="+node)
+	if link := r.links[node]; link != nil {
+		cmd.Env = append(cmd.Env, "LINK="+link.Address())
+	}
 	log, err := os.OpenFile(r.log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		r.t.Fatal(err)
@@ -321,7 +358,7 @@ func pauseRandomly(rnd *rand.Rand) {
 }
 
 // TestClusterSuspend suspends the owner for 15 s in the middle of its work. Another process takes
-// over, and the first one, when it goes on, neither writes a message a second time nor takes the
+// over, and the first one, when it continues, neither writes a message a second time nor takes the
 // pipeline back.
 func TestClusterSuspend(t *testing.T) {
 	n := max(1, clusterKills(t)/4)
@@ -359,16 +396,50 @@ func TestClusterSuspend(t *testing.T) {
 	t.Logf("%d times suspended for 15s, %d messages", n, p.acked.Load())
 }
 
-// freePorts returns different ports that were free.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+// TestClusterDev runs `penstock cluster dev` and kills the owner. Another process takes over, and
+// after an interrupt each message is in the table once.
+func TestClusterDev(t *testing.T) {
+	clusterKills(t)
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ports
+	dir := filepath.Join(t.TempDir(), "dev")
+	m := &member{t: t, cmd: exec.Command(bin, "cluster", "dev", "--dir", dir)}
+	m.cmd.Stdout, m.cmd.Stderr = m, m
+	if err := m.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- m.cmd.Wait() }()
+	defer m.cmd.Process.Kill()
+	said := regexp.MustCompile(`(?m) ([abc]) owns the pipeline orders; to kill it: kill -9 (\d+)$`)
+	var found [][]string
+	owners := func(n int) func() bool {
+		return func() bool {
+			found = said.FindAllStringSubmatch(m.printed(), -1)
+			return len(found) >= n
+		}
+	}
+	await(t, time.Minute, "an owner", owners(1))
+	pid, _ := strconv.Atoi(found[0][2])
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, time.Minute, "another owner", owners(2))
+	if found[0][1] == found[1][1] {
+		t.Errorf("%s was killed and owns the pipeline again", found[0][1])
+	}
+	if err := m.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		said := strings.TrimSpace(m.printed())
+		if err != nil || !strings.HasSuffix(said, "in the table, 0 twice") {
+			t.Errorf("ended with %v:\n%s", err, m.printed())
+		}
+	case <-time.After(time.Minute):
+		t.Errorf("it does not end:\n%s", m.printed())
+	}
 }

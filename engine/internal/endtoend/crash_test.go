@@ -182,7 +182,9 @@ func spool(t *testing.T, dir string, rnd *rand.Rand, total int) (files []spooled
 	for _, f := range files {
 		write(t, filepath.Join(dir, "spool", f.name), string(f.text))
 	}
-	slices.SortFunc(files, func(a, b spooled) int { return bytes.Compare([]byte(a.name), []byte(b.name)) })
+	slices.SortFunc(files, func(a, b spooled) int {
+		return bytes.Compare([]byte(a.name), []byte(b.name))
+	})
 	return files
 }
 

@@ -88,7 +88,8 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 // needChildren skips the test if the system does not report the children of a process.
 func needChildren(t *testing.T) {
 	t.Helper()
-	if lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", os.Getpid())); len(lists) == 0 {
+	if lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children",
+		os.Getpid())); len(lists) == 0 {
 		t.Skip("skipped: this system does not list a process's children in /proc")
 	}
 }
@@ -162,6 +163,7 @@ pipelines:
 // once, records acked before the death are not repeated without need, and none becomes a dead
 // letter.
 func TestWorkersKilled(t *testing.T) {
+	t.Parallel()
 	needChildren(t)
 	for _, c := range []struct{ name, worker, options string }{
 		{"ndjson", "while IFS= read -r line; do printf '%s\\n' \"$line\" >>got.txt; " +
@@ -210,7 +212,8 @@ pipelines:
 				t.Errorf("%d records came twice after %d kills; want at most %d", twice,
 					killed, most)
 			}
-			if letters, _ := filepath.Glob(filepath.Join(dir, "state", "dead", "*")); len(letters) > 0 && sizeOf(letters[0]) > 0 {
+			if letters, _ := filepath.Glob(filepath.Join(dir, "state", "dead",
+				"*")); len(letters) > 0 && sizeOf(letters[0]) > 0 {
 				t.Errorf("there are dead letters: %s", read(t, letters[0]))
 			}
 		})

@@ -195,7 +195,8 @@ func (d *loopDisk) close(t *testing.T) {
 		}
 	}
 	for _, device := range d.used {
-		if out, err := exec.Command("losetup", device).Output(); err == nil && strings.Contains(string(out), d.image) {
+		if out, err := exec.Command("losetup", device).Output(); err == nil &&
+			strings.Contains(string(out), d.image) {
 			if err := run("losetup", "-d", device); err != nil {
 				t.Error(err)
 			}

@@ -77,8 +77,7 @@ func (f *forgets) has(when string, marks int64, lines map[string]int64) {
 
 // TestLedgerForgets checks that the ledger in a database has marks of existing files, and until the
 // next run of files deleted in the run that read them. Files that replace deleted ones are
-// delivered: a file that gets the same inode right away, a file with the same beginning, and a copy
-// from a backup, which cannot be distinguished from a new file any more.
+// delivered. Such files have the same inode, the same beginning, or come from a backup.
 func TestLedgerForgets(t *testing.T) {
 	f := newForgets(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {
@@ -126,6 +125,7 @@ func killAfter(t *testing.T, config string, rnd *rand.Rand) {
 // TestLedgerForgetsKilled is TestLedgerForgets with kills at any moment of the runs. No line is
 // lost or repeated, and a complete run leaves only the marks of existing files.
 func TestLedgerForgetsKilled(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	f := newForgets(t)
 	want := make(map[string]int64)

@@ -14,6 +14,7 @@ import (
 // line does not stop it. Hundreds do, until the input changes; then it restarts by itself and
 // delivers the good records.
 func TestGuardAndInput(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

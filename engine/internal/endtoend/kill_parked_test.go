@@ -91,7 +91,8 @@ func (m *merchant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m.inbox.ServeHTTP(w, r)
 	var booked int
-	row := m.db.QueryRowContext(context.Background(), `SELECT count(*) FROM booked WHERE id = $1`, order)
+	row := m.db.QueryRowContext(context.Background(), `SELECT count(*) FROM booked WHERE id = $1`,
+		order)
 	if err := row.Scan(&booked); err == nil && booked > 0 {
 		m.mu.Lock()
 		m.accepted[order] = true
@@ -190,9 +191,10 @@ pipelines:
 // perHost is the default of the sink: attempts at once at one host.
 const perHost = 16
 
-// checkParked compares the histories of the deliveries with the requests that have arrived. Requests
-// beyond the histories were in flight at a kill.
-func checkParked(t *testing.T, m *merchant, config string, waits []time.Duration, kills, orders int) {
+// checkParked compares the histories of the deliveries with the requests that have arrived.
+// Requests beyond the histories were in flight at a kill.
+func checkParked(t *testing.T, m *merchant, config string, waits []time.Duration, kills,
+	orders int) {
 	t.Helper()
 	args := []string{"parked", "show", "--json", config}
 	for n := range orders {
@@ -231,9 +233,11 @@ func checkParked(t *testing.T, m *merchant, config string, waits []time.Duration
 		repeated += arrived - len(d.History)
 	}
 	if repeated > kills*perHost {
-		t.Errorf("%d attempts were repeated; at most %d were in flight at the kills", repeated, kills*perHost)
+		t.Errorf("%d attempts were repeated; at most %d were in flight at the kills", repeated,
+			kills*perHost)
 	}
-	t.Logf("%d orders, %d kills: none lost, none early, %d attempts repeated", orders, kills, repeated)
+	t.Logf("%d orders, %d kills: none lost, none early, %d attempts repeated", orders, kills,
+		repeated)
 }
 
 // runProgram runs a command and returns its standard output.

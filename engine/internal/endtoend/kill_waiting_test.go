@@ -76,6 +76,19 @@ func (s *flakyServer) has(good int) bool {
 	return s.taken[fmt.Sprintf("good %d", good-1)] > 0
 }
 
+// waitingLines returns bad lines, every twentieth of them hopeless, each followed by two good ones.
+func waitingLines(bad int) string {
+	var log strings.Builder
+	for i := range bad {
+		kind := "bad"
+		if i%20 == 0 {
+			kind = "hopeless"
+		}
+		fmt.Fprintf(&log, "%s %d\ngood %d\ngood %d\n", kind, i, 2*i, 2*i+1)
+	}
+	return log.String()
+}
+
 // TestKillWaiting kills the program while thousands of batches wait for a retry: once after all
 // have failed once, and once in the middle of the second attempts. None is lost, none is sent too
 // early, and the attempt counts continue.
@@ -104,16 +117,8 @@ func TestKillWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var log strings.Builder
-	for i := range bad {
-		kind := "bad"
-		if i%20 == 0 {
-			kind = "hopeless"
-		}
-		fmt.Fprintf(&log, "%s %d\ngood %d\ngood %d\n", kind, i, good, good+1)
-		good += 2
-	}
-	put(log.String())
+	put(waitingLines(bad))
+	good += 2 * bad
 	// delivered data shows that the data is bad and not the worker
 	k := &killed{t: t, config: config, feed: func() {
 		put(fmt.Sprintf("good %d\n", good))
@@ -135,7 +140,10 @@ func TestKillWaiting(t *testing.T) {
 		}
 	}
 	k.start()
-	until("first attempts", func() bool { n, quiet := server.tried(1); return n == bad && quiet > 500*time.Millisecond })
+	until("first attempts", func() bool {
+		n, quiet := server.tried(1)
+		return n == bad && quiet > 500*time.Millisecond
+	})
 	if n, _ := server.tried(2); n > bad/2 {
 		t.Logf("%d of %d had been sent twice before all had been sent: the machine is slow", n, bad)
 	}
@@ -144,7 +152,10 @@ func TestKillWaiting(t *testing.T) {
 	until("second attempts", func() bool { n, _ := server.tried(2); return n > bad/2 })
 	k.kill()
 	k.start()
-	until("third attempts", func() bool { n, quiet := server.tried(3); return n == bad && quiet > 500*time.Millisecond })
+	until("third attempts", func() bool {
+		n, quiet := server.tried(3)
+		return n == bad && quiet > 500*time.Millisecond
+	})
 	k.feed = func() {}
 	until("the end", func() bool { return server.has(good) })
 	k.drain()

@@ -27,6 +27,7 @@ const kafkaPartitions = 6
 // TestKillKafka kills the program while it copies a topic into a file, again and again: no record
 // is lost, and each kill repeats at most the bound.
 func TestKillKafka(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	fake, err := kfake.NewCluster(
 		kfake.NumBrokers(1), kfake.SeedTopics(kafkaPartitions,
@@ -107,6 +108,7 @@ func produceNumbered(t *testing.T, client *kgo.Client, rnd *rand.Rand,
 // TestKillKafkaSQLite kills the program while it copies a topic into a table, three times: each
 // record is in the table once.
 func TestKillKafkaSQLite(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	fake, err := kfake.NewCluster(
 		kfake.NumBrokers(1), kfake.SeedTopics(kafkaPartitions, "in"),
@@ -186,7 +188,7 @@ func kafkaClient(t testing.TB, brokers []string, o ...kgo.Opt) *kgo.Client {
 // TestKillKafkaGroup runs three programs that copy a topic of a real broker into another one, and
 // kills them at random while records are produced: no record is lost. Repeats are printed.
 func TestKillKafkaGroup(t *testing.T) {
-	g := startCopies(t, false)
+	g := startCopies(t, toKafka(false), 0)
 	for range kills(t) {
 		g.produceForAWhile()
 		m := g.members[g.rnd.IntN(len(g.members))]
@@ -197,32 +199,50 @@ func TestKillKafkaGroup(t *testing.T) {
 	t.Logf("%d kills of 3 programs: 0 of %d records lost, %d repeated", kills(t), g.ids, repeated)
 }
 
-// copies are programs that copy the topic "in" of a real broker to the topic "out" in one group.
+// copies are programs that copy the topic "in" of a real broker in one group, such as to the topic
+// "out".
 type copies struct {
 	t       *testing.T
 	rnd     *rand.Rand
 	server  *connectortest.Server
+	links   []*connectortest.Link // of the members to the broker; empty: they connect directly
 	client  *kgo.Client
 	admin   *kadm.Client
 	members []*member
 	tick    *time.Ticker
 	arrived map[string]int // by text: the copies; of acknowledged records only
 	ids     int
+	batch   int // records that are produced at once
 }
 
-func startCopies(t *testing.T, transactional bool) *copies {
+// target is the part of a member's pipeline that follows the source.
+type target func(broker string) string
+
+func toKafka(transactional bool) target {
+	return func(broker string) string {
+		return fmt.Sprintf(`
+    sink: { kafka: { brokers: [%q], topic: out, format: raw, transactional: %v } }`, broker,
+			transactional)
+	}
+}
+
+// startCopies starts a broker and three members. With links, each member has its own to the broker.
+func startCopies(t *testing.T, to target, links int) *copies {
 	t.Helper()
 	if os.Getenv("PENSTOCK_KAFKA") == "" {
 		t.Skip("skipped: it starts a real broker; `make kafka-short` runs it")
 	}
 	dir := t.TempDir()
 	g := &copies{
-		t: t, rnd: seeded(t), arrived: make(map[string]int), tick: time.NewTicker(20 * time.Millisecond),
+		t: t, rnd: seeded(t), arrived: make(map[string]int),
+		tick:  time.NewTicker(20 * time.Millisecond),
+		batch: 500,
 	}
 	t.Cleanup(g.tick.Stop)
+	g.server = connectortest.NewServer(t, "kafka", "java")
 	t.Setenv("KAFKA_PROPERTIES", write(t, filepath.Join(dir, "kafka.properties"),
-		"group.min.session.timeout.ms=1000\n"))
-	g.server = connectortest.StartServer(t, "kafka", "java")
+		"group.min.session.timeout.ms=1000\n"+g.listeners(links)))
+	g.server.Start(t)
 	g.client = kafkaClient(t, []string{g.server.URL})
 	g.admin = kadm.NewClient(g.client)
 	for _, topic := range []string{"in", "out"} {
@@ -232,20 +252,49 @@ func startCopies(t *testing.T, transactional bool) *copies {
 	}
 	g.awaitTopics("in", "out")
 	for i := range 3 {
+		broker := g.server.URL
+		if links > 0 {
+			broker = g.links[i].Address()
+		}
 		path := filepath.Join(dir, fmt.Sprint(i), "penstock.yaml")
 		m := &member{t: t, config: write(t, path, fmt.Sprintf(`
 state: ./state
 pipelines:
   copy:
-    source: { kafka: { brokers: [%q], topics: [in], group: copy, session_timeout: 2s } }
-    sink: { kafka: { brokers: [%[1]q], topic: out, format: raw, transactional: %[2]v } }
+    source:
+      kafka: { brokers: [%q], topics: [in], group: copy, session_timeout: 2s, meta: { key: key } }%s
     batch: { records: 100 }
     checkpoint: { sync: 100ms }
-`, g.server.URL, transactional))}
+`, broker, to(broker)))}
 		m.start()
 		g.members = append(g.members, m)
 	}
 	return g
+}
+
+// listeners makes links to the broker and returns its settings. A broker tells each client the
+// address of the listener to which the client has connected, so that each link needs its own.
+func (g *copies) listeners(links int) string {
+	if links == 0 {
+		return ""
+	}
+	g.t.Helper()
+	ports := freePorts(g.t, 1+links)
+	const all = "PLAINTEXT://%s,CONTROLLER://127.0.0.1:%d"
+	listeners := fmt.Sprintf(all, g.server.Address(), ports[0])
+	advertised := listeners
+	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
+	for i, port := range ports[1:] {
+		address := fmt.Sprintf("127.0.0.1:%d", port)
+		link := connectortest.NewLink(g.t, address)
+		g.links = append(g.links, link)
+		listeners += fmt.Sprintf(",LINK%d://%s", i, address)
+		advertised += fmt.Sprintf(",LINK%d://%s", i, link.Address())
+		protocols += fmt.Sprintf(",LINK%d:PLAINTEXT", i)
+	}
+	return fmt.Sprintf("listeners=%s\nadvertised.listeners=%s\n"+
+		"listener.security.protocol.map=%s\ncontroller.quorum.bootstrap.servers=127.0.0.1:%d\n",
+		listeners, advertised, protocols, ports[0])
 }
 
 // awaitTopics waits until the broker knows the topics that the controller has created, since a
@@ -278,10 +327,11 @@ func (g *copies) produceForAWhile() {
 
 func (g *copies) produce() {
 	var batch []*kgo.Record
-	for range 500 {
+	for range g.batch {
 		text := fmt.Sprintf("record %d", g.ids)
 		partition := int32(g.ids % kafkaPartitions)
-		batch = append(batch, &kgo.Record{Topic: "in", Partition: partition, Value: []byte(text)})
+		batch = append(batch, &kgo.Record{Topic: "in", Partition: partition, Value: []byte(text),
+			Key: fmt.Append(nil, "key ", partition)})
 		g.ids++
 	}
 	if err := g.client.ProduceSync(g.t.Context(), batch...).FirstErr(); err != nil {
@@ -299,7 +349,13 @@ func (g *copies) finish() (repeated int) {
 	for _, m := range g.members {
 		m.kill()
 	}
-	for _, text := range kafkaTexts(g.t, g.server.URL, g.admin) {
+	return g.compare(kafkaTexts(g.t, g.server.URL, g.admin))
+}
+
+// compare fails if an acknowledged record is not among texts, and returns the number of repeats.
+func (g *copies) compare(texts []string) (repeated int) {
+	g.t.Helper()
+	for _, text := range texts {
 		if _, ok := g.arrived[text]; !ok {
 			g.t.Fatalf("%q was never produced", text)
 		}
@@ -327,6 +383,13 @@ func (m *member) Write(p []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.errs.Write(p)
+}
+
+// printed returns the text that the program has written.
+func (m *member) printed() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.errs.String()
 }
 
 func (m *member) start() {

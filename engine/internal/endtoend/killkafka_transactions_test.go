@@ -15,7 +15,7 @@ import (
 // in transactions. By turns one is killed, and one is suspended until others have its partitions
 // and its transactions have timed out: each record arrives once.
 func TestKillKafkaTransactions(t *testing.T) {
-	g := startCopies(t, true)
+	g := startCopies(t, toKafka(true), 0)
 	suspended := 5 * time.Second
 	if kills(t) >= 20 {
 		suspended = 15 * time.Second
@@ -47,7 +47,8 @@ func TestKillKafkaTransactions(t *testing.T) {
 	g.produceForAWhile()
 	repeated := g.finish()
 	t.Logf("%d kills and %d suspensions of %v, %d of them in a transaction: "+
-		"0 of %d records lost, %d repeated", kills(t)-stops, stops, suspended, midway, g.ids, repeated)
+		"0 of %d records lost, %d repeated", kills(t)-stops, stops, suspended, midway, g.ids,
+		repeated)
 	if repeated > 0 {
 		t.Errorf("%d records are there more than once", repeated)
 	}

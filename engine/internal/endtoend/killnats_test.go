@@ -109,6 +109,7 @@ func (n *natsServer) awaitDone(t *testing.T, durable string) {
 // TestKillNATSFile kills the program while it copies a stream, read by sequence, into a file: no
 // record is lost, and each kill repeats at most the bound.
 func TestKillNATSFile(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
 	const records, replay, longest = 40_000, 256 << 10, 200
@@ -158,6 +159,7 @@ pipelines:
 // TestKillNATSSQLite kills the program while it copies a stream, read by sequence, into a table:
 // each record is in the table once.
 func TestKillNATSSQLite(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
 	want := make(map[string]int)
@@ -203,6 +205,7 @@ pipelines:
 // and kills them at random while records are published: no record is lost, and the record ids keep
 // repetitions out of the stream.
 func TestKillNATSShared(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
 	dir := t.TempDir()
@@ -268,6 +271,7 @@ pipelines:
 // TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table whose
 // key is the record's id, and kills them at random: each record is in the table once.
 func TestKillNATSSharedSQLite(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	s := startNATS(t)
 	dir := t.TempDir()
@@ -313,5 +317,6 @@ pipelines:
 	if repeated := countCopies(t, arrived, 0); repeated > 0 {
 		t.Errorf("%d bytes are in the table twice", repeated)
 	}
-	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t), len(arrived))
+	t.Logf("%d kills of 3 programs: each of %d records is in the table once", kills(t),
+		len(arrived))
 }

@@ -42,6 +42,7 @@ func openPostgres(t testing.TB, url string) *sql.DB {
 // TestKillPostgres kills the program while four connections write a table, and checks that table
 // and dead letters contain each record of the input once.
 func TestKillPostgres(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
 	rnd := seeded(t)
@@ -77,6 +78,7 @@ func TestKillPostgres(t *testing.T) {
 // TestKillPostgresServer kills the server and cuts single connections while the program writes. The
 // program recovers by itself, and every record is stored once.
 func TestKillPostgresServer(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	db := openPostgres(t, server.URL)
 	rnd := seeded(t)
@@ -130,7 +132,8 @@ func cut(db *sql.DB, rnd *rand.Rand) int {
 	if rnd.IntN(3) > 0 {
 		return 0
 	}
-	return int(number(db, `SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
+	return int(number(db,
+		`SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity
 		WHERE application_name LIKE 'penstock %' ORDER BY random() LIMIT 1) AS one`))
 }
 

@@ -26,6 +26,7 @@ const refusing = `CREATE TABLE %s (message text CHECK (message NOT LIKE '%%line 
 // TestKillSQLite kills the program repeatedly while it writes a table, and checks that table and
 // dead letters contain each record of the input once.
 func TestKillSQLite(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	for left, job := killsOfSQL(t), 0; left > 0; job++ {
 		dir := t.TempDir()

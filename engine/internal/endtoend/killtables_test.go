@@ -212,7 +212,9 @@ func killFollowing(t *testing.T, a arena, config string, rnd *rand.Rand, restart
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	delivered := func() int64 { return number(a.target("events_copy"), "SELECT count(*) FROM events_copy") }
+	delivered := func() int64 {
+		return number(a.target("events_copy"), "SELECT count(*) FROM events_copy")
+	}
 	begun := delivered()
 	more := func() { // waits for some more rows
 		want := delivered() + 1 + int64(rnd.IntN(150))

@@ -15,6 +15,7 @@ import (
 // TestOutputRotated renames the output of sink file repeatedly while the program runs, as logrotate
 // does, and kills the program in between. Every line must be in exactly one of the files.
 func TestOutputRotated(t *testing.T) {
+	t.Parallel()
 	const spooled, lines, rotateEach, killEach = 150, 200, 30, 45
 	for _, create := range []bool{false, true} {
 		dir := t.TempDir()

@@ -223,7 +223,8 @@ func TestUnparsedRecords(t *testing.T) {
 				want.Dead, text)
 		}
 		out := string(read(t, filepath.Join(dir, "out.ndjson")))
-		if passed := strings.Count(out, `{"message":"no JSON `); (onError == "pass") != (passed == 5) {
+		if passed := strings.Count(out,
+			`{"message":"no JSON `); (onError == "pass") != (passed == 5) {
 			t.Errorf("on_error %s: %d passed", onError, passed)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 // TestEveryRecordRefused runs the program with receivers that refuse every record. It must exit
 // with an error, however few the records are.
 func TestEveryRecordRefused(t *testing.T) {
+	t.Parallel()
 	const table = `CREATE TABLE refused (message text CHECK (message LIKE 'never%'))`
 	sinks := map[string]func(t *testing.T, dir string) string{
 		"http": func(t *testing.T, _ string) string {

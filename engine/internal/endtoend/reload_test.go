@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -55,24 +54,9 @@ pipelines:
 %s`, address, routes.String()))
 }
 
-// reloadCount returns the number of reloads of TestReload.
-func reloadCount(t *testing.T) int {
-	t.Helper()
-	text := os.Getenv("PENSTOCK_RELOADS")
-	if text == "" {
-		return 10
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-// TestReload reloads a config ten times, or PENSTOCK_RELOADS times, while lines arrive. Unchanged
-// routes are not restarted, and
+// TestReload reloads a config ten times while lines arrive. Unchanged routes are not restarted, and
 // every line is in every table once. An invalid config changes nothing and is reported in all three
-// places.
+// places. [TestReloadLoad] does it a hundred times.
 func TestReload(t *testing.T) {
 	bin, err := program()
 	if err != nil {
@@ -88,7 +72,7 @@ func TestReload(t *testing.T) {
 	write(t, in, "")
 	config := reloadable(t, dir, address, 0)
 	d := launch(t, log, bin, "run", config)
-	reloads, lines, unchanged := reloadCount(t), 0, len(reloadableRoutes)-1
+	reloads, lines, unchanged := 10, 0, len(reloadableRoutes)-1
 	add := func() {
 		appendLines(t, in, lines+1, lines+500)
 		lines += 500

@@ -307,7 +307,8 @@ func (f remoteFigures) missed() string {
 	return ""
 }
 
-// TestUnequalRemoteSenders: two readers share twelve worker processes evenly, and use them fully.
+// TestUnequalRemoteSenders checks that two readers share twelve worker processes evenly, and use
+// them fully.
 func TestUnequalRemoteSenders(t *testing.T) {
 	run := length(t, 30*time.Second, 10*time.Second)
 	server := connectortest.StartServer(t, "postgres", "psql")

@@ -78,8 +78,8 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 }
 
 // TestReplay checks that a replay delivers each dead letter once, apart from the repeats within
-// checkpoint.replay after a kill; that a filter selects letters; that a second replay sends none;
-// and that the route's own source continues as before.
+// checkpoint.replay after a kill. A filter selects letters, a second replay sends none, and the
+// route's own source continues as before.
 func TestReplay(t *testing.T) {
 	random := seeded(t)
 	server := newPickyServer(t)
@@ -115,7 +115,8 @@ pipelines:
 		!strings.Contains(string(shown), `no such`) {
 		t.Errorf("show: %v, %.300q", err, shown)
 	}
-	if _, last := deadLetters(t, "replay", "--json", "--reason", "nobody said so", config); last.Letters != 0 || last.Replayed != 0 {
+	if _, last := deadLetters(t, "replay", "--json", "--reason", "nobody said so",
+		config); last.Letters != 0 || last.Replayed != 0 {
 		t.Errorf("a filter that means none: %+v", last)
 	}
 	server.mu.Lock()

@@ -121,7 +121,8 @@ func TestStuckStderr(t *testing.T) {
 				if code := d.exit(20 * time.Second); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
-				if out := read(t, filepath.Join(dir, "out.txt")); !bytes.Equal(out, read(t, filepath.Join(dir, "spool", "a.log"))) {
+				if out := read(t, filepath.Join(dir, "out.txt")); !bytes.Equal(out,
+					read(t, filepath.Join(dir, "spool", "a.log"))) {
 					t.Errorf("%d bytes arrived", len(out))
 				}
 			})

@@ -47,8 +47,9 @@ type soak struct {
 	steady  [soakTailers + soakSpoolers]atomic.Int64
 }
 
-// soakPosts are the HTTP routes. Log files are read by a pipeline of three routes, one of them to a
-// table, and by one with a single route; the spool directory is read by one of two routes.
+// soakPosts are the HTTP routes. Two pipelines read the log files: one with three routes, one of
+// which ends in a table, and one with a single route. A pipeline with two routes reads the spool
+// directory.
 var soakPosts = [...]struct {
 	pipeline, route string
 	of              int  // index of the table with the same lines

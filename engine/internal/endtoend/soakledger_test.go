@@ -166,8 +166,8 @@ func (s *soakTable) look() error {
 }
 
 // soakServer is an HTTP receiver that counts received and repeated lines. The last element of a
-// request's path is the number of the sending process, because a request of a killed process may be
-// read after the start of the next one.
+// request's path is the number of the sending process. A request of a killed process may be read
+// after the start of the next one.
 type soakServer struct {
 	tally
 	down atomic.Bool // answer every request with 503

@@ -123,7 +123,8 @@ func (w *soakWriter) step(ctx context.Context, s soakStep) error {
 
 func (w *soakWriter) write(text []byte) (err error) {
 	if w.file == nil {
-		if w.file, err = os.OpenFile(w.path(w.name()), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err != nil {
+		if w.file, err = os.OpenFile(w.path(w.name()), os.O_WRONLY|os.O_CREATE|os.O_APPEND,
+			0o644); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 // TestHeldFiles deletes a file while the receivers of both routes are down. Metrics and status show
 // it once.
 func TestHeldFiles(t *testing.T) {
+	t.Parallel()
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -70,5 +71,7 @@ pipelines:
 		}
 	}
 	close(open)
-	until(t, url, func(_ int, page string) bool { return strings.Contains(page, metric("files", 0)) })
+	until(t, url, func(_ int, page string) bool {
+		return strings.Contains(page, metric("files", 0))
+	})
 }

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestSourceCounters checks that a file deleted before any of it was read is counted for its route,
-// in the metrics, in both forms of the status, and in the final summary. The counters exist from
-// the start.
+// TestSourceCounters checks that a file deleted before its first read is counted for its route in
+// the metrics, both forms of the status and the final summary. The counters exist from the start.
 func TestSourceCounters(t *testing.T) {
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -77,7 +76,8 @@ pipelines:
 		}
 	}
 	stop()
-	if want := "access/main, met by tail: bytes_vanished 27, files_vanished 1\n"; !strings.Contains(summary.String(), want) {
+	if want := "access/main, met by tail: bytes_vanished 27, files_vanished 1\n"; !strings.Contains(
+		summary.String(), want) {
 		t.Errorf("no line %q in %s", want, summary.String())
 	}
 }

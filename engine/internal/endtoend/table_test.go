@@ -113,6 +113,7 @@ var typedRows = []string{
 // TestTableTypesKept copies a table with columns of every type between two PostgreSQL tables, of
 // which the sink creates the second.
 func TestTableTypesKept(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg := postgresSide(t, server)
 	connectortest.Execute(t, pg.db, allTypes)
@@ -139,6 +140,7 @@ func TestTableTypesKept(t *testing.T) {
 // TestTableTypesAcross copies between PostgreSQL and SQLite and back: values that both can
 // represent are unchanged.
 func TestTableTypesAcross(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	pg, lite := postgresSide(t, server), sqliteSide(t, t.TempDir())
 	connectortest.Execute(t, pg.db, allTypes)

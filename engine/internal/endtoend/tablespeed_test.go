@@ -97,7 +97,10 @@ func BenchmarkTablePostgres(b *testing.B) {
 		}
 		return time.Since(start)
 	}
-	pairs(b, "x-psql-copy", bare, func() time.Duration { renew(); return copied(b, config, tableRows) })
+	pairs(b, "x-psql-copy", bare, func() time.Duration {
+		renew()
+		return copied(b, config, tableRows)
+	})
 }
 
 func benchConfig(b *testing.B, from, to string) string {
@@ -111,9 +114,9 @@ pipelines:
 `, from, to))
 }
 
-// BenchmarkTableSQLite copies a table to another SQLite file, relative to a loop over the same
-// driver that reads and inserts rows with the same batch size and synchronous setting; the median
-// should be at least 0.5.
+// BenchmarkTableSQLite copies a table to another SQLite file. The figure is relative to a loop over
+// the same driver with the same batch size and synchronous setting. The median should be at least
+// 0.5.
 func BenchmarkTableSQLite(b *testing.B) {
 	dir := b.TempDir()
 	source := filepath.Join(dir, "source.db")

@@ -70,7 +70,8 @@ pipelines:
 		t.Errorf("%d bytes were taken before the token was mended, want none (-1: it never was)",
 			before)
 	}
-	if err := sameTexts(strings.Split(taken.String(), "\n"), strings.Split(in.String(), "\n")); err != nil {
+	if err := sameTexts(strings.Split(taken.String(), "\n"),
+		strings.Split(in.String(), "\n")); err != nil {
 		t.Errorf("the receiver does not have each record once: %v", err)
 	}
 	for _, p := range res.Pipelines {

@@ -90,14 +90,18 @@ pipelines:
 	}
 	when(func(tree *status.Child) bool { return has(tree, worker) && s.Routes[0].Delivered == 2 })
 	kill9(t, childAt(s.Tree, worker...))
-	when(func(tree *status.Child) bool { return has(tree, worker) && childAt(tree, worker...).Restarts == 1 })
+	when(func(tree *status.Child) bool {
+		return has(tree, worker) && childAt(tree, worker...).Restarts == 1
+	})
 	if c := childAt(s.Tree, worker...); !strings.Contains(c.Reason, "signal: killed") ||
 		c.Since.IsZero() {
 		t.Errorf("of a child that was killed: %+v", c)
 	}
 	if has(s.Tree, bolt) { // the only batch may have gone to the other processor
 		kill9(t, childAt(s.Tree, bolt...))
-		when(func(tree *status.Child) bool { return has(tree, bolt) && childAt(tree, bolt...).Restarts == 1 })
+		when(func(tree *status.Child) bool {
+			return has(tree, bolt) && childAt(tree, bolt...).Restarts == 1
+		})
 	}
 	when(func(tree *status.Child) bool {
 		late := childAt(tree, "late", "main")

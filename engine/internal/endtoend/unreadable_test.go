@@ -67,7 +67,9 @@ func TestFolderVanishes(t *testing.T) {
 	address := freePort(t)
 	config := spoolJob(t, dir, "file: { path: ./out.txt, format: raw }", "")
 	launch(t, nil, bin, "run", "--admin", address, config)
-	eventually(t, "it delivers", func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7 })
+	eventually(t, "it delivers", func() bool {
+		return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7
+	})
 	if err := os.RemoveAll(filepath.Join(dir, "spool")); err != nil {
 		t.Fatal(err)
 	}
@@ -80,5 +82,7 @@ func TestFolderVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "spool", "b.log"), "one more\n")
-	eventually(t, "it delivers again", func() bool { return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7+9 })
+	eventually(t, "it delivers again", func() bool {
+		return sizeOf(filepath.Join(dir, "out.txt")) == 5000*7+9
+	})
 }

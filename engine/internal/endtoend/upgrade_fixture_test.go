@@ -152,7 +152,9 @@ func (f *fixture) lag() {
 	f.receiver.mu.Lock()
 	f.receiver.hang = func(path string, lines []string) bool {
 		return strings.HasSuffix(path, "/late") ||
-			slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, blockedLine) })
+			slices.ContainsFunc(lines, func(line string) bool {
+				return strings.Contains(line, blockedLine)
+			})
 	}
 	f.receiver.mu.Unlock()
 	for _, p := range []string{"two", "three"} {
@@ -195,7 +197,8 @@ func (f *fixture) rotated() {
 
 // settled waits until no receiver has received anything for three seconds.
 func (f *fixture) settled() {
-	for last, most := time.Now(), -1; time.Since(last) < 3*time.Second; soakWait(f.t.Context(), 100*time.Millisecond) {
+	for last, most := time.Now(),
+		-1; time.Since(last) < 3*time.Second; soakWait(f.t.Context(), 100*time.Millisecond) {
 		n := 0
 		f.receiver.mu.Lock()
 		for _, lines := range f.receiver.lines {

@@ -117,6 +117,7 @@ func (s *upgradeReceiver) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 // and three routes and positions in the middle of files. Files were rotated, copied and compressed
 // before and after the kill.
 func TestUpgrade(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: the state of the fixture has paths of unix")
 	}

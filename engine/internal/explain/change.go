@@ -5,6 +5,7 @@ package explain
 import (
 	"fmt"
 
+	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/window"
 )
 
@@ -15,18 +16,21 @@ func (r *Route) Changes(w *Worker) []string {
 		return r.windowChanges(w)
 	case "credit":
 		return []string{
-			"the receiver advertises more when less waits in it: more slots there, or a faster service",
+			"the receiver advertises more when less waits in it: more slots there, or a faster " +
+				"service",
 			"it is sent twice its own estimate at most, however much it advertises",
 		}
 	case "rate":
 		return []string{
-			"while it answers no 429 the rate grows back, to just below where it was refused; after a minute a little more is tried",
+			"while it answers no 429 the rate grows back, to just below where it was refused; " +
+				"after a minute a little more is tried",
 			"a higher limit at the receiver; a Retry-After with its 429 makes the wait exact",
 		}
 	case "quota", "bytes", "concurrency":
 		return []string{"a larger `limit` or `worker_limit`"}
 	case "limit":
-		return []string{"more workers: connections of a SQL sink, children of an exec sink (`workers:`), endpoints of an http sink"}
+		return []string{"more workers: connections of a SQL sink, children of an exec sink " +
+			"(`workers:`), endpoints of an http sink"}
 	case "standby":
 		return []string{"every worker of the sinks before it fails, so that their breakers open"}
 	case "throttle":
@@ -38,7 +42,8 @@ func (r *Route) Changes(w *Worker) []string {
 		return r.breakerChanges(w)
 	case "replay":
 		return []string{
-			"the oldest batches are delivered, or the checkpoint is written: a worker that hangs holds both up until its batch is overdue",
+			"the oldest batches are delivered, or the checkpoint is written: a worker that hangs " +
+				"holds both up until its batch is overdue",
 			"a larger `checkpoint.replay`: a kill would repeat more",
 		}
 	case "order":
@@ -48,17 +53,20 @@ func (r *Route) Changes(w *Worker) []string {
 		}
 	case "waiting":
 		return []string{
-			"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock status` has their words",
+			"workers accept a batch that they refuse now, or it becomes a dead letter: `penstock " +
+				"status` has their words",
 			"larger bounds in `retry.waiting`, and `memory` and `checkpoint.replay` with them",
 		}
 	case "budget":
 		return []string{
-			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does time (`flow.redeliver_rate`)",
+			"deliveries: each pays for a share of a redelivery (`flow.redeliver`), and so does " +
+				"time (`flow.redeliver_rate`)",
 			"workers that fail less: the log and `penstock status` have their words",
 		}
 	case "faster":
 		return []string{
-			"more waits: when the faster workers would need longer for it than this one does for a batch, this one gets one",
+			"more waits: when the faster workers would need longer for it than this one does for " +
+				"a batch, this one gets one",
 			"a worker that is as fast as the others, or more of those",
 		}
 	case "park":
@@ -69,44 +77,64 @@ func (r *Route) Changes(w *Worker) []string {
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
 	}
+	return otherChanges(w.Gate)
+}
+
+// otherChanges lists the changes for a gate without an entry of its own, or for no gate.
+func otherChanges(gate string) []string {
+	if means := control.GateMeans(gate); means != "" {
+		return []string{"this holds no longer: " + means}
+	}
 	return []string{"more data, or a faster source; the worker is not what holds the route back"}
 }
 
 func (r *Route) windowChanges(w *Worker) []string {
 	if w.State == "PROBING" {
-		return []string{"the measurement ends after a few answers, and the window is again what it was"}
+		return []string{"the measurement ends after a few answers, and the window is again what " +
+			"it was"}
 	}
-	shrink := "it shrinks by one a round when more queue there, and by up to half when something fails or is overdue"
-	room := fmt.Sprintf("a round is about %s answers; a faster worker, or more workers behind it, gives it room", figure(max(1, w.Window)))
+	shrink := "it shrinks by one a round when more queue there, and by up to half when something " +
+		"fails or is overdue"
+	room := fmt.Sprintf("a round is about %s answers; a faster worker, or more workers behind "+
+		"it, gives it room", figure(max(1, w.Window)))
 	if r.grown(w) {
 		return []string{"it has reached its greatest size: a larger `flow.max`"}
 	}
 	switch a := r.Window.(type) {
 	case nil:
-		return []string{"it grows while few batches queue at the worker and it is used to its limit, and shrinks when more do", room}
+		return []string{"it grows while few batches queue at the worker and it is used to its " +
+			"limit, and shrinks when more do", room}
 	case window.Fixed:
-		return []string{"nothing: a fixed window never changes. `flow.size` sets it, and `flow.window: queue` makes it adapt"}
+		return []string{"nothing: a fixed window never changes. `flow.size` sets it, and " +
+			"`flow.window: queue` makes it adapt"}
 	case window.Linear:
-		grow := "it grows by one a round while fewer batches queue at the worker than the lower figure, if it is used to its limit"
+		grow := "it grows by one a round while fewer batches queue at the worker than the lower " +
+			"figure, if it is used to its limit"
 		if a.Threshold > 0 {
-			grow = fmt.Sprintf("it grows by one a round while the mean round trip is %v at most, if it is used to its limit", a.Threshold)
+			grow = fmt.Sprintf("it grows by one a round while the mean round trip is %v at most, "+
+				"if it is used to its limit", a.Threshold)
 		}
 		if a.Step == window.PerAck {
 			room = "a round is every single answer here (`flow.step: per_ack`)"
 		}
-		return []string{grow, "it shrinks by one a round beyond that, and by one at once for each batch that is overdue or came back", room}
+		return []string{grow, "it shrinks by one a round beyond that, and by one at once for " +
+			"each batch that is overdue or came back", room}
 	case window.AIMD:
-		shrink = "it shrinks by a fifth when more queue there or something fails, once a round: others share the receiver"
+		shrink = "it shrinks by a fifth when more queue there or something fails, once a round: " +
+			"others share the receiver"
 	case window.Credit:
 		return []string{
-			"it is the sender's own estimate that binds: twice that is the most a worker is sent, whatever it advertises",
+			"it is the sender's own estimate that binds: twice that is the most a worker is " +
+				"sent, whatever it advertises",
 			"the estimate grows while answers come in time", room,
 		}
 	case window.Rate:
-		return []string{"it follows the highest delivery rate of the last rounds and the drained round trip: a faster worker raises it"}
+		return []string{"it follows the highest delivery rate of the last rounds and the drained " +
+			"round trip: a faster worker raises it"}
 	}
 	return []string{
-		"it grows by one a round while fewer batches queue at the worker than the lower figure, if it is used to its limit", shrink, room,
+		"it grows by one a round while fewer batches queue at the worker than the lower figure, " +
+			"if it is used to its limit", shrink, room,
 	}
 }
 
@@ -134,16 +162,19 @@ func (r *Route) grown(w *Worker) bool {
 }
 
 func (r *Route) breakerChanges(w *Worker) []string {
-	try := "one batch that is delivered closes the breaker: its window then starts over at 1 and grows as at the start"
+	try := "one batch that is delivered closes the breaker: its window then starts over at 1 and " +
+		"grows as at the start"
 	switch {
 	case w.Misconfigured:
 		return []string{"mend what it names: the log and `penstock status` have its words", try}
 	case w.State == "BUSY":
-		return []string{try, "where nothing is delivered anywhere, look at what is behind the workers: one batch at a time is tried"}
+		return []string{try, "where nothing is delivered anywhere, look at what is behind the " +
+			"workers: one batch at a time is tried"}
 	}
 	return []string{
 		try,
-		"a try comes within seconds in the first minute of an outage, and within half a minute later on",
+		"a try comes within seconds in the first minute of an outage, and within half a minute " +
+			"later on",
 		"its batches went to other workers: none is lost, none waits for it",
 	}
 }

@@ -9,6 +9,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -64,7 +65,8 @@ func (w *Worker) StateWords() string {
 	case "BUSY":
 		return "something was overdue or came back undelivered, so it is sent less at once"
 	case "PROBING":
-		return "it is measured: little is sent, to see whether it is back or how fast it is when nothing queues"
+		return "it is measured: little is sent, to see whether it is back or how fast it is when " +
+			"nothing queues"
 	case "OPEN":
 		return "it failed again and again and is left alone between tries"
 	case "THROTTLED":
@@ -81,50 +83,41 @@ func (r *Route) GateWords(w *Worker) string {
 		if w.State == "PROBING" {
 			return fmt.Sprintf("%s in flight, as much as the measurement allows", batches)
 		}
-		return fmt.Sprintf("%s in flight, as much as the window of %s allows; the next goes out when one is answered",
+		return fmt.Sprintf("%s in flight, as much as the window of %s allows; the next goes out "+
+			"when one is answered",
 			batches, figure(w.Window))
 	case "credit":
-		return fmt.Sprintf("%s in flight, as much as the worker has advertised that it will take", batches)
+		return fmt.Sprintf("%s in flight, as much as the worker has advertised that it will take",
+			batches)
 	case "rate":
-		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most", figure(w.Rate))
-	case "quota":
-		return "it gets as many records a second as the configured limit allows"
-	case "bytes":
-		return "it gets as many bytes a second as the configured limit allows"
-	case "concurrency":
-		return "as many batches are in flight as the configured limit allows"
+		return fmt.Sprintf("since it answered 429 it is sent %s batches a second at most",
+			figure(w.Rate))
 	case "limit":
-		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says", batches)
-	case "standby":
-		return "it is used when the sinks before it are down"
+		return fmt.Sprintf("%s in flight, and it takes no more at once whatever its window says",
+			batches)
 	case "throttle":
 		return "it asked to be left alone" + opens(w)
 	case "breaker":
 		switch {
 		case w.State == "PROBING":
-			return "one batch is out to see whether it is back; nothing else is sent until that is answered"
+			return "one batch is out to see whether it is back; nothing else is sent until that " +
+				"is answered"
 		case w.Misconfigured:
-			return "it says that token, address or table is wrong; one batch at a time asks whether it was mended" + opens(w)
+			return "it says that token, address or table is wrong; one batch at a time asks " +
+				"whether it was mended" + opens(w)
 		}
 		return "it is left alone" + opens(w) + ", then one batch tries it"
 	case "replay":
-		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill may repeat", byteCount(r.Replay))
-	case "waiting":
-		return "as many batches as may wait for another attempt do; nothing is read until one of them is delivered"
-	case "order":
-		return "what waits has to keep its place behind what is in flight"
-	case "budget":
-		return "what failed waits until it may be sent again: of late too much failed for what was delivered"
-	case "faster":
-		return "it has room, but what waits is expected to be done sooner by a faster worker, as soon as one has room"
+		return fmt.Sprintf("%s in flight, or delivered and not yet saved, are all that a kill "+
+			"may repeat", byteCount(r.Replay))
 	case "memory":
 		return "it would take more, but all batches that the route's memory holds are taken"
 	case "park":
 		return "the store of parked deliveries is full; nothing is parked until deliveries end"
 	case "none":
-		return "it has room, and whatever comes goes out at once"
+		return "it has room, and data is sent as soon as it is read"
 	}
-	return "this program knows no such gate"
+	return cmp.Or(control.GateMeans(w.Gate), "this program knows no such gate")
 }
 
 // HeldWords describes the limits that hold the whole route back.
@@ -140,22 +133,28 @@ func (r *Route) HeldWords() string {
 	case by["replay"] > 0:
 		return "the replay bound: nothing more is begun until something is delivered and saved"
 	case by["memory"] > 0:
-		return "memory: the workers would take more, but all batches that the route may hold are taken"
+		return "memory: the workers would take more, but all batches that the route may hold " +
+			"are taken"
 	case by["park"] > 0:
 		return "parked deliveries: their store is full, and nothing is read until some end"
 	case by["waiting"] > 0:
-		return "retries: as many batches as may wait for another attempt do, and nothing is read until one of them is delivered"
+		return "retries: as many batches as may wait for another attempt do, and nothing is read " +
+			"until one of them is delivered"
 	case by["budget"] > 0:
-		return "the redelivery budget: too many attempts failed of late, and failed batches wait for it"
+		return "the redelivery budget: too many attempts failed of late, and failed batches wait " +
+			"for it"
 	case by["order"] > 0 && by["none"] == 0:
 		return "order: what waits has to keep its place behind what is in flight"
 	case by["faster"] > 0:
-		return fmt.Sprintf("speed: what waits is left to faster workers, where it ends sooner than at the %s",
+		return fmt.Sprintf("speed: what waits is left to faster workers, where it ends sooner "+
+			"than at the %s",
 			count(by["faster"], "worker with room", "workers with room"))
 	case by["none"] > 0 && r.Waiting == 0:
-		return fmt.Sprintf("the source: %d of %s room, and nothing waits", by["none"], verb(n, "worker has", "workers have"))
+		return fmt.Sprintf("the source: %d of %s room, and nothing waits", by["none"],
+			verb(n, "worker has", "workers have"))
 	case by["none"] > 0:
-		return fmt.Sprintf("nothing for long: %d of %s room", by["none"], verb(n, "worker has", "workers have"))
+		return fmt.Sprintf("nothing for long: %d of %s room", by["none"],
+			verb(n, "worker has", "workers have"))
 	}
 	shut := by["breaker"] + by["throttle"]
 	n -= by["standby"]

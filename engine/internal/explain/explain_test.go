@@ -13,17 +13,19 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-var states = []window.State{window.Unknown, window.Normal, window.Slow, window.Busy, window.Probing, window.Open, window.Throttled}
+var states = []window.State{window.Unknown, window.Normal, window.Slow, window.Busy, window.Probing,
+	window.Open, window.Throttled}
 
-// TestEveryWordIsExplained: no state, gate or algorithm is without words, and the pages name every
-// gate.
+// TestEveryWordIsExplained checks that no state, gate or algorithm is without words, and the pages
+// name every gate.
 func TestEveryWordIsExplained(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	algorithms := []window.Algorithm{
-		nil, window.Linear{}, window.Linear{Threshold: time.Second, Step: window.PerAck}, window.AIMD{}, window.Queue{}, window.Credit{},
+		nil, window.Linear{}, window.Linear{Threshold: time.Second, Step: window.PerAck},
+		window.AIMD{}, window.Queue{}, window.Credit{},
 		window.Rate{}, window.Fixed{Size: 4},
 	}
 	for _, gate := range explain.Gates {
@@ -33,11 +35,13 @@ func TestEveryWordIsExplained(t *testing.T) {
 		for _, state := range states {
 			for _, a := range algorithms {
 				r := explain.Route{Name: "p/r", Window: a, Replay: 32 << 20}
-				w := explain.Worker{Name: "a", State: state.String(), Gate: gate, Window: 4, InFlight: 4}
+				w := explain.Worker{Name: "a", State: state.String(), Gate: gate, Window: 4,
+					InFlight: 4}
 				r.Workers = []explain.Worker{w}
 				said := append(r.Changes(&w), w.StateWords(), r.GateWords(&w), r.HeldWords())
 				for _, text := range said {
-					if text == "" || strings.Contains(text, "knows no") || strings.Contains(text, "%!") {
+					if text == "" || strings.Contains(text, "knows no") ||
+						strings.Contains(text, "%!") {
 						t.Errorf("state %s, gate %s, %T: %q", state, gate, a, text)
 					}
 				}
@@ -68,7 +72,8 @@ func story(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	w, err := trace.NewWriter(&text, c, trace.About{Route: "p/main", Started: time.Unix(1_700_000_000, 0)})
+	w, err := trace.NewWriter(&text, c,
+		trace.About{Route: "p/main", Started: time.Unix(1_700_000_000, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +94,8 @@ func story(t *testing.T) []byte {
 		out = nil
 		for _, d := range flying {
 			if d.Kind == control.Start {
-				e := control.Event{Now: now, Kind: control.Answer, ID: d.ID, Outcome: control.Delivered}
+				e := control.Event{Now: now, Kind: control.Answer, ID: d.ID,
+					Outcome: control.Delivered}
 				if d.Lane == 1 && now >= 2*time.Second {
 					e.Outcome = control.Retryable
 				}
@@ -127,7 +133,8 @@ func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.S
 func TestStoryOfATrace(t *testing.T) {
 	text := story(t)
 	early := told(t, text, time.Second, "1")
-	if early.At != time.Second || early.Over || early.One != 1 || early.Workers[1].State == "OPEN" || early.Workers[1].Delivered == 0 {
+	if early.At != time.Second || early.Over || early.One != 1 ||
+		early.Workers[1].State == "OPEN" || early.Workers[1].Delivered == 0 {
 		t.Errorf("at 1 s: %+v", early.Workers)
 	}
 	var sum time.Duration
@@ -139,7 +146,8 @@ func TestStoryOfATrace(t *testing.T) {
 	}
 	open := told(t, text, 3500*time.Millisecond, "1")
 	w := &open.Workers[open.One]
-	if w.Gate != "breaker" || open.Shares["breaker"] < time.Second || w.Failed < 3 || len(open.Changes(w)) == 0 {
+	if w.Gate != "breaker" || open.Shares["breaker"] < time.Second || w.Failed < 3 ||
+		len(open.Changes(w)) == 0 {
 		t.Errorf("at 3.5 s worker 1 is %+v, shares %v", w, open.Shares)
 	}
 	probes := 0
@@ -149,12 +157,14 @@ func TestStoryOfATrace(t *testing.T) {
 			t.Errorf("steps go back in time: %+v", open.Steps)
 		}
 	}
-	if last := open.Steps[len(open.Steps)-1]; probes == 0 || len(open.Steps) > explain.MaxSteps || last.State != w.State {
+	if last := open.Steps[len(open.Steps)-1]; probes == 0 || len(open.Steps) > explain.MaxSteps ||
+		last.State != w.State {
 		t.Errorf("steps %+v, worker is %s", open.Steps, w.State)
 	}
 	gone := told(t, text, explain.Forever, "1")
 	if gone.One >= 0 || !gone.Over || len(gone.Names) != 1 {
-		t.Errorf("at the end: worker 1 is at %d of %+v, names %v", gone.One, gone.Workers, gone.Names)
+		t.Errorf("at the end: worker 1 is at %d of %+v, names %v", gone.One, gone.Workers,
+			gone.Names)
 	}
 	all := told(t, text, explain.Forever, "")
 	if len(all.Steps) != 0 || len(all.Shares) != 0 || all.Name != "p/main" || all.Replay != 1<<20 {
@@ -188,6 +198,33 @@ func TestHeldWords(t *testing.T) {
 		r := explain.Route{Workers: c.workers, Waiting: c.waiting}
 		if got := r.HeldWords(); !strings.Contains(got, c.want) {
 			t.Errorf("HeldWords of %v = %q, want %q in it", c.workers, got, c.want)
+		}
+	}
+}
+
+// TestWorst checks which worker needs attention first. One that has nothing to do needs none.
+func TestWorst(t *testing.T) {
+	type workers = []explain.Worker
+	at := func(state, gate string, inFlight int, trip time.Duration) explain.Worker {
+		return explain.Worker{State: state, Gate: gate, InFlight: inFlight, RoundTrip: trip}
+	}
+	for name, c := range map[string]struct {
+		workers workers
+		want    int
+	}{
+		"none": {nil, -1},
+		"alike": {workers{at("NORMAL", "window", 2, 10),
+			at("NORMAL", "window", 2, 19)}, -1},
+		"round trip":    {workers{at("NORMAL", "window", 2, 10), at("NORMAL", "window", 2, 20)}, 1},
+		"slow":          {workers{at("SLOW", "window", 2, 10), at("NORMAL", "window", 2, 90)}, 0},
+		"slow and idle": {workers{at("SLOW", "none", 0, 90)}, -1},
+		"idle":          {workers{at("NORMAL", "none", 0, 90), at("NORMAL", "window", 1, 10)}, -1},
+		"open and idle": {workers{at("OPEN", "breaker", 0, 90), at("SLOW", "window", 1, 10)}, 0},
+		"misconfigured": {workers{at("OPEN", "breaker", 0, 90),
+			{State: "OPEN", Gate: "none", Misconfigured: true}}, 1},
+	} {
+		if got := (&explain.Route{Workers: c.workers}).Worst(); got != c.want {
+			t.Errorf("%s: worker %d, want %d", name, got, c.want)
 		}
 	}
 }

@@ -14,15 +14,18 @@ func FromStatus(s *status.Status) []*Route {
 	for i := range s.Routes {
 		from := &s.Routes[i]
 		r := &Route{
-			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes, Waiting: from.Waiting, LastFault: from.LastFault,
+			Name: from.Pipeline + "/" + from.Name, Replay: from.ReplayBoundBytes,
+			Waiting: from.Waiting, LastFault: from.LastFault,
 			Window: Named(from.Window), Workers: make([]Worker, 0, len(from.Workers)),
 		}
 		for k := range from.Workers {
 			w := &from.Workers[k]
 			r.Workers = append(r.Workers, Worker{
-				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window, InFlight: w.InFlight,
+				Name: w.Name, State: w.State, Gate: w.Gate, Reason: w.Reason, Window: w.Window,
+				InFlight:  w.InFlight,
 				RoundTrip: span(w.RoundTrip), Base: span(w.Base), Timeout: span(w.Timeout),
-				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
+				Delivered: w.Delivered, Failed: w.Failed, TimedOut: w.TimedOut,
+				Throttled: w.Throttled, Late: w.Late,
 				Misconfigured: w.Misconfigured,
 			})
 		}
@@ -36,18 +39,32 @@ func span(seconds float64) time.Duration { return time.Duration(seconds * float6
 // severity orders the states of workers by how much they need attention.
 var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}
 
+// Severity ranks a worker by how much it needs attention, 0 for not at all.
+func Severity(state, gate string, inFlight int, misconfigured bool) int {
+	switch {
+	case misconfigured:
+		return len(severity) + 1
+	case IdleSlow(state, gate, inFlight):
+		return 0
+	}
+	return severity[state]
+}
+
+// IdleSlow reports whether a worker was slow or busy when it had work, and has none now: it could
+// be sent more, and holds nothing back.
+func IdleSlow(state, gate string, inFlight int) bool {
+	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
+}
+
 // Worst returns the index of the worker that needs attention first. That is a misconfigured one,
-// else the one in the worst state, else one with a round trip of at least twice the shortest. It
-// returns -1 if there is none.
+// else the one in the worst state, else one at work with a round trip of at least twice the
+// shortest. It returns -1 if there is none.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1
 	for i := range r.Workers {
 		w := &r.Workers[i]
-		own := severity[w.State]
-		if w.Misconfigured {
-			own = len(severity) + 1
-		}
+		own := Severity(w.State, w.Gate, w.InFlight, w.Misconfigured)
 		if own > rank || own == rank && rank > 0 && w.RoundTrip > r.Workers[worst].RoundTrip {
 			worst, rank = i, own
 		}
@@ -57,11 +74,13 @@ func (r *Route) Worst() int {
 		if shortest < 0 || w.RoundTrip < r.Workers[shortest].RoundTrip {
 			shortest = i
 		}
-		if longest < 0 || w.RoundTrip > r.Workers[longest].RoundTrip {
+		idle := w.Gate == "none" && w.InFlight == 0
+		if !idle && (longest < 0 || w.RoundTrip > r.Workers[longest].RoundTrip) {
 			longest = i
 		}
 	}
-	if rank == 0 && longest >= 0 && r.Workers[longest].RoundTrip >= 2*r.Workers[shortest].RoundTrip {
+	if rank == 0 && longest >= 0 &&
+		r.Workers[longest].RoundTrip >= 2*r.Workers[shortest].RoundTrip {
 		return longest
 	}
 	return worst

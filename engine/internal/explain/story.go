@@ -45,7 +45,8 @@ const Forever = time.Duration(1<<63 - 1)
 // the trace; "" means none.
 func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error) {
 	s := &Story{
-		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay, Name: p.About.Route},
+		Route: Route{Window: p.Config.Window, Timeout: p.Config.Timeout, Replay: p.Config.Replay,
+			Name: p.About.Route},
 		About: p.About, One: -1, Shares: make(map[string]time.Duration),
 	}
 	w := watcher{story: s, name: worker, lane: -1}
@@ -69,7 +70,9 @@ func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error)
 		s.At = w.now
 	}
 	s.picture(p)
-	s.One = slices.IndexFunc(s.Workers, func(w Worker) bool { return worker != "" && w.Name == worker })
+	s.One = slices.IndexFunc(s.Workers, func(w Worker) bool {
+		return worker != "" && w.Name == worker
+	})
 	return s, nil
 }
 
@@ -87,9 +90,11 @@ func (s *Story) picture(p *trace.Player) {
 	for i := range status.Lanes {
 		l := &status.Lanes[i]
 		w := Worker{
-			Name: nameOf(p, l.Lane), State: l.State.String(), Gate: l.Gate, Reason: l.Reason, Window: l.Window, InFlight: l.InFlight,
+			Name: nameOf(p, l.Lane), State: l.State.String(), Gate: l.Gate, Reason: l.Reason,
+			Window: l.Window, InFlight: l.InFlight,
 			RoundTrip: l.RoundTrip, Base: l.Base, Timeout: l.Timeout, Rate: l.Rate,
-			Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN, Late: l.Late,
+			Delivered: l.Delivered, Failed: l.Failed, TimedOut: l.TimedOut, Throttled: l.ThrottledN,
+			Late:          l.Late,
 			Misconfigured: l.Fault == control.Misconfigured,
 		}
 		if l.Until > 0 {
@@ -152,7 +157,9 @@ func (w *watcher) look(p *trace.Player) {
 func (w *watcher) step(x Step) {
 	steps := w.story.Steps
 	n := len(steps)
-	same := func(i int) bool { return i >= 0 && steps[i].Window == x.Window && steps[i].State == x.State }
+	same := func(i int) bool {
+		return i >= 0 && steps[i].Window == x.Window && steps[i].State == x.State
+	}
 	switch {
 	case same(n - 1):
 		return

@@ -46,7 +46,8 @@ func New(format string, seed uint64) (*Generator, error) {
 	case "json":
 		g.appendLine = (*Generator).json
 	default:
-		return nil, fmt.Errorf("there is no format %q; the formats are %s", format, strings.Join(Formats, ", "))
+		return nil, fmt.Errorf("there is no format %q; the formats are %s", format,
+			strings.Join(Formats, ", "))
 	}
 	g.visitors = make([]visitor, visitorsKnown)
 	for i := range g.visitors {

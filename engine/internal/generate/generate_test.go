@@ -55,12 +55,14 @@ var (
 )
 
 func TestLinesHaveTheirForm(t *testing.T) {
-	for i, line := range bytes.Split(bytes.TrimSuffix(lines(t, "common", 7, 20_000), []byte("\n")), []byte("\n")) {
+	for i, line := range bytes.Split(bytes.TrimSuffix(lines(t, "common", 7, 20_000), []byte("\n")),
+		[]byte("\n")) {
 		if !commonForm.Match(line) {
 			t.Fatalf("common line %d: %s", i+1, line)
 		}
 	}
-	for i, line := range bytes.Split(bytes.TrimSuffix(lines(t, "combined", 7, 20_000), []byte("\n")), []byte("\n")) {
+	for i, line := range bytes.Split(bytes.TrimSuffix(lines(t, "combined", 7, 20_000),
+		[]byte("\n")), []byte("\n")) {
 		m := combinedForm.FindSubmatch(line)
 		if m == nil || !commonForm.Match(m[1]) {
 			t.Fatalf("combined line %d: %s", i+1, line)
@@ -90,7 +92,8 @@ func TestTrafficIsMixed(t *testing.T) {
 		{"201", n / 200, n / 5}, {"422", 1, n / 100},
 	} {
 		if got := statuses[want.status]; got < want.least || got > want.most {
-			t.Errorf("status %s in %d of %d lines; want %d to %d", want.status, got, n, want.least, want.most)
+			t.Errorf("status %s in %d of %d lines; want %d to %d", want.status, got, n, want.least,
+				want.most)
 		}
 	}
 	if len(hosts) < visitorsKnown/2 || users < n/50 || users > n/2 {
@@ -137,7 +140,8 @@ func TestLinesStopAtTheBound(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, n := g.Lines(nil, 1000, 4096)
-	if n == 1000 || len(out) < 4096 || len(out) > 4096+1024 || int64(bytes.Count(out, []byte("\n"))) != n {
+	if n == 1000 || len(out) < 4096 || len(out) > 4096+1024 ||
+		int64(bytes.Count(out, []byte("\n"))) != n {
 		t.Errorf("Lines bounded at 4096 bytes made %d lines, %d bytes", n, len(out))
 	}
 }
@@ -150,7 +154,9 @@ func TestNoAllocations(t *testing.T) {
 			t.Fatal(err)
 		}
 		buf := make([]byte, 0, 64<<10)
-		if n := testing.AllocsPerRun(100, func() { buf, _ = g.Lines(buf[:0], 50, cap(buf)) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() {
+			buf, _ = g.Lines(buf[:0], 50, cap(buf))
+		}); n != 0 {
 			t.Errorf("%s: %v allocations in 50 lines, want 0", format, n)
 		}
 	}

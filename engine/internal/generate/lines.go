@@ -50,7 +50,8 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 func (g *Generator) clf(at int64) []byte {
 	if s := at / 1e6; s != g.second {
 		g.second = s
-		g.stamp = start.Add(time.Duration(s)*time.Second).AppendFormat(g.stamp[:0], "02/Jan/2006:15:04:05 -0700")
+		g.stamp = start.Add(time.Duration(s)*time.Second).AppendFormat(g.stamp[:0],
+			"02/Jan/2006:15:04:05 -0700")
 	}
 	return g.stamp
 }
@@ -59,7 +60,8 @@ func (g *Generator) clf(at int64) []byte {
 // text that needs escapes, integers beyond 2^53, fractions, null, empty and mixed lists.
 func (g *Generator) json(dst []byte, v *visit) []byte {
 	dst = append(dst, `{"time":"`...)
-	dst = start.Add(time.Duration(v.at)*time.Microsecond).AppendFormat(dst, "2006-01-02T15:04:05.000000Z07:00")
+	dst = start.Add(time.Duration(v.at)*time.Microsecond).AppendFormat(dst,
+		"2006-01-02T15:04:05.000000Z07:00")
 	dst = append(dst, `","level":"`...)
 	dst = append(dst, level(v.status)...)
 	dst = append(dst, `","service":"`...)
@@ -114,7 +116,8 @@ func (v *visit) details(dst []byte) []byte {
 		dst = append(dst, `,"error":{"kind":"timeout","after_ms":1e4,"retryable":true,`...)
 		dst = append(dst, `"cause":{"kind":"dial","address":"10.0.3.7:5432"}}`...)
 	case v.status >= 500:
-		dst = append(dst, `,"error":{"kind":"panic","message":"index out of range [3] with length 3","stack":["shop/cart.go:218",`...)
+		dst = append(dst,
+			`,"error":{"kind":"panic","message":"index out of range [3] with length 3","stack":["shop/cart.go:218",`...)
 		dst = append(dst, `"shop/http.go:77",null,"net/http/server.go:2294"]}`...)
 	}
 	return dst

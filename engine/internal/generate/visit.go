@@ -42,10 +42,12 @@ func (g *Generator) newVisitor() visitor {
 		id: 1<<53 + g.random.Uint64()>>11, // more digits than a float64 keeps
 	}
 	if r&15 == 0 {
-		v.host = "2001:db8:" + strconv.FormatUint(r>>8&0xffff, 16) + "::" + strconv.FormatUint(r>>24&0xffff, 16)
+		v.host = "2001:db8:" + strconv.FormatUint(r>>8&0xffff, 16) + "::" +
+			strconv.FormatUint(r>>24&0xffff, 16)
 	} else {
 		// RFC 2544: reserved for benchmarks
-		v.host = "198." + octet(r>>16, 18, 19) + "." + octet(r>>24, 0, 255) + "." + octet(r>>32, 1, 254)
+		v.host = "198." + octet(r>>16, 18, 19) + "." + octet(r>>24, 0, 255) + "." +
+			octet(r>>32, 1, 254)
 	}
 	if r>>40&7 == 0 {
 		v.user = users[r>>44%uint64(len(users))]
@@ -53,7 +55,9 @@ func (g *Generator) newVisitor() visitor {
 	return v
 }
 
-func octet(r uint64, low, high uint64) string { return strconv.FormatUint(low+r&0xff%(high-low+1), 10) }
+func octet(r uint64, low, high uint64) string {
+	return strconv.FormatUint(low+r&0xff%(high-low+1), 10)
+}
 
 // draw makes the next request.
 func (g *Generator) draw() {

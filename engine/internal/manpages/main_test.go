@@ -44,7 +44,8 @@ func TestPages(t *testing.T) {
 		if man != "" && c.Name() == "run" {
 			shown := exec.Command(man, "--warnings", "-l", path)
 			shown.Env = append(os.Environ(), "LC_ALL=C", "MANPAGER=cat")
-			if out, err := shown.CombinedOutput(); err != nil || !strings.Contains(string(out), "SIGHUP") {
+			if out, err := shown.CombinedOutput(); err != nil ||
+				!strings.Contains(string(out), "SIGHUP") {
 				t.Errorf("man %s: %v\n%s", path, err, out)
 			}
 		}

@@ -2,12 +2,24 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// NewLatency returns the histogram of the time from reading a batch until it is settled, by
-// pipeline and route. It has classic buckets from 1 ms to about an hour, and native ones.
+// NewLatency returns the histogram of the time from reading a batch until it is settled.
 func NewLatency() *prometheus.HistogramVec {
+	return newHistogram("penstock_settled_seconds",
+		"Time from reading a batch until it was delivered or dead-lettered.")
+}
+
+// NewRoundTrips returns the histogram of the time of an attempt.
+func NewRoundTrips() *prometheus.HistogramVec {
+	return newHistogram("penstock_round_trip_seconds",
+		"Time of an attempt, from its start until it was answered, failed or was abandoned.")
+}
+
+// newHistogram returns a histogram by pipeline and route. It has classic buckets from 1 ms to an
+// hour, and native ones.
+func newHistogram(name, help string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "penstock_settled_seconds",
-		Help: "Time from reading a batch until it was delivered or dead-lettered.",
+		Name: name,
+		Help: help,
 		Buckets: []float64{
 			.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600,
 		},

@@ -33,11 +33,6 @@ func (b *Builder) Note(v *Value, w Weight, format string, args ...any) {
 		Text: fmt.Sprintf(format, args...)})
 }
 
-// NoteKey adds a note about a part without a place.
-func (b *Builder) NoteKey(key string, w Weight, format string, args ...any) {
-	b.notes = append(b.notes, Note{Key: key, Weight: w, Text: fmt.Sprintf(format, args...)})
-}
-
 // Pipeline is a pipeline that follows files.
 type Pipeline struct {
 	Name             string

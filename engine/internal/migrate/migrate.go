@@ -1,7 +1,7 @@
 // Package migrate holds the parts that every `penstock import` command uses: notes about settings
-// that were not carried over, a tree of another program's settings that knows which were read, the
-// writer of the new config, and the conversion of stored read positions into a first checkpoint.
-// The packages below it know one program each.
+// that were not carried over, and a tree of another program's settings that records the settings
+// that were read. It also has the writer of the new config, and converts stored read positions into
+// a first checkpoint. The packages below it know one program each.
 package migrate
 
 import (

@@ -218,7 +218,9 @@ func (d *dir) Remove(name string) error {
 	defer at.close()
 	err = uninterrupted(func() error { return unix.Unlinkat(at.fd, at.last, 0) })
 	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EPERM) {
-		asDir := uninterrupted(func() error { return unix.Unlinkat(at.fd, at.last, unix.AT_REMOVEDIR) })
+		asDir := uninterrupted(func() error {
+			return unix.Unlinkat(at.fd, at.last, unix.AT_REMOVEDIR)
+		})
 		if !errors.Is(asDir, unix.ENOTDIR) {
 			err = asDir
 		}

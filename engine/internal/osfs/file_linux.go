@@ -43,7 +43,9 @@ func (f *file) Stat() (vfs.Info, error) {
 
 // Chmod sets the permissions of the file, whatever the umask.
 func (f *file) Chmod(mode fs.FileMode) error {
-	return f.fail("chmod", f.use(func(fd int) error { return unix.Fchmod(fd, uint32(mode.Perm())) }))
+	return f.fail("chmod", f.use(func(fd int) error {
+		return unix.Fchmod(fd, uint32(mode.Perm()))
+	}))
 }
 
 func (f *file) Read(p []byte) (n int, err error) {

@@ -13,8 +13,8 @@ import "github.com/penstock-io/penstock/vfs"
 // New returns the file system of the operating system. It holds no state and is safe for concurrent
 // use.
 //
-// On Linux, Rename and RenameNew are atomic also between two directories and when those are moved;
-// only where the file system lacks renameat2's RENAME_NOREPLACE (NFS) RenameNew makes a hard link
-// and removes the old name, as vfs.OS does. Info has the birth time where the file system keeps
-// one, and files implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
+// On Linux, Rename and RenameNew are atomic also between two directories and when those are moved.
+// If the file system lacks renameat2's RENAME_NOREPLACE (NFS), RenameNew makes a hard link and
+// removes the old name, as vfs.OS does. Info has the birth time if the file system keeps one. Files
+// implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
 func New() vfs.FS { return system() }

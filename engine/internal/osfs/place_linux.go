@@ -79,7 +79,8 @@ var errSwapped = errors.New("file was replaced repeatedly while it was being ope
 // be a regular file, because opening a device can have effects, and checks the file that it got.
 // O_NONBLOCK keeps a FIFO that takes the name in between from blocking. got describes the file as
 // it was opened; it is zero for a file that was created.
-func (p place) openRegular(name string, flag int, perm fs.FileMode) (fd int, got vfs.Info, err error) {
+func (p place) openRegular(name string, flag int,
+	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
 	fail := func(err error) (int, vfs.Info, error) {
 		return 0, vfs.Info{}, &fs.PathError{Op: "open", Path: name, Err: err}
@@ -103,7 +104,8 @@ func (p place) openRegular(name string, flag int, perm fs.FileMode) (fd int, got
 		case flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 			return fail(unix.EEXIST)
 		}
-		// Without O_CREATE: fs.protected_regular refuses it for existing files in sticky directories.
+		// Without O_CREATE: fs.protected_regular refuses it for existing files in sticky
+		// directories.
 		fd, err := openAt(p.fd, p.last, flag&^os.O_CREATE|safely, 0)
 		switch {
 		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO), errors.Is(err, unix.EISDIR):

@@ -29,7 +29,8 @@ func (d *dir) RenameNew(oldName string, to vfs.Dir, newName string) error {
 }
 
 // move locates both names and calls do with their places.
-func (d *dir) move(op, oldName string, to vfs.Dir, newName string, do func(from, into place) error) error {
+func (d *dir) move(op, oldName string, to vfs.Dir, newName string,
+	do func(from, into place) error) error {
 	target, ok := to.(*dir)
 	if !ok {
 		err := fmt.Errorf("to a directory of another file system: %w", fs.ErrInvalid)
@@ -46,7 +47,8 @@ func (d *dir) move(op, oldName string, to vfs.Dir, newName string, do func(from,
 	}
 	defer into.close()
 	if err := do(from, into); err != nil {
-		return &os.LinkError{Op: op, Old: filepath.Join(d.path, oldName), New: filepath.Join(target.path, newName), Err: err}
+		return &os.LinkError{Op: op, Old: filepath.Join(d.path, oldName),
+			New: filepath.Join(target.path, newName), Err: err}
 	}
 	return nil
 }
@@ -75,7 +77,9 @@ func linkAndRemove(from, into place) error {
 		}
 		return rename(from, into, 0)
 	}
-	err = uninterrupted(func() error { return unix.Linkat(from.fd, from.last, into.fd, into.last, 0) })
+	err = uninterrupted(func() error {
+		return unix.Linkat(from.fd, from.last, into.fd, into.last, 0)
+	})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/penstock-io/penstock/engine/config"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -117,10 +118,10 @@ func (a *applied) got(words ...string) (lines []string) {
 }
 
 // route returns the picture of a route.
-func (a *applied) route(pipeline, name string) RouteSnapshot {
+func (a *applied) route(pipeline, name string) status.Route {
 	a.t.Helper()
-	routes := a.e.Snapshot().Routes
-	i := slices.IndexFunc(routes, func(r RouteSnapshot) bool { return r.Pipeline == pipeline && r.Route == name })
+	routes := a.e.picture().Routes
+	i := slices.IndexFunc(routes, func(r status.Route) bool { return r.Pipeline == pipeline && r.Name == name })
 	if i < 0 {
 		a.t.Fatalf("there is no route %s/%s", pipeline, name)
 	}
@@ -151,8 +152,8 @@ func TestApplyRoutes(t *testing.T) {
 			t.Fatalf("%d and %d of %d lines were delivered at the change: it was not in the middle", before, removed, lines)
 		}
 		var names []string
-		for _, r := range a.e.Snapshot().Routes {
-			names = append(names, r.Route)
+		for _, r := range a.e.picture().Routes {
+			names = append(names, r.Name)
 		}
 		if !slices.Equal(names, []string{"added", "same", "changed"}) {
 			t.Errorf("the routes are %v, want those of the config in its order", names)
@@ -241,9 +242,9 @@ func TestApplyRefuses(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
-		for _, r := range a.e.Snapshot().Routes {
+		for _, r := range a.e.picture().Routes {
 			if r.Starts != 1 || r.Delivered != 300 || r.Health != healthRunning {
-				t.Errorf("%s: %d starts, %d delivered, %s", r.Route, r.Starts, r.Delivered, r.Health)
+				t.Errorf("%s: %d starts, %d delivered, %s", r.Name, r.Starts, r.Delivered, r.Health)
 			}
 		}
 		a.e.Drain()

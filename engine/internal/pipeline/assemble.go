@@ -80,6 +80,9 @@ func newRoute(s *slot) (*route, error) {
 	if o.latency != nil {
 		co.observed.latency = o.latency.WithLabelValues(s.pipe.name, c.Name)
 	}
+	if o.roundTrips != nil {
+		co.observed.roundTrips = o.roundTrips.WithLabelValues(s.pipe.name, c.Name)
+	}
 	if o.Manifest != nil {
 		co.observed.manifest = o.Manifest.Route(s.pipe.name, c.Name)
 	}

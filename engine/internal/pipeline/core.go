@@ -39,6 +39,8 @@ type observers struct {
 	tap      *tap.Route          // nil if the route cannot be tapped
 	manifest *manifest.Route     // nil if there is none
 	latency  prometheus.Observer // from reading to settling; nil if not measured
+	// roundTrips is of attempts; nil if not measured.
+	roundTrips prometheus.Observer
 }
 
 // tapped reports whether the route has a tap subscription.

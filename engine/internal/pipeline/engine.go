@@ -52,8 +52,9 @@ type Options struct {
 	taps      *tap.Registry // set by New
 	clustered bool          // set by New: the config has a cluster
 	// connect connects to a cluster; set by New unless a test has
-	connect func(context.Context, *config.Cluster, *slog.Logger) (*cluster.Bucket, error)
-	latency *prometheus.HistogramVec // set by New
+	connect    func(context.Context, *config.Cluster, *slog.Logger) (*cluster.Bucket, error)
+	latency    *prometheus.HistogramVec // set by New
+	roundTrips *prometheus.HistogramVec // set by New
 
 	telemetry *telemetry.Exporter // set by New; nil if nothing is pushed
 	traces    float64             // set by New: share of the batches that get a span
@@ -101,6 +102,7 @@ func New(f *config.Config, o Options) (*Engine, error) {
 	e := &Engine{cfg: f, ended: make(map[*pipe]bool)}
 	o.Log = slog.New(maskingHandler{e.tail.Handler(o.Log.Handler())})
 	o.taps, o.latency = new(tap.Registry), metrics.NewLatency()
+	o.roundTrips = metrics.NewRoundTrips()
 	if o.clustered = f.Cluster.On(); o.connect == nil {
 		o.connect = cluster.Connect
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -52,7 +53,7 @@ func (p *parkedCounts) store() stream.DeliveryStore {
 
 // show replaces the count of records that the sink has taken by those it has delivered, cancelled,
 // dead-lettered or still keeps.
-func (p *parkedCounts) show(s *RouteSnapshot) {
+func (p *parkedCounts) show(s *status.Route) {
 	p.mu.Lock()
 	open := p.open
 	p.mu.Unlock()
@@ -67,7 +68,7 @@ func (p *parkedCounts) show(s *RouteSnapshot) {
 
 // addParked distributes the records that the store had at first and those it received since. The
 // store may be ahead of the route's accounts for a moment; the sum is exact at every moment.
-func addParked(s *RouteSnapshot, base, now stream.ParkedCounts) {
+func addParked(s *status.Route, base, now stream.ParkedCounts) {
 	s.ReadRecords += base.Waiting
 	rest := s.Delivered + base.Waiting
 	take := func(n int64) int64 {

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -14,28 +15,28 @@ func TestParkedCounts(t *testing.T) {
 	for name, c := range map[string]struct {
 		taken int64
 		now   stream.ParkedCounts
-		want  RouteSnapshot
+		want  status.Route
 	}{
-		"at the start": {0, base, RouteSnapshot{ReadRecords: 13, Parked: 10}},
+		"at the start": {0, base, status.Route{ReadRecords: 13, Parked: 10}},
 		"none sent": {
 			5, stream.ParkedCounts{Waiting: 15, Delivered: 100, Dead: 5, Cancelled: 1},
-			RouteSnapshot{ReadRecords: 18, Parked: 15},
+			status.Route{ReadRecords: 18, Parked: 15},
 		},
 		"all ends": {
 			5, stream.ParkedCounts{Waiting: 9, Delivered: 103, Dead: 7, Cancelled: 2},
-			RouteSnapshot{ReadRecords: 18, Parked: 9, Dead: 2, Dropped: 1, Delivered: 3},
+			status.Route{ReadRecords: 18, Parked: 9, Dead: 2, Dropped: 1, Delivered: 3},
 		},
 		"the store is ahead": {
 			2, stream.ParkedCounts{Waiting: 15, Delivered: 100, Dead: 5, Cancelled: 1},
-			RouteSnapshot{ReadRecords: 15, Parked: 12},
+			status.Route{ReadRecords: 15, Parked: 12},
 		},
 	} {
-		s := RouteSnapshot{ReadRecords: c.taken + 3, Delivered: c.taken, InFlight: 2, Waiting: 1}
+		s := status.Route{ReadRecords: c.taken + 3, Delivered: c.taken, InFlight: 2, Waiting: 1}
 		addParked(&s, base, c.now)
 		if s.ReadRecords != s.Delivered+s.Dead+s.Dropped+s.InFlight+s.Waiting+s.Parked {
 			t.Errorf("%s: %+v does not add up", name, s)
 		}
-		got := RouteSnapshot{
+		got := status.Route{
 			ReadRecords: s.ReadRecords, Parked: s.Parked, Dead: s.Dead, Dropped: s.Dropped, Delivered: s.Delivered,
 		}
 		if !reflect.DeepEqual(got, c.want) {

@@ -93,7 +93,7 @@ func TestPoisonedProcessors(t *testing.T) {
 					}
 					took = time.Since(began)
 					accounts(t, e, m, sink, poison)
-					died := e.Snapshot().Routes[0].Counters["processor_deaths"]
+					died := e.picture().Routes[0].Counters["processor_deaths"]
 					if created := s.made.Load() - 1 - int64(runtime.GOMAXPROCS(0)); created != died {
 						t.Errorf("%d processors were created again, %d have died", created, died)
 					}
@@ -112,7 +112,7 @@ func TestPoisonedProcessors(t *testing.T) {
 // accounts compares the result of TestPoisonedProcessors with the expected one.
 func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bool) {
 	t.Helper()
-	s := e.Snapshot().Routes[0]
+	s := e.picture().Routes[0]
 	conserved(t, s)
 	buried := int64(60)
 	if poison {
@@ -182,7 +182,7 @@ func TestEncoderPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
-		if s := e.Snapshot().Routes[0]; s.Dead != 1 || s.Delivered != 4999 || !strings.Contains(string(letters), `"record":"line 4321"`) {
+		if s := e.picture().Routes[0]; s.Dead != 1 || s.Delivered != 4999 || !strings.Contains(string(letters), `"record":"line 4321"`) {
 			t.Errorf("%d dead, %d delivered: %.300s", s.Dead, s.Delivered, letters)
 		}
 	})
@@ -219,8 +219,8 @@ func TestProcessorFails(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(time.Minute)
-		if s := e.Snapshot().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 || s.Health != healthRunning {
-			t.Errorf("%d read, %d delivered, start %d, %s: %v", s.ReadRecords, s.Delivered, s.Starts, s.Health, s.Err)
+		if s := e.picture().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 || s.Health != healthRunning {
+			t.Errorf("%d read, %d delivered, start %d, %s: %v", s.ReadRecords, s.Delivered, s.Starts, s.Health, s.Error)
 		}
 		if text := e.Tree().String(); !strings.Contains(text, "no such model") {
 			t.Errorf("the tree does not say why it was started again:\n%s", text)

@@ -24,12 +24,36 @@ type reader struct {
 	pool      *stream.Pool
 	budget    *budget
 	reads     scope
-	left      atomic.Int64 // unread bytes of the source; -1 if unknown
+	left      atomic.Int64 // last known unread bytes of a source without estimator; -1 if unknown
 	reading   atomic.Int64 // start of the running Read, in nanoseconds since started; 0 if none runs
 
-	reader    stream.Reader // set before Run
-	estimated time.Duration // time of the last request for the remaining bytes
-	ahead     error         // error returned together with the last batch; the next call returns it
+	reader stream.Reader // set before Run
+	// estimator is reader between its opening and its end; nil if it cannot estimate.
+	estimator atomic.Pointer[stream.Estimator]
+	ahead     error // error returned together with the last batch; the next call returns it
+}
+
+// open sets the reader of the source.
+func (r *reader) open(source stream.Reader) {
+	r.reader = source
+	if e, ok := source.(stream.Estimator); ok {
+		r.estimator.Store(&e)
+	}
+}
+
+// end keeps the last estimate, before the reader is closed.
+func (r *reader) end() {
+	r.left.Store(r.leftBytes())
+	r.estimator.Store(nil)
+}
+
+// leftBytes returns the unread bytes of the source; -1 if unknown. It is safe for concurrent use.
+// The estimate follows a source that grows while the route does not read.
+func (r *reader) leftBytes() int64 {
+	if e := r.estimator.Load(); e != nil {
+		return (*e).Left()
+	}
+	return r.left.Load()
 }
 
 // announcer saves the first marks of new partitions before the sink gets their data.
@@ -154,7 +178,6 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 			err = fmt.Errorf("source %s: %w", r.source, err)
 		}
 		r.ahead = err
-		r.estimate(b.RawBytes())
 		if ctx.Err() != nil || len(b.Spans) == 0 {
 			b.Release()
 			continue
@@ -167,28 +190,6 @@ func (r *reader) readOne(ctx context.Context) (*job, error) {
 		return j, err
 	}
 	return nil, r.ahead
-}
-
-// estimateEvery is the interval at which a reader is asked for its remaining bytes. The reader may
-// have to check every file.
-const estimateEvery = 250 * time.Millisecond
-
-// estimate updates left after a batch of the given size was read.
-func (r *reader) estimate(read int64) {
-	e, ok := r.reader.(stream.Estimator)
-	if !ok {
-		return
-	}
-	now := r.now()
-	if r.ahead == nil && now-r.estimated < estimateEvery {
-		// Otherwise a reader that then blocks would leave an old figure.
-		if left := r.left.Load(); left > 0 {
-			r.left.Store(max(0, left-read))
-		}
-		return
-	}
-	r.estimated = now
-	r.left.Store(e.Left())
 }
 
 // oneKey orders all items on a single ordered lane. Without it a batch of a thousand small files

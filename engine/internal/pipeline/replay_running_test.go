@@ -143,11 +143,11 @@ func TestReplayKeepsAccounts(t *testing.T) {
 			t.Errorf("a replay of all: %s", got)
 		}
 		time.Sleep(time.Second)
-		for _, r := range a.e.Snapshot().Routes {
+		for _, r := range a.e.picture().Routes {
 			conserved(t, r)
 			if r.Starts != 1 || r.Health != healthRunning || r.ReadRecords != 100 {
 				const got = "%s: %d starts, %s, %d records"
-				t.Errorf(got, r.Route, r.Starts, r.Health, r.ReadRecords)
+				t.Errorf(got, r.Name, r.Starts, r.Health, r.ReadRecords)
 			}
 		}
 		if s := a.e.Status(); s.Replay == nil || s.Replay.Error != "" || s.Replay.Delivered != 10 {

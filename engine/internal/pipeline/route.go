@@ -143,7 +143,7 @@ func joined(errs ...error) error {
 // destination.
 func (r *route) open(ctx context.Context) error {
 	o := stream.SinkOptions{Pipeline: r.pipe.name, Route: r.cfg.Name, Lanes: r.sender.setLanes, Once: r.once}
-	o.DeadLetter = r.letters.append
+	o.DeadLetter, o.Synced = r.letters.append, r.keeper.synced
 	o.StateDir = func() (string, error) { return r.pipe.state.sinkDir(r.pipe.name, r.cfg.Name) }
 	places := r.keeper.memory.places()
 	for _, lane := range slices.Sorted(maps.Keys(places)) { // at most one: see savePlace
@@ -183,7 +183,8 @@ func (r *route) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
-	r.reader.reader, r.keeper.reader = source, source
+	r.reader.open(source)
+	r.keeper.reader = source
 	if err := r.assigned.open(source); err != nil {
 		return fmt.Errorf("source %s: %w", r.source, err)
 	}
@@ -289,6 +290,7 @@ func (r *route) close() error {
 	r.assigned.end()
 	var errs []error
 	if r.reader.reader != nil {
+		r.reader.end()
 		errs = append(errs, r.reader.reader.Close())
 	}
 	errs = append(errs, r.sink.Close(), r.waits.close())

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock-io/penstock/backoff"
@@ -30,7 +31,10 @@ type keeper struct {
 
 	// a quarter of the replay bound has settled, or many partitions are new: write now
 	quarter chan struct{}
-	some    chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
+
+	syncedAt atomic.Int64 // beginning of the last sync that succeeded, in ns since 1970; 0: none yet
+
+	some chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
 
 	gone     []string               // partitions to forget; only the checkpoint's goroutine uses these fields
 	prunable []string               // partitions that the sink may drop once the checkpoint has durably forgotten them
@@ -38,6 +42,14 @@ type keeper struct {
 	untold   map[string]stream.Mark // by partition: progress saved since the source and the sink were last told; nil if none
 
 	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it
+}
+
+// synced returns the beginning of the last sync that succeeded; zero if there was none.
+func (r *keeper) synced() time.Time {
+	if at := r.syncedAt.Load(); at > 0 {
+		return time.Unix(0, at)
+	}
+	return time.Time{}
 }
 
 // finishingPipe is the pipeline as its keepers use it.
@@ -96,8 +108,10 @@ func (r *keeper) Run(ctx context.Context) error {
 			_, err = r.write()
 		case <-tick.C:
 			r.failures.reportDead(false)
+			begun := time.Now()
 			if err = r.assigned.save(ctx, r.sync); err == nil {
 				state = backoff.State{}
+				r.syncedAt.Store(begun.UnixNano())
 			}
 		}
 		if err == nil {

@@ -97,6 +97,7 @@ func (r *sender) lanes() []stream.Lane {
 func (r *sender) setLanes(lanes []stream.Lane) {
 	r.laneOrder.Lock()
 	defer r.laneOrder.Unlock()
+	lanes = r.observed.timed(lanes)
 	r.mu.Lock()
 	r.laneSet = lanes
 	sender := r.sender

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/internal/deadletter"
 	"github.com/penstock-io/penstock/engine/internal/metrics"
+	"github.com/penstock-io/penstock/engine/status"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
@@ -49,7 +50,7 @@ type slot struct {
 	final    bool      // it must not restart
 	err      error     // why the last run ended
 	next     time.Time // time of the next start; zero if it runs or will not restart
-	past     RouteSnapshot
+	past     status.Route
 }
 
 func newSlot(p *pipe, c config.Route, o Options) *slot {
@@ -235,8 +236,8 @@ func (s *slot) again(old *route) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	past := old.snapshot()
-	past.add(s.past)
+	past, _ := old.snapshot()
+	addPast(&past, s.past)
 	s.past = past
 	old.mu.Lock()
 	if old.books != nil {
@@ -335,27 +336,32 @@ func (s *slot) result() error {
 	return fmt.Errorf("%s: %w", s.key, s.err)
 }
 
-// snapshot returns a snapshot of the route, including the counts of its predecessors.
-func (s *slot) snapshot() RouteSnapshot {
+// snapshot returns the state of the route, including the counts of its predecessors.
+func (s *slot) snapshot() status.Route {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := s.route.snapshot()
+	out, err := s.route.snapshot()
 	out.Starts = s.starts
-	out.add(s.past)
+	addPast(&out, s.past)
+	again := time.Duration(0)
 	if !s.next.IsZero() {
-		out.Health, out.Err, out.Again = healthRestarting, s.err, time.Until(s.next)
+		out.Health, err, again = healthRestarting, s.err, time.Until(s.next)
 	} else if !s.running && !s.final && s.starts > 0 && s.pipe.waiting() {
-		out.Health, out.Err = healthRestarting, s.pipe.result()
+		out.Health, err = healthRestarting, s.pipe.result()
 	} else if s.running && s.starts > 1 && out.Health == healthRunning && !s.route.opens.Load() {
-		out.Health, out.Err = healthRestarting, s.err // it has not got further than its predecessor
-	} else if out.Err == nil && !s.running {
-		out.Err = s.err
+		out.Health, err = healthRestarting, s.err // it has not got further than its predecessor
+	} else if err == nil && !s.running {
+		err = s.err
 	}
 	switch {
 	case s.final && s.err != nil:
 		out.Health = healthStopped
 	case !s.final && s.pipe.standsBy():
-		out.Health, out.Err, out.Again = healthStandby, nil, 0
+		out.Health, err, again = healthStandby, nil, 0
 	}
+	if err != nil {
+		out.Error = stream.MaskURLs(err.Error())
+	}
+	out.Again = max(0, again.Seconds())
 	return out
 }

@@ -100,7 +100,7 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 				time.Sleep(seconds * time.Second)
 				synctest.Wait()
 				r := e.pipes[0].slots[0].route.keeper
-				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits", e.Snapshot().Routes[0].Delivered,
+				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits", e.picture().Routes[0].Delivered,
 					source.noted.Load(), len(r.untold), source.commits.Load())
 				if n := source.noted.Load(); n < seconds*parts || n > seconds*marks {
 					t.Errorf("%d marks were written in %d s", n, seconds)

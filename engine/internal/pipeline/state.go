@@ -54,6 +54,9 @@ func (s *state) store() (*checkpoint.Store, error) {
 	return store, nil
 }
 
+// SourceDir returns the directory of a pipeline's source, beneath the state directory.
+func SourceDir(pipeline string) string { return "sources/" + fileName(pipeline) }
+
 // sourceDir opens the directory of a source, and creates it if it is missing.
 func (s *state) sourceDir(name string) (vfs.Dir, error) {
 	dir, err := s.dir.MakeDir("sources/"+name, 0o700)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/status"
-	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/supervise"
 )
 
@@ -40,14 +39,9 @@ func (e *Engine) picture() status.Status {
 			Pipeline: p.name, Name: name, Counters: p.counter.All(), Held: p.kept(),
 		})
 		for _, slot := range p.routes() {
-			snap := slot.snapshot()
-			out := snap.status()
-			out.Sink, out.Environment = slot.cfg.Sink.Component.Name, slot.cfg.FromEnvironment()
-			out.Opening = slot.opening().Seconds()
-			for _, u := range slot.cfg.Processors {
-				out.Processors = append(out.Processors, u.Component.Name)
-			}
-			s.Routes = append(s.Routes, out)
+			r := slot.snapshot()
+			r.Opening = slot.opening().Seconds()
+			s.Routes = append(s.Routes, r)
 		}
 	}
 	s.Reload, s.Replay, s.Cluster = e.lastReload(), e.lastReplay(), clusterStatus(e)
@@ -63,35 +57,6 @@ func (p *pipe) kept() *status.Held {
 	}
 	h := (*holder).Held()
 	return &status.Held{Files: h.Files, Bytes: h.Bytes, Oldest: h.Oldest, Age: h.Age.Seconds(), Route: h.Route}
-}
-
-func (s *RouteSnapshot) status() status.Route {
-	out := status.Route{
-		Pipeline: s.Pipeline, Name: s.Route, Source: s.Source, Processors: []string{}, Health: s.Health, LastFault: s.LastFault,
-		Window: s.Window, LeftBytes: s.LeftBytes,
-		ReadRecords: s.ReadRecords, ReadBytes: s.ReadBytes, Delivered: s.Delivered, DeliveredBytes: s.DeliveredBytes,
-		Dead: s.Dead, Dropped: s.Dropped, InFlight: s.InFlight, Waiting: s.Waiting,
-		Parked:   s.Parked,
-		Attempts: s.Attempts, Redelivered: s.Redelivered, Duplicates: s.Duplicates,
-		RedeliveryTokens: s.Budget.Tokens, RedeliveryWaiting: s.Budget.Waiting, RedeliveryWaited: int64(s.Budget.Waited),
-		Hedged: s.Hedged, Suspects: s.Apart.Suspects, Poisoned: s.Apart.Poisoned,
-		ReplayBytes: s.ReplayBytes, ReplayBoundBytes: s.ReplayBound,
-		QuietSeconds: s.Quiet.Seconds(), WatermarkAgeSeconds: s.WatermarkAge.Seconds(),
-		Workers: make([]status.Worker, 0, len(s.Workers)), Counters: s.Counters, SourceCounters: s.SourceCounters,
-	}
-	if s.Err != nil {
-		out.Error = stream.MaskURLs(s.Err.Error())
-	}
-	out.Starts, out.Again = s.Starts, max(0, s.Again.Seconds())
-	for _, w := range s.Workers {
-		out.Workers = append(out.Workers, status.Worker{
-			Name: w.Name, State: w.State, Reason: stream.MaskURLs(w.Reason), Gate: w.Gate, Window: w.Window, InFlight: w.InFlight,
-			RoundTrip: w.RoundTrip.Seconds(), Base: w.Base.Seconds(), Timeout: w.Timeout.Seconds(),
-			Delivered: w.Delivered, Failed: w.Failed - w.TimedOut, TimedOut: w.TimedOut, Throttled: w.Throttled, Late: w.Late,
-			Misconfigured: w.Misconfigured,
-		})
-	}
-	return out
 }
 
 // pages runs the admin pages as a supervised child. The port is opened before anything else, so
@@ -116,6 +81,13 @@ func (e *Engine) openAdmin() (*pages, error) {
 		Letters: e.Letters, Replay: e.ReplayLetters,
 		Deliveries: e.deliveries,
 	}}
+	if a.DeliveryTokens != "" {
+		receivers, err := openReceivers(a.DeliveryTokens)
+		if err != nil {
+			return nil, err
+		}
+		p.o.Owner = receivers.of
+	}
 	var err error
 	if p.server, err = admin.Listen(p.o); err != nil {
 		return nil, err

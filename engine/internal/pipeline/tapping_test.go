@@ -106,9 +106,13 @@ func TestTap(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		conserved(t, e.Snapshot().Routes[0])
+		conserved(t, e.picture().Routes[0])
 		if n := settledCount(t, e); n != 90 { // records that a processor dropped are not sent
 			t.Errorf("the latency of %d batches was measured, want 90", n)
+		}
+		attempts := e.picture().Routes[0].Attempts
+		if n := sampleCount(t, e.o.roundTrips); int64(n) != attempts {
+			t.Errorf("the time of %d attempts was measured, want %d", n, attempts)
 		}
 	})
 }
@@ -116,8 +120,14 @@ func TestTap(t *testing.T) {
 // settledCount returns how many batches the histogram of latencies has counted.
 func settledCount(t *testing.T, e *Engine) uint64 {
 	t.Helper()
+	return sampleCount(t, e.o.latency)
+}
+
+// sampleCount returns the number of values in a histogram of one route.
+func sampleCount(t *testing.T, histogram prometheus.Collector) uint64 {
+	t.Helper()
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(e.o.latency)
+	reg.MustRegister(histogram)
 	families, err := reg.Gather()
 	if err != nil || len(families) != 1 {
 		t.Fatalf("%d families, %v", len(families), err)

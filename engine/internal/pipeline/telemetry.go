@@ -17,7 +17,7 @@ func newExporter(e *Engine) *telemetry.Exporter {
 	if !t.On() {
 		return nil
 	}
-	registry := admin.Registry(e.Status, e.o.latency)
+	registry := admin.Registry(e.Status, e.o.latency, e.o.roundTrips)
 	out := telemetry.New(telemetry.Options{
 		URL: t.OTLP, Token: t.Token, Interval: t.Interval, Version: Version(), Gather: registry,
 		Log: e.o.Log.With("component", "telemetry"),
@@ -28,7 +28,7 @@ func newExporter(e *Engine) *telemetry.Exporter {
 
 // collectorsOf returns the metrics beside those of the status.
 func collectorsOf(e *Engine) []prometheus.Collector {
-	out := []prometheus.Collector{e.o.latency}
+	out := []prometheus.Collector{e.o.latency, e.o.roundTrips}
 	if e.o.telemetry != nil {
 		out = append(out, e.o.telemetry)
 	}

@@ -58,7 +58,8 @@ func (c *Counts) Add(o Counts) {
 
 // GoFile counts in the comments of a Go file and in its lines.
 func GoFile(name string, source []byte) (Counts, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), name, source,
+		parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return Counts{}, err
 	}
@@ -100,7 +101,9 @@ func Page(source []byte) Counts {
 
 func text(s string) (c Counts) {
 	s = codeSpan.ReplaceAllString(s, "x")
-	s = linked.ReplaceAllStringFunc(s, func(link string) string { return strings.Trim(link[:strings.IndexByte(link, ']')], "[") })
+	s = linked.ReplaceAllStringFunc(s, func(link string) string {
+		return strings.Trim(link[:strings.IndexByte(link, ']')], "[")
+	})
 	s = quoted.ReplaceAllString(s, "x")
 	c.Words = len(strings.Fields(s))
 	c.Clauses = len(clauses.FindAllString(s, -1))

@@ -86,7 +86,8 @@ func TestRatchet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%-40s %7s %9s %6s %6s %7s %7s", "package or page", "words", "clauses", "says", "banned", "long", "wide")
+	t.Logf("%-40s %7s %9s %6s %6s %7s %7s", "package or page", "words", "clauses", "says", "banned",
+		"long", "wide")
 	var total Counts
 	for _, key := range slices.Sorted(maps.Keys(now)) {
 		c := now[key]
@@ -133,7 +134,8 @@ func (k *kept) worse(c Counts) string {
 		}
 	}
 	if c.Says > k.Says {
-		all = append(all, fmt.Sprintf("%d times \"says whether\" and the like, were %d", c.Says, k.Says))
+		all = append(all,
+			fmt.Sprintf("%d times \"says whether\" and the like, were %d", c.Says, k.Says))
 	}
 	if len(c.Banned) > k.Banned {
 		all = append(all, fmt.Sprintf("banned words %q, were %d", c.Banned, k.Banned))
@@ -146,7 +148,8 @@ func row(key string, c Counts) string {
 	if c.Words > 0 {
 		per = 10_000 * float64(c.Clauses) / float64(c.Words)
 	}
-	return fmt.Sprintf("%-40s %7d %9.1f %6d %6d %7d %7d", key, c.Words, per, c.Says, len(c.Banned), c.Long, c.Wide)
+	return fmt.Sprintf("%-40s %7d %9.1f %6d %6d %7d %7d", key, c.Words, per, c.Says, len(c.Banned),
+		c.Long, c.Wide)
 }
 
 func write(t *testing.T, now map[string]*Counts) {
@@ -166,10 +169,12 @@ func write(t *testing.T, now map[string]*Counts) {
 }
 
 func TestCounts(t *testing.T) {
-	source := "package x\n\n// Says whether what is here is `what` it \"who\" was. It begins anew.\n" +
+	source := "package x\n\n// Says whether what is here is `what` it \"who\" was. It begins " +
+		"anew.\n" +
 		"//\n//\twhat := code\nvar x = 1\n\n//go:noinline\nfunc f() {}\n"
 	c, err := GoFile("x.go", []byte(source))
-	if err != nil || c.Clauses != 1 || c.Says != 1 || len(c.Banned) != 1 || c.Words != 13 || c.Wide != 0 {
+	if err != nil || c.Clauses != 1 || c.Says != 1 || len(c.Banned) != 1 || c.Words != 13 ||
+		c.Wide != 0 {
 		t.Errorf("%+v, %v", c, err)
 	}
 	long := strings.Repeat("word ", 31) + ". Short. " + strings.Repeat("word ", 30) + ".\n"

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/penstock-io/penstock/engine/internal/explain"
 	"github.com/penstock-io/penstock/engine/internal/live"
 )
 
@@ -190,8 +191,5 @@ func (s *State) compare(a, b row) int {
 
 // attention ranks a worker: higher needs an operator more.
 func attention(w *live.Worker) int {
-	if w.Misconfigured {
-		return 5
-	}
-	return map[string]int{"OPEN": 4, "THROTTLED": 3, "BUSY": 2, "SLOW": 1}[w.State]
+	return explain.Severity(w.State, w.Gate, w.InFlight, w.Misconfigured)
 }

@@ -73,8 +73,8 @@ func TestParkedColumn(t *testing.T) {
 	}
 }
 
-// TestRenderFits: at every size, and whatever names hold, the picture fits the terminal and has no
-// control characters but its own styles.
+// TestRenderFits checks that the screen fits the terminal at every size. It has no control
+// characters except those of its own styles, even if names contain them.
 func TestRenderFits(t *testing.T) {
 	f := frame(9, 30)
 	f.Routes[3].Workers[2].Name = "evil\x1b[2J\r\n\u202e" + strings.Repeat("w", 300)

@@ -51,23 +51,30 @@ func differences(t *config.Test, records []Record) (out []string) {
 	for i := range max(len(delivered), len(t.Expect)) {
 		switch {
 		case i >= len(t.Expect):
-			out = append(out, fmt.Sprintf("record %d, of input %d, is not expected\n  + %s", i+1, delivered[i].Line, delivered[i].JSON))
+			out = append(out,
+				fmt.Sprintf("record %d, of input %d, is not expected\n  + %s", i+1,
+					delivered[i].Line, delivered[i].JSON))
 		case i >= len(delivered):
-			out = append(out, fmt.Sprintf("record %d is missing\n  - %s", i+1, expected(t.Expect[i])))
+			out = append(out,
+				fmt.Sprintf("record %d is missing\n  - %s", i+1, expected(t.Expect[i])))
 		default:
 			if d := compare(expected(t.Expect[i]), delivered[i].JSON); d != "" {
-				out = append(out, fmt.Sprintf("record %d, of input %d, differs\n%s", i+1, delivered[i].Line, d))
+				out = append(out,
+					fmt.Sprintf("record %d, of input %d, differs\n%s", i+1, delivered[i].Line, d))
 			}
 		}
 	}
 	for i := range max(len(dead), len(t.Dead)) {
 		switch {
 		case i >= len(t.Dead):
-			out = append(out, fmt.Sprintf("input %d is not expected to be a dead letter\n  + %s", dead[i].Line, dead[i].Reason))
+			out = append(out,
+				fmt.Sprintf("input %d is not expected to be a dead letter\n  + %s", dead[i].Line,
+					dead[i].Reason))
 		case i >= len(dead):
 			out = append(out, fmt.Sprintf("dead letter %d is missing\n  - %s", i+1, t.Dead[i]))
 		case !strings.Contains(dead[i].Reason, t.Dead[i]):
-			out = append(out, fmt.Sprintf("dead letter %d, of input %d, has another reason\n  - %s\n  + %s",
+			out = append(out, fmt.Sprintf("dead letter %d, of input %d, has another reason\n  - "+
+				"%s\n  + %s",
 				i+1, dead[i].Line, t.Dead[i], dead[i].Reason))
 		}
 	}

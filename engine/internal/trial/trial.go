@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -64,15 +63,13 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 		}
 		p, ok := made.(stream.Processor)
 		if !ok {
-			return nil, fmt.Errorf("processor %d, %s: constructor returned %T, want a processor", i+1, u.Component.Name, made)
+			return nil, fmt.Errorf("processor %d, %s: constructor returned %T, want a processor",
+				i+1, u.Component.Name, made)
 		}
 		c.processors, c.names = append(c.processors, p), append(c.names, u.Component.Name)
 	}
 	return c, nil
 }
-
-// Names returns the components of the processors in the order in which they run.
-func (c *Chain) Names() []string { return slices.Clone(c.names) }
 
 // Run calls body. Process may be called meanwhile. Afterwards the goroutines and children of the
 // processors have ended. It returns the error of body, and problems that processors reported.
@@ -96,7 +93,8 @@ func (c *Chain) Process(ctx context.Context, lines [][]byte) (steps []Step, err 
 			return steps, fmt.Errorf("processor %d, %s: %w", i+1, c.names[i], err)
 		}
 		now := snapshot(b, lines)
-		steps = append(steps, Step{Processor: c.names[i], Records: now, Changed: changes(last, now)})
+		steps = append(steps,
+			Step{Processor: c.names[i], Records: now, Changed: changes(last, now)})
 		last = now
 	}
 	return steps, nil
@@ -139,7 +137,8 @@ func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	}
 	records := make([]Record, len(b.Records))
 	for i := range b.Records {
-		r := Record{Line: number[b.Records[i].Origin.Num], Fate: Delivered, JSON: string(ndjson.AppendRecord(nil, b, i))}
+		r := Record{Line: number[b.Records[i].Origin.Num], Fate: Delivered,
+			JSON: string(ndjson.AppendRecord(nil, b, i))}
 		switch b.Records[i].State {
 		case stream.Dropped:
 			r.Fate = Dropped

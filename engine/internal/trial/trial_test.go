@@ -42,17 +42,21 @@ func TestProcess(t *testing.T) {
 	}
 	want := []Step{
 		{Records: []Record{
-			{1, Delivered, `{"message":"{\"a\":2,\"b\":3}"}`, ""}, {2, Delivered, `{"message":"{\"a\":1}"}`, ""},
+			{1, Delivered, `{"message":"{\"a\":2,\"b\":3}"}`, ""},
+			{2, Delivered, `{"message":"{\"a\":1}"}`, ""},
 			{3, Delivered, `{"message":"x"}`, ""},
 		}},
 		{"parse", []Record{
-			{1, Delivered, `{"a":2,"b":3}`, ""}, {2, Delivered, `{"a":1}`, ""}, {3, Dead, `{"message":"x"}`, "?"},
+			{1, Delivered, `{"a":2,"b":3}`, ""}, {2, Delivered, `{"a":1}`, ""},
+			{3, Dead, `{"message":"x"}`, "?"},
 		}, 3},
 		{"where", []Record{
-			{1, Delivered, `{"a":2,"b":3}`, ""}, {2, Dropped, `{"a":1}`, ""}, {3, Dead, `{"message":"x"}`, "?"},
+			{1, Delivered, `{"a":2,"b":3}`, ""}, {2, Dropped, `{"a":1}`, ""},
+			{3, Dead, `{"message":"x"}`, "?"},
 		}, 1},
 		{"drop", []Record{
-			{1, Delivered, `{"a":2}`, ""}, {2, Dropped, `{"a":1}`, ""}, {3, Dead, `{"message":"x"}`, "?"},
+			{1, Delivered, `{"a":2}`, ""}, {2, Dropped, `{"a":1}`, ""},
+			{3, Dead, `{"message":"x"}`, "?"},
 		}, 1},
 	}
 	for i := range steps {
@@ -84,13 +88,16 @@ func TestTest(t *testing.T) {
   - {name: not dead, input: [{a: 1}], expect: [{a: 1}], dead: [json]}
 `)
 	want := map[string][]string{
-		"passes":                  nil,
-		"large numbers":           {"record 1, of input 1, differs\n  - a: 9007199254740992\n  + a: 9007199254740993"},
-		"field":                   {"record 1, of input 1, differs\n  - a: 2\n  + a: 1\n  + b: 2\n  - c: 3"},
-		"missing":                 {"record 2 is missing\n  - {\"a\":2}"},
-		"not expected":            {"record 2, of input 2, is not expected\n  + {\"a\":2}"},
-		"text":                    {"record 1, of input 1, differs\n  + a: 1\n  - message: \"x\""},
-		"dead":                    {"record 1 is missing\n  - {\"message\":\"x\"}", "input 1 is not expected to be a dead letter"},
+		"passes": nil,
+		"large numbers": {"record 1, of input 1, differs\n  - a: 9007199254740992\n  + " +
+			"a: 9007199254740993"},
+		"field": {"record 1, of input 1, differs\n  - a: 2\n  + a: 1\n  + b: " +
+			"2\n  - c: 3"},
+		"missing":      {"record 2 is missing\n  - {\"a\":2}"},
+		"not expected": {"record 2, of input 2, is not expected\n  + {\"a\":2}"},
+		"text":         {"record 1, of input 1, differs\n  + a: 1\n  - message: \"x\""},
+		"dead": {"record 1 is missing\n  - {\"message\":\"x\"}",
+			"input 1 is not expected to be a dead letter"},
 		"dead for another reason": {"dead letter 1, of input 1, has another reason\n  - regex"},
 		"not dead":                {"dead letter 1 is missing\n  - json"},
 	}

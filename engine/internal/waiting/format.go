@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/wire"
 )
 
 // The bytes are described in docs/formats/waiting.md. Numbers of fixed width are little-endian.
@@ -19,6 +20,7 @@ const (
 	headerSize = 24 // magic, version u16, reserved u16, segment u64, CRC-32C u32
 	frameHead  = 8  // length u32, CRC-32C u32
 	maxFrame   = 64 << 20
+	maxText    = math.MaxUint16 / 2
 )
 
 // Kinds of a record.
@@ -67,13 +69,15 @@ func parseHeader(b []byte, segment uint64) error {
 	switch {
 	case len(b) < headerSize || string(b[:len(magic)]) != magic:
 		return errNotSegment
-	case crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
+	case crc32.Checksum(b[:headerSize-4],
+		castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]):
 		return errHeader
 	case binary.LittleEndian.Uint16(b[8:]) > version:
 		return fmt.Errorf("its format is %d, this program reads up to %d: run the newer program",
 			binary.LittleEndian.Uint16(b[8:]), version)
 	case binary.LittleEndian.Uint64(b[12:]) != segment:
-		return fmt.Errorf("it is segment %d under the name of another", binary.LittleEndian.Uint64(b[12:]))
+		return fmt.Errorf("it is segment %d under the name of another",
+			binary.LittleEndian.Uint64(b[12:]))
 	}
 	return nil
 }
@@ -123,7 +127,8 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 		suspect = 1
 	}
 	for _, v := range [...]uint32{
-		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n, e.step, e.prev, e.slept,
+		e.batch, e.records, e.bytes, e.attempts, uint32(e.failures), suspect, e.elapsed, e.n,
+		e.step, e.prev, e.slept,
 	} {
 		dst = binary.AppendUvarint(dst, uint64(v))
 	}
@@ -131,51 +136,23 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 }
 
 // reader reads records out of a payload.
-type reader struct {
-	b   []byte
-	bad bool
-}
-
-func (c *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(c.b)
-	if n <= 0 {
-		c.bad, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
-}
-
-func (c *reader) varint() int64 {
-	v, n := binary.Varint(c.b)
-	if n <= 0 {
-		c.bad, c.b = true, nil
-		return 0
-	}
-	c.b = c.b[n:]
-	return v
-}
+type reader struct{ wire.Reader }
 
 func (c *reader) uint32() uint32 {
-	v := c.uvarint()
-	c.bad = c.bad || v > math.MaxUint32
+	v := c.Uvarint()
+	c.Bad = c.Bad || v > math.MaxUint32
 	return uint32(v)
 }
 
 func (c *reader) text() string {
-	n := c.uvarint()
-	if n > uint64(len(c.b)) || n > math.MaxUint16/2 {
-		c.bad, c.b = true, nil
-		return ""
-	}
-	s := string(c.b[:n])
-	c.b = c.b[n:]
-	return s
+	text := c.Text()
+	c.Bad = c.Bad || len(text) > maxText
+	return text
 }
 
 // next reads one record. parts is the number of partitions that the segment has named.
 func (c *reader) next(parts int) (r record, err error) {
-	r.kind = byte(c.uvarint())
+	r.kind = byte(c.Uvarint())
 	switch r.kind {
 	case kindPart:
 		r.part = stream.Partition{ID: c.text(), Name: c.text()}
@@ -183,25 +160,26 @@ func (c *reader) next(parts int) (r record, err error) {
 		r.boot = c.text()
 	case kindWait, kindDone:
 		r.n = c.uint32()
-		r.r.From.Num = c.varint()
-		r.r.To.Num = r.r.From.Num + c.varint()
+		r.r.From.Num = c.Varint()
+		r.r.To.Num = r.r.From.Num + c.Varint()
 		r.r.From.Key = c.text()
 		r.r.To.Key = c.text()
-		c.bad = c.bad || int(r.n) >= parts || r.r.From.Compare(r.r.To) >= 0
+		c.Bad = c.Bad || int(r.n) >= parts || r.r.From.Compare(r.r.To) >= 0
 	default:
-		c.bad = true
+		c.Bad = true
 	}
-	if r.kind == kindWait && !c.bad {
-		r.due = due{c.varint(), c.varint()}
+	if r.kind == kindWait && !c.Bad {
+		r.due = due{c.Varint(), c.Varint()}
 		e := &r.entry
 		e.batch, e.records, e.bytes, e.attempts = c.uint32(), c.uint32(), c.uint32(), c.uint32()
 		failures, suspect := c.uint32(), c.uint32()
 		e.failures = uint16(min(failures, math.MaxUint16))
 		e.set(isSuspect, suspect == 1)
-		e.elapsed, e.n, e.step, e.prev, e.slept = c.uint32(), c.uint32(), c.uint32(), c.uint32(), c.uint32()
-		c.bad = c.bad || suspect > 1
+		e.elapsed, e.n, e.step, e.prev, e.slept = c.uint32(), c.uint32(), c.uint32(), c.uint32(),
+			c.uint32()
+		c.Bad = c.Bad || suspect > 1
 	}
-	if c.bad {
+	if c.Bad {
 		return r, errRecord
 	}
 	return r, nil

@@ -99,7 +99,8 @@ func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok boo
 	}
 	for c := from; c < to; c++ {
 		s := x.due[c].s
-		if len(s) == 0 || x.at(s[0]).due > int64(now) || ok && x.at(s[0]).due >= x.at(x.due[class].s[0]).due {
+		if len(s) == 0 || x.at(s[0]).due > int64(now) || ok &&
+			x.at(s[0]).due >= x.at(x.due[class].s[0]).due {
 			continue
 		}
 		if class, ok = c, true; fewest {
@@ -137,7 +138,9 @@ func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes 
 	for len(h.s) > 0 {
 		i := h.s[0]
 		e := x.at(i)
-		if len(out) > 0 && (e.batch != first.batch || e.part != first.part || records < int64(e.records) || bytes < int64(e.bytes)) {
+		if len(out) > 0 &&
+			(e.batch != first.batch || e.part != first.part || records < int64(e.records) ||
+				bytes < int64(e.bytes)) {
 			break
 		}
 		records -= int64(e.records)

@@ -61,7 +61,8 @@ func (e *entry) set(f flags, on bool) {
 
 func (e *entry) rangeOf() stream.Range {
 	return stream.Range{
-		From: stream.Position{Num: e.from, Key: e.keys[:e.keyAt]}, To: stream.Position{Num: e.to, Key: e.keys[e.keyAt:]},
+		From: stream.Position{Num: e.from, Key: e.keys[:e.keyAt]},
+		To:   stream.Position{Num: e.to, Key: e.keys[e.keyAt:]},
 	}
 }
 
@@ -74,14 +75,17 @@ func (e *entry) setRange(r stream.Range) {
 
 func (e *entry) history() flow.History {
 	return flow.History{
-		Attempts: e.attempts, Failures: uint32(e.failures), Suspect: e.has(isSuspect), Elapsed: long(e.elapsed),
-		Retry: backoff.State{N: e.n, Step: e.step, Prev: long(e.prev), Slept: long(e.slept)},
+		Attempts: e.attempts, Failures: uint32(e.failures), Suspect: e.has(isSuspect),
+		Elapsed: long(e.elapsed),
+		Retry:   backoff.State{N: e.n, Step: e.step, Prev: long(e.prev), Slept: long(e.slept)},
 	}
 }
 
 func (e *entry) setHistory(h flow.History) {
-	e.attempts, e.failures, e.elapsed = h.Attempts, uint16(min(h.Failures, math.MaxUint16)), short(h.Elapsed)
-	e.n, e.step, e.prev, e.slept = h.Retry.N, h.Retry.Step, short(h.Retry.Prev), short(h.Retry.Slept)
+	e.attempts, e.failures, e.elapsed = h.Attempts, uint16(min(h.Failures, math.MaxUint16)),
+		short(h.Elapsed)
+	e.n, e.step, e.prev, e.slept = h.Retry.N, h.Retry.Step, short(h.Retry.Prev),
+		short(h.Retry.Slept)
 	e.set(isSuspect, h.Suspect)
 }
 
@@ -160,7 +164,8 @@ func (x *index) partition(part stream.Partition) uint32 {
 }
 
 // put adds a range that waits, in place of those that overlap it, and returns its number.
-func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration, h flow.History, ph phase) uint32 {
+func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
+	h flow.History, ph phase) uint32 {
 	p := x.parts[n]
 	i, exact := x.exact(p, r)
 	if !exact {
@@ -274,7 +279,8 @@ func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
 		e := old
 		e.setRange(rest)
 		share := max(1, int64(old.records)-records)
-		i := x.put(old.part, rest, uint32(share), max(1, old.bytes/2), old.batch, time.Duration(old.due), old.history(), isNoted)
+		i := x.put(old.part, rest, uint32(share), max(1, old.bytes/2), old.batch,
+			time.Duration(old.due), old.history(), isNoted)
 		x.at(i).set(isHanded, handed)
 		x.dirty = append(x.dirty, i)
 		if old.phase == isHeld {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs"
+	"github.com/penstock-io/penstock/wire"
 )
 
 const (
@@ -55,15 +56,18 @@ func (j *journal) begin() error {
 	}
 	head := appendHeader(nil, n)
 	if _, err := f.Write(head); err != nil {
-		return errors.Join(fmt.Errorf("begin %s: %w", j.path(n), err), f.Close(), j.dir.Remove(segmentName(n)))
+		return errors.Join(fmt.Errorf("begin %s: %w", j.path(n), err), f.Close(),
+			j.dir.Remove(segmentName(n)))
 	}
 	if j.f != nil {
 		if err := j.f.Close(); err != nil {
-			return errors.Join(fmt.Errorf("close %s: %w", j.path(n-1), err), f.Close(), j.dir.Remove(segmentName(n)))
+			return errors.Join(fmt.Errorf("close %s: %w", j.path(n-1), err), f.Close(),
+				j.dir.Remove(segmentName(n)))
 		}
 	}
 	j.segments, j.sizes = append(j.segments, n), append(j.sizes, int64(len(head)))
-	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "", true
+	j.f, j.size, j.numbers, j.boot, j.unsynced = f, int64(len(head)), make(map[uint32]uint32), "",
+		true
 	return nil
 }
 
@@ -166,7 +170,8 @@ func (j *journal) list() error {
 	}
 	for _, e := range entries {
 		var n uint64
-		if _, err := fmt.Sscanf(e.Name, "waiting-%d.log", &n); err == nil && e.Name == segmentName(n) {
+		if _, err := fmt.Sscanf(e.Name, "waiting-%d.log", &n); err == nil &&
+			e.Name == segmentName(n) {
 			j.segments = append(j.segments, n)
 		}
 	}
@@ -247,7 +252,8 @@ type tornError struct{ why string }
 
 func (e *tornError) Error() string { return e.why }
 
-func (j *journal) frames(f vfs.File, segment uint64, apply func(*record, []stream.Partition) error) (good int64, err error) {
+func (j *journal) frames(f vfs.File, segment uint64,
+	apply func(*record, []stream.Partition) error) (good int64, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, err
@@ -285,8 +291,8 @@ func (j *journal) frames(f vfs.File, segment uint64, apply func(*record, []strea
 		if checksum(segment, good, payload) != binary.LittleEndian.Uint32(h[4:]) {
 			return good, &tornError{"the checksum of a frame is wrong"}
 		}
-		c := &reader{b: payload}
-		for len(c.b) > 0 {
+		c := &reader{wire.Reader{Rest: payload}}
+		for len(c.Rest) > 0 {
 			r, err := c.next(len(parts))
 			if err != nil {
 				return good, err

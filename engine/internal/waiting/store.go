@@ -85,7 +85,8 @@ func Remove(dir vfs.Dir) error {
 // again, from now on. A journal that is damaged, or that a newer program wrote, is refused, and
 // left as it is.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
-	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(), changed: make(chan struct{})}
+	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
+		changed: make(chan struct{})}
 	if err := s.j.list(); err != nil {
 		return nil, err
 	}
@@ -99,7 +100,8 @@ func Open(dir vfs.Dir, o Options) (*Store, error) {
 			err = errors.New("a segment vanished while it was read")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file back, or accept that "+
+			return nil, fmt.Errorf("batches that wait for a retry: %w: put a copy of the file "+
+				"back, or accept that "+
 				"these batches are lost and remove the directory %s", err, dir.Path())
 		}
 	}
@@ -123,7 +125,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	case kindWait:
 		e := &r.entry
 		at := s.dueOf(r.due, *boot, long(e.prev))
-		s.x.put(s.x.partition(parts[r.n]), r.r, e.records, e.bytes, e.batch, at, e.history(), isNoted)
+		s.x.put(s.x.partition(parts[r.n]), r.r, e.records, e.bytes, e.batch, at, e.history(),
+			isNoted)
 		s.batch = max(s.batch, e.batch)
 		s.j.waits++
 		s.j.waitBytes += int64(40 + len(r.r.From.Key) + len(r.r.To.Key))
@@ -156,7 +159,8 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 	for i := range ranges {
 		r := &ranges[i]
 		n := s.x.partition(r.Part)
-		s.x.dirty = append(s.x.dirty, s.x.put(n, r.Range, clip(r.Records), clip(r.Bytes), s.batch, at, w.History, ph))
+		s.x.dirty = append(s.x.dirty,
+			s.x.put(n, r.Range, clip(r.Records), clip(r.Bytes), s.batch, at, w.History, ph))
 	}
 	if ph == isHeld {
 		close(s.changed)
@@ -178,7 +182,8 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 // Next blocks until ranges are due and returns those of one batch, with their history, at most so
 // many records and bytes. The ranges stay in the store: see flow.WaitStore. io.EOF means that the
 // store was closed.
-func (s *Store) Next(ctx context.Context, suspect bool, records, bytes int64) ([]Range, flow.History, error) {
+func (s *Store) Next(ctx context.Context, suspect bool, records,
+	bytes int64) ([]Range, flow.History, error) {
 	for {
 		s.mu.Lock()
 		out := s.takeDue(suspect, records, bytes)
@@ -235,7 +240,8 @@ func (s *Store) describe(out []uint32) (ranges []Range, h flow.History, err erro
 	for _, i := range out {
 		e := s.x.at(i)
 		ranges = append(ranges, Range{
-			Part: s.x.parts[e.part].part, Range: e.rangeOf(), Records: int64(e.records), Bytes: int64(e.bytes),
+			Part: s.x.parts[e.part].part, Range: e.rangeOf(), Records: int64(e.records),
+			Bytes: int64(e.bytes),
 		})
 		h = e.history()
 	}

@@ -50,8 +50,9 @@ func span(from, to int64) stream.Range {
 
 func wait(after time.Duration, attempts uint32) flow.Wait {
 	return flow.Wait{After: after, History: flow.History{
-		Attempts: attempts, Failures: attempts / 2, Suspect: attempts%3 == 0, Elapsed: time.Duration(attempts) * time.Second,
-		Retry: backoff.State{N: attempts, Step: 1, Prev: after, Slept: 2 * after},
+		Attempts: attempts, Failures: attempts / 2, Suspect: attempts%3 == 0,
+		Elapsed: time.Duration(attempts) * time.Second,
+		Retry:   backoff.State{N: attempts, Step: 1, Prev: after, Slept: 2 * after},
 	}}
 }
 
@@ -138,19 +139,21 @@ func TestAgainstCells(t *testing.T) {
 			}
 			got := content(t, s, parts)
 			if len(got) != len(want) {
-				t.Fatalf("seed %d, step %d: %d positions wait, want %d", seed, step, len(got), len(want))
+				t.Fatalf("seed %d, step %d: %d positions wait, want %d", seed, step, len(got),
+					len(want))
 			}
 			for at, attempts := range want {
 				if got[at] != attempts {
-					t.Fatalf("seed %d, step %d: position %v has %d attempts, want %d", seed, step, at, got[at], attempts)
+					t.Fatalf("seed %d, step %d: position %v has %d attempts, want %d", seed, step,
+						at, got[at], attempts)
 				}
 			}
 		}
 	}
 }
 
-// TestRestartKeepsDueTimes: a range waits after a restart for as long as it had left, with its
-// history.
+// TestRestartKeepsDueTimes checks that a range waits after a restart for as long as it had left,
+// with its history.
 func TestRestartKeepsDueTimes(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -171,7 +174,8 @@ func TestRestartKeepsDueTimes(t *testing.T) {
 		}
 		began := time.Now()
 		ranges, h, err := s.Next(t.Context(), false, 100, 100)
-		if err != nil || len(ranges) != 1 || h != w.History || ranges[0].Records != 5 || ranges[0].Part != part(1) {
+		if err != nil || len(ranges) != 1 || h != w.History || ranges[0].Records != 5 ||
+			ranges[0].Part != part(1) {
 			t.Fatalf("got %+v %+v %v, want the range with history %+v", ranges, h, err, w.History)
 		}
 		if left := time.Since(began); left != 40*time.Second {
@@ -181,8 +185,8 @@ func TestRestartKeepsDueTimes(t *testing.T) {
 	})
 }
 
-// TestClocks: due times go by the clock of the boot where it is the same, and by the wall clock
-// elsewhere; a clock that was set back makes no wait longer.
+// TestClocks checks that due times are read by the boot clock within one boot, and by the wall
+// clock otherwise. A clock that was set back makes no wait longer.
 func TestClocks(t *testing.T) {
 	const hour = int64(time.Hour)
 	for _, c := range []struct {
@@ -191,15 +195,25 @@ func TestClocks(t *testing.T) {
 		due  func(wall, boot int64) due
 		want time.Duration
 	}{
-		{"same boot, wall clock set forward", "a", func(w, b int64) due { return due{w - hour, b + int64(time.Minute)} }, time.Minute},
-		{"same boot, wall clock set back", "a", func(w, b int64) due { return due{w + 9*hour, b + int64(time.Minute)} }, time.Minute},
-		{"other boot", "b", func(w, b int64) due { return due{w + int64(time.Minute), b - hour} }, time.Minute},
-		{"other boot, wall clock set back", "b", func(w, b int64) due { return due{w + 9*hour, b} }, 2 * time.Minute},
+		{"same boot, wall clock set forward", "a", func(w, b int64) due {
+			return due{w - hour, b + int64(time.Minute)}
+		}, time.Minute},
+		{"same boot, wall clock set back", "a", func(w, b int64) due {
+			return due{w + 9*hour, b + int64(time.Minute)}
+		}, time.Minute},
+		{"other boot", "b", func(w, b int64) due {
+			return due{w + int64(time.Minute), b - hour}
+		}, time.Minute},
+		{"other boot, wall clock set back", "b", func(w, b int64) due {
+			return due{w + 9*hour, b}
+		}, 2 * time.Minute},
 		{"overdue", "b", func(w, b int64) due { return due{w - hour, b} }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Store{o: Options{Boot: "a", SinceBoot: func() time.Duration { return 5 * time.Hour }}, start: time.Now()}
+				s := &Store{o: Options{Boot: "a", SinceBoot: func() time.Duration {
+					return 5 * time.Hour
+				}}, start: time.Now()}
 				d := c.due(time.Now().UnixNano(), 5*hour)
 				if got := s.dueOf(d, c.boot, 2*time.Minute) - s.now(); got != c.want {
 					t.Errorf("%v are left, want %v", got, c.want)
@@ -209,8 +223,8 @@ func TestClocks(t *testing.T) {
 	}
 }
 
-// TestBatchStaysTogether: the ranges of one batch come back together, within the limits, and
-// suspects by themselves.
+// TestBatchStaysTogether checks that the ranges of one batch come back together, within the limits,
+// and suspects by themselves.
 func TestBatchStaysTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, err := Open(dirOf(t, t.TempDir()), Options{})
@@ -219,11 +233,14 @@ func TestBatchStaysTogether(t *testing.T) {
 		}
 		var batch []Range
 		for n := range int64(5) {
-			batch = append(batch, Range{Part: part(0), Range: span(10*n, 10*n+3), Records: 2, Bytes: 10})
+			batch = append(batch,
+				Range{Part: part(0), Range: span(10*n, 10*n+3), Records: 2, Bytes: 10})
 		}
 		s.Hold(batch, wait(time.Second, 1))
-		s.Hold([]Range{{Part: part(0), Range: span(100, 110), Records: 2, Bytes: 10}}, wait(time.Second, 2))
-		s.Hold([]Range{{Part: part(0), Range: span(200, 210), Records: 2, Bytes: 10}}, wait(time.Second, 3))
+		s.Hold([]Range{{Part: part(0), Range: span(100, 110), Records: 2, Bytes: 10}},
+			wait(time.Second, 2))
+		s.Hold([]Range{{Part: part(0), Range: span(200, 210), Records: 2, Bytes: 10}},
+			wait(time.Second, 3))
 		var got []int
 		for range 3 {
 			ranges, _, err := s.Next(t.Context(), false, 6, 1000)
@@ -235,7 +252,8 @@ func TestBatchStaysTogether(t *testing.T) {
 		if !slices.Equal(got, []int{3, 2, 1}) {
 			t.Errorf("batches of %v ranges, want 3, 2 and 1", got)
 		}
-		if ranges, h, err := s.Next(t.Context(), true, 6, 1000); err != nil || len(ranges) != 1 || !h.Suspect {
+		if ranges, h, err := s.Next(t.Context(), true, 6, 1000); err != nil || len(ranges) != 1 ||
+			!h.Suspect {
 			t.Errorf("suspects: %v %v %v", ranges, h, err)
 		}
 		s.Stop()
@@ -246,12 +264,13 @@ func TestBatchStaysTogether(t *testing.T) {
 	})
 }
 
-// TestTornAndDamaged: an unfinished end is left out, damage before it is refused.
+// TestTornAndDamaged checks that an unfinished end is left out, damage before it is refused.
 func TestTornAndDamaged(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	for n := range int64(20) {
-		s.Hold([]Range{{Part: part(0), Range: span(n, n+1), Records: 1, Bytes: 1}}, wait(time.Hour, uint32(n+1)))
+		s.Hold([]Range{{Part: part(0), Range: span(n, n+1), Records: 1, Bytes: 1}},
+			wait(time.Hour, uint32(n+1)))
 		if err := s.Save(); err != nil {
 			t.Fatal(err)
 		}
@@ -290,8 +309,8 @@ func TestTornAndDamaged(t *testing.T) {
 	}
 }
 
-// TestFilesStayInProportion: ranges that wait again and again do not grow the files without end,
-// and nothing is lost when the oldest are removed.
+// TestFilesStayInProportion checks that ranges that wait again and again do not grow the files
+// without end, and nothing is lost when the oldest are removed.
 func TestFilesStayInProportion(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -303,7 +322,8 @@ func TestFilesStayInProportion(t *testing.T) {
 			if n < 500 && attempts > 1 {
 				continue // these wait since the beginning
 			}
-			s.Hold([]Range{{Part: part(int(n % 7)), Range: span(n, n+1), Records: 1, Bytes: 1}}, wait(time.Hour, attempts))
+			s.Hold([]Range{{Part: part(int(n % 7)), Range: span(n, n+1), Records: 1, Bytes: 1}},
+				wait(time.Hour, attempts))
 		}
 		if _, err := s.Sync(); err != nil {
 			t.Fatal(err)
@@ -327,7 +347,7 @@ func TestFilesStayInProportion(t *testing.T) {
 	}
 }
 
-// TestMemory: a range takes at most 100 bytes.
+// TestMemory checks that a range takes at most 100 bytes.
 func TestMemory(t *testing.T) {
 	const n = 1 << 20
 	heapOf := func() int64 {
@@ -357,7 +377,8 @@ func TestMemory(t *testing.T) {
 func TestHandsOverOnce(t *testing.T) {
 	s := open(t, t.TempDir())
 	hold := func(from, to int64) {
-		s.Hold([]Range{{Part: part(0), Range: span(from, to), Records: 1, Bytes: 1}}, wait(time.Hour, 1))
+		s.Hold([]Range{{Part: part(0), Range: span(from, to), Records: 1, Bytes: 1}},
+			wait(time.Hour, 1))
 	}
 	hold(0, 10)
 	hold(20, 30)

@@ -8,8 +8,8 @@
 // sync serves many senders (group commit). A full store makes the intake full, which pushes back.
 //
 // Envelopes are numbered, checksummed, and contain the checksum of the one before. A route stops at
-// one that is missing or corrupt until the option `skip` gives it up. Only what every route has
-// settled in its durable progress is deleted.
+// one that is missing or corrupt until the option `skip` gives it up. Envelopes are deleted when
+// every route has settled them in its durable progress.
 package buffer
 
 import (
@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,7 +43,8 @@ const (
 // Buffer is a stream.Source over a Store. Its methods are safe for concurrent use.
 type Buffer struct {
 	o       Options
-	skip    span
+	skips   []span // given up; set before opened is closed
+	record  *lastRecord
 	name    string
 	objects bool
 	host    stream.SourceHost
@@ -58,7 +60,9 @@ type Buffer struct {
 	last     uint64 // the highest; 0 if there is none
 	sum      uint32 // of the last
 	bytes    int64
-	oldest   time.Time // when the first unsettled envelope was stored; zero if there is none
+	keys     keyRecord
+	known    []stream.Mark // progress in stored requests with a key, until it is read
+	oldest   time.Time     // when the first unsettled envelope was stored; zero if there is none
 	routes   map[string]*progress
 	draining func() // drains the intake; nil before it is read
 	emptied  bool   // the intake has drained, and everything from it is stored
@@ -80,12 +84,16 @@ type innerHost struct{ stream.SourceHost }
 func (innerHost) Routes() []string { return []string{innerRoute} }
 
 // New returns the intake of a source, and the source that its routes read: the intake itself, or a
-// buffer behind it if ack is Buffered. The options must have passed Check.
-func New(ack string, o Options, io intake.Options, h stream.Host) (*intake.Intake, stream.Source, error) {
+// buffer behind it if ack is Buffered. The options must have passed Check. maxRecord is the longest
+// record.
+func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stream.Host) (
+	*intake.Intake, stream.Source, error,
+) {
 	if ack != Buffered {
 		in, err := intake.New(io, h)
 		return in, in, err
 	}
+	o.maxRecord = maxRecord
 	b, err := newBuffer(o, io, h, nil)
 	if err != nil {
 		return nil, nil, err
@@ -100,18 +108,16 @@ func newBuffer(o Options, io intake.Options, h stream.Host,
 	if !ok {
 		return nil, fmt.Errorf("host is a %T, want a stream.SourceHost", h)
 	}
-	skip, err := o.skipped()
-	if err != nil {
-		return nil, err
-	}
 	b := &Buffer{
-		o: o, open: open, skip: skip, name: io.Name, objects: io.Objects, host: host,
+		o: o, open: open, name: io.Name, objects: io.Objects, host: host,
 		opened: make(chan struct{}), routes: make(map[string]*progress), changed: make(chan struct{}),
 	}
 	if b.open == nil {
 		b.open = b.openStore
 	}
 	io.Objects = false
+	io.MaxRequests = min(maxKeys, int(o.Bytes/keyShare/keyRoom))
+	var err error
 	if b.in, err = intake.New(io, innerHost{host}); err != nil {
 		return nil, err
 	}
@@ -130,14 +136,48 @@ func (b *Buffer) openStore(ctx context.Context) (Store, error) {
 		if err != nil {
 			return nil, err
 		}
-		dir = filepath.Join(state.Path(), "buffer")
+		dir = filepath.Join(state.Path(), storeDir)
 	}
 	return OpenStore(ctx, dir, b.o, b.host.Log())
+}
+
+// storeDir is the default directory of the store, in the state directory of the source.
+const storeDir = "buffer"
+
+// openRecords reads the decisions of operators and checks that the store has everything that was
+// acknowledged.
+func (b *Buffer) openRecords(ctx context.Context, store Store) error {
+	state, err := b.host.State()
+	if err != nil {
+		return err
+	}
+	if b.skips, err = allSkips(b.o, state); err != nil {
+		return err
+	}
+	recorded, err := readLast(state)
+	if err != nil {
+		return err
+	}
+	_, last, _, err := store.State(ctx)
+	if err != nil {
+		return err
+	}
+	if recorded > last {
+		const text = "%s: the store of the buffer ends at envelope %d, but %d were acknowledged: it lost " +
+			"data; restore it from a backup, or stop the run and give the rest up with " +
+			"`penstock buffer skip CONFIG %d-%d`"
+		return fmt.Errorf(text, b.name, last, recorded, last+1, recorded)
+	}
+	b.record, err = openLast(state)
+	return err
 }
 
 // run stores data until ctx is done.
 func (b *Buffer) run(ctx context.Context) error {
 	store, err := b.open(ctx)
+	if err == nil {
+		err = b.openRecords(ctx, store)
+	}
 	if err == nil {
 		err = b.recover(ctx, store)
 	}
@@ -148,6 +188,9 @@ func (b *Buffer) run(ctx context.Context) error {
 		close(b.opened)
 		if store != nil {
 			err = errors.Join(err, store.Close())
+		}
+		if b.record != nil {
+			err = errors.Join(err, b.record.close())
 		}
 		return err
 	}
@@ -163,7 +206,7 @@ func (b *Buffer) run(ctx context.Context) error {
 		err = nil
 		<-purged // it uses the store
 	}
-	return errors.Join(err, store.Close())
+	return errors.Join(err, store.Close(), b.record.close())
 }
 
 // recover learns from the last envelope how the store goes on.
@@ -178,6 +221,9 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	id := rand.Text()
 	for n := last; n >= b.first && n > 0; n-- {
 		e, err := load(ctx, store, n)
+		if isDown(err) {
+			return err
+		}
 		if err != nil {
 			b.host.Log().Error("envelope is corrupt", "number", n, "error", err)
 			continue
@@ -186,37 +232,63 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 		if n == last {
 			b.sum = e.sum
 		}
-		break
+		b.part = stream.Partition{ID: partitionPrefix + id, Name: b.name}
+		return b.recoverKeys(ctx, store, e)
 	}
 	b.part = stream.Partition{ID: partitionPrefix + id, Name: b.name}
 	return nil
 }
 
-// load returns an envelope that is intact by itself.
+// load returns an envelope that is intact by itself. The error is a storeError if the store did not
+// answer; any other one means that the envelope is missing or corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrMissing):
 		return nil, err
+	case err != nil:
+		return nil, &storeError{number, err}
 	}
-	e, err := decode(text)
-	if err == nil && e.number != number {
-		err = fmt.Errorf("it has the number %d", e.number)
-	}
-	return e, err
+	return decodeAs(text, number)
+}
+
+// storeError is the error of a store that did not answer.
+type storeError struct {
+	number uint64
+	err    error
+}
+
+// Error returns the place and the reason.
+func (e *storeError) Error() string {
+	return fmt.Sprintf("read envelope %d of the buffer: %v", e.number, e.err)
+}
+
+// Unwrap returns the reason.
+func (e *storeError) Unwrap() error { return e.err }
+
+// isDown reports whether an error of load is that of a store that did not answer.
+func isDown(err error) bool {
+	_, down := errors.AsType[*storeError](err)
+	return down
 }
 
 // storeAll stores the data of the intake until ctx is done. While all routes drain it waits.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {
-		reader, err := b.in.Open(ctx, stream.OpenOptions{
+		o := stream.OpenOptions{
 			Route:  innerRoute,
 			Resume: func(id string) (stream.Mark, bool) { return mark, id == mark.Part.ID },
-		})
+		}
+		if b.known != nil {
+			o.Known = slices.Values(b.known)
+		}
+		reader, err := b.in.Open(ctx, o)
 		if err != nil {
 			return err
 		}
 		b.mu.Lock()
+		b.known = nil // the intake has them
 		b.draining = reader.(stream.DrainingReader).Drain
 		b.emptied = false
 		drains := b.allDraining()
@@ -245,7 +317,10 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 				}
 			}
 			reader.(stream.SettledReader).Settled(settled)
-			reader.(stream.PartitionTracker).Forget() // they are remembered in memory only
+			reader.(stream.PartitionTracker).Forget() // the next copy leaves them out
+			if failed := b.copyKeys(ctx); failed != nil {
+				return failed
+			}
 		}
 		if !errors.Is(err, io.EOF) {
 			return err
@@ -282,30 +357,47 @@ func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	if err := b.awaitRoom(ctx); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	e := &envelope{
-		id: strings.TrimPrefix(b.part.ID, partitionPrefix), number: b.last + 1, previous: b.sum,
-		stored: time.Now().UnixNano(), records: batch.Origins, data: batch.Data,
-	}
-	store := b.store
-	b.mu.Unlock()
+	now := time.Now()
+	e := &envelope{records: batch.Origins, data: batch.Data, keys: keysOf(batch.Spans, now)}
 	for i := range batch.Records { // only records with line ends in them are split
 		r := &batch.Records[i]
 		e.ends = append(e.ends, int32(r.Off+r.Len+1))
 	}
+	e.keysFrom = b.keys.fromOf(b.last+1, e.keys)
+	size, err := b.put(ctx, e, now)
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys.stored(e, size)
+	return nil
+}
+
+// put stores an envelope as the next one, and returns its size. Only the goroutine that stores
+// changes last, sum and keys.
+func (b *Buffer) put(ctx context.Context, e *envelope, now time.Time) (size int, err error) {
+	b.mu.Lock()
+	e.id = strings.TrimPrefix(b.part.ID, partitionPrefix)
+	e.number, e.previous, e.stored = b.last+1, b.sum, now.UnixNano()
+	store := b.store
+	b.mu.Unlock()
 	text := e.encode(nil)
 	if err := store.Append(ctx, e.number, text); err != nil {
-		return fmt.Errorf("store envelope %d: %w", e.number, err)
+		return 0, fmt.Errorf("store envelope %d: %w", e.number, err)
+	}
+	if err := b.record.write(e.number); err != nil {
+		return 0, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last, b.sum = e.number, e.sum
 	b.bytes += int64(len(text))
 	if b.oldest.IsZero() {
-		b.oldest = time.Unix(0, e.stored)
+		b.oldest = now
 	}
 	b.notify()
-	return nil
+	return len(text), nil
 }
 
 // awaitRoom waits while the buffer is full.
@@ -338,7 +430,7 @@ func (b *Buffer) isFull(now time.Time) bool {
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last
 }
 
-// notify wakes those who wait for a change. The caller holds b.mu.
+// notify wakes the goroutines that wait for a change. The caller holds b.mu.
 func (b *Buffer) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})

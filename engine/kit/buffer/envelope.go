@@ -10,8 +10,8 @@ import (
 	"hash/crc32"
 )
 
-// envelope is one entry of the store: records that were taken together. Its form is in
-// docs/formats/buffer.md.
+// envelope is one entry of the store: records that were taken together, or a copy of the keys of
+// earlier requests. Its form is in docs/formats/buffer.md.
 type envelope struct {
 	id       string // of the buffer
 	number   uint64 // 1 and up, without gaps
@@ -19,13 +19,16 @@ type envelope struct {
 	stored   int64  // nanoseconds since 1970
 	records  int
 	ends     []int32 // of the records in data; nil if each line is a record
+	keysFrom uint64  // number of the envelope from which on all remembered keys are found; 0 if none is
+	keys     []key   // of the requests in data, in its order; or copies
 	data     []byte  // the records, each with a line end
 	sum      uint32  // of all of the above
 }
 
 const (
-	magic  = "PBE1"
-	idSize = 26
+	magic     = "PBE1"
+	magicKeys = "PBE2" // with keysFrom and keys
+	idSize    = 26
 	// headerSize is that of magic, id, number, previous, stored, records and the number of ends.
 	headerSize = len(magic) + idSize + 8 + 4 + 8 + 4 + 4
 	sumSize    = 4
@@ -36,7 +39,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // encode appends the envelope to dst and sets its sum.
 func (e *envelope) encode(dst []byte) []byte {
 	start := len(dst)
-	dst = append(append(dst, magic...), e.id...)
+	version := magic
+	if e.hasKeys() {
+		version = magicKeys
+	}
+	dst = append(append(dst, version...), e.id...)
 	dst = binary.LittleEndian.AppendUint64(dst, e.number)
 	dst = binary.LittleEndian.AppendUint32(dst, e.previous)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(e.stored))
@@ -45,10 +52,17 @@ func (e *envelope) encode(dst []byte) []byte {
 	for _, end := range e.ends {
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(end))
 	}
+	if e.hasKeys() {
+		dst = binary.LittleEndian.AppendUint64(dst, e.keysFrom)
+		dst = appendKeys(dst, e.keys)
+	}
 	dst = append(dst, e.data...)
 	e.sum = crc32.Checksum(dst[start:], castagnoli)
 	return binary.LittleEndian.AppendUint32(dst, e.sum)
 }
+
+// hasKeys reports whether the form with keys is needed.
+func (e *envelope) hasKeys() bool { return e.keysFrom != 0 || len(e.keys) > 0 }
 
 var errShort = errors.New("it is shorter than its header")
 
@@ -61,8 +75,9 @@ func decode(text []byte) (*envelope, error) {
 	if got := crc32.Checksum(body, castagnoli); got != sum {
 		return nil, fmt.Errorf("its checksum is %08x, stored is %08x", got, sum)
 	}
-	if string(body[:len(magic)]) != magic {
-		return nil, fmt.Errorf("it begins with %q, want %q", body[:len(magic)], magic)
+	version := string(body[:len(magic)])
+	if version != magic && version != magicKeys {
+		return nil, fmt.Errorf("it begins with %q, want %q or %q", version, magic, magicKeys)
 	}
 	e := &envelope{id: string(body[len(magic) : len(magic)+idSize]), sum: sum}
 	rest := body[len(magic)+idSize:]
@@ -79,12 +94,39 @@ func decode(text []byte) (*envelope, error) {
 		e.ends = append(e.ends, int32(binary.LittleEndian.Uint32(rest)))
 		rest = rest[4:]
 	}
+	if version == magicKeys {
+		var err error
+		if rest, err = e.decodeKeys(rest); err != nil {
+			return nil, err
+		}
+	}
 	e.data = rest
 	return e, e.check()
 }
 
-// check reports ends that do not fit the data.
+// decodeAs is decode of the envelope with a number.
+func decodeAs(text []byte, number uint64) (*envelope, error) {
+	e, err := decode(text)
+	if err == nil && e.number != number {
+		err = fmt.Errorf("it has the number %d", e.number)
+	}
+	return e, err
+}
+
+// chainError is the error of an envelope that does not continue the one before.
+func chainError(e, before *envelope) error {
+	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
+		e.previous, before.number, before.sum)
+}
+
+// check reports ends and keys that do not fit the data.
 func (e *envelope) check() error {
+	if err := checkKeys(e.keys, len(e.data)); err != nil {
+		return err
+	}
+	if len(e.data) == 0 && e.records == 0 && len(e.keys) > 0 {
+		return nil // copies of keys
+	}
 	if len(e.data) == 0 || e.data[len(e.data)-1] != '\n' {
 		return errors.New("its last record has no end")
 	}

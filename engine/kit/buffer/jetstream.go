@@ -3,6 +3,7 @@
 package buffer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/retry"
 )
 
 const (
@@ -22,20 +25,30 @@ const (
 	startTime = time.Minute
 	// callTime bounds one operation of the store.
 	callTime = 30 * time.Second
+	// remoteTime bounds one attempt to store at servers elsewhere.
+	remoteTime = 5 * time.Second
 	// storeSlack is the room of the stream beyond Options.Bytes, which is checked first.
 	storeSlack = 64 << 20
 )
 
-// jetStream is a Store in an embedded NATS server without a port.
+// jetStream is a Store in a stream, of an embedded NATS server without a port or of servers
+// elsewhere.
 type jetStream struct {
-	server *server.Server
+	server *server.Server // nil if they are elsewhere
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	stream jetstream.Stream
+	// subject is that of the stream.
+	subject string
+	log     *slog.Logger
 }
 
-// OpenStore opens or creates a JetStream stream in a directory, which belongs to it alone.
+// OpenStore opens or creates a JetStream stream: that of the option nats, or one in a directory
+// that belongs to it alone.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
+	if o.NATS.URL != "" {
+		return openRemote(ctx, o, log)
+	}
 	s, err := server.NewServer(&server.Options{
 		ServerName: streamName, JetStream: true, StoreDir: dir, DontListen: true, NoSigs: true,
 		SyncAlways: o.Sync == SyncAlways, SyncInterval: syncEvery, MaxPayload: 2 << offsetBits,
@@ -46,7 +59,7 @@ func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (St
 	}
 	s.SetLogger(serverLog{log}, false, false)
 	s.Start()
-	j := &jetStream{server: s}
+	j := &jetStream{server: s, subject: streamName, log: log}
 	if err := j.connect(ctx, o); err != nil {
 		return nil, errors.Join(fmt.Errorf("buffer %s: %w", dir, err), j.Close())
 	}
@@ -65,20 +78,60 @@ func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	// Limits retention without an age: nothing is deleted but by Purge.
-	j.stream, err = j.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: streamName, Subjects: []string{streamName}, Storage: jetstream.FileStorage,
-		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Replicas: 1,
-		MaxBytes: int64(o.Bytes) + storeSlack,
-	})
+	j.stream, err = j.js.CreateOrUpdateStream(ctx, streamConfig(streamName, j.subject, o, 1))
 	return err
 }
 
-// Append implements Store.
+// streamConfig is the configuration of a stream from which nothing is deleted but by Purge: limits
+// retention without an age or a number of messages. A full stream refuses new data. Reads are
+// answered by its leader.
+func streamConfig(name, subject string, o Options, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,
+		Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardNew, Replicas: replicas,
+		MaxBytes: int64(o.Bytes) + storeSlack,
+	}
+}
+
+// Append implements Store. Servers elsewhere may be down for a while, and may have stored an
+// envelope although its acknowledgement is lost.
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	for failed := 0; ; failed++ {
+		err := j.publish(ctx, number, text)
+		if err == nil || j.server != nil || ctx.Err() != nil || errors.Is(err, nats.ErrMaxPayload) {
+			return err
+		}
+		stored, other := j.Get(ctx, number)
+		switch {
+		case other == nil && bytes.Equal(stored, text):
+			return nil
+		case other == nil:
+			return fmt.Errorf("another process has stored an envelope %d in the stream: %w", number, err)
+		case errors.Is(other, ErrMissing) && isWrongSequence(err):
+			return fmt.Errorf("the stream does not end at envelope %d: it lost data: %w", number-1, err)
+		case failed == 0:
+			j.log.Warn("the servers of the buffer do not take data; it is sent again", "error", err)
+		}
+		if retry.Sleep(ctx, remotePause) != nil {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// isWrongSequence reports whether a message was refused for the one before it.
+func isWrongSequence(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
+}
+
+func (j *jetStream) publish(ctx context.Context, number uint64, text []byte) error {
+	timeout := callTime
+	if j.server == nil {
+		timeout = remoteTime
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	ack, err := j.js.Publish(ctx, streamName, text, jetstream.WithExpectLastSequence(number-1))
+	ack, err := j.js.Publish(ctx, j.subject, text, jetstream.WithExpectLastSequence(number-1))
 	if err == nil && ack.Sequence != number {
 		return fmt.Errorf("envelope %d was stored as %d", number, ack.Sequence)
 	}
@@ -126,8 +179,10 @@ func (j *jetStream) Close() error {
 	if j.conn != nil {
 		j.conn.Close()
 	}
-	j.server.Shutdown()
-	j.server.WaitForShutdown()
+	if j.server != nil {
+		j.server.Shutdown()
+		j.server.WaitForShutdown()
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -29,6 +30,17 @@ type Options struct {
 	Age   time.Duration `yaml:"age" doc:"older unsettled data counts as a full buffer; 0: no limit"`
 	Sync  string        `yaml:"sync" enum:"always,interval" doc:"when data counts as stored"`
 	Skip  string        `yaml:"skip" doc:"numbers of corrupt envelopes to give up, such as 17-19"`
+	NATS  NATS          `yaml:"nats" doc:"a stream of other servers, in place of dir"`
+
+	maxRecord stream.Size // of the source
+}
+
+// NATS is a stream of servers elsewhere, which belongs to one source alone.
+type NATS struct {
+	natsaccess.Options
+
+	Stream   string `yaml:"stream" doc:"name of the stream, which is created if it is missing"`
+	Replicas int    `yaml:"replicas" doc:"of a new stream: servers that have it, 1 to 5; 0: 3"`
 }
 
 // DefaultOptions lose nothing that was acknowledged, also at a power loss.
@@ -51,12 +63,47 @@ func Check(ack string, o Options, maxRecord stream.Size) error {
 	if o.Age < 0 {
 		return wrong(".age", fmt.Errorf("is %v, want 0 or more", o.Age))
 	}
+	if err := o.NATS.check(o.Dir); err != nil {
+		return err
+	}
 	if maxRecord > maxEnvelope/2 {
 		err := fmt.Errorf("is %v, with ack: buffered at most 8MiB less a byte", maxRecord)
 		return &stream.OptionError{Key: "max_record", Err: err}
 	}
 	_, err := o.skipped()
 	return err
+}
+
+// defaultReplicas is the default of NATS.Replicas: one server may fail.
+const defaultReplicas = 3
+
+// maxReplicas is that of JetStream.
+const maxReplicas = 5
+
+// check checks the options of a stream elsewhere.
+func (n *NATS) check(dir string) error {
+	if n.URL == "" {
+		if *n != (NATS{}) {
+			return wrong(".nats.url", errors.New("is missing; write nats://HOST:PORT"))
+		}
+		return nil
+	}
+	if dir != "" {
+		return wrong(".dir", errors.New("excludes nats: the data is either here or there"))
+	}
+	if err := n.Options.Check("buffer.nats"); err != nil {
+		return err
+	}
+	switch {
+	case n.Stream == "":
+		return wrong(".nats.stream", errors.New("is missing; name the stream, such as penstock-push"))
+	case strings.ContainsAny(n.Stream, " .*>/\\") || len(n.Stream) > 255:
+		err := fmt.Errorf("is %q, want at most 255 bytes without space, '.', '*', '>' and slashes", n.Stream)
+		return wrong(".nats.stream", err)
+	case n.Replicas < 0 || n.Replicas > maxReplicas:
+		return wrong(".nats.replicas", fmt.Errorf("is %d, want 1 to %d", n.Replicas, maxReplicas))
+	}
+	return nil
 }
 
 func wrong(key string, err error) error {
@@ -73,14 +120,23 @@ func (o Options) skipped() (span, error) {
 	if o.Skip == "" {
 		return span{}, nil
 	}
-	from, to, isRange := strings.Cut(o.Skip, "-")
+	s, err := parseSpan(o.Skip)
+	if err != nil {
+		return span{}, wrong(".skip", err)
+	}
+	return s, nil
+}
+
+// parseSpan parses a number or a range of envelopes.
+func parseSpan(text string) (span, error) {
+	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {
 		to = from
 	}
 	first, err := strconv.ParseUint(from, 10, 38)
 	last, lastErr := strconv.ParseUint(to, 10, 38)
 	if err != nil || lastErr != nil || first == 0 || last < first {
-		return span{}, wrong(".skip", fmt.Errorf("is %q, want a number or a range such as 17-19", o.Skip))
+		return span{}, fmt.Errorf("is %q, want a number or a range such as 17-19", text)
 	}
 	return span{first, last}, nil
 }

@@ -2,7 +2,6 @@ package buffer
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -22,10 +21,11 @@ func (b *Buffer) settledBelow() uint64 {
 }
 
 // purge deletes settled envelopes until ctx is done. The last envelope stays: it has the number and
-// the checksum with which the buffer continues.
+// the checksum with which the buffer continues. A failed deletion is repeated.
 func (b *Buffer) purge(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
+	failing := false
 	for {
 		select {
 		case <-tick.C:
@@ -34,9 +34,10 @@ func (b *Buffer) purge(ctx context.Context) error {
 		}
 		b.mu.Lock()
 		below, first, last, store := b.settledBelow(), b.first, b.last, b.store
+		kept := b.deletableBelow(below)
 		b.mu.Unlock()
 		var err error
-		if target := min(below, last); target > first {
+		if target := min(below, last, kept); target > first {
 			err = b.purgeBelow(ctx, store, target)
 		}
 		if err == nil {
@@ -45,9 +46,10 @@ func (b *Buffer) purge(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
-			return err
+		if err != nil && !failing {
+			b.host.Log().Warn("settled data of the buffer is not deleted yet", "error", err)
 		}
+		failing = err != nil
 	}
 }
 
@@ -75,7 +77,10 @@ func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint6
 	if number <= last {
 		e, err := load(ctx, store, number)
 		if err != nil {
-			return ignoreCorrupt(ctx, err) // the routes report it
+			if isDown(err) {
+				return err
+			}
+			return nil // the routes report it
 		}
 		oldest = time.Unix(0, e.stored)
 	}
@@ -87,14 +92,6 @@ func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint6
 	if !b.oldest.Equal(oldest) {
 		b.oldest = oldest
 		b.notify()
-	}
-	return nil
-}
-
-// ignoreCorrupt returns only the error with which ctx ended.
-func ignoreCorrupt(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), err)
 	}
 	return nil
 }

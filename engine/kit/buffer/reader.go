@@ -112,8 +112,8 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	}
 }
 
-// ended reports whether nothing follows for this route while it drains. What is in the intake is
-// stored before, if all routes drain. Data in the store waits for the next start.
+// ended reports whether nothing follows for this route while it drains. If all routes drain, the
+// contents of the intake are stored first. Data in the store waits for the next start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()
@@ -156,9 +156,9 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 			}
 			return true, nil
 		}
-		if r.b.skip.has(number) {
+		if isSkipped(r.b.skips, number) {
 			r.b.host.Count("buffer_skipped", 1)
-			r.b.host.Log().Error("envelope skipped, as the option skip says", "number", number)
+			r.b.host.Log().Error("envelope skipped by an operator's decision", "number", number)
 			r.cover(batch, min(border, positionOf(number+1, 0)))
 			r.current, r.before = nil, nil
 		} else if err := r.load(ctx, number); err != nil {
@@ -210,9 +210,9 @@ type corruptError struct {
 
 // Error returns the place and the remedy.
 func (e *corruptError) Error() string {
-	const text = "%s: envelope %d of the buffer is corrupt; restore it from a backup, or give its records up " +
-		"with buffer: {skip: %q}: %v"
-	return fmt.Sprintf(text, e.name, e.number, fmt.Sprint(e.number), e.err)
+	const text = "%s: envelope %d of the buffer is corrupt; restore it from a backup, or stop the run " +
+		"and give its records up with `penstock buffer skip CONFIG %d`: %v"
+	return fmt.Sprintf(text, e.name, e.number, e.number, e.err)
 }
 
 // Unwrap returns the reason.
@@ -228,12 +228,13 @@ func (r *reader) load(ctx context.Context, number uint64) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return context.Cause(ctx)
+	case isDown(err):
+		return fmt.Errorf("%s: %w", b.name, err)
 	case err != nil:
 	case partitionPrefix+e.id != b.part.ID:
 		err = errors.New("it is of another buffer")
 	case r.before != nil && r.before.number == number-1 && r.before.sum != e.previous:
-		err = fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
-			e.previous, number-1, r.before.sum)
+		err = chainError(e, r.before)
 	}
 	if err != nil {
 		b.host.Count("buffer_corrupt", 1)
@@ -245,7 +246,7 @@ func (r *reader) load(ctx context.Context, number uint64) error {
 
 // take appends records of the current envelope to the batch, until one of them is full.
 func (r *reader) take(batch *stream.Batch, offset int, border int64) {
-	e := r.current
+	e, begin := r.current, offset
 	for offset < len(e.data) && !batch.Full() && positionOf(e.number, offset) < border {
 		end := e.next(offset)
 		start := len(batch.Data)
@@ -260,6 +261,10 @@ func (r *reader) take(batch *stream.Batch, offset int, border int64) {
 		r.before, r.current = e, nil
 	}
 	r.cover(batch, e.after(offset))
+	if len(e.keys) > 0 {
+		span := &batch.Spans[0]
+		span.Identities = e.identities(span.Identities, begin, offset)
+	}
 }
 
 // after returns the position behind the record that ends at an offset.

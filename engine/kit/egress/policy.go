@@ -141,12 +141,48 @@ func (p *Policy) checkHost(host string) (string, string) {
 		return "", reason
 	}
 	for _, h := range p.Hosts {
-		h = strings.ToLower(h)
-		if domain, wild := strings.CutPrefix(h, "*"); wild && strings.HasSuffix(host, domain) && len(host) > len(domain) || h == host {
+		if allows(h, host) {
 			return host, ""
 		}
 	}
 	return "", "the host is not listed"
+}
+
+// allows reports whether an entry of Hosts allows a host in lower case.
+func allows(entry, host string) bool {
+	entry = strings.ToLower(entry)
+	if domain, wild := strings.CutPrefix(entry, "*"); wild {
+		return strings.HasSuffix(host, domain) && len(host) > len(domain)
+	}
+	return entry == host
+}
+
+// Patterns returns the entries of Hosts that allow all names below a domain.
+func (p *Policy) Patterns() (out []string) {
+	for _, h := range p.Hosts {
+		if strings.HasPrefix(h, "*.") {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// Pattern returns the entry of Patterns that allows the host of an address, in the form that Check
+// returns. It is "" if the host is listed by name or not allowed.
+func (p *Policy) Pattern(address string) string {
+	host := address
+	if i := strings.LastIndexByte(address, ':'); i >= 0 {
+		host = address[:i]
+	}
+	for _, h := range p.Hosts {
+		if allows(h, host) {
+			if strings.HasPrefix(h, "*.") {
+				return h
+			}
+			return ""
+		}
+	}
+	return ""
 }
 
 // checkName returns the reason why a host name is malformed; "" if it is not. Names that end in a

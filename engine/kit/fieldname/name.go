@@ -26,8 +26,9 @@ const MaxParts = 100
 
 // Name is the name of a field. The zero value names nothing.
 type Name struct {
-	Flat string   // the field of exactly this name
-	Path []string // the member at this path, at least two parts; nil if the name means the flat field alone
+	Flat string // the field of exactly this name
+	// The member at this path, at least two parts; nil if the name means the flat field alone.
+	Path []string
 }
 
 // Parse reads a name as a config holds it. It fails if the name is empty, a quote is not closed,
@@ -39,7 +40,8 @@ func Parse(text string) (Name, error) {
 	if text[0] == '"' {
 		flat, err := strconv.Unquote(text)
 		if err != nil || flat == "" {
-			return Name{}, fmt.Errorf("%s begins with a quote and is no quoted name; write \"\\\"a.b\\\"\" for the field a.b", text)
+			return Name{}, fmt.Errorf("%s begins with a quote and is no quoted name; write "+
+				"\"\\\"a.b\\\"\" for the field a.b", text)
 		}
 		return Name{Flat: flat}, nil
 	}
@@ -74,7 +76,8 @@ func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 		return -1, true, nil
 	}
 	if t := in.Fields[at].Type; t != stream.AnyType && t != stream.JSONType && !in.Open {
-		return at, true, fmt.Errorf("%s is %s, and so has no member %s", n.Path[0], article(t), strings.Join(n.Path[1:], "."))
+		return at, true, fmt.Errorf("%s is %s, and so has no member %s", n.Path[0], article(t),
+			strings.Join(n.Path[1:], "."))
 	}
 	return at, true, nil
 }
@@ -93,7 +96,8 @@ func article(t stream.FieldType) string {
 
 // Missing returns the error of an option that names a field no record has.
 func Missing(key, text string, in stream.Schema) *stream.OptionError {
-	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text, Known: in.Names()}
+	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text,
+		Known: in.Names()}
 }
 
 // Write returns the schema of records in which n was set to a value of a type.

@@ -58,19 +58,26 @@ func TestObject(t *testing.T) {
 		want  string
 	}{
 		{`{"a":1,"b":2}`, []func(*fieldname.Object) error{remove("a")}, `{"b":2}`},
-		{`{"a":{"b":1,"c":[ 1, 2 ]},"a":{"b":2}}`, []func(*fieldname.Object) error{remove("a", "b")}, `{"a":{"c":[ 1, 2 ]},"a":{}}`},
-		{`{"\u0061":{"\u0062":1}, "c":null}`, []func(*fieldname.Object) error{remove("a", "b")}, `{"\u0061":{},"c":null}`},
+		{`{"a":{"b":1,"c":[ 1, 2 ]},"a":{"b":2}}`,
+			[]func(*fieldname.Object) error{remove("a", "b")}, `{"a":{"c":[ 1, 2 ]},"a":{}}`},
+		{`{"\u0061":{"\u0062":1}, "c":null}`, []func(*fieldname.Object) error{remove("a", "b")},
+			`{"\u0061":{},"c":null}`},
 		{`{"a":[{"b":1}]}`, []func(*fieldname.Object) error{remove("a", "b")}, `{"a":[{"b":1}]}`},
-		{`{"a":1,"b":2,"a":3}`, []func(*fieldname.Object) error{set(`"x"`, "a")}, `{"a":"x","b":2}`},
+		{`{"a":1,"b":2,"a":3}`, []func(*fieldname.Object) error{set(`"x"`, "a")},
+			`{"a":"x","b":2}`},
 		{`{}`, []func(*fieldname.Object) error{set("1", "a", "b", "c")}, `{"a":{"b":{"c":1}}}`},
 		{`{"a":null}`, []func(*fieldname.Object) error{set("1", "a", "b")}, `{"a":{"b":1}}`},
-		{`{"a":{"b":1},"a":{"c":2}}`, []func(*fieldname.Object) error{set("3", "a", "b")}, `{"a":{"c":2,"b":3}}`},
-		{`{"a":"x"}`, []func(*fieldname.Object) error{set("1", "a", "b")}, "a is no object, and so takes no member b"},
+		{`{"a":{"b":1},"a":{"c":2}}`, []func(*fieldname.Object) error{set("3", "a", "b")},
+			`{"a":{"c":2,"b":3}}`},
+		{`{"a":"x"}`, []func(*fieldname.Object) error{set("1", "a", "b")}, "a is no object, and " +
+			"so takes no member b"},
 		{
-			`{"x":{"a":1,"b":"two"}}`, []func(*fieldname.Object) error{rename("b", "x", "a"), rename("a", "x", "b")},
+			`{"x":{"a":1,"b":"two"}}`,
+			[]func(*fieldname.Object) error{rename("b", "x", "a"), rename("a", "x", "b")},
 			`{"x":{"b":1,"a":"two"}}`,
 		},
-		{`{"x":{"a":1,"b":2}}`, []func(*fieldname.Object) error{rename("b", "x", "a")}, `{"x":{"b":1}}`},
+		{`{"x":{"a":1,"b":2}}`, []func(*fieldname.Object) error{rename("b", "x", "a")},
+			`{"x":{"b":1}}`},
 		{`{"a":1`, nil, "the object cannot be read: a comma or } is missing"},
 	} {
 		o, err := fieldname.Open([]byte(c.in))
@@ -94,15 +101,18 @@ func TestObject(t *testing.T) {
 
 func TestFind(t *testing.T) {
 	known := stream.Schema{Fields: []stream.SchemaField{
-		{Name: "user", Type: stream.JSONType}, {Name: "a.b", Type: stream.TextType}, {Name: "text", Type: stream.TextType},
+		{Name: "user", Type: stream.JSONType}, {Name: "a.b", Type: stream.TextType},
+		{Name: "text", Type: stream.TextType},
 	}}
 	for text, want := range map[string]struct {
 		at     int
 		nested bool
 		wrong  bool
 	}{
-		"user": {0, false, false}, "user.email": {0, true, false}, "a.b": {1, false, false}, "text.x": {2, true, true},
-		"nosuch.x": {-1, true, false}, "nosuch": {-1, false, false}, `"user.email"`: {-1, false, false},
+		"user": {0, false, false}, "user.email": {0, true, false}, "a.b": {1, false, false},
+		"text.x":   {2, true, true},
+		"nosuch.x": {-1, true, false}, "nosuch": {-1, false, false},
+		`"user.email"`: {-1, false, false},
 	} {
 		at, nested, err := fieldname.Lenient(text).Find(known)
 		if at != want.at || nested != want.nested || (err != nil) != want.wrong {

@@ -196,13 +196,15 @@ func (o *Object) Set(path []string, value []byte) error {
 		kept = append(kept, m)
 	}
 	o.members = kept
-	if at < 0 || len(path) > 1 && string(o.members[at].value) == "null" && o.members[at].object == nil {
+	if at < 0 || len(path) > 1 && string(o.members[at].value) == "null" &&
+		o.members[at].object == nil {
 		if len(path) > 1 {
 			value = Wrap(path[1:], value)
 		}
 		if at < 0 {
 			at = len(o.members)
-			o.members = append(o.members, member{key: path[0], label: ndjson.AppendString(nil, path[0])})
+			o.members = append(o.members,
+				member{key: path[0], label: ndjson.AppendString(nil, path[0])})
 		}
 		o.members[at].value = value
 		return nil

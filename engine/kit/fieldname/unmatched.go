@@ -36,7 +36,8 @@ func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 		}
 		n++
 		if !u.logged {
-			h.Log().Info("no record of the first batch has a field of this name", "name", name(k), "records", u.records)
+			h.Log().Info("no record of the first batch has a field of this name", "name", name(k),
+				"records", u.records)
 		}
 	}
 	u.logged = true

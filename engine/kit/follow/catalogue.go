@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"slices"
@@ -113,6 +114,10 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 // join adds a reader to those of the catalogue, which may be running.
 func (c *Catalogue) join(r *Reader) {
 	old := c.absent(r.o.Route)
+	if old != nil && c.table.scans == 0 {
+		c.warnClose("", c.leave(old)) // a listing without the marks of the route would find only new files
+		old = nil
+	}
 	if old != nil {
 		c.bringUpToDate()
 		r.first = old.first
@@ -123,6 +128,12 @@ func (c *Catalogue) join(r *Reader) {
 	c.pace.soon()
 	c.lister.unmet = true
 	if c.table.scans == 0 {
+		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
+		for _, o := range c.readers {
+			if o.attendance == waiting { // perhaps for this route
+				signal(o.listed)
+			}
+		}
 		return
 	}
 	if r.first == 0 && c.lister.begun {

@@ -134,6 +134,16 @@ func (c *Catalogue) meetRoutes() {
 	}
 }
 
+// missesRoute reports whether a route of the source has not opened yet, or waits for its restart, so
+// that its marks are not known.
+func (c *Catalogue) missesRoute() bool {
+	h, ok := c.h.(stream.SourceHost)
+	return ok && slices.ContainsFunc(h.Routes(), func(route string) bool {
+		reads := func(r *Reader) bool { return r.o.Route == route && r.attendance != absent }
+		return !slices.Contains(c.finishedRoutes, route) && !slices.ContainsFunc(c.readers, reads)
+	})
+}
+
 // pending returns the files in which any route has something to do, those that changed last, at
 // most half of the limit of open files.
 func (c *Catalogue) pending() []*file {

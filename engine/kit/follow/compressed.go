@@ -137,7 +137,7 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 		return false
 	case u.isBroken(f, nil):
 		return true
-	case !u.c.strategy.skipsEmpty():
+	case !u.c.strategy.grows():
 		return false
 	}
 	f.rare().nothing = versionOf(f.info)

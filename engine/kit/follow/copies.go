@@ -222,10 +222,14 @@ func (k *copies) kin(f *file, head []byte) []*Entry {
 // mayBegin reports whether the read data of g may begin with head, or head with it, as far as is
 // known without reading g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
-	if p := g.proof(); p.Head > 0 {
+	return mayBeginAs(k.c.ids.idOf(g.entry), g.proof(), head)
+}
+
+// mayBeginAs reports whether the data with an id and a proof may begin with head, or head with it.
+func mayBeginAs(id fileid.ID, p fileid.Proof, head []byte) bool {
+	if p.Head > 0 {
 		return len(head) < p.Head || p.FitsHead(head)
 	}
-	id := k.c.ids.idOf(g.entry)
 	return len(head) < id.Len || id.MatchHead(head)
 }
 

@@ -54,7 +54,7 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 			stay = append(stay, cur)
 			continue
 		}
-		cur.f, cur.stands, cur.touch, cur.drained, cur.sealed = f, version{}, true, 0, false
+		cur.f, cur.stands, cur.touch, cur.drained, cur.sealed, cur.told = f, version{}, true, 0, false, false
 		cur.own = nil
 		cur.part = &stream.Partition{ID: cur.entry.text, Name: f.partName()}
 		k.place(cur)
@@ -145,7 +145,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	if moves { // its identity lives on
 		for _, cur := range w.cursors {
 			cur.r.ghosts = append(cur.r.ghosts, cur)
-			c.ids.unref(cur.entry, cur.r, false)
+			c.drop(cur)
 		}
 		w.entry, w.cursors = nil, nil
 	} else {

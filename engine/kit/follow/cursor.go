@@ -2,6 +2,7 @@ package follow
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/engine/kit/lines"
@@ -98,6 +99,11 @@ func (cur *cursor) stamp() { cur.stands = versionOf(cur.f.info) }
 // blank reports whether nothing was read.
 func (cur *cursor) blank() bool {
 	return cur.pos.Next == 0 && len(cur.pos.Above) == 0 && cur.note.proof.At == 0
+}
+
+// isUnreadBySome reports whether some route has read nothing of the file.
+func (f *file) isUnreadBySome() bool {
+	return len(f.cursors) == 0 || slices.ContainsFunc(f.cursors, (*cursor).blank)
 }
 
 // view returns the decompressor of the file for this route, or nil if it is not compressed.

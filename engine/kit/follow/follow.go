@@ -96,14 +96,10 @@ const (
 // strategy is the difference between files that are complete at some time and files that may grow
 // without end.
 type strategy interface {
-	// grows reports whether files may grow for ever.
+	// grows reports whether files may grow for ever. Then a compressed file that holds nothing is
+	// left out, rather than finished like any empty file, and files that have names are closed
+	// before those that only a handle leads to.
 	grows() bool
-	// skipsEmpty reports whether a compressed file that holds nothing is left out, rather than
-	// finished like any empty file.
-	skipsEmpty() bool
-	// prefersNamed reports whether files that have names are closed before those that only a handle
-	// leads to.
-	prefersNamed() bool
 	// sawEnough reports whether the last stat of a file is good enough for the next read.
 	sawEnough(f *file) bool
 	// ready reports whether a route has something to do in a file now; if not, it asks for a

@@ -128,7 +128,7 @@ func (h *handles) closeOldest(lose bool) bool {
 		case f == h.keep:
 		case oldest == nil:
 			oldest = f
-		case f.byHandle() != oldest.byHandle() && (h.c.strategy.prefersNamed() || !lose):
+		case f.byHandle() != oldest.byHandle() && (h.c.strategy.grows() || !lose):
 			if oldest.byHandle() {
 				oldest = f
 			}

@@ -149,3 +149,112 @@ func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 		}
 	})
 }
+
+// One route has finished a deleted file, and opens before another one that has not: it waits for the
+// copy from which the other one goes on, and does not take it for a new file.
+func TestFinishedRouteOpensFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three[:6])
+		turns(t, 1, 2*time.Second, a, b)
+		d.put(t, "a.log", three[6:])
+		turns(t, 1, 2*time.Second, a)
+		d.delete(t, "a.log")
+		turns(t, 1, 30*time.Second, a)
+		a.want(t, d, "1 one", "2 two", "3 three")
+		stop(t, a, b)
+		d.put(t, "a.log.1", three)
+		d.routes = []string{"a", "b"}
+		s := d.set(follow.Growing{})
+		open := func(name string, marks map[string]stream.Mark) *route {
+			o := knows(marks)
+			o.Route = name
+			return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+		}
+		a2 := open("a", a.marks)
+		turns(t, 1, 2*time.Second, a2) // longer than the first listing waits
+		b2 := open("b", b.marks)
+		defer stop(t, a2, b2)
+		turns(t, 20, time.Second, a2, b2)
+		a2.want(t, d)
+		b2.want(t, d, "2 two", "3 three")
+		d.wantNoLoss(t)
+	})
+}
+
+// The first listing waits for all routes, so that each file gets one id.
+func TestFirstListingWaitsForAllRoutes(t *testing.T) {
+	for late, same := range map[time.Duration]bool{800 * time.Millisecond: true, 1200 * time.Millisecond: false} {
+		synctest.Test(t, func(t *testing.T) {
+			d, a, b := twoRoutes(t, follow.Growing{})
+			d.put(t, "a.log", three[:6])
+			turns(t, 1, 2*time.Second, b)
+			d.put(t, "a.log", three[6:])
+			stop(t, a, b)
+			d.routes = []string{"a", "b"}
+			s := d.set(follow.Growing{})
+			open := func(name string, marks map[string]stream.Mark) *route {
+				o := knows(marks)
+				o.Route = name
+				return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
+			}
+			a2 := open("a", nil)
+			turns(t, 1, late, a2)
+			if read := len(a2.lines) > 0; read == same {
+				t.Errorf("the first route has read %q after %v", a2.lines, late)
+			}
+			b2 := open("b", b.marks)
+			defer stop(t, a2, b2)
+			turns(t, 5, time.Second, a2, b2)
+			a2.want(t, d, "1 one", "2 two", "3 three")
+			b2.want(t, d, "2 two", "3 three")
+			if one, two := a2.ids["3 three"], b2.ids["3 three"]; (one == two) != same {
+				t.Errorf("after %v the routes know a.log as %s and %s", late, one, two)
+			}
+		})
+	}
+}
+
+// A route starts again before the first listing, which finds a file rewritten that only this route
+// has read. The copy of it is recognised, although it is looked at late.
+func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := twoRoutes(t, follow.Growing{})
+		d.put(t, "a.log", three)
+		turns(t, 1, 2*time.Second, b)
+		stop(t, a, b)
+		d.copyTruncate(t, "a.log", "a.log.1", func() {})
+		d.age(t, "a.log.1") // the file that changed last is looked at first
+		d.put(t, "a.log", "0 zero\n")
+		s := d.setOf(follow.Growing{}, 2)
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a2 := newRoute(t, s, a.marks)
+		stop(t, newRoute(t, s, b.marks))
+		b2 := newRoute(t, s, b.marks)
+		turns(t, 20, time.Second, a2, b2)
+		a2.want(t, d, "0 zero", "1 one", "2 two", "3 three")
+		b2.want(t, d, "0 zero")
+		d.wantNoLoss(t)
+	})
+}
+
+// A file that rests is copied and deleted while a route starts again. Its copy is recognised: the
+// deleted file is awaited as soon as it cannot be compared with the copy.
+func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, a, b := earlierRun(t)
+		s := d.set(follow.Growing{})
+		s.BeginRun()
+		t.Cleanup(s.EndRun)
+		a2, b2 := newRoute(t, s, a.marks), newRoute(t, s, b.marks)
+		turns(t, 1, 2*time.Second, a2, b2)
+		stop(t, b2)
+		d.put(t, "a.log.1", three)
+		d.then = func() { d.delete(t, "a.log") }
+		b3 := newRoute(t, s, b.marks)
+		turns(t, 20, time.Second, a2, b3)
+		wantLines(t, d, a2, b3)
+		d.wantNoLoss(t)
+	})
+}

@@ -21,15 +21,29 @@ var counted = []string{
 // one, before the routes stop. They restart with growing waits. With Once no listing may fail.
 const listPatience = 10 * time.Second
 
+// routesWait is how long a route that has opened waits for the others before it lists the files for
+// the first time. Only then the marks of all are known, so that each file gets one id, and a file
+// that any route has read is known. It is short because a file may be deleted meanwhile.
+const routesWait = time.Second
+
 // lister lists the place and carries out the decisions of the table.
 type lister struct {
 	c       *Catalogue
+	opened  time.Duration // when the first route opened; 0: none has
 	begun   bool          // a listing did not fail
 	first   uint32        // the first one that did not fail; until then the one under way
 	at      time.Duration // when the last one that did not fail began
 	unmet   bool          // a route has stored progress of files that were not looked for yet
 	refused map[string]string
 	folders folders // in which files are missing
+}
+
+// notBefore returns when a route may list the files for the first time; 0 if it may now.
+func (l *lister) notBefore() time.Duration {
+	if l.c.table.scans > 0 || !l.c.missesRoute() {
+		return 0
+	}
+	return l.opened + routesWait
 }
 
 // list lists the files for r, or for all routes if r is nil; an idle catalogue ever more rarely.
@@ -42,9 +56,12 @@ func (c *Catalogue) list(r *Reader) {
 			o.enqueue(c.now())
 			found = len(o.queue)
 			noteBusy(c, o, found > 0)
-		} else {
-			signal(o.listed)
+			continue
 		}
+		if o.attendance == stalled { // its backlog grows meanwhile
+			o.measure()
+		}
+		signal(o.listed)
 	}
 	if r == nil {
 		noteIdle(c)
@@ -294,12 +311,20 @@ func (c *Catalogue) release(f *file) {
 	}
 	c.rotation.drop(f)
 	for _, cur := range f.cursors {
-		c.ids.unref(cur.entry, cur.r, false)
+		c.drop(cur)
 	}
 	if f.entry.file == f {
 		f.entry.file = nil
 	}
 	f.entry, f.cursors = nil, nil
+}
+
+// drop ends a cursor of a file that is not followed any more.
+func (c *Catalogue) drop(cur *cursor) {
+	c.ids.unref(cur.entry, cur.r, false)
+	if cur.entry.file == cur.f {
+		cur.entry.file = nil
+	}
 }
 
 // vanished reports that a file is gone of which nothing was read.
@@ -339,7 +364,9 @@ func (c *Catalogue) replaced(f *file, why string) {
 	gone := &old
 	gone.handle, gone.view, gone.queues = nil, nil, 0
 	for _, cur := range gone.cursors {
-		cur.f = gone
+		if cur.f = gone; cur.entry.file == f {
+			cur.entry.file = gone
+		}
 	}
 	if gone.entry.file == f {
 		gone.entry.file = gone

@@ -16,8 +16,6 @@ var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 type quiet struct{ c *Catalogue }
 
 func (q *quiet) grows() bool                             { return false }
-func (q *quiet) skipsEmpty() bool                        { return false }
-func (q *quiet) prefersNamed() bool                      { return false }
 func (q *quiet) sawEnough(f *file) bool                  { return q.c.isFarFromEnd(f) }
 func (q *quiet) isAtEnd(*file, *cursor) bool             { return false }
 func (q *quiet) meet(*file, []byte) (bool, bool)         { return false, false }

@@ -131,7 +131,7 @@ func (r *Reader) read(ctx context.Context, b *stream.Batch) error {
 			if err := r.sleep(ctx, wait); err != nil {
 				return r.cutShort(b, err)
 			}
-			if r.queuedAt != c.table.scans || c.now() < c.pace.listed+c.pace.spacing() {
+			if r.queuedAt != c.table.scans || c.now() < max(c.lister.notBefore(), c.pace.listed+c.pace.spacing()) {
 				continue
 			}
 		}
@@ -162,13 +162,15 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 	if r.c.table.scans > 0 && r.queuedAt != r.c.table.scans {
 		r.enqueue(r.c.now())
 	}
-	for len(r.ghosts) > 0 {
-		if !r.sealLost(b, r.ghosts[0]) {
-			return true, nil
+	for {
+		for ; len(r.ghosts) > 0; r.ghosts = r.ghosts[1:] {
+			if !r.sealLost(b, r.ghosts[0]) {
+				return true, nil
+			}
 		}
-		r.ghosts = r.ghosts[1:]
-	}
-	for len(r.queue) > 0 {
+		if len(r.queue) == 0 {
+			return b.Full(), nil
+		}
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
@@ -178,14 +180,7 @@ func (r *Reader) fill(ctx context.Context, b *stream.Batch) (bool, error) {
 		r.queue[0].queues--
 		r.queue[0] = nil
 		r.queue = r.queue[1:]
-		for len(r.ghosts) > 0 {
-			if !r.sealLost(b, r.ghosts[0]) {
-				return true, nil
-			}
-			r.ghosts = r.ghosts[1:]
-		}
 	}
-	return b.Full(), nil
 }
 
 // enqueue queues all files in which the route has something to do, in order.
@@ -197,10 +192,15 @@ func (r *Reader) enqueue(now time.Duration) {
 	r.waits = nil
 	r.queuedAt = r.c.table.scans
 	r.queue = r.c.lister.todo(r, now)
-	left := int64(0)
 	for _, f := range r.queue {
 		f.queues++
 	}
+	r.measure()
+}
+
+// measure sums up how much the route has not read.
+func (r *Reader) measure() {
+	left := int64(0)
 	for _, f := range r.c.table.byLabel {
 		left += r.leftOf(f)
 	}
@@ -221,7 +221,7 @@ func (r *Reader) leftOf(f *file) int64 {
 // untilListing returns how long the next listing can wait.
 func (r *Reader) untilListing(now time.Duration) time.Duration {
 	if r.c.table.scans == 0 || r.queuedAt != r.c.table.scans {
-		return 0
+		return r.c.lister.notBefore() - now
 	}
 	return r.c.pace.next(r.o.Once && r.hasReadAll()) - now
 }

@@ -138,10 +138,7 @@ func (z *resting) rise(d *rest) {
 	}
 	z.rouse(d)
 	c.table.byLabel[label], c.table.byKey[key] = f, f
-	// a route waits for its restart, and has no mark to recall it by
-	if !c.identify.recall(f) && c.handles.look(f) && f.entry == nil {
-		c.identify.file(f, nil)
-	}
+	c.identify.recogniseAll([]*file{f})
 }
 
 // riseKin turns resting files back into files if the name of a new file may be derived from theirs.

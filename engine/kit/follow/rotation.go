@@ -123,20 +123,22 @@ func (t *rotation) wait(w *file) {
 }
 
 // awaitStored waits for a file that leads on from an identity of earlier runs. It returns nil if no
-// route has anything left of it.
+// route has anything left of it. A route that has finished it waits, too, while the marks of another
+// one are not known yet: that one may have something left, and then its copy is no new file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
 		name: e.name, label: e.name, entry: e, state: awaiting, excused: true, held: c.now() + c.o.Growing.CopyWait,
 		aside: &aside{why: why},
 	}
-	id := c.ids.idOf(e)
+	id, unknown := c.ids.idOf(e), c.missesRoute()
 	w.info.Dev, w.info.Ino = id.Dev, id.Ino
 	for _, m := range c.identify.marks(e) {
-		if w.label = m.mark.Part.Name; m.mark.Finished {
+		if w.label = m.mark.Part.Name; m.mark.Finished && !unknown {
 			continue
 		}
 		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark), note: m.r.notes.begin(e.text, proofOf(m.mark))}
+		cur.told = m.mark.Finished
 		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
 		delete(m.r.forgets.stored, e.text)
 		c.ids.ref(e)
@@ -192,9 +194,16 @@ func (t *rotation) follow(now time.Duration) {
 }
 
 // awaitUnmet waits for files that earlier runs have read and the listing does not have. Completed
-// ones are over.
+// ones are over, once the marks of all routes are known.
 func (t *rotation) awaitUnmet() {
 	c := t.c
+	if !c.missesRoute() {
+		for _, w := range t.waiting {
+			if len(w.cursors) > 0 && w.all(func(cur *cursor) bool { return cur.told }) {
+				w.held = 0
+			}
+		}
+	}
 	for _, e := range c.ids.unmet() {
 		id := c.ids.idOf(e)
 		if e.liesAt(func(id fileid.ID) bool { return c.identify.isMet(e, id) }) {

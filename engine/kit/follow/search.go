@@ -328,11 +328,11 @@ func (t *rotation) mayLead(w *file, now time.Duration) bool {
 }
 
 // isUnreadIn reports whether the waiting file w is the only way for the next process to recognise
-// the file in which it was rewritten. That is the case if nothing of the new content was delivered,
-// since its lines may appear under an unlisted name.
+// the file in which it was rewritten. That is the case if some route has delivered nothing of the
+// new content, since its lines may appear under an unlisted name.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
-	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil && isOf(id, f.info) && f.read() == 0 &&
+	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil && isOf(id, f.info) && f.isUnreadBySome() &&
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }
 

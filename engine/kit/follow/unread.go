@@ -74,14 +74,9 @@ func (t *rotation) hasUnreadKin(f *file, head []byte) bool {
 func (t *rotation) beganSo(u *file, head []byte) bool {
 	for _, e := range t.c.identify.knownAs(u) {
 		id := t.c.ids.idOf(e)
-		for _, m := range t.c.identify.marks(e) {
-			if p := proofOf(m.mark); p.Head > 0 {
-				if len(head) < p.Head || p.FitsHead(head) {
-					return true
-				}
-			} else if len(head) < id.Len || id.MatchHead(head) {
-				return true
-			}
+		begins := func(m storedMark) bool { return mayBeginAs(id, proofOf(m.mark), head) }
+		if slices.ContainsFunc(t.c.identify.marks(e), begins) {
+			return true
 		}
 	}
 	return false

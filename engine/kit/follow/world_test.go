@@ -36,7 +36,12 @@ type folder struct {
 	shut  func(name string) error // nil, or why a file cannot be opened
 	// files with this part in their names are not listed; "" means all are
 	hidden string
+	routes []string // of the source
 }
+
+// Routes and State implement stream.SourceHost.
+func (d *folder) Routes() []string        { return d.routes }
+func (d *folder) State() (vfs.Dir, error) { return nil, errors.New("there is no state") }
 
 func (d *folder) List(found func(follow.Sight), refused func(label, why string)) error {
 	if torn := d.torn; torn != nil {

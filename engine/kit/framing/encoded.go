@@ -105,7 +105,8 @@ func (e *encoded) inFile(data []byte, frame lines.Frame) lines.Frame {
 }
 
 // Write implements lines.Writer.
-func (e *encoded) Write(dst []byte, ends []int, data []byte, frame lines.Frame) ([]byte, []int, error) {
+func (e *encoded) Write(dst []byte, ends []int, data []byte,
+	frame lines.Frame) ([]byte, []int, error) {
 	if w, ok := e.inner.(lines.Writer); ok {
 		return e.rewrite(w, dst, ends, data, frame)
 	}
@@ -118,13 +119,15 @@ func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	dst, at := e.in.decode(dst, text, e.onBad)
 	if at >= 0 && e.onBad >= buryBad {
 		bytes := text[at:min(at+4, len(text))]
-		return dst, &lines.TextError{Encoding: e.name, At: at, Bytes: slices.Clone(bytes), Bury: e.onBad == buryBad}
+		return dst, &lines.TextError{Encoding: e.name, At: at, Bytes: slices.Clone(bytes),
+			Bury: e.onBad == buryBad}
 	}
 	return dst, nil
 }
 
 // rewrite checks the output of inner.
-func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte, frame lines.Frame) ([]byte, []int, error) {
+func (e *encoded) rewrite(w lines.Writer, dst []byte, ends []int, data []byte,
+	frame lines.Frame) ([]byte, []int, error) {
 	texts, stops, err := w.Write(nil, nil, data, frame)
 	if err != nil {
 		return dst, ends, err
@@ -178,18 +181,23 @@ type Text struct {
 func (t Text) Validate(o Options, longRecord string) error {
 	in, ok := charsets[t.Encoding]
 	if !ok {
-		return refused("encoding", "is %q, want utf-8, utf-16le, utf-16be, utf-16, latin-1 or windows-1252", t.Encoding)
+		return refused("encoding", "is %q, want utf-8, utf-16le, utf-16be, utf-16, latin-1 or "+
+			"windows-1252", t.Encoding)
 	}
 	onBad, ok := bads[t.DecodeError]
 	switch _, joins := joined[o.Preset]; {
 	case !ok:
-		return refused("decode_error", "is %q, want keep, replace, drop, dead_letter or fail", t.DecodeError)
+		return refused("decode_error", "is %q, want keep, replace, drop, dead_letter or fail",
+			t.DecodeError)
 	case joins && in != utf8Bytes:
-		return refused("encoding", "is %s, but logs of containers (preset: %s) are UTF-8", t.Encoding, o.Preset)
+		return refused("encoding", "is %s, but logs of containers (preset: %s) are UTF-8",
+			t.Encoding, o.Preset)
 	case in != utf8Bytes && longRecord != "cut":
-		return refused("encoding", "is %s, where long records can only be cut; write long_record: cut", t.Encoding)
+		return refused("encoding", "is %s, where long records can only be cut; write "+
+			"long_record: cut", t.Encoding)
 	case onBad != keepBad && longRecord != "cut":
-		return refused("decode_error", "is %s, where long records can only be cut; write long_record: cut", t.DecodeError)
+		return refused("decode_error", "is %s, where long records can only be cut; write "+
+			"long_record: cut", t.DecodeError)
 	}
 	return nil
 }
@@ -200,7 +208,8 @@ func refused(key, format string, args ...any) error {
 
 // In returns the framing of files in an encoding, or nil for lines of raw bytes. If it depends on a
 // file's first bytes, byHead returns the framing of each file.
-func (o Options) In(t Text, maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
+func (o Options) In(t Text,
+	maxRecord int) (framed lines.Framing, byHead func(head []byte) lines.Framing, err error) {
 	inner, err := o.New(maxRecord)
 	if err != nil {
 		return nil, nil, err
@@ -231,7 +240,9 @@ func (o Options) In(t Text, maxRecord int) (framed lines.Framing, byHead func(he
 		of.in = c
 		marked[c] = &of
 	}
-	return marked[utf16BE], func(head []byte) lines.Framing { return marked[utf16Mark.of(head)] }, nil
+	return marked[utf16BE], func(head []byte) lines.Framing {
+		return marked[utf16Mark.of(head)]
+	}, nil
 }
 
 // encodedDelimiter is a delimiter of UTF-8 text as it stands in a file of one byte a character.

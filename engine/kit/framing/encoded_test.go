@@ -47,7 +47,8 @@ func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 		b := stream.NewBatch(limits)
 		before := c.Next
 		in := lines.File{
-			ReaderAt: bytes.NewReader(f.data), Part: &stream.Partition{ID: "p", Name: "p"}, Size: int64(size),
+			ReaderAt: bytes.NewReader(f.data), Part: &stream.Partition{ID: "p", Name: "p"},
+			Size:   int64(size),
 			Sealed: size == len(f.data),
 		}
 		if byHead != nil {
@@ -58,8 +59,9 @@ func (f file) read(t *testing.T, rng *rand.Rand) (g got) {
 			g.err = err
 			return g
 		}
-		if head, tail, ok := filler.Seen(before, c.Next); ok && (!bytes.HasPrefix(f.data[before:], head) ||
-			!bytes.HasSuffix(f.data[:c.Next], tail)) {
+		if head, tail, ok := filler.Seen(before, c.Next); ok &&
+			(!bytes.HasPrefix(f.data[before:], head) ||
+				!bytes.HasSuffix(f.data[:c.Next], tail)) {
 			t.Fatalf("from %d to %d %q and %q were seen", before, c.Next, head, tail)
 		}
 		filler.Complete(b)
@@ -140,36 +142,58 @@ func TestEncodings(t *testing.T) {
 		{"a mark, big", file{line, in("utf-16", "keep"), wide("\ufeff"+text, false)}, wanted, 0},
 		{"no mark", file{line, in("utf-16", "keep"), wide(text, false)}, wanted, 0},
 		{"a mark alone", file{line, in("utf-16", "keep"), wide("\ufeff", true)}, nil, 0},
-		{"an odd byte", file{line, in("utf-16le", "keep"), append(wide("a\nb", true), 'x')}, []string{"a", "b\ufffd"}, 0},
-		{"an odd byte, dropped", file{line, in("utf-16le", "drop"), append(wide("a\nb", true), 'x')}, []string{"a", "b"}, 0},
-		{"an odd byte, buried", file{line, in("utf-16le", "dead_letter"), append(wide("a\nb", true), 'x')}, []string{"a"}, 1},
-		{"half a pair", file{line, in("utf-16be", "replace"), append(append(wide("a", false), 0xd8, 0), wide("b\nc", false)...)},
+		{"an odd byte", file{line, in("utf-16le", "keep"), append(wide("a\nb", true), 'x')},
+			[]string{"a", "b\ufffd"}, 0},
+		{"an odd byte, dropped",
+			file{line, in("utf-16le", "drop"), append(wide("a\nb", true), 'x')}, []string{"a", "b"},
+			0},
+		{"an odd byte, buried",
+			file{line, in("utf-16le", "dead_letter"), append(wide("a\nb", true), 'x')},
+			[]string{"a"}, 1},
+		{"half a pair", file{line, in("utf-16be", "replace"),
+			append(append(wide("a", false), 0xd8, 0), wide("b\nc", false)...)},
 			[]string{"a\ufffdb", "c"}, 0},
-		{"latin-1", file{line, in("latin-1", "keep"), []byte("h\xe4user\r\n\x80\xff")}, []string{"häuser", "\u0080ÿ"}, 0},
-		{"windows-1252", file{line, in("windows-1252", "keep"), []byte("h\xe4user \x80\n\x81")}, []string{"häuser €", "\ufffd"}, 0},
-		{"windows-1252, dropped", file{line, in("windows-1252", "drop"), []byte("a\x81b\nc")}, []string{"ab", "c"}, 0},
+		{"latin-1", file{line, in("latin-1", "keep"), []byte("h\xe4user\r\n\x80\xff")},
+			[]string{"häuser", "\u0080ÿ"}, 0},
+		{"windows-1252", file{line, in("windows-1252", "keep"), []byte("h\xe4user \x80\n\x81")},
+			[]string{"häuser €", "\ufffd"}, 0},
+		{"windows-1252, dropped", file{line, in("windows-1252", "drop"), []byte("a\x81b\nc")},
+			[]string{"ab", "c"}, 0},
 		{"utf-8, replaced", file{line, in("utf-8", "replace"),
 			[]byte("a\xffb\xe2\x82\n\xe2\x82\xac")}, []string{"a\ufffdb\ufffd\ufffd", "€"}, 0},
-		{"utf-8, dropped", file{line, in("utf-8", "drop"), []byte("a\xffb\n€")}, []string{"ab", "€"}, 0},
-		{"utf-8, buried", file{line, in("utf-8", "dead_letter"), []byte("one\na\xffb\n€\n\xff\n")}, []string{"one", "€"}, 2},
-		{"utf-8, kept", file{line, in("utf-8", "keep"), []byte("a\xffb\n€")}, []string{"a\xffb", "€"}, 0},
+		{"utf-8, dropped", file{line, in("utf-8", "drop"), []byte("a\xffb\n€")},
+			[]string{"ab", "€"}, 0},
+		{"utf-8, buried", file{line, in("utf-8", "dead_letter"), []byte("one\na\xffb\n€\n\xff\n")},
+			[]string{"one", "€"}, 2},
+		{"utf-8, kept", file{line, in("utf-8", "keep"), []byte("a\xffb\n€")},
+			[]string{"a\xffb", "€"}, 0},
 		{"json in utf-16", file{options("json", nil), in("utf-16le", "keep"),
 			wide(`[{"ä":"}"}, {"b":1}]`, true)}, []string{`{"ä":"}"}`, `{"b":1}`}, 0},
-		{"csv in latin-1", file{options("csv", nil), in("latin-1", "keep"), []byte("a,\"\xe4\nc\"\nd")}, []string{"a,\"ä\nc\"", "d"}, 0},
+		{"csv in latin-1",
+			file{options("csv", nil), in("latin-1", "keep"), []byte("a,\"\xe4\nc\"\nd")},
+			[]string{"a,\"ä\nc\"", "d"}, 0},
 		{"a delimiter", file{options("delimiter", func(o *framing.Options) { o.Delimiter = "€" }),
 			in("windows-1252", "keep"), []byte("a\x80\xe4\x80")},
 			[]string{"a", "ä"}, 0},
-		{"a delimiter in utf-16", file{options("delimiter", func(o *framing.Options) { o.Delimiter = "€" }), in("utf-16be", "keep"),
+		{"a delimiter in utf-16", file{options("delimiter", func(o *framing.Options) {
+			o.Delimiter = "€"
+		}), in("utf-16be", "keep"),
 			wide("a€ä\n€", false)}, []string{"a", "ä\n"}, 0},
-		{"an expression in latin-1", file{start, in("latin-1", "keep"), []byte("x\n\xe41\n2\n\xe43")}, []string{"x", "ä1\n2", "ä3"}, 0},
-		{"an expression in utf-16", file{start, in("utf-16", "keep"), wide("\ufeffä1\n2\nä3", true)}, []string{"ä1\n2", "ä3"}, 0},
+		{"an expression in latin-1",
+			file{start, in("latin-1", "keep"), []byte("x\n\xe41\n2\n\xe43")},
+			[]string{"x", "ä1\n2", "ä3"}, 0},
+		{"an expression in utf-16",
+			file{start, in("utf-16", "keep"), wide("\ufeffä1\n2\nä3", true)},
+			[]string{"ä1\n2", "ä3"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var ids []int64
 			for seed := range uint64(100) {
 				g := c.read(t, rand.New(rand.NewPCG(seed, 3)))
-				if g.err != nil || !slices.Equal(g.texts, c.want) || g.dead != c.dead || g.next != int64(len(c.data)) {
-					t.Fatalf("seed %d: %q, %d dead, up to %d of %d, %v; want %q", seed, g.texts, g.dead, g.next, len(c.data), g.err, c.want)
+				if g.err != nil || !slices.Equal(g.texts, c.want) || g.dead != c.dead ||
+					g.next != int64(len(c.data)) {
+					t.Fatalf("seed %d: %q, %d dead, up to %d of %d, %v; want %q", seed, g.texts,
+						g.dead, g.next, len(c.data), g.err, c.want)
 				}
 				if ids == nil {
 					ids = g.ids
@@ -213,7 +237,8 @@ func TestLongText(t *testing.T) {
 			for cur.Next < int64(len(c.data)) {
 				b := stream.NewBatch(stream.BatchLimits{})
 				if _, err := filler.Fill(b, &cur, lines.File{
-					ReaderAt: bytes.NewReader(c.data), Part: &stream.Partition{ID: "p"}, Size: int64(len(c.data)), Sealed: true,
+					ReaderAt: bytes.NewReader(c.data), Part: &stream.Partition{ID: "p"},
+					Size: int64(len(c.data)), Sealed: true,
 				}); err != nil {
 					t.Fatal(err)
 				}
@@ -233,11 +258,16 @@ func TestTextOptions(t *testing.T) {
 	for _, c := range []struct {
 		encoding, decodeError, preset, long, want string
 	}{
-		{"ebcdic", "keep", "", "cut", `encoding: is "ebcdic", want utf-8, utf-16le, utf-16be, utf-16, latin-1 or windows-1252`},
-		{"utf-8", "ignore", "", "cut", `decode_error: is "ignore", want keep, replace, drop, dead_letter or fail`},
-		{"latin-1", "keep", "docker", "cut", "encoding: is latin-1, but logs of containers (preset: docker) are UTF-8"},
-		{"latin-1", "keep", "", "dead_letter", "encoding: is latin-1, where long records can only be cut; write long_record: cut"},
-		{"utf-8", "drop", "", "dead_letter", "decode_error: is drop, where long records can only be cut; write long_record: cut"},
+		{"ebcdic", "keep", "", "cut",
+			`encoding: is "ebcdic", want utf-8, utf-16le, utf-16be, utf-16, latin-1 or windows-1252`},
+		{"utf-8", "ignore", "", "cut",
+			`decode_error: is "ignore", want keep, replace, drop, dead_letter or fail`},
+		{"latin-1", "keep", "docker", "cut", "encoding: is latin-1, but logs of containers " +
+			"(preset: docker) are UTF-8"},
+		{"latin-1", "keep", "", "dead_letter", "encoding: is latin-1, where long records can " +
+			"only be cut; write long_record: cut"},
+		{"utf-8", "drop", "", "dead_letter", "decode_error: is drop, where long records can only " +
+			"be cut; write long_record: cut"},
 		{"utf-8", "keep", "cri", "dead_letter", ""}, {"utf-16", "fail", "", "cut", ""},
 	} {
 		err := in(c.encoding, c.decodeError).Validate(framing.Options{Preset: c.preset}, c.long)
@@ -305,7 +335,8 @@ func FuzzEncodings(f *testing.F) {
 	f.Add(uint8(3), []byte("\xe4\n\x80\r"), uint64(4))
 	f.Fuzz(func(t *testing.T, which uint8, data []byte, seed uint64) {
 		name := names[int(which)%len(names)]
-		got := file{framing.Defaults(), in(name, "replace"), data}.read(t, rand.New(rand.NewPCG(seed, 1)))
+		got := file{framing.Defaults(), in(name, "replace"), data}.read(t,
+			rand.New(rand.NewPCG(seed, 1)))
 		if want := model(name, data); got.err != nil || !slices.Equal(got.texts, want) {
 			t.Fatalf("%s: %q, want %q, %v", name, got.texts, want, got.err)
 		}

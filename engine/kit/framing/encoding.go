@@ -22,7 +22,8 @@ const (
 
 // charsets are the values of the key `encoding`.
 var charsets = map[string]charset{
-	"utf-8": utf8Bytes, "utf-16le": utf16LE, "utf-16be": utf16BE, "utf-16": utf16Mark, "latin-1": latin1, "windows-1252": windows1252,
+	"utf-8": utf8Bytes, "utf-16le": utf16LE, "utf-16be": utf16BE, "utf-16": utf16Mark,
+	"latin-1": latin1, "windows-1252": windows1252,
 }
 
 // wide reports whether a character takes units of two bytes.
@@ -96,7 +97,8 @@ const (
 )
 
 // bads are the values of the key `decode_error`.
-var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad, "dead_letter": buryBad, "fail": failBad}
+var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
+	"dead_letter": buryBad, "fail": failBad}
 
 // decode appends data as UTF-8 to dst. at is where the first bytes are that are no character, -1 if
 // there are none.

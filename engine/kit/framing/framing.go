@@ -51,7 +51,8 @@ func (o Options) Validate(longRecord string) error {
 		return err
 	}
 	if o.By != ByLine && longRecord != "cut" {
-		return wrong("by", fmt.Errorf("is %s, whose long records can only be cut; write long_record: cut", o.By))
+		return wrong("by", fmt.Errorf("is %s, whose long records can only be cut; write "+
+			"long_record: cut", o.By))
 	}
 	return nil
 }
@@ -67,9 +68,11 @@ func (o Options) New(maxRecord int) (lines.Framing, error) {
 	case ByDelimiter:
 		switch {
 		case o.Delimiter == "":
-			return nil, wrong("delimiter", errors.New("is missing: by: delimiter needs what stands behind each record"))
+			return nil, wrong("delimiter", errors.New("is missing: by: delimiter needs what "+
+				"stands behind each record"))
 		case len(o.Delimiter) > maxDelimiter:
-			return nil, wrong("delimiter", fmt.Errorf("has %d bytes, at most %d", len(o.Delimiter), maxDelimiter))
+			return nil, wrong("delimiter",
+				fmt.Errorf("has %d bytes, at most %d", len(o.Delimiter), maxDelimiter))
 		}
 		return delimited(o.Delimiter), nil
 	case ByMultiline:
@@ -89,11 +92,13 @@ func wrong(key string, err error) error {
 // misplaced finds keys that have no meaning with the way that was chosen.
 func (o Options) misplaced() error {
 	for _, k := range []struct{ key, value, by string }{
-		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline}, {"start", o.Start, ByMultiline},
+		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},
+		{"start", o.Start, ByMultiline},
 		{"continue", o.Continue, ByMultiline}, {"end", o.End, ByMultiline},
 	} {
 		if k.value != "" && o.By != k.by {
-			return wrong(k.key, fmt.Errorf("has no meaning with by: %s; write by: %s, or take it out", o.By, k.by))
+			return wrong(k.key, fmt.Errorf("has no meaning with by: %s; write by: %s, or take "+
+				"it out", o.By, k.by))
 		}
 	}
 	return nil
@@ -108,14 +113,17 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	}
 	switch {
 	case ways == 0:
-		return nil, wrong("by", errors.New("is multiline: say which lines belong together, by preset, start, continue or end"))
+		return nil, wrong("by", errors.New("is multiline: say which lines belong together, by "+
+			"preset, start, continue or end"))
 	case ways > 1:
-		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, continue and end is given; one says "+
+		return nil, wrong("by", errors.New("is multiline, and more than one of preset, start, "+
+			"continue and end is given; one says "+
 			"which lines belong together"))
 	case o.MaxLines < 1:
 		return nil, wrong("max_lines", fmt.Errorf("is %d, want 1 or more", o.MaxLines))
 	case o.Wait <= 0:
-		return nil, wrong("wait", fmt.Errorf("is %v, want more than 0: the last record of a file would never be whole", o.Wait))
+		return nil, wrong("wait", fmt.Errorf("is %v, want more than 0: the last record of a file "+
+			"would never be whole", o.Wait))
 	}
 	if parse := joined[o.Preset]; parse != nil {
 		return joins{parse: parse, most: o.MaxLines, maxBytes: maxRecord}, nil
@@ -126,9 +134,15 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 		key, text string
 		glue      func(*regexp.Regexp) glue
 	}{
-		{"start", o.Start, func(re *regexp.Regexp) glue { return func(_, _, line []byte) bool { return !re.Match(line) } }},
-		{"continue", o.Continue, func(re *regexp.Regexp) glue { return func(_, _, line []byte) bool { return re.Match(line) } }},
-		{"end", o.End, func(re *regexp.Regexp) glue { return func(_, before, _ []byte) bool { return !re.Match(before) } }},
+		{"start", o.Start, func(re *regexp.Regexp) glue {
+			return func(_, _, line []byte) bool { return !re.Match(line) }
+		}},
+		{"continue", o.Continue, func(re *regexp.Regexp) glue {
+			return func(_, _, line []byte) bool { return re.Match(line) }
+		}},
+		{"end", o.End, func(re *regexp.Regexp) glue {
+			return func(_, before, _ []byte) bool { return !re.Match(before) }
+		}},
 	} {
 		if p.text == "" {
 			continue
@@ -146,7 +160,8 @@ func (o Options) multiline(maxRecord int) (lines.Framing, error) {
 	}
 	if o.Preset != "" {
 		if m.belongs = presets[o.Preset]; m.belongs == nil {
-			err = wrong("preset", fmt.Errorf("is %q, want java, python, go, docker or cri", o.Preset))
+			err = wrong("preset",
+				fmt.Errorf("is %q, want java, python, go, docker or cri", o.Preset))
 		}
 	}
 	return m, err

@@ -69,32 +69,54 @@ var cases = []struct {
 	text string
 	want []string
 }{
-	{"NUL", options("delimiter", func(o *framing.Options) { o.Delimiter = "\x00" }), "a\nb\x00\x00c", []string{"a\nb", "", "c"}},
-	{"two bytes", options("delimiter", func(o *framing.Options) { o.Delimiter = "||" }), "a|b||c||", []string{"a|b", "c"}},
-	{"csv", options("csv", nil), "a,\"b\nc\"\"\n\",d\r\ne,f\n\"g", []string{"a,\"b\nc\"\"\n\",d", "e,f", "\"g"}},
-	{"start", options("multiline", func(o *framing.Options) { o.Start = `^\d` }), "x\n1 a\n b\n2 c\n3", []string{"x", "1 a\n b", "2 " +
+	{"NUL", options("delimiter", func(o *framing.Options) {
+		o.Delimiter = "\x00"
+	}), "a\nb\x00\x00c", []string{"a\nb", "", "c"}},
+	{"two bytes", options("delimiter", func(o *framing.Options) {
+		o.Delimiter = "||"
+	}), "a|b||c||", []string{"a|b", "c"}},
+	{"csv", options("csv", nil), "a,\"b\nc\"\"\n\",d\r\ne,f\n\"g",
+		[]string{"a,\"b\nc\"\"\n\",d", "e,f", "\"g"}},
+	{"start", options("multiline", func(o *framing.Options) {
+		o.Start = `^\d`
+	}), "x\n1 a\n b\n2 c\n3", []string{"x", "1 a\n b", "2 " +
 		"c", "3"}},
-	{"continue", options("multiline", func(o *framing.Options) { o.Continue = `^\s` }), "a\n b\n\tc\nd\n", []string{"a\n b\n\tc", "d"}},
-	{"end", options("multiline", func(o *framing.Options) { o.End = `;$` }), "a\nb;\nc;\nd\n", []string{"a\nb;", "c;", "d"}},
-	{"max lines", options("multiline", func(o *framing.Options) { o.Continue, o.MaxLines = `.`, 2 }), "a\nb\nc\n", []string{"a\nb", "c"}},
-	{"CRLF", options("multiline", func(o *framing.Options) { o.Continue = `^ ` }), "a\r\n b\r\nc\r\n", []string{"a\r\n b", "c"}},
+	{"continue", options("multiline", func(o *framing.Options) {
+		o.Continue = `^\s`
+	}), "a\n b\n\tc\nd\n", []string{"a\n b\n\tc", "d"}},
+	{"end", options("multiline", func(o *framing.Options) {
+		o.End = `;$`
+	}), "a\nb;\nc;\nd\n", []string{"a\nb;", "c;", "d"}},
+	{"max lines", options("multiline", func(o *framing.Options) {
+		o.Continue, o.MaxLines = `.`, 2
+	}), "a\nb\nc\n", []string{"a\nb", "c"}},
+	{"CRLF", options("multiline", func(o *framing.Options) {
+		o.Continue = `^ `
+	}), "a\r\n b\r\nc\r\n", []string{"a\r\n b", "c"}},
 	{"java", options("multiline", func(o *framing.Options) { o.Preset = "java" }), javaLog,
-		[]string{between(javaLog, "2026", "\n2026-11-21 10:00:01"), "2026-11-21 10:00:01 INFO next"}},
+		[]string{between(javaLog, "2026", "\n2026-11-21 10:00:01"),
+			"2026-11-21 10:00:01 INFO next"}},
 	{"python", options("multiline", func(o *framing.Options) { o.Preset = "python" }), pythonLog,
-		[]string{pythonLog[:strings.Index(pythonLog, "\n10:00:01")], "10:00:01 INFO next", "10:00:02 INFO after"}},
+		[]string{pythonLog[:strings.Index(pythonLog, "\n10:00:01")], "10:00:01 INFO next",
+			"10:00:02 INFO after"}},
 	{"go", options("multiline", func(o *framing.Options) { o.Preset = "go" }), goLog,
-		[]string{"2026/11/21 10:00:00 serving", between(goLog, "panic", "\n2026/11/21 10:00:01"), "2026/11/21 10:00:01 serving"}},
-	{"json lines", options("json", nil), "{\"a\":\"}\\\"\"}\n{\n\"b\": [1, {}]}\n", []string{`{"a":"}\""}`, "{\n\"b\": [1, {}]}"}},
+		[]string{"2026/11/21 10:00:00 serving", between(goLog, "panic", "\n2026/11/21 10:00:01"),
+			"2026/11/21 10:00:01 serving"}},
+	{"json lines", options("json", nil), "{\"a\":\"}\\\"\"}\n{\n\"b\": [1, {}]}\n",
+		[]string{`{"a":"}\""}`, "{\n\"b\": [1, {}]}"}},
 	{"json in a row", options("json", nil),
-		`{"a":1}{"b":2} 12 "x" [1,[2]] null`, []string{`{"a":1}`, `{"b":2}`, "12", `"x"`, "[1,[2]]", "null"}},
-	{"json array", options("json", nil), " [\n {\"a\":[{}]},\n {\"b\":2}\n]\n", []string{`{"a":[{}]}`, `{"b":2}`}},
+		`{"a":1}{"b":2} 12 "x" [1,[2]] null`,
+		[]string{`{"a":1}`, `{"b":2}`, "12", `"x"`, "[1,[2]]", "null"}},
+	{"json array", options("json", nil), " [\n {\"a\":[{}]},\n {\"b\":2}\n]\n",
+		[]string{`{"a":[{}]}`, `{"b":2}`}},
 	{"json empty array", options("json", nil), "[ ]\n", nil},
 	{"json cut off", options("json", nil), `{"a":1}{"b":`, []string{`{"a":1}`, `{"b":`}},
 }
 
 // fill reads a file of text in growing steps into batches of a few bytes, and returns its records
 // and ids. restart starts over at the end of a random batch, as after a kill.
-func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records []string, ids []int64) {
+func fill(t *testing.T, o framing.Options, text string,
+	rng *rand.Rand) (records []string, ids []int64) {
 	t.Helper()
 	f, err := o.New(1 << 20)
 	if err != nil {
@@ -112,7 +134,8 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 		b := stream.NewBatch(limits)
 		before := c.Next
 		res, err := filler.Fill(b, &c, lines.File{
-			ReaderAt: strings.NewReader(text), Part: part, Size: int64(size), Sealed: size == len(text),
+			ReaderAt: strings.NewReader(text), Part: part, Size: int64(size),
+			Sealed: size == len(text),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +148,8 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 		for i := range b.Records {
 			records, ids = append(records, string(b.Text(i))), append(ids, b.Records[i].Origin.Num)
 			if r := b.Records[i].Origin.Num; r <= before || r > c.Next {
-				t.Fatalf("record %q ends at %d, the batch covers %d to %d", b.Text(i), r, before, c.Next)
+				t.Fatalf("record %q ends at %d, the batch covers %d to %d", b.Text(i), r, before,
+					c.Next)
 			}
 		}
 		if rng.IntN(3) == 0 { // a new reader goes on where this batch ended
@@ -144,8 +168,8 @@ func fill(t *testing.T, o framing.Options, text string, rng *rand.Rand) (records
 	return records, ids
 }
 
-// TestFramings: whatever of a file was there when it was looked at, and wherever batches end, the
-// records are the same.
+// TestFramings checks that whatever of a file was there when it was looked at, and wherever batches
+// end, the records are the same.
 func TestFramings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -166,10 +190,11 @@ func TestFramings(t *testing.T) {
 	}
 }
 
-// TestRaw: a raw sink writes each record and a line end, whatever stood between them.
+// TestRaw checks that a raw sink writes each record and a line end, whatever stood between them.
 func TestRaw(t *testing.T) {
-	for name, want := range map[string]string{"NUL": "a\nb\n\nc\n", "json array": "{\"a\":[{}]}\n{\"b\":2}\n", "continue": "a\n " +
-		"b\n\tc\nd\n"} {
+	for name, want := range map[string]string{"NUL": "a\nb\n\nc\n",
+		"json array": "{\"a\":[{}]}\n{\"b\":2}\n", "continue": "a\n " +
+			"b\n\tc\nd\n"} {
 		i := slices.IndexFunc(cases, func(c struct {
 			name string
 			o    framing.Options
@@ -185,7 +210,8 @@ func TestRaw(t *testing.T) {
 		filler := lines.Filler{Rules: lines.Rules{MaxRecord: 1 << 20, Framing: f}}
 		b := stream.NewBatch(stream.BatchLimits{})
 		text := cases[i].text
-		file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
+		file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"},
+			Size: int64(len(text)), Sealed: true}
 		if _, err := filler.Fill(b, &lines.Cursor{}, file); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +231,8 @@ func TestLongRecords(t *testing.T) {
 	text := strings.Repeat("x", 25_000) + "\x00y\x00"
 	filler := lines.Filler{Rules: lines.Rules{MaxRecord: 10_000, Framing: f}}
 	b := stream.NewBatch(stream.BatchLimits{})
-	file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"}, Size: int64(len(text)), Sealed: true}
+	file := lines.File{ReaderAt: strings.NewReader(text), Part: &stream.Partition{ID: "p"},
+		Size: int64(len(text)), Sealed: true}
 	if _, err := filler.Fill(b, &lines.Cursor{}, file); err != nil {
 		t.Fatal(err)
 	}
@@ -226,19 +253,33 @@ func TestOptions(t *testing.T) {
 		want string
 	}{
 		{"word", nil, `by: is "word", want line, delimiter, multiline, csv or json`},
-		{"delimiter", nil, "delimiter: is missing: by: delimiter needs what stands behind each record"},
-		{"delimiter", func(o *framing.Options) { o.Delimiter = strings.Repeat("x", 65) }, "delimiter: has 65 bytes, at most 64"},
-		{"csv", func(o *framing.Options) { o.Start = "x" }, "start: has no meaning with by: csv; write by: multiline, or take it out"},
-		{"multiline", nil, "by: is multiline: say which lines belong together, by preset, start, continue or end"},
-		{"multiline", func(o *framing.Options) { o.Preset = "rust" }, `preset: is "rust", want java, python, go, docker or cri`},
-		{"multiline", func(o *framing.Options) { o.Start = "(" }, "start: \"(\" is not a regular expression: missing closing ): `(`"},
-		{"multiline", func(o *framing.Options) { o.Start, o.MaxLines = "x", 0 }, "max_lines: is 0, want 1 or more"},
+		{"delimiter", nil, "delimiter: is missing: by: delimiter needs what stands behind each " +
+			"record"},
+		{"delimiter", func(o *framing.Options) {
+			o.Delimiter = strings.Repeat("x", 65)
+		}, "delimiter: has 65 bytes, at most 64"},
+		{"csv", func(o *framing.Options) {
+			o.Start = "x"
+		}, "start: has no meaning with by: csv; write by: multiline, or take it out"},
+		{"multiline", nil, "by: is multiline: say which lines belong together, by preset, start, " +
+			"continue or end"},
+		{"multiline", func(o *framing.Options) {
+			o.Preset = "rust"
+		}, `preset: is "rust", want java, python, go, docker or cri`},
+		{"multiline", func(o *framing.Options) {
+			o.Start = "("
+		}, "start: \"(\" is not a regular expression: missing closing ): `(`"},
+		{"multiline", func(o *framing.Options) {
+			o.Start, o.MaxLines = "x", 0
+		}, "max_lines: is 0, want 1 or more"},
 		{"multiline", func(o *framing.Options) { o.Start, o.Wait = "x", 0 },
 			"wait: is 0s, want more than 0: the last record of a file would never be whole"},
 		{"multiline", func(o *framing.Options) { o.Start, o.End = "x", "y" },
-			"by: is multiline, and more than one of preset, start, continue and end is given; one says which lines belong together"},
+			"by: is multiline, and more than one of preset, start, continue and end is given; " +
+				"one says which lines belong together"},
 	} {
-		if err := options(c.by, c.set).Validate("cut"); err == nil || err.Error() != "framing."+c.want {
+		if err := options(c.by, c.set).Validate("cut"); err == nil ||
+			err.Error() != "framing."+c.want {
 			t.Errorf("%v, want framing.%s", err, c.want)
 		}
 	}
@@ -251,8 +292,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// FuzzFramings: every byte of any file is covered once, by frames that follow each other, and a
-// restart at any of their ends finds the same ones.
+// FuzzFramings checks that every byte of any file is covered once, by frames that follow each
+// other, and a restart at any of their ends finds the same ones.
 func FuzzFramings(f *testing.F) {
 	for i, c := range cases {
 		f.Add(uint8(i), []byte(c.text))
@@ -265,10 +306,12 @@ func FuzzFramings(f *testing.F) {
 		var ends []int
 		for at := 0; at < len(data); {
 			frame := fr.Next(data[at:], true)
-			if frame.Size <= 0 || frame.From < 0 || frame.From > frame.To || frame.To > frame.Size || at+frame.Size > len(data) {
+			if frame.Size <= 0 || frame.From < 0 || frame.From > frame.To ||
+				frame.To > frame.Size || at+frame.Size > len(data) {
 				t.Fatalf("at %d of %q: %+v", at, data, frame)
 			}
-			if early := fr.Next(data[at:at+frame.Size-1], false); early.Size > 0 && !early.None && !frame.None {
+			if early := fr.Next(data[at:at+frame.Size-1], false); early.Size > 0 && !early.None &&
+				!frame.None {
 				t.Fatalf("at %d of %q: %+v, and %+v without its last byte", at, data, frame, early)
 			}
 			at += frame.Size

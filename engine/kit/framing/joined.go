@@ -86,7 +86,8 @@ func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 
 // Write implements lines.Writer. A record of one piece is its line; one of several is the first
 // one's line with the whole text.
-func (j joins) Write(dst []byte, ends []int, data []byte, frame lines.Frame) ([]byte, []int, error) {
+func (j joins) Write(dst []byte, ends []int, data []byte,
+	frame lines.Frame) ([]byte, []int, error) {
 	group := data[:frame.Size]
 	if i := bytes.IndexByte(group, '\n'); i < 0 || i == len(group)-1 {
 		dst = append(dst, group[:frame.To]...)
@@ -142,7 +143,8 @@ func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []by
 		dst[len(dst)-(head.text[0]-head.tag)] = 'F'
 	}
 	for i := first; i <= to; i++ {
-		if p := pieces[i]; p.ok && (i == to || !used[i]) && bytes.Equal(of(p, p.stream), of(last, last.stream)) {
+		if p := pieces[i]; p.ok && (i == to || !used[i]) &&
+			bytes.Equal(of(p, p.stream), of(last, last.stream)) {
 			dst = append(dst, of(p, p.text)...)
 			used[i] = true
 		}

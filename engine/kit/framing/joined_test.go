@@ -32,49 +32,64 @@ func TestJoined(t *testing.T) {
 		text string
 		want []string
 	}{
-		{"cri, whole lines", preset("cri", 100), cri("stdout F a", "stderr F b", "stdout F "), []string{
-			at + " stdout F a", at[:28] + "2Z stderr F b", at[:28] + "3Z stdout F "}},
-		{"cri, pieces", preset("cri", 100), cri("stdout P one ", "stdout P two ", "stdout F three", "stdout F x"), []string{
-			at + " stdout F one two three", at[:28] + "4Z stdout F x"}},
-		{"cri, two streams", preset("cri", 100), cri("stdout P one ", "stderr F e", "stderr P e1", "stdout F two",
-			"stderr F e2", "stdout F x"),
-			[]string{at[:28] + "2Z stderr F e", at + " stdout F one two", at[:28] + "3Z stderr F e1e2", at[:28] + "6Z stdout F x"}},
-		{"cri, more tags", preset("cri", 100), cri("stdout P:x one ", "stdout F:y two"), []string{at + " stdout F:x one two"}},
-		{"cri, cut off", preset("cri", 100), cri("stdout P one ", "stderr P e", "stdout P two"), []string{
-			at + " stdout P one two", at[:28] + "2Z stderr P e"}},
-		{"cri, another line", preset("cri", 100), cri("stdout P one ") + "what is this\n" + cri("stdout F two"), []string{
-			"what is this", at + " stdout F one two"}},
-		{"cri, too many pieces", preset("cri", 2), cri("stdout P one ", "stdout P two ", "stdout P three ", "stdout F four"), []string{
-			at + " stdout P one two ", at[:28] + "3Z stdout F three four"}},
-		{"docker, whole lines", preset("docker", 100), doc(`a\n`, "stdout") + "\n" + doc(`b\n`, "stderr") + "\n", []string{
-			doc(`a\n`, "stdout"), doc(`b\n`, "stderr")}},
+		{"cri, whole lines", preset("cri", 100), cri("stdout F a", "stderr F b", "stdout F "),
+			[]string{
+				at + " stdout F a", at[:28] + "2Z stderr F b", at[:28] + "3Z stdout F "}},
+		{"cri, pieces", preset("cri", 100),
+			cri("stdout P one ", "stdout P two ", "stdout F three", "stdout F x"), []string{
+				at + " stdout F one two three", at[:28] + "4Z stdout F x"}},
+		{"cri, two streams", preset("cri", 100),
+			cri("stdout P one ", "stderr F e", "stderr P e1", "stdout F two",
+				"stderr F e2", "stdout F x"),
+			[]string{at[:28] + "2Z stderr F e", at + " stdout F one two",
+				at[:28] + "3Z stderr F e1e2", at[:28] + "6Z stdout F x"}},
+		{"cri, more tags", preset("cri", 100), cri("stdout P:x one ", "stdout F:y two"),
+			[]string{at + " stdout F:x one two"}},
+		{"cri, cut off", preset("cri", 100), cri("stdout P one ", "stderr P e", "stdout P two"),
+			[]string{
+				at + " stdout P one two", at[:28] + "2Z stderr P e"}},
+		{"cri, another line", preset("cri", 100),
+			cri("stdout P one ") + "what is this\n" + cri("stdout F two"), []string{
+				"what is this", at + " stdout F one two"}},
+		{"cri, too many pieces", preset("cri", 2),
+			cri("stdout P one ", "stdout P two ", "stdout P three ", "stdout F four"), []string{
+				at + " stdout P one two ", at[:28] + "3Z stdout F three four"}},
+		{"docker, whole lines", preset("docker", 100),
+			doc(`a\n`, "stdout") + "\n" + doc(`b\n`, "stderr") + "\n", []string{
+				doc(`a\n`, "stdout"), doc(`b\n`, "stderr")}},
 		{"docker, pieces", preset("docker", 100), doc(`a \"`, "stdout") + "\n" + doc(`b\\\\n`,
 			"stdout") + "\n" + doc(`c\\n`, "stdout") + "\n" +
-			doc(`d\n`, "stdout") + "\n" + doc(`e\n`, "stdout"), []string{doc(`a \"b\\\\nc\\nd\n`, "stdout"), doc(`e\n`, "stdout")}},
+			doc(`d\n`, "stdout") + "\n" + doc(`e\n`, "stdout"),
+			[]string{doc(`a \"b\\\\nc\\nd\n`, "stdout"), doc(`e\n`, "stdout")}},
 		{"docker, two streams", preset("docker", 100), doc("a", "stdout") + "\n" + doc(`e\n`,
 			"stderr") + "\n" + doc(`b\n`, "stdout") + "\n",
 			[]string{doc(`e\n`, "stderr"), doc(`ab\n`, "stdout")}},
 		{"docker, other keys", preset("docker", 100),
-			`{"stream":"stdout", "attrs":{"log":"no"}, "log":"a"}` + "\n" + doc(`b\n`, "stdout") + "\n",
+			`{"stream":"stdout", "attrs":{"log":"no"}, "log":"a"}` + "\n" + doc(`b\n`, "stdout") +
+				"\n",
 			[]string{`{"stream":"stdout", "attrs":{"log":"no"}, "log":"ab\n"}`}},
-		{"docker, no json", preset("docker", 100), "text\n{\"log\":1}\n{\"log\":\"x\n\n", []string{"text", `{"log":1}`, `{"log":"x`, ""}},
+		{"docker, no json", preset("docker", 100), "text\n{\"log\":1}\n{\"log\":\"x\n\n",
+			[]string{"text", `{"log":1}`, `{"log":"x`, ""}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(100) {
-				g := file{c.o, in("utf-8", "keep"), []byte(c.text)}.read(t, rand.New(rand.NewPCG(seed, 5)))
+				g := file{c.o, in("utf-8", "keep"), []byte(c.text)}.read(t,
+					rand.New(rand.NewPCG(seed, 5)))
 				if g.err != nil || !slices.Equal(g.texts, c.want) {
-					t.Fatalf("seed %d:\n%s\nwant\n%s\n%v", seed, strings.Join(g.texts, "\n"), strings.Join(c.want, "\n"), g.err)
+					t.Fatalf("seed %d:\n%s\nwant\n%s\n%v", seed, strings.Join(g.texts, "\n"),
+						strings.Join(c.want, "\n"), g.err)
 				}
 			}
 		})
 	}
-	g := file{preset("cri", 100), in("utf-8", "replace"), []byte(cri("stdout P a\xff", "stdout F b"))}.read(t, rand.New(rand.NewPCG(1, 5)))
+	g := file{preset("cri", 100), in("utf-8", "replace"),
+		[]byte(cri("stdout P a\xff", "stdout F b"))}.read(t, rand.New(rand.NewPCG(1, 5)))
 	if want := []string{at + " stdout F a\ufffdb"}; g.err != nil || !slices.Equal(g.texts, want) {
 		t.Errorf("%q, %v", g.texts, g.err)
 	}
 }
 
-// TestJoinedBound: a group that would never end, ends; nothing of it is lost.
+// TestJoinedBound checks that a group that would never end, ends; nothing of it is lost.
 func TestJoinedBound(t *testing.T) {
 	var b strings.Builder
 	for i := range 4000 {
@@ -100,8 +115,8 @@ func TestJoinedBound(t *testing.T) {
 	}
 }
 
-// FuzzJoined: the output of containers to each stream is read in order and whole, however it was
-// cut into pieces.
+// FuzzJoined checks that the output of containers to each stream is read in order and whole,
+// however it was cut into pieces.
 func FuzzJoined(f *testing.F) {
 	f.Add([]byte("abc"), uint64(1), true)
 	f.Add([]byte("a long line, and another one\x00\x01"), uint64(7), false)
@@ -140,7 +155,8 @@ func FuzzJoined(f *testing.F) {
 				want[s] = append(want[s], open[s])
 			}
 		}
-		g := file{preset(name, 1000), in("utf-8", "keep"), []byte(log.String())}.read(t, rand.New(rand.NewPCG(seed, 1)))
+		g := file{preset(name, 1000), in("utf-8", "keep"), []byte(log.String())}.read(t,
+			rand.New(rand.NewPCG(seed, 1)))
 		var got [2][]string
 		for _, text := range g.texts {
 			var s int

@@ -81,7 +81,8 @@ var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Thr
 // "\t... 3 more", and causes in between.
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
-		bytes.HasPrefix(line, []byte("Caused by: ")) || bytes.HasPrefix(line, []byte("Suppressed: "))
+		bytes.HasPrefix(line, []byte("Caused by: ")) ||
+		bytes.HasPrefix(line, []byte("Suppressed: "))
 }
 
 var pythonBetween = [][]byte{
@@ -111,7 +112,8 @@ func pythonTrace(_, before, line []byte) bool {
 
 var goBegins = regexp.MustCompile(`(^|\s)(panic: |fatal error: |goroutine \d+ \[)`)
 
-var goFrame = regexp.MustCompile(`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
+var goFrame = regexp.MustCompile(
+	`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
 
 // goTrace: from "panic: " on, goroutines with their frames, and the empty lines between them.
 func goTrace(first, _, line []byte) bool {

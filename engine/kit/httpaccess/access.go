@@ -97,7 +97,8 @@ func (t *Token) Read() error {
 func CheckToken(token string) error {
 	for _, c := range []byte(token) {
 		if c <= ' ' || c >= 0x7F {
-			return errors.New("holds a space, control or non-ASCII character, which no token may; is it another file?")
+			return errors.New("holds a space, control or non-ASCII character, which no token " +
+				"may; is it another file?")
 		}
 	}
 	return nil
@@ -108,7 +109,8 @@ func CheckToken(token string) error {
 func CheckHeader(name, value string) error {
 	const special = "!#$%&'*+-.^_`|~"
 	for _, c := range []byte(name) {
-		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && strings.IndexByte(special, c) < 0 {
+		if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') &&
+			strings.IndexByte(special, c) < 0 {
 			return fmt.Errorf("the name holds %q, which no header name may", c)
 		}
 	}

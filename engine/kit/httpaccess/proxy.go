@@ -49,7 +49,8 @@ func checkVariable(names ...string) error {
 			u, err = url.Parse("http://" + value) // as net/http does
 		}
 		if err != nil || u.Hostname() == "" || strings.HasPrefix(u.Path, "//") {
-			return fmt.Errorf("the variable %s is not a URL such as http://proxy:3128; correct it, or write proxy: none", name)
+			return fmt.Errorf("the variable %s is not a URL such as http://proxy:3128; correct "+
+				"it, or write proxy: none", name)
 		}
 		return nil
 	}
@@ -60,7 +61,8 @@ func checkVariable(names ...string) error {
 func CheckProxy(option string) error {
 	_, err := Proxy(option)
 	if err == nil && (option == "" || option == ProxyEnvironment) {
-		err = errors.Join(checkVariable("HTTP_PROXY", "http_proxy"), checkVariable("HTTPS_PROXY", "https_proxy"))
+		err = errors.Join(checkVariable("HTTP_PROXY", "http_proxy"),
+			checkVariable("HTTPS_PROXY", "https_proxy"))
 	}
 	if err != nil {
 		return &stream.OptionError{Key: "proxy", Err: err}

@@ -24,11 +24,14 @@ func TestAdvert(t *testing.T) {
 	}
 	a.ask(h, 7)
 	if got := h.Get(stream.SenderHeader); got != a.sender+"; unit=records; cost=7" {
-		t.Errorf("the request says %q; want the name and the cost before anything was measured", got)
+		t.Errorf("the request says %q; want the name and the cost before anything was measured",
+			got)
 	}
-	h.Set(stream.CreditHeader, "epoch=3; credit=20; taken=9; queue=2; slots=4; wait=30000; service=50000")
+	h.Set(stream.CreditHeader, "epoch=3; credit=20; taken=9; queue=2; slots=4; wait=30000; "+
+		"service=50000")
 	want := stream.Report{
-		Epoch: 3, Credit: 20, Taken: 9, QueueLen: 2, Slots: 4, QueueWait: 30 * time.Millisecond, Service: 50 * time.Millisecond,
+		Epoch: 3, Credit: 20, Taken: 9, QueueLen: 2, Slots: 4, QueueWait: 30 * time.Millisecond,
+		Service: 50 * time.Millisecond,
 	}
 	if r := a.read(h, 90*time.Millisecond); r != want {
 		t.Errorf("the report is %+v, want %+v", r, want)
@@ -37,7 +40,8 @@ func TestAdvert(t *testing.T) {
 	if r := a.read(h, time.Second); r != (stream.Report{}) {
 		t.Errorf("a grant in another unit reports %+v", r)
 	}
-	h.Set(stream.CreditHeader, "epoch=3; credit=20; taken=9; queue=2; slots=4; wait=30000; service=50000; cost=5; unit=records")
+	h.Set(stream.CreditHeader, "epoch=3; credit=20; taken=9; queue=2; slots=4; wait=30000; "+
+		"service=50000; cost=5; unit=records")
 	want.Cost = 5
 	if r := a.read(h, 90*time.Millisecond); r != want {
 		t.Errorf("the report is %+v, want %+v", r, want)
@@ -48,7 +52,8 @@ func TestAdvert(t *testing.T) {
 	if name != a.sender+"; unit=records; cost=7" || len(network) != 5 || network[:3] != "100" {
 		t.Errorf("the request says %q; want about 10 ms of network", h.Get(stream.SenderHeader))
 	}
-	if d, err := time.ParseDuration(network + "us"); err != nil || d < 10*time.Millisecond || d > 11*time.Millisecond {
+	if d, err := time.ParseDuration(network + "us"); err != nil || d < 10*time.Millisecond ||
+		d > 11*time.Millisecond {
 		t.Errorf("the network takes %v, want about 10 ms", d)
 	}
 }

@@ -14,9 +14,9 @@ var (
 	errStalled  = errors.New("the receiver stopped reading after its response")
 )
 
-// body is the body of one request. net/http may go on reading it after RoundTrip has returned, on a
-// goroutine of its own, if the receiver responded early. After release nothing reads the data, so
-// that it may be reused.
+// body is the body of one request. net/http may continue reading it after RoundTrip has returned,
+// on a goroutine of its own, if the receiver responded early. After release nothing reads the data,
+// so that it may be reused.
 //
 // A request has no GetBody, so net/http never sends it a second time by itself: every request on
 // the wire is one Deliver.

@@ -30,11 +30,13 @@ func TestBodyIsWrittenAtOnce(t *testing.T) {
 	to.got.Grow(len(data))
 	c := &conn{Conn: to}
 	if n, err := c.ReadFrom(io.LimitReader(r, 100)); n != 100 || err != nil || to.writes != 1 {
-		t.Errorf("ReadFrom of 100 bytes = %d, %v in %d writes, want 100, nil in 1", n, err, to.writes)
+		t.Errorf("ReadFrom of 100 bytes = %d, %v in %d writes, want 100, nil in 1", n, err,
+			to.writes)
 	}
 	rest := io.LimitReader(r, int64(len(data))-100)
 	if n, err := c.ReadFrom(rest); n != int64(len(data))-100 || err != nil || to.writes != 2 {
-		t.Errorf("ReadFrom of the rest = %d, %v after %d writes, want %d, nil after 2", n, err, to.writes, len(data)-100)
+		t.Errorf("ReadFrom of the rest = %d, %v after %d writes, want %d, nil after 2", n, err,
+			to.writes, len(data)-100)
 	}
 	if !bytes.Equal(to.got.Bytes(), data) {
 		t.Error("what was written is not the body")
@@ -80,9 +82,11 @@ func TestHangingWriteIsEnded(t *testing.T) {
 		returned = r.writer == nil
 		r.mu.Unlock()
 		if !cancelled || !returned {
-			t.Errorf("release returned, cancelled: %v, the write has returned: %v, want both", cancelled, returned)
+			t.Errorf("release returned, cancelled: %v, the write has returned: %v, want both",
+				cancelled, returned)
 		}
-		if _, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err, errReleased) {
+		if _, err := (&conn{Conn: near}).ReadFrom(io.LimitReader(r, 1<<10)); !errors.Is(err,
+			errReleased) {
 			t.Errorf("a write after the end: %v, want %v", err, errReleased)
 		}
 		<-ended

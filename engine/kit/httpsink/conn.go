@@ -38,7 +38,8 @@ func (c *conn) Write(p []byte) (int, error) {
 // isHeader reports whether p is the whole header of a request of the sink that has a body. A record
 // of TLS never is.
 func isHeader(p []byte) bool {
-	return (bytes.HasPrefix(p, []byte("POST ")) || bytes.HasPrefix(p, []byte("PUT ")) || bytes.HasPrefix(p, []byte("PATCH "))) &&
+	return (bytes.HasPrefix(p, []byte("POST ")) || bytes.HasPrefix(p, []byte("PUT ")) ||
+		bytes.HasPrefix(p, []byte("PATCH "))) &&
 		bytes.HasSuffix(p, headerEnd) && !bytes.Contains(p, noBody)
 }
 

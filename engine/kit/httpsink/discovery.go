@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/engine/kit/registry"
 	"github.com/penstock-io/penstock/stream"
 )
 
@@ -23,13 +27,15 @@ type Endpoint struct {
 	DNS string `yaml:"dns" doc:"host name; each of its addresses is a worker"`
 	// SRV is the whole name of SRV records. Each address of each target is a worker.
 	SRV string `yaml:"srv" doc:"name of SRV records, such as _penstock._tcp.workers.internal"`
+	// NATS is a subject on which workers answer with their addresses. Each is a worker.
+	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
 	// Port is required with DNS, and given by the records with SRV.
 	Port int `yaml:"port" min:"0" max:"65535" doc:"of dns"`
 	// Scheme is http or https. Empty means http. With https certificates are for the name, not for
 	// the address.
-	Scheme string `yaml:"scheme" enum:"http,https" doc:"of dns and srv; default http"`
+	Scheme string `yaml:"scheme" enum:"http,https" doc:"of dns, srv and nats; default http"`
 	// Path and query of the requests. Empty means /.
-	Path string `yaml:"path" doc:"of dns and srv, such as /in"`
+	Path string `yaml:"path" doc:"of dns, srv and nats, such as /in"`
 }
 
 // URLs returns endpoints that are URLs.
@@ -64,8 +70,8 @@ func (e *Endpoint) target() string {
 	if scheme == "" {
 		scheme = "http"
 	}
-	if e.SRV != "" {
-		host = e.SRV
+	if name := e.SRV + e.NATS; name != "" { // one of them
+		host = name
 	}
 	path := e.Path
 	if !strings.HasPrefix(path, "/") {
@@ -77,42 +83,52 @@ func (e *Endpoint) target() string {
 // check returns an error for options that do not fit together.
 func (e *Endpoint) check() error {
 	given := 0
-	for _, text := range []string{e.URL, e.DNS, e.SRV} {
+	for _, text := range []string{e.URL, e.DNS, e.SRV, e.NATS} {
 		if text != "" {
 			given++
 		}
 	}
 	switch {
 	case given != 1:
-		return errors.New("write one of a URL, dns and srv")
+		return errors.New("write one of a URL, dns, srv and nats")
 	case e.URL != "" && (e.Port != 0 || e.Scheme != "" || e.Path != ""):
-		return errors.New("port, scheme and path belong to dns and srv; write them into the URL")
+		return errors.New("port, scheme and path belong to dns, srv and nats; write them into the URL")
 	case e.DNS != "" && e.Port == 0:
 		return errors.New("dns needs the port")
 	case e.SRV != "" && e.Port != 0:
 		return errors.New("the records of srv name the port; leave it out")
+	case e.NATS != "" && e.Port != 0:
+		return errors.New("workers at nats name their ports; leave it out")
+	case e.NATS != "":
+		if err := registry.CheckSubject(e.NATS); err != nil {
+			return fmt.Errorf("nats %w", err)
+		}
 	}
 	return nil
 }
 
-// DiscoveryOptions are the parameters of lookups in DNS.
+// DiscoveryOptions are the parameters of lookups in DNS and at NATS servers.
 type DiscoveryOptions struct {
 	// Interval is the time between two lookups, 100ms to 1h. The time to live of records is not
 	// known to this program; the resolver of the system honors it.
 	Interval time.Duration `yaml:"interval" doc:"between two lookups"`
 	// Resolver is host:port of a DNS server. Empty means those of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
+	// NATS are the servers of endpoints with nats.
+	NATS natsaccess.Options `yaml:"nats" doc:"servers of endpoints with nats"`
 }
 
 func (o *DiscoveryOptions) validate() error {
 	if o.Interval < 100*time.Millisecond || o.Interval > time.Hour {
-		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write 100ms to 1h", o.Interval)}
+		return &stream.OptionError{Key: "discovery.interval", Err: fmt.Errorf("is %v; write "+
+			"100ms to 1h", o.Interval)}
 	}
 	if o.Resolver == "" {
 		return nil
 	}
 	if _, _, err := net.SplitHostPort(o.Resolver); err != nil {
-		return &stream.OptionError{Key: "discovery.resolver", Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
+		return &stream.OptionError{Key: "discovery.resolver",
+			Err: fmt.Errorf("%q is not HOST:PORT", o.Resolver)}
 	}
 	return nil
 }
@@ -122,21 +138,62 @@ func (o *DiscoveryOptions) resolver() *net.Resolver {
 	if o.Resolver == "" {
 		return net.DefaultResolver
 	}
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, network, o.Resolver)
-	}}
+	return &net.Resolver{PreferGo: true,
+		Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, network, o.Resolver)
+		}}
 }
 
 // maxDiscovered bounds the workers of one name; further addresses are not used.
 const maxDiscovered = 1000
 
-// discovered is a name in DNS. The goroutine of the lanes owns it after Open.
+// discovered is a name in DNS, or a subject of NATS. The goroutine of the lanes owns it after Open.
 type discovered struct {
 	written Endpoint
 	base    endpoint // of its URL
 	found   []endpoint
 	failing bool // the last lookup failed
+
+	directory *registry.Directory  // of a subject, once it is open
+	answered  map[string]time.Time // of a subject: when each address was heard last
+}
+
+// silentFor is how many intervals a worker at NATS may be silent before it has left.
+const silentFor = 3
+
+// ask returns the addresses of the workers of a subject that have answered lately.
+func (d *discovered) ask(
+	ctx context.Context, o *DiscoveryOptions, now time.Time, log *slog.Logger,
+) (addresses []string, err error) {
+	if d.directory == nil {
+		if d.directory, err = registry.Open(o.NATS, d.written.NATS, log); err != nil {
+			return nil, err
+		}
+		d.answered = make(map[string]time.Time)
+	}
+	heard, err := d.directory.Ask(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, address := range heard {
+		if _, _, err := net.SplitHostPort(address); err == nil {
+			d.answered[address] = now
+		}
+	}
+	maps.DeleteFunc(d.answered, func(_ string, at time.Time) bool {
+		return now.Sub(at) >= silentFor*o.Interval
+	})
+	addresses = slices.Sorted(maps.Keys(d.answered))
+	return addresses[:min(len(addresses), maxDiscovered)], nil
+}
+
+// close ends the connection to a registry.
+func (d *discovered) close() {
+	if d.directory != nil {
+		d.directory.Close()
+		d.directory = nil
+	}
 }
 
 // discovered returns the names in DNS. The options are valid.
@@ -165,7 +222,8 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 			continue
 		}
 		for _, ip := range ips {
-			addresses = append(addresses, net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
+			addresses = append(addresses,
+				net.JoinHostPort(ip.Unmap().String(), strconv.Itoa(int(t.Port))))
 		}
 	}
 	slices.Sort(addresses)
@@ -180,7 +238,26 @@ func (d *discovered) lookup(ctx context.Context, r *net.Resolver) (addresses []s
 func (d *discovered) endpointAt(address string) endpoint {
 	e := d.base
 	e.address = address
-	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path, RawPath: e.target.RawPath}
+	if d.written.NATS != "" { // a worker has no other name
+		target := *e.target
+		target.Host = address
+		e.target = &target
+	}
+	shown := url.URL{Scheme: e.target.Scheme, Host: address, Path: e.target.Path,
+		RawPath: e.target.RawPath}
 	e.name = shown.String()
 	return e
+}
+
+// checkRegistry checks that there are servers for endpoints with nats, and only for these.
+func (o *Options) checkRegistry() error {
+	named := slices.ContainsFunc(o.Endpoints, func(e Endpoint) bool { return e.NATS != "" })
+	if named {
+		return o.Discovery.NATS.Check("discovery.nats")
+	}
+	if o.Discovery.NATS != (natsaccess.Options{}) {
+		const text = "belongs to an endpoint with nats; write endpoints: [{nats: SUBJECT}]"
+		return &stream.OptionError{Key: "discovery.nats", Err: errors.New(text)}
+	}
+	return nil
 }

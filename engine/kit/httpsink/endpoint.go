@@ -54,10 +54,12 @@ func (o *Options) endpoint(text string, f Format) (endpoint, error) {
 		return e, err
 	}
 	if e.auth != "" && (o.Basic != nil || o.Bearer != "" || o.BearerFile != "") {
-		return e, errors.New("it holds a user, and basic, bearer or bearer_file gives another one; keep one of them")
+		return e, errors.New("it holds a user, and basic, bearer or bearer_file gives another " +
+			"one; keep one of them")
 	}
 	f.aim(e.target)
-	shown := url.URL{Scheme: e.target.Scheme, Host: e.target.Host, Path: e.target.Path, RawPath: e.target.RawPath}
+	shown := url.URL{Scheme: e.target.Scheme, Host: e.target.Host, Path: e.target.Path,
+		RawPath: e.target.RawPath}
 	e.name = shown.String()
 	return e, nil
 }

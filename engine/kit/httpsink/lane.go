@@ -109,7 +109,8 @@ func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	key string) (*answer, error) {
 	req := &nethttp.Request{
 		Method: l.sink.format.Method, URL: l.target(key), Host: l.endpoint.target.Host,
-		Header: l.headers.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: int64(len(data)),
+		Header: l.headers.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(data)),
 	}
 	if auth := l.sink.token.Header(); auth != "" {
 		req.Header.Set("Authorization", auth)

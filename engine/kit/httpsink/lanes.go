@@ -76,7 +76,8 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 			delete(ls.paused, l)
 			ls.changed = true
 		}
-		up = append(up, stream.Lane{Name: l.endpoint.name, Worker: l, Limits: stream.Limits{InFlight: inFlight}})
+		up = append(up, stream.Lane{Name: l.endpoint.name, Worker: l,
+			Limits: stream.Limits{InFlight: inFlight}})
 	}
 	changed := ls.changed
 	ls.changed = false
@@ -92,12 +93,19 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
 	defer cancel()
-	addresses, err := d.lookup(ctx, s.o.Discovery.resolver())
+	var addresses []string
+	var err error
+	if d.written.NATS != "" {
+		addresses, err = d.ask(ctx, &s.o.Discovery, time.Now(), s.host.Log())
+	} else {
+		addresses, err = d.lookup(ctx, s.o.Discovery.resolver())
+	}
 	s.host.Count("lookups", 1)
 	if err != nil {
 		s.host.Count("lookups_failed", 1)
 		if !d.failing && context.Cause(ctx) != context.Canceled {
-			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name, "workers", len(d.found), "error", err)
+			s.host.Log().Warn("lookup failed; the last addresses stay", "endpoint", d.base.name,
+				"workers", len(d.found), "error", err)
 		}
 		d.failing = true
 		return
@@ -150,6 +158,11 @@ func (ls *lanes) at(name string) *lane {
 // run looks names up and brings workers back that drained, until ctx is done.
 func (ls *lanes) run(ctx context.Context) error {
 	names := ls.sink.names
+	defer func() {
+		for i := range names {
+			names[i].close()
+		}
+	}()
 	interval := ls.sink.o.Discovery.Interval
 	next := time.Now().Add(interval)
 	timer := time.NewTimer(interval)

@@ -50,7 +50,9 @@ func openLanes(t *testing.T, o *Options) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, sink: sink, changes: make(chan []stream.Lane, 100)}
-	if err := sink.Open(t.Context(), stream.SinkOptions{Lanes: func(l []stream.Lane) { f.changes <- l }}); err != nil {
+	if err := sink.Open(t.Context(), stream.SinkOptions{Lanes: func(l []stream.Lane) {
+		f.changes <- l
+	}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -88,8 +90,8 @@ func discovering(dns *connectortest.NameServer, endpoints ...Endpoint) *Options 
 	return o
 }
 
-// TestDiscovered: each address of a name is a lane; addresses come and go, and stay while lookups
-// fail.
+// TestDiscovered checks that each address of a name is a lane; addresses come and go, and stay
+// while lookups fail.
 func TestDiscovered(t *testing.T) {
 	dns := connectortest.NewNameServer(t)
 	dns.Set("workers.test", "127.0.0.2", "127.0.0.1", "::1")
@@ -114,21 +116,27 @@ func TestDiscovered(t *testing.T) {
 // lookups returns how many lookups have failed or not.
 func (f *fixture) lookups() int64 { return f.sink.host.(*streamtest.Host).Counted("lookups") }
 
-// TestDiscoveredLater: a name that has no address yet is no error, and SRV records give the ports.
+// TestDiscoveredLater checks that a name that has no address yet is no error, and SRV records give
+// the ports.
 func TestDiscoveredLater(t *testing.T) {
 	dns := connectortest.NewNameServer(t)
 	f := openLanes(t, discovering(dns, Endpoint{SRV: "_in._tcp.workers.test", Scheme: "https"}))
 	f.want()
 	dns.Set("a.test", "127.0.0.1")
 	dns.Set("b.test", "127.0.0.1", "127.0.0.2")
-	dns.Serve("_in._tcp.workers.test", net.SRV{Target: "a.test", Port: 8001}, net.SRV{Target: "b.test", Port: 8002})
+	dns.Serve("_in._tcp.workers.test", net.SRV{Target: "a.test", Port: 8001},
+		net.SRV{Target: "b.test", Port: 8002})
 	f.want("https://127.0.0.1:8001/", "https://127.0.0.1:8002/", "https://127.0.0.2:8002/")
 }
 
-// TestDiscoveredIsDialed: a request to a discovered worker goes to its address and names the host.
+// TestDiscoveredIsDialed checks that a request to a discovered worker goes to its address and names
+// the host.
 func TestDiscoveredIsDialed(t *testing.T) {
 	hosts := make(chan string, 1)
-	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) { hosts <- r.Host }))
+	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter,
+		r *nethttp.Request) {
+		hosts <- r.Host
+	}))
 	t.Cleanup(server.Close)
 	at := netip.MustParseAddrPort(server.Listener.Addr().String())
 	dns := connectortest.NewNameServer(t)
@@ -143,14 +151,17 @@ func TestDiscoveredIsDialed(t *testing.T) {
 
 func deliver(t *testing.T, l stream.Lane) {
 	t.Helper()
-	if _, err := l.Worker.Deliver(t.Context(), stream.Attempt{Value: streamtest.Lines("a")}); err != nil {
+	if _, err := l.Worker.Deliver(t.Context(),
+		stream.Attempt{Value: streamtest.Lines("a")}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestDrainingWorker: a worker that says so gets no further batches, and is asked again later.
+// TestDrainingWorker checks that a worker that says so gets no further batches, and is asked again
+// later.
 func TestDrainingWorker(t *testing.T) {
-	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter,
+		_ *nethttp.Request) {
 		w.Header().Set(stream.CreditHeader, "epoch=3; state=draining")
 	}))
 	t.Cleanup(server.Close)
@@ -165,11 +176,12 @@ func TestDrainingWorker(t *testing.T) {
 	f.want(first...)
 }
 
-// TestConnectionAge: connections are replaced after connection_age.
+// TestConnectionAge checks that connections are replaced after connection_age.
 func TestConnectionAge(t *testing.T) {
 	var mu sync.Mutex
 	ports := make(map[string]bool)
-	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter,
+		r *nethttp.Request) {
 		mu.Lock()
 		defer mu.Unlock()
 		ports[r.RemoteAddr] = true

@@ -27,7 +27,7 @@ type Options struct {
 	ConnectTimeout time.Duration     `yaml:"connect_timeout" doc:"for a connection, its TLS handshake included"`
 
 	ConnectionAge time.Duration    `yaml:"connection_age" doc:"after it a connection is replaced, by a new lookup; 0: never"`
-	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns or srv"`
+	Discovery     DiscoveryOptions `yaml:"discovery" doc:"of endpoints with dns, srv or nats"`
 
 	Basic      *httpaccess.Basic `yaml:"basic" doc:"user and password of every endpoint, as basic auth"`
 	Bearer     string            `yaml:"bearer" secret:"true" doc:"token of every endpoint; ${file:/path} keeps it out of the config"`
@@ -69,6 +69,9 @@ func (o *Options) Check() error {
 	if err := o.Discovery.validate(); err != nil {
 		return err
 	}
+	if err := o.checkRegistry(); err != nil {
+		return err
+	}
 	if o.ConnectTimeout <= 0 {
 		return Wrong("connect_timeout", "is %v; write a time above 0", o.ConnectTimeout)
 	}
@@ -80,7 +83,8 @@ func (o *Options) Check() error {
 		return err
 	}
 	secure := func(e Endpoint) bool {
-		return strings.EqualFold(e.Scheme, "https") || strings.HasPrefix(strings.ToLower(e.URL), "https:")
+		return strings.EqualFold(e.Scheme, "https") ||
+			strings.HasPrefix(strings.ToLower(e.URL), "https:")
 	}
 	if o.TLS != (httpaccess.TLS{}) && !slices.ContainsFunc(o.Endpoints, secure) {
 		return Wrong("tls",

@@ -76,7 +76,8 @@ func (e *StatusError) Error() string {
 
 // Group implements stream.Grouped: the answer may name the record, or a place in it.
 func (e *StatusError) Group() (reason, detail string) {
-	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status, nethttp.StatusText(e.Status))
+	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status,
+		nethttp.StatusText(e.Status))
 	text, more := e.Answer, ""
 	if len(text) > maxQuoted {
 		text, more = text[:maxQuoted], "..."

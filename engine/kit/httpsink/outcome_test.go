@@ -34,7 +34,8 @@ func outcomeOf(status int, keyed bool, retryAfter string) (control.Outcome, time
 	return control.Retryable, 0
 }
 
-func TestStatusOutcome(t *testing.T) { synctest.Test(t, testStatusOutcome) } // at midnight of 2000-01-01
+// At midnight of 2000-01-01.
+func TestStatusOutcome(t *testing.T) { synctest.Test(t, testStatusOutcome) }
 
 func testStatusOutcome(t *testing.T) {
 	const delivered, throttled, retryable = control.Delivered, control.Throttled, control.Retryable
@@ -101,11 +102,13 @@ func testStatusOutcome(t *testing.T) {
 }
 
 func FuzzRetryAfter(f *testing.F) {
-	for _, s := range []string{"", "1", "Sat, 01 Jan 2000 00:00:30 GMT", "-1", "1e9", "00000000000000000000000000000000000009"} {
+	for _, s := range []string{"", "1", "Sat, 01 Jan 2000 00:00:30 GMT", "-1", "1e9",
+		"00000000000000000000000000000000000009"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if outcome, d := outcomeOf(429, true, s); outcome != control.Throttled || d < 0 || d > time.Hour {
+		if outcome, d := outcomeOf(429, true, s); outcome != control.Throttled || d < 0 ||
+			d > time.Hour {
 			t.Errorf("Retry-After %q: %v after %v, want throttled for 0 to 1h", s, outcome, d)
 		}
 	})

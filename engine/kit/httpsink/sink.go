@@ -44,7 +44,8 @@ type Sink struct {
 }
 
 // Component returns the description of a sink over HTTP.
-func Component[O any](name string, options func() *O, create func(O, stream.Host) (*Sink, error)) stream.Component {
+func Component[O any](name string, options func() *O,
+	create func(O, stream.Host) (*Sink, error)) stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole, Name: name, Options: func() any { return options() },
 		New: func(o any, h stream.Host) (any, error) { return create(*o.(*O), h) },

@@ -21,7 +21,8 @@ func (l *lane) current() *nethttp.Transport {
 		if l.transport != nil {
 			l.transport.CloseIdleConnections()
 		}
-		l.transport, l.trusted, l.made = newTransport(l.sink, &l.endpoint, trusted.Clone()), trusted, time.Now()
+		l.transport, l.trusted, l.made = newTransport(l.sink, &l.endpoint, trusted.Clone()),
+			trusted, time.Now()
 	}
 	return l.transport
 }
@@ -69,7 +70,9 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 		_ = body.Close()
 		req.Body = nethttp.NoBody
 	}
-	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { body.recordSent(i.Err) }}
+	trace := &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) {
+		body.recordSent(i.Err)
+	}}
 	res, err := l.current().RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
 	if err != nil {
 		return nil, err
@@ -95,7 +98,9 @@ func (l *lane) roundTrip(ctx context.Context, req *nethttp.Request, data []byte,
 
 // unsentError returns the error for a response to a request that was not written completely.
 func unsentError(status int, cause error) error {
-	return fmt.Errorf("status %d does not count, because the request was not written completely: %w", status, cause)
+	return fmt.Errorf(
+		"status %d does not count, because the request was not written completely: %w", status,
+		cause)
 }
 
 // mayAcknowledge reports whether a response of this status may mean that the batch was delivered.

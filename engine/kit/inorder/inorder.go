@@ -1,6 +1,7 @@
 //penstock:pure
 
-// Package inorder puts what arrives at an ordered lane in any order into the order of effect.
+// Package inorder restores the order of effect of attempts that arrive at an ordered lane in any
+// order.
 //
 // It holds one lane's [Order], which the lane owns and guards. It never calls a clock, starts
 // nothing and keeps nothing of a run that is over.
@@ -18,9 +19,9 @@ var (
 	errTwice  = errors.New("the place in the run was taken already")
 )
 
-// Order brings what arrives in any order into the order of effect: by place, dense from 0 in a run.
-// Once one of a run has failed, all of it that is not out yet fails, until the next run begins. Its
-// zero value is ready; it is not safe for concurrent use.
+// Order restores the order of effect: by place, which counts from 0 in each run. After a failure
+// all later places of the run fail, until the next run begins. The zero value is ready to use. An
+// Order is not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32

@@ -21,7 +21,9 @@ func TestOrderRandomly(t *testing.T) {
 			if k == failAt {
 				o.Fail(errors.New("broken"), func(v int) { failed = append(failed, v) })
 			}
-			if err := o.Arrive(run, uint32(place), place, func(v int) { out = append(out, v) }); err != nil {
+			if err := o.Arrive(run, uint32(place), place, func(v int) {
+				out = append(out, v)
+			}); err != nil {
 				if k < failAt {
 					t.Fatalf("run %d: place %d is refused before the failure: %v", run, place, err)
 				}
@@ -31,7 +33,8 @@ func TestOrderRandomly(t *testing.T) {
 			}
 		}
 		if len(out)+len(failed)+refused != n {
-			t.Fatalf("run %d: %d out, %d failed, %d refused, want %d together", run, len(out), len(failed), refused, n)
+			t.Fatalf("run %d: %d out, %d failed, %d refused, want %d together", run, len(out),
+				len(failed), refused, n)
 		}
 		for i, v := range out {
 			if v != i {

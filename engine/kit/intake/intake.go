@@ -28,6 +28,9 @@ type Options struct {
 	Refuse bool
 	// Remember is how long the outcome of identified requests is kept; see [Reservation.Identify].
 	Remember time.Duration
+	// MaxRequests bounds how many identified requests a route remembers; the oldest are forgotten
+	// first. Zero means 131,072.
+	MaxRequests int
 }
 
 const (
@@ -79,6 +82,9 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
+	}
+	if o.MaxRequests <= 0 {
+		o.MaxRequests = maxRequests
 	}
 	i := &Intake{
 		o: o, host: host, gate: gate{max: o.MaxBytes},

@@ -151,7 +151,9 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
 			// The batch is dropped.
+			r.in.mu.Lock()
 			r.at, r.main, r.passed, r.above, r.known = at, main, passed, above, known
+			r.in.mu.Unlock()
 			return context.Cause(ctx)
 		}
 		full, ended, changed := r.fill(b)
@@ -468,7 +470,9 @@ func (r *reader) Note(stream.Mark) string { return "" }
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
-	gone := r.progress.requests.expire(r.gone, time.Now().Add(-r.in.o.Remember), r.in.working)
+	o := &r.in.o
+	before := time.Now().Add(-o.Remember)
+	gone := r.progress.requests.expire(r.gone, before, o.MaxRequests, r.in.working)
 	r.gone = nil
 	return gone
 }

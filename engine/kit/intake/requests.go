@@ -11,7 +11,7 @@ import (
 // requestPrefix begins the partition ids of identified requests.
 const requestPrefix = "request-"
 
-// maxRequests bounds how many identified requests a route remembers. The oldest are forgotten.
+// maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
 // Identify makes the data of Submit a partition of its own, so that data which a route has settled
@@ -23,12 +23,12 @@ func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
 // IsRequest reports whether a partition is that of an identified request.
 func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, requestPrefix) }
 
-// requestName is the name of the partition of a request that arrives now.
-func requestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
+// RequestName is the name of the partition of a request that arrives now, with its time in seconds.
+func RequestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
 
-// requestTime returns the time in a partition's name; now if it has none, as after a loss of the
+// RequestTime returns the time in a partition's name; now if it has none, as after a loss of the
 // local state.
-func requestTime(name string, now time.Time) time.Time {
+func RequestTime(name string, now time.Time) time.Time {
 	const prefix = len("request of ")
 	if len(name) > prefix {
 		if t, err := time.Parse(time.RFC3339, name[prefix:]); err == nil {
@@ -65,7 +65,7 @@ func (q *requests) note(m stream.Mark) {
 		if q.by == nil {
 			q.by = make(map[string]*request)
 		}
-		e = &request{id: m.Part.ID, time: requestTime(m.Part.Name, time.Now())}
+		e = &request{id: m.Part.ID, time: RequestTime(m.Part.Name, time.Now())}
 		q.by[e.id] = e
 		q.order = append(q.order, e)
 	}
@@ -77,13 +77,30 @@ func (q *requests) sort() {
 	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
 }
 
-// expire forgets the requests that are older than a time, and those beyond maxRequests, and appends
-// their ids to gone. It stops at one in work.
+// Requests returns the progress of a route in the identified requests that are remembered, by age.
+func (i *Intake) Requests(route string) []stream.Mark {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p := i.routes[route]
+	if p == nil {
+		return nil
+	}
+	marks := make([]stream.Mark, 0, len(p.requests.order))
+	for _, e := range p.requests.order {
+		m := stream.Mark{Part: stream.Partition{ID: e.id, Name: RequestName(e.time)}, Above: e.above}
+		m.Watermark.Num = e.watermark
+		marks = append(marks, m)
+	}
+	return marks
+}
+
+// expire forgets the requests that are older than a time, and those beyond most, and appends their
+// ids to gone. It stops at one in work.
 func (q *requests) expire(
-	gone []string, before time.Time, working map[string]*Submission,
+	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {
 	n := 0
-	for n < len(q.order) && (q.order[n].time.Before(before) || len(q.order)-n > maxRequests) &&
+	for n < len(q.order) && (q.order[n].time.Before(before) || len(q.order)-n > most) &&
 		working[q.order[n].id] == nil {
 		gone = append(gone, q.order[n].id)
 		delete(q.by, q.order[n].id)

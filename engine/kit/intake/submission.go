@@ -34,6 +34,15 @@ func (r *Records) Add(record []byte) {
 // Len returns the number of records.
 func (r *Records) Len() int { return r.count }
 
+// Text returns record k. It must not follow [Lines].
+func (r *Records) Text(k int) []byte {
+	from := int32(0)
+	if k > 0 {
+		from = r.ends[k-1]
+	}
+	return r.data[from : r.ends[k]-1]
+}
+
 // Size returns the bytes of the records with their line ends.
 func (r *Records) Size() int { return len(r.data) }
 
@@ -90,7 +99,7 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 			i.gate.free(s.cost)
 			return other, nil
 		}
-		s.part = &stream.Partition{ID: r.request, Name: requestName(time.Now())}
+		s.part = &stream.Partition{ID: r.request, Name: RequestName(time.Now())}
 	}
 	if records.count == 0 {
 		i.gate.free(s.cost)

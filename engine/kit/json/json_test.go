@@ -14,7 +14,8 @@ import (
 )
 
 var kinds = map[stream.Kind]string{
-	stream.Text: "text", stream.Number: "number", stream.Bool: "bool", stream.Null: "null", stream.JSON: "json",
+	stream.Text: "text", stream.Number: "number", stream.Bool: "bool", stream.Null: "null",
+	stream.JSON: "json",
 }
 
 // scanned lists the members of an object, or the error in it.
@@ -59,7 +60,8 @@ func TestScanner(t *testing.T) {
 		{`{"h":"\udc00\ud800x"}`, `"h" json "\"\\udc00\\ud800x\""`},
 		{`{"n":"\u0000"}`, `"n" text "\x00"`},
 		{`{"d":"` + "\x7f" + `"}`, `"d" text "\x7f"`},
-		{deep(json.MaxDepth - 1), `"a" json "` + deep(json.MaxDepth - 1)[5:5+2*json.MaxDepth-2] + `"`},
+		{deep(json.MaxDepth - 1),
+			`"a" json "` + deep(json.MaxDepth - 1)[5:5+2*json.MaxDepth-2] + `"`},
 		{deep(json.MaxDepth), "1004: more than 1000 levels of arrays and objects"},
 
 		{``, "0: there is no JSON object, only nothing"},
@@ -123,7 +125,8 @@ func TestLongString(t *testing.T) {
 func TestMember(t *testing.T) {
 	var s json.Scanner
 	raw := []byte(`{"a":1,"b":{"c":[1]},"\u0061":"x\ny","d":null}`)
-	for key, want := range map[string]any{"a": "x\ny", "b": map[string]any{"c": []any{1}}, "d": nil} {
+	for key, want := range map[string]any{"a": "x\ny", "b": map[string]any{"c": []any{1}},
+		"d": nil} {
 		v, ok := s.Member(raw, key)
 		got, err := json.Decode(raw, v)
 		if !ok || err != nil || !reflect.DeepEqual(got, want) {
@@ -140,7 +143,8 @@ func TestMember(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	for text, want := range map[string]any{
-		"1": 1, "-9223372036854775808": -1 << 63, "9223372036854775808": float64(1 << 63), "0.1": 0.1, "1e2": 100.0, "1e-400": 0.0,
+		"1": 1, "-9223372036854775808": -1 << 63, "9223372036854775808": float64(1 << 63),
+		"0.1": 0.1, "1e2": 100.0, "1e-400": 0.0,
 	} {
 		if got, err := json.Number([]byte(text)); err != nil || got != want {
 			t.Errorf("Number(%s) = %v, %v; want %v", text, got, err, want)
@@ -168,13 +172,15 @@ func TestScanningAllocatesNothing(t *testing.T) {
 // depth.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
-		`{}`, `{"a":1,"b":[1,2,{"c":null}],"d":"\ud83d\ude00"}`, `{"a":01}`, `{"a":"\ud800"}`, "{\"\xff\":1}",
+		`{}`, `{"a":1,"b":[1,2,{"c":null}],"d":"\ud83d\ude00"}`, `{"a":01}`, `{"a":"\ud800"}`,
+		"{\"\xff\":1}",
 		`{"a":-1.5e-7,"a":true}`, ` {"":""}x`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) || bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > json.MaxDepth {
+		if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) ||
+			bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) > json.MaxDepth {
 			return
 		}
 		var s json.Scanner

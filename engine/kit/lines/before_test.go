@@ -23,8 +23,7 @@ func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 }
 
 // TestFillBefore checks that the bytes before the cursor are read in the same call as those behind
-// it, if the batch has enough bytes to hold them temporarily, and that the contents of the batch
-// stay unchanged.
+// it, if the batch can hold them temporarily. The contents of the batch stay unchanged.
 func TestFillBefore(t *testing.T) {
 	stood := strings.Repeat("stood there before\n", 10)
 	for _, c := range []struct {

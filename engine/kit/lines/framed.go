@@ -224,8 +224,8 @@ func (l *Filler) write(w Writer, b *stream.Batch, base int, data []byte, frame F
 	return nil
 }
 
-// seenBytes describes the bytes of the file that the last framed stretch read, if its records consist
-// of other bytes.
+// seenBytes describes the bytes of the file that the last framed stretch read, if its records
+// consist of other bytes.
 type seenBytes struct {
 	from       int64
 	size       int

@@ -8,7 +8,8 @@
 // # The end of a batch
 //
 // A batch ends at the first record end at or after a multiple of Limits.Bytes from the file's
-// start, after Limits.Records records, at the start of a settled range, or at the end of the file.
+// start. It ends earlier after Limits.Records records, at the start of a settled range, and at the
+// end of the file.
 //
 // If a batch reaches such a multiple with a larger share of its records used than of its bytes, its
 // record limit is the effective one. The batch then continues to the first record end at or after
@@ -17,8 +18,8 @@
 //
 // All these cuts depend only on the previous cut and the bytes after it. A reader that resumes at
 // any cut therefore cuts at the same places as the first reader. There are two exceptions for
-// growing files. A batch may have ended at the end of the file at that time. And the new bytes of a
-// growing file are not cut at a multiple if all of them fit; otherwise a hundred slowly growing
+// growing files. A batch may have ended at the end of the file at that time. The new bytes of a
+// growing file are not cut at a multiple if all of them fit. Otherwise a hundred slowly growing
 // files would make two batches for each multiple. Records keep their ids in any case.
 //
 // A batch takes further files only as a whole: a file that does not fit begins the next batch.
@@ -305,7 +306,8 @@ func (l *Filler) look(b *stream.Batch, c *Cursor, f File, t target,
 		}
 		d = decide(data, c.Next, t.at, room)
 		if d.full && d.records < room {
-			if over := t.passing(c.Next+int64(d.n), b.Origins+d.records, b.Limits()); over.at > t.at {
+			if over := t.passing(c.Next+int64(d.n), b.Origins+d.records,
+				b.Limits()); over.at > t.at {
 				t, whole = over, int(min(end, over.at+slack)-c.Next)
 				d = decide(data, c.Next, t.at, room)
 			}
@@ -346,7 +348,8 @@ func read(b *stream.Batch, f File, base, have, want int, off int64) (int, error)
 	}
 	for have < want {
 		n := min(want-have, readMax)
-		if err := f.readFull(b.Data[base+have:base+have+n:base+have+n], off+int64(have)); err != nil {
+		if err := f.readFull(b.Data[base+have:base+have+n:base+have+n],
+			off+int64(have)); err != nil {
 			return have, err
 		}
 		have += n

@@ -95,7 +95,9 @@ func check(t *testing.T, batches []*stream.Batch, recs []record, from int64, abo
 	t.Helper()
 	settled := func(end int64) bool {
 		return end <= from ||
-			slices.ContainsFunc(above, func(r stream.Range) bool { return end > r.From.Num && end <= r.To.Num })
+			slices.ContainsFunc(above, func(r stream.Range) bool {
+				return end > r.From.Num && end <= r.To.Num
+			})
 	}
 	recs = slices.DeleteFunc(slices.Clone(recs), func(r record) bool { return settled(r.end) })
 	at := from

@@ -52,7 +52,8 @@ type datagram struct {
 func (d *Datagrams) Run(ctx context.Context) error {
 	d.more = make(chan struct{}, 1)
 	c, err := net.ListenPacket(d.Network, d.Address)
-	if d.Network == "unixgram" && errors.Is(err, syscall.EADDRINUSE) && removeStale(d.Network, d.Address) {
+	if d.Network == "unixgram" && errors.Is(err, syscall.EADDRINUSE) &&
+		removeStale(d.Network, d.Address) {
 		c, err = net.ListenPacket(d.Network, d.Address)
 	}
 	if err != nil {
@@ -169,7 +170,8 @@ func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 		now := systemDrops(u.Port)
 		if now > before {
 			d.Host.Count("datagrams_dropped", now-before)
-			d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full", "datagrams", now-before)
+			d.Host.Log().Warn("the system dropped datagrams: its receive buffer was full",
+				"datagrams", now-before)
 			before = now
 		}
 		select {

@@ -33,7 +33,8 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	case host != "" && ip == nil && host != "localhost":
 		return fail("%q is not an IP address; a name could come to mean another machine", host)
 	case !protected && host != "localhost" && (ip == nil || !ip.IsLoopback()):
-		return fail("%s can be reached from other machines; %s, or listen on 127.0.0.1", address, remedy)
+		return fail("%s can be reached from other machines; %s, or listen on 127.0.0.1", address,
+			remedy)
 	}
 	return nil
 }
@@ -66,12 +67,14 @@ var ErrOnce = errors.New("a listener has no end: run it without --once")
 // CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.
 func CheckSocket(network, address string, t *TLS, insecure bool) error {
 	if network != "tcp" && *t != (TLS{}) {
-		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("belongs to network tcp, and this is %s", network)}
+		return &stream.OptionError{Key: "tls", Err: fmt.Errorf("belongs to network tcp, and "+
+			"this is %s", network)}
 	}
 	switch network {
 	case "unix", "unixgram":
 		if address == "" || len(address) > maxSocketPath || address[0] != '/' {
-			err := fmt.Errorf("is %q, want an absolute path of at most %d bytes", address, maxSocketPath)
+			err := fmt.Errorf("is %q, want an absolute path of at most %d bytes", address,
+				maxSocketPath)
 			return &stream.OptionError{Key: "listen", Err: err}
 		}
 		return nil
@@ -79,7 +82,8 @@ func CheckSocket(network, address string, t *TLS, insecure bool) error {
 		return CheckAddress(address, insecure, "set insecure: true, because UDP knows no tokens")
 	}
 	remedy := "set tls.cert, tls.key and tls.client_ca, or insecure: true"
-	return errors.Join(CheckAddress(address, insecure || t.On() && t.ClientCA != "", remedy), t.Check())
+	return errors.Join(CheckAddress(address, insecure || t.On() && t.ClientCA != "", remedy),
+		t.Check())
 }
 
 // maxSocketPath is the smallest limit of the supported systems.

@@ -26,8 +26,8 @@ func (a accepted) closed(t *testing.T) {
 	}
 }
 
-// TestLimit: at the limit the connection that has been idle longest makes room; if none is idle,
-// Accept waits for one.
+// TestLimit checks that at the limit the connection that has been idle longest makes room; if none
+// is idle, Accept waits for one.
 func TestLimit(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,7 +91,8 @@ func TestLimit(t *testing.T) {
 
 func TestTokens(t *testing.T) {
 	k := listen.NewKeyring("", listen.Tokens{"alpha": "secret-a", "beta": "secret-b"})
-	for token, want := range map[string]string{"secret-a": "alpha", "secret-b": "beta", "": "", "secret-": "", "secret-aa": ""} {
+	for token, want := range map[string]string{"secret-a": "alpha", "secret-b": "beta", "": "",
+		"secret-": "", "secret-aa": ""} {
 		if name, ok := k.Holder(token); name != want || ok != (want != "") {
 			t.Errorf("Holder(%q) = %q, %v", token, name, ok)
 		}

@@ -29,7 +29,8 @@ const handshakeTime = 10 * time.Second
 
 // Pump hands the records of a connection to the intake until the connection ends, is idle for too
 // long, or the intake drains. A full intake stops the reads, and so the sender.
-func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Framer, idle time.Duration, h stream.Host) {
+func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Framer,
+	idle time.Duration, h stream.Host) {
 	h.Count("connections", 1)
 	first := s.TLS != nil
 	for {
@@ -49,7 +50,8 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		switch {
 		case wrong != nil:
 			h.Count("connections_malformed", 1)
-			h.Log().Warn("connection closed: its data has another form", "peer", peerOf(c), "error", wrong)
+			h.Log().Warn("connection closed: its data has another form", "peer", peerOf(c), "error",
+				wrong)
 			return
 		case err == nil:
 		case errors.Is(err, io.EOF):
@@ -58,7 +60,8 @@ func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Fram
 		default:
 			if rest := f.Pending(); rest > 0 {
 				h.Count("bytes_discarded", int64(rest))
-				h.Log().Warn("connection closed in the middle of a record", "peer", peerOf(c), "bytes", rest, "error", err)
+				h.Log().Warn("connection closed in the middle of a record", "peer", peerOf(c),
+					"bytes", rest, "error", err)
 			}
 			if errors.Is(err, os.ErrDeadlineExceeded) && !s.Intake.IsDraining() {
 				h.Count("connections_timed_out", 1)
@@ -81,5 +84,6 @@ func Peer(c net.Conn) string { return peerOf(c) }
 
 // Counters are the names that [Streams.Pump] and [Datagrams] count.
 var Counters = []string{
-	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded", "datagrams_failed", "datagrams_dropped",
+	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded",
+	"datagrams_failed", "datagrams_dropped",
 }

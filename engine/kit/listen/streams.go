@@ -46,7 +46,8 @@ func (s *Streams) Run(ctx context.Context) error {
 	if s.Bound != nil {
 		s.Bound(inner.Addr())
 	}
-	s.Log.Info("listening", "network", s.Network, "address", inner.Addr().String(), "tls", s.TLS != nil)
+	s.Log.Info("listening", "network", s.Network, "address", inner.Addr().String(), "tls",
+		s.TLS != nil)
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	group.Go("accept", func(ctx context.Context) error { return s.accept(ctx, group, limited) })
 	for ctx.Err() == nil && group.Context().Err() == nil {
@@ -81,7 +82,8 @@ func ignoreClosed(err error) error {
 // listen opens the socket. A Unix socket that nobody listens on is replaced.
 func (s *Streams) listen() (net.Listener, error) {
 	l, err := net.Listen(s.Network, s.Address)
-	if s.Network != "unix" || !errors.Is(err, syscall.EADDRINUSE) || !removeStale(s.Network, s.Address) {
+	if s.Network != "unix" || !errors.Is(err, syscall.EADDRINUSE) ||
+		!removeStale(s.Network, s.Address) {
 		return l, err
 	}
 	return net.Listen(s.Network, s.Address)

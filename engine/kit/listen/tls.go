@@ -30,9 +30,11 @@ func (t *TLS) Check() error {
 	case *t == TLS{}:
 		return nil
 	case t.Cert == "":
-		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: a listener with TLS needs a certificate")}
+		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: a listener with " +
+			"TLS needs a certificate")}
 	case t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of tls.cert")}
+		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of " +
+			"tls.cert")}
 	}
 	_, err := t.load()
 	return err
@@ -84,14 +86,17 @@ type stamp struct {
 // Config returns the TLS configuration of a listener, with the protocols given. While changed files
 // cannot be used, the old certificates stay.
 func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
-	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(), stamps: t.stamps()}
+	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(),
+		stamps: t.stamps()}
 	var err error
 	if c.config, err = t.load(); err != nil {
 		return nil, err
 	}
 	c.config.NextProtos = protocols
 	outer := c.config.Clone()
-	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.current(), nil }
+	outer.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return c.current(), nil
+	}
 	return outer, nil
 }
 

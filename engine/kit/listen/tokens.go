@@ -27,7 +27,8 @@ func CheckTokens(token string, tokens Tokens) error {
 	}
 	for name, value := range tokens {
 		if len(value) < minToken {
-			return fail("tokens."+name, "has fewer than %d characters; write a longer one", minToken)
+			return fail("tokens."+name, "has fewer than %d characters; write a longer one",
+				minToken)
 		}
 	}
 	return nil

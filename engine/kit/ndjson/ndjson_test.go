@@ -22,7 +22,8 @@ func addField(b *stream.Batch, record int, name string, kind stream.Kind, value 
 	off := uint32(len(b.Data))
 	b.Data = append(b.Data, value...)
 	b.Names = append(b.Names, name)
-	b.Fields = append(b.Fields, stream.Field{Name: uint32(len(b.Names) - 1), Kind: kind, Off: off, Len: uint32(len(value))})
+	b.Fields = append(b.Fields,
+		stream.Field{Name: uint32(len(b.Names) - 1), Kind: kind, Off: off, Len: uint32(len(value))})
 	b.Parsed()
 }
 

@@ -16,7 +16,8 @@ const chunk = 4 * word
 // remaining ones. Nearly all records of nearly all logs are plain ASCII. That is checked once for
 // the whole record, and its fields are then copied unchecked. They are copied in chunks, past the
 // end of a field; the following text overwrites the surplus.
-func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []stream.Field) ([]byte, []stream.Field) {
+func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
+	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
 	first, end := r.Off, r.Off+r.Len
 	if len(data)-int(end) < chunk || !uncontrolled(data[first:end]) {
@@ -28,7 +29,8 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []str
 		if cap(dst)-len(dst) < keyBytes+n+2*chunk {
 			dst = slices.Grow(dst, keyBytes+n+2*chunk)
 		}
-		if int(f.Name) >= len(k) || uint(k[f.Name].n-1) >= keyBytes || f.Off < first || f.Off+f.Len > end {
+		if int(f.Name) >= len(k) || uint(k[f.Name].n-1) >= keyBytes || f.Off < first ||
+			f.Off+f.Len > end {
 			return dst, fields[i:] // keys are made on the longer way
 		}
 		key := &k[f.Name]
@@ -50,7 +52,8 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record, fields []str
 		for j := 0; j < n; j += chunk {
 			from, to := (*[chunk]byte)(data[int(f.Off)+j:]), (*[chunk]byte)(to[m+j:])
 			v, w := binary.LittleEndian.Uint64(from[:]), binary.LittleEndian.Uint64(from[word:])
-			x, y := binary.LittleEndian.Uint64(from[2*word:]), binary.LittleEndian.Uint64(from[3*word:])
+			x, y := binary.LittleEndian.Uint64(from[2*word:]),
+				binary.LittleEndian.Uint64(from[3*word:])
 			binary.LittleEndian.PutUint64(to[:], v)
 			binary.LittleEndian.PutUint64(to[word:], w)
 			binary.LittleEndian.PutUint64(to[2*word:], x)
@@ -75,8 +78,10 @@ func uncontrolled(s []byte) bool {
 	rest := s
 	for ; len(rest) >= chunk; rest = rest[chunk:] {
 		c := (*[chunk]byte)(rest)
-		seen |= control(binary.LittleEndian.Uint64(c[:])) | control(binary.LittleEndian.Uint64(c[word:])) |
-			control(binary.LittleEndian.Uint64(c[2*word:])) | control(binary.LittleEndian.Uint64(c[3*word:]))
+		seen |= control(binary.LittleEndian.Uint64(c[:])) |
+			control(binary.LittleEndian.Uint64(c[word:])) |
+			control(binary.LittleEndian.Uint64(c[2*word:])) |
+			control(binary.LittleEndian.Uint64(c[3*word:]))
 	}
 	for ; len(rest) >= word; rest = rest[word:] {
 		seen |= control(binary.LittleEndian.Uint64(rest))

@@ -120,7 +120,8 @@ func compile(text string) (p pattern, err error) {
 			p.names = append(p.names, m[1])
 			b.WriteString("([^/]+?)")
 		case strings.ContainsAny(m[0], "{}"):
-			return p, fmt.Errorf("%q has a brace without its name or its other one; a field is written {name}", text)
+			return p, fmt.Errorf("%q has a brace without its name or its other one; a field is "+
+				"written {name}", text)
 		default:
 			b.WriteString(regexp.QuoteMeta(m[0]))
 		}
@@ -226,7 +227,8 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 
 // fields writes the common values of a partition's records into the arena, and leaves room for the
 // offset.
-func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32, out []stream.Field) []stream.Field {
+func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
+	out []stream.Field) []stream.Field {
 	a.know(part)
 	text := func(k int, value string) {
 		f := stream.Field{Name: names[k], Kind: stream.Null}

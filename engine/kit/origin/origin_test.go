@@ -49,14 +49,20 @@ func TestAdd(t *testing.T) {
 		root, want string
 	}{
 		{origin.Options{}, "", "| | | "},
-		{origin.Options{File: "file", Offset: "at"}, "/in", "message=one file=/var/log/shop/2026-11-21.log at=100 | " +
-			"message=two file=/var/log/shop/2026-11-21.log at=104 | message=three file=/in/sub/cart.2.log at=0 | "},
-		{origin.Options{Offset: "at", Host: "host"}, "", "message=one at=100 host=" + host + " | message=two at=104 host=" + host +
-			" | message=three at=0 host=" + host + " | "},
-		{origin.Options{Path: "/var/log/{app}/{date}.log"}, "", "message=one app=shop date=2026-11-21 | " +
+		{origin.Options{File: "file", Offset: "at"}, "/in", "message=one " +
+			"file=/var/log/shop/2026-11-21.log at=100 | " +
+			"message=two file=/var/log/shop/2026-11-21.log at=104 | message=three " +
+			"file=/in/sub/cart.2.log at=0 | "},
+		{origin.Options{Offset: "at", Host: "host"}, "",
+			"message=one at=100 host=" + host + " | message=two at=104 host=" + host +
+				" | message=three at=0 host=" + host + " | "},
+		{origin.Options{Path: "/var/log/{app}/{date}.log"}, "", "message=one app=shop " +
+			"date=2026-11-21 | " +
 			"message=two app=shop date=2026-11-21 | message=three app= date= | "},
-		{origin.Options{Path: "{name}.*log"}, "", "message=one name=2026-11-21 | message=two name=2026-11-21 | message=three name=cart | "},
-		{origin.Options{Path: "/in/{dir}/{name}.{n}.log"}, "/in", "message=one dir= name= n= | message=two dir= name= n= | " +
+		{origin.Options{Path: "{name}.*log"}, "", "message=one name=2026-11-21 | message=two " +
+			"name=2026-11-21 | message=three name=cart | "},
+		{origin.Options{Path: "/in/{dir}/{name}.{n}.log"}, "/in", "message=one dir= name= n= | " +
+			"message=two dir= name= n= | " +
 			"message=three dir=sub name=cart n=2 | "},
 		{origin.Options{File: "log.file", Offset: "log.at", Path: "{app.name}.*log"}, "/in",
 			`message=one log={"file":"/var/log/shop/2026-11-21.log","at":100} ` +
@@ -97,7 +103,8 @@ func TestValidate(t *testing.T) {
 	if err := good.Validate("meta"); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Join(good.Shape(stream.UnparsedSchema()).Names(), " "); got != "message f o h a b" {
+	if got := strings.Join(good.Shape(stream.UnparsedSchema()).Names(),
+		" "); got != "message f o h a b" {
 		t.Errorf("the schema has %s", got)
 	}
 	nested := origin.Options{File: "log.file", Offset: "log.at", Host: `"log.host"`}
@@ -110,7 +117,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// FuzzPath: any pattern is refused or works on any name.
+// FuzzPath checks that any pattern is refused or works on any name.
 func FuzzPath(f *testing.F) {
 	f.Add("/var/log/{app}/{date}.log", "/var/log/a/b.log")
 	f.Add("{a}{b}*", "x")

@@ -44,7 +44,8 @@ func Fields() []stream.SchemaField {
 // Protobuf calls add with each record of an export request in protobuf.
 func Protobuf(request []byte, add func(record []byte) error) error {
 	var data logs.LogsData // an ExportLogsServiceRequest has the same form
-	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(request, &data); err != nil {
+	if err := (proto.UnmarshalOptions{RecursionLimit: maxDepth}).Unmarshal(request,
+		&data); err != nil {
 		return fmt.Errorf("the body is not an ExportLogsServiceRequest in protobuf: %w", err)
 	}
 	return Each(&data, add)

@@ -225,8 +225,8 @@ func TestExhaustedInStore(t *testing.T) {
 	if n, err := s.Prune(t.Context(), start.Add(1000*hour)); n != 0 || err != nil {
 		t.Errorf("pruned %d, %v", n, err)
 	}
-	if hosts, err := s.Hosts(t.Context()); err != nil || len(hosts) != 0 {
-		t.Errorf("hosts with deliveries to send: %+v, %v", hosts, err)
+	if page, err := s.Hosts(t.Context(), 0, 10); err != nil || len(page.Hosts) != 0 {
+		t.Errorf("hosts with deliveries to send: %+v, %v", page, err)
 	}
 	if err := s.Cancel(t.Context(), find(t, s, "order-0").ID, start); err != nil {
 		t.Error(err)

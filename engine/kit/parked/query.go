@@ -30,8 +30,16 @@ func query(
 	if err != nil {
 		return nil, err
 	}
+	return deliveriesOf(rows, MaxPage, nil)
+}
+
+// deliveriesOf reads at most limit deliveries of a query, and closes it. Those that are not wanted
+// are left out; nil means all.
+func deliveriesOf(
+	rows *sql.Rows, limit int, wanted func(*Delivery) bool,
+) (out []*Delivery, err error) {
 	defer rows.Close()
-	for rows.Next() {
+	for len(out) < limit && rows.Next() {
 		d := new(Delivery)
 		var start, due, ended, accepted int64
 		var waits string
@@ -57,57 +65,119 @@ func query(
 		if ended > 0 {
 			d.Ended = time.UnixMilli(ended)
 		}
-		out = append(out, d)
+		if wanted == nil || wanted(d) {
+			out = append(out, d)
+		}
 	}
 	return out, rows.Err()
+}
+
+// readStatements are the queries that each delivery costs, prepared.
+type readStatements struct{ due, next *sql.Stmt }
+
+// dueQuery has no LIMIT, since SQLite compiles a statement again whenever a parameter of LIMIT is
+// bound. Its rows come in the order of the index, so that reading may end at any row.
+const dueQuery = "SELECT " + columns + joined +
+	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
+
+func (r *readStatements) prepare(ctx context.Context, db *sql.DB) (err error) {
+	if r.due, err = db.PrepareContext(ctx, dueQuery); err != nil {
+		return err
+	}
+	const next = "SELECT min(due) FROM deliveries WHERE host = ? AND state = 0 AND due > ?"
+	r.next, err = db.PrepareContext(ctx, next)
+	return err
+}
+
+func (r *readStatements) close() (err error) {
+	for _, s := range []*sql.Stmt{r.due, r.next} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
+	return err
 }
 
 // Due returns waiting deliveries of a host that are due at now, at most limit, the earliest first.
 func (s *Store) Due(
 	ctx context.Context, host int64, now time.Time, limit int,
 ) ([]*Delivery, error) {
-	return s.query(
-		ctx, "WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due LIMIT ?", host,
-		now.UnixMilli(), limit,
-	)
+	rows, err := s.reads.due.QueryContext(ctx, host, now.UnixMilli())
+	if err != nil {
+		return nil, err
+	}
+	return deliveriesOf(rows, limit, nil)
 }
 
 // Next returns the earliest due time of a host's waiting deliveries that are later than after;
 // false if there is none.
 func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Time, bool, error) {
 	var due sql.NullInt64
-	err := s.read.QueryRowContext(ctx, "SELECT min(due) FROM deliveries WHERE host = ? AND state = 0 AND due > ?",
-		host, after.UnixMilli()).
-		Scan(&due)
+	err := s.reads.next.QueryRowContext(ctx, host, after.UnixMilli()).Scan(&due)
 	return time.UnixMilli(due.Int64), due.Valid, err
 }
 
-// Hosts returns the hosts that have waiting deliveries, with their earliest due times. It costs one
-// search for each host of the store.
-func (s *Store) Hosts(ctx context.Context) (out []Host, err error) {
-	rows, err := s.read.QueryContext(ctx, `SELECT id, name, due FROM (
-		SELECT id, name, (SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0) AS due FROM hosts) WHERE due IS NOT NULL`)
+// HostPage is a page of the hosts of a store.
+type HostPage struct {
+	Hosts []Host // those that have waiting deliveries, with their earliest due times
+	After int64  // where the next page begins; zero at the end of the store
+}
+
+// Hosts returns those of the next n hosts of the store that have waiting deliveries. It costs one
+// search for each of the n. after is zero for the first page, else that of the page before.
+func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, err error) {
+	rows, err := s.read.QueryContext(ctx, `SELECT id, name,
+		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)
+		FROM hosts WHERE id > ? ORDER BY id LIMIT ?`, after, n)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer rows.Close()
-	for rows.Next() {
+	seen := 0
+	for ; rows.Next(); seen++ {
 		var h Host
-		var due int64
+		var due sql.NullInt64
 		if err := rows.Scan(&h.ID, &h.Name, &due); err != nil {
-			return nil, err
+			return out, err
 		}
-		h.Due = time.UnixMilli(due)
-		out = append(out, h)
+		out.After = h.ID
+		if due.Valid {
+			h.Due = time.UnixMilli(due.Int64)
+			out.Hosts = append(out.Hosts, h)
+		}
+	}
+	if seen < n {
+		out.After = 0
 	}
 	return out, rows.Err()
 }
 
-// Find returns the newest delivery of a key. The error is a *NotFoundError if there is none.
-func (s *Store) Find(ctx context.Context, key string) (*Delivery, error) {
-	found, err := s.query(
-		ctx, "WHERE d.hash = ? AND d.key = ? ORDER BY d.id DESC LIMIT 1", hashOf(key), key,
+// Host returns a host with the earliest due time of its waiting deliveries; false if it has none.
+func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err error) {
+	var due sql.NullInt64
+	err = s.read.QueryRowContext(ctx, `SELECT id,
+		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)
+		FROM hosts WHERE name = ?`, name).Scan(&h.ID, &due)
+	if errors.Is(err, sql.ErrNoRows) {
+		return h, false, nil
+	}
+	h.Name, h.Due = name, time.UnixMilli(due.Int64)
+	return h, due.Valid, err
+}
+
+// Find returns the newest delivery of a key, of those that are wanted; nil means all. The error is
+// a *NotFoundError if there is none.
+func (s *Store) Find(
+	ctx context.Context, key string, wanted func(*Delivery) bool,
+) (*Delivery, error) {
+	rows, err := s.read.QueryContext(
+		ctx, "SELECT "+columns+joined+"WHERE d.hash = ? AND d.key = ? ORDER BY d.id DESC",
+		hashOf(key), key,
 	)
+	if err != nil {
+		return nil, err
+	}
+	found, err := deliveriesOf(rows, 1, wanted)
 	if err == nil && len(found) == 0 {
 		err = &NotFoundError{key}
 	}

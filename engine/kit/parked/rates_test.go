@@ -107,12 +107,12 @@ func fill(t *testing.T, s *parked.Store, from, n, batch int) int {
 // take accepts deliveries of one host after the other.
 func take(t *testing.T, s *parked.Store, n int) {
 	t.Helper()
-	hosts, err := s.Hosts(t.Context())
+	page, err := s.Hosts(t.Context(), 0, rateHosts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var changes []parked.Change
-	for _, h := range hosts {
+	for _, h := range page.Hosts {
 		due, err := s.Due(t.Context(), h.ID, start, 16)
 		if err != nil {
 			t.Fatal(err)

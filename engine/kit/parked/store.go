@@ -23,6 +23,7 @@ const version = 2
 const (
 	busyWait  = 10 * time.Second // for another process's transaction
 	readers   = 2                // connections beside the writer's
+	pageCache = 8 << 10          // KiB of each connection
 	groupSize = 64               // writes that share a commit
 )
 
@@ -47,6 +48,7 @@ type Store struct {
 	write *sql.DB // one connection
 	read  *sql.DB
 	stmt  statements // of write; used by the leader only
+	reads readStatements
 
 	mu      sync.Mutex // guards the fields below
 	queue   []*operation
@@ -120,9 +122,10 @@ func OpenExisting(ctx context.Context, o Options) (*Store, error) {
 	}
 	path := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	dsn := fmt.Sprintf(
-		"file:%s?_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)",
+		"file:%s?_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=cache_size(-%d)",
 		path,
 		busyWait.Milliseconds(),
+		pageCache,
 	)
 	s := &Store{o: o, hosts: make(map[string]int64), parts: make(map[string]int64)}
 	if s.write, err = sql.Open("sqlite", dsn); err != nil {
@@ -146,7 +149,11 @@ func (s *Store) prepare(ctx context.Context) error {
 	if err := s.stmt.prepare(ctx, s.write); err != nil {
 		return err
 	}
-	_, err := s.Totals(ctx)
+	if err := s.reads.prepare(ctx, s.read); err != nil {
+		return err
+	}
+	var err error
+	s.totals, err = s.Totals(ctx)
 	return err
 }
 
@@ -185,14 +192,33 @@ func (s *Store) upgrade(ctx context.Context) error {
 }
 
 // Close frees the file. No other method runs any more. It may be called twice.
-func (s *Store) Close() error { return errors.Join(s.stmt.close(), s.write.Close(), s.read.Close()) }
+func (s *Store) Close() error {
+	return errors.Join(s.stmt.close(), s.reads.close(), s.write.Close(), s.read.Close())
+}
 
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.o.Path }
 
 // Totals reads the sums from the file, so that changes by other processes are in them.
-func (s *Store) Totals(ctx context.Context) (t Totals, err error) {
-	rows, err := s.read.QueryContext(ctx, "SELECT name, n FROM totals")
+func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
+
+// Refresh brings LastTotals up to date with changes by other processes. It reads between two
+// commits of this process, so that none is counted twice or missed.
+func (s *Store) Refresh(ctx context.Context) error {
+	return s.run(ctx, func(t *transaction) error {
+		totals, err := readTotals(ctx, t.tx)
+		if err != nil {
+			return err
+		}
+		s.mu.Lock()
+		s.totals = totals
+		s.mu.Unlock()
+		return nil
+	})
+}
+
+func readTotals(ctx context.Context, from querier) (t Totals, err error) {
+	rows, err := from.QueryContext(ctx, "SELECT name, n FROM totals")
 	if err != nil {
 		return t, err
 	}
@@ -208,16 +234,10 @@ func (s *Store) Totals(ctx context.Context) (t Totals, err error) {
 			*f = n
 		}
 	}
-	if err := rows.Err(); err != nil {
-		return t, err
-	}
-	s.mu.Lock()
-	s.totals = t
-	s.mu.Unlock()
-	return t, nil
+	return t, rows.Err()
 }
 
-// LastTotals returns the sums as of the last commit of this process, or the last call of Totals.
+// LastTotals returns the sums as of the last commit of this process, or the last Refresh.
 func (s *Store) LastTotals() Totals {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,7 @@ func add(t *testing.T, s *parked.Store, rows []parked.Row) parked.Added {
 
 func find(t *testing.T, s *parked.Store, key string) *parked.Delivery {
 	t.Helper()
-	d, err := s.Find(t.Context(), key)
+	d, err := s.Find(t.Context(), key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestStoreSurvivesReopening(t *testing.T) {
 	if err := s.Retry(t.Context(), find(t, s, "order-2").ID, start); !errors.As(err, &over) {
 		t.Errorf("retry of a delivery that is done: %v", err)
 	}
-	if _, err := s.Find(t.Context(), "order-99"); !errors.As(err, new(*parked.NotFoundError)) {
+	if _, err := s.Find(t.Context(), "order-99", nil); !errors.As(err, new(*parked.NotFoundError)) {
 		t.Errorf("a key that is missing: %v", err)
 	}
 }
@@ -135,9 +135,20 @@ func TestStoreSurvivesReopening(t *testing.T) {
 func TestDueByHost(t *testing.T) {
 	s := open(t, path(t), 0)
 	add(t, s, rows(0, 9))
-	hosts, err := s.Hosts(t.Context())
-	if err != nil || len(hosts) != 3 || !hosts[0].Due.Equal(start) {
-		t.Fatalf("hosts %+v, %v", hosts, err)
+	var hosts []parked.Host
+	var pages []int64
+	for after := int64(0); ; {
+		page, err := s.Hosts(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts, pages = append(hosts, page.Hosts...), append(pages, page.After)
+		if after = page.After; after == 0 {
+			break
+		}
+	}
+	if len(hosts) != 3 || len(pages) != 2 || !hosts[0].Due.Equal(start) {
+		t.Fatalf("hosts %+v in pages that end at %v", hosts, pages)
 	}
 	host := hosts[0].ID
 	if early, err := s.Due(t.Context(), host, start.Add(-time.Millisecond), 10); err != nil ||
@@ -254,7 +265,7 @@ func TestTotalsAgree(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				d, err := s.Find(t.Context(), fmt.Sprintf("order-%d", n))
+				d, err := s.Find(t.Context(), fmt.Sprintf("order-%d", n), nil)
 				if err != nil {
 					t.Error(err)
 					return
@@ -301,6 +312,41 @@ func TestTotalsAgree(t *testing.T) {
 	}
 	if got := s.LastTotals(); got != want || got.Waiting+got.Done+got.Dead+got.Cancelled != 500 {
 		t.Errorf("totals %+v, rows %+v", got, want)
+	}
+}
+
+// TestRefresh: sums that are read again while commits are made miss none, and count none twice.
+func TestRefresh(t *testing.T) {
+	s := open(t, path(t), 0)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for n := range 4 {
+		wg.Go(func() {
+			for i := range 50 {
+				one := rows(1000*n+i, 1000*n+i+1)
+				if _, err := s.Add(t.Context(), one); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	go func() {
+		wg.Wait()
+		close(done)
+	}()
+	for isDone := false; !isDone; {
+		if err := s.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-done:
+			isDone = true
+		default:
+		}
+	}
+	want, err := s.Totals(t.Context())
+	if got := s.LastTotals(); err != nil || got != want || got.Waiting != 200 {
+		t.Errorf("sums %+v, want %+v, %v", got, want, err)
 	}
 }
 

@@ -1,5 +1,6 @@
-// Package sqldriver uses a database/sql driver's own connection, without database/sql, which would
-// add a pool, a goroutine and a lock for each call and cost as much as a small database itself.
+// Package sqldriver uses a database/sql driver's own connection without database/sql. The latter
+// would add a pool, a goroutine and a lock for each call, and cost as much as a small database
+// itself.
 //
 // It contains the loop over the rows of a result. The creator of a connection owns and closes it;
 // the package opens none, retries nothing, and knows no database.
@@ -22,12 +23,13 @@ type Conn interface {
 	driver.QueryerContext
 }
 
-// Direct returns what a driver has opened as a Conn. Where its driver cannot do what a Conn does,
-// it is closed.
+// Direct returns an opened connection as a Conn. It closes the connection and returns an error if
+// its driver lacks a method of Conn.
 func Direct(opened driver.Conn) (Conn, error) {
 	c, ok := opened.(Conn)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("the driver's %T lacks ExecContext or QueryContext", opened), opened.Close())
+		return nil, errors.Join(fmt.Errorf("the driver's %T lacks ExecContext or QueryContext",
+			opened), opened.Close())
 	}
 	return c, nil
 }
@@ -41,7 +43,8 @@ func named(args []driver.Value) []driver.NamedValue {
 }
 
 // Exec runs a statement and returns the number of changed rows, as the driver counts them.
-func Exec(ctx context.Context, c Conn, sql string, args ...driver.Value) (affected int64, err error) {
+func Exec(ctx context.Context, c Conn, sql string,
+	args ...driver.Value) (affected int64, err error) {
 	r, err := c.ExecContext(ctx, sql, named(args))
 	if err != nil {
 		return 0, err
@@ -49,11 +52,12 @@ func Exec(ctx context.Context, c Conn, sql string, args ...driver.Value) (affect
 	return r.RowsAffected()
 }
 
-// Query gives the rows of a statement to row until it returns false; values are valid until the
-// next one. Before the first, head may look at the columns; nil: nothing does. Its error is the
-// database's, or that of head or row, which end it.
+// Query calls row for each row of a statement until row returns false. Values are valid until the
+// next row. If head is not nil, it is called with the columns before the first row. The error is
+// that of the database, or of head or row, which end the query.
 func Query(
-	ctx context.Context, c Conn, head func(driver.Rows) error, row func(v []driver.Value) (more bool, err error),
+	ctx context.Context, c Conn, head func(driver.Rows) error,
+	row func(v []driver.Value) (more bool, err error),
 	sql string, args ...driver.Value,
 ) (err error) {
 	rows, err := c.QueryContext(ctx, sql, named(args))
@@ -82,8 +86,11 @@ func Query(
 }
 
 // Each is Query of all rows.
-func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql string, args ...driver.Value) error {
-	return Query(ctx, c, nil, func(v []driver.Value) (bool, error) { return true, row(v) }, sql, args...)
+func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql string,
+	args ...driver.Value) error {
+	return Query(ctx, c, nil, func(v []driver.Value) (bool, error) {
+		return true, row(v)
+	}, sql, args...)
 }
 
 // Text is a value as text, however the driver gives it; of NULL it is "".

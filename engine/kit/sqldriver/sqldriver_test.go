@@ -15,7 +15,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// counter answers every statement by so many rows of their number, and notes what is asked of it.
+// counter answers every statement with rows that hold their number, and records the arguments.
 type counter struct {
 	rows   int
 	fails  int // the row that cannot be read, counted from 1; 0: none
@@ -28,12 +28,14 @@ func (c *counter) Prepare(string) (driver.Stmt, error) { return nil, errBroken }
 func (c *counter) Begin() (driver.Tx, error)           { return nil, errBroken }
 func (c *counter) Close() error                        { c.closed++; return nil }
 
-func (c *counter) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+func (c *counter) ExecContext(_ context.Context, _ string,
+	args []driver.NamedValue) (driver.Result, error) {
 	c.args = args
 	return driver.RowsAffected(c.rows), nil
 }
 
-func (c *counter) QueryContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Rows, error) {
+func (c *counter) QueryContext(_ context.Context, _ string,
+	args []driver.NamedValue) (driver.Rows, error) {
 	c.args = args
 	c.open++
 	return &answer{counter: c}, nil
@@ -58,8 +60,8 @@ func (a *answer) Next(v []driver.Value) error {
 	return nil
 }
 
-// TestQuery: rows come until the end, an error or enough of them, and the answer is closed in each
-// case.
+// TestQuery checks that rows come until the end, an error or enough of them, and the answer is
+// closed in each case.
 func TestQuery(t *testing.T) {
 	for _, c := range []struct {
 		rows, fails, enough int
@@ -87,7 +89,8 @@ func TestQuery(t *testing.T) {
 		if !errors.Is(err, c.err) || !slices.Equal(got, c.want) || conn.open != 0 {
 			t.Errorf("%+v: rows %v, %v; %d answers left open", c, got, err, conn.open)
 		}
-		if want := []driver.NamedValue{{Ordinal: 1, Value: "a"}, {Ordinal: 2, Value: int64(2)}}; !slices.Equal(conn.args, want) {
+		if want := []driver.NamedValue{{Ordinal: 1, Value: "a"},
+			{Ordinal: 2, Value: int64(2)}}; !slices.Equal(conn.args, want) {
 			t.Errorf("arguments %v, want %v", conn.args, want)
 		}
 	}
@@ -119,8 +122,10 @@ func TestDirect(t *testing.T) {
 		t.Errorf("Direct: %v, %v", c, err)
 	}
 	c, err := sqldriver.Direct(plain{conn})
-	if c != nil || err == nil || !strings.Contains(err.Error(), "QueryContext") || conn.closed != 1 {
-		t.Errorf("Direct of one that can only prepare: %v, %v; closed %d times, want 1", c, err, conn.closed)
+	if c != nil || err == nil || !strings.Contains(err.Error(), "QueryContext") ||
+		conn.closed != 1 {
+		t.Errorf("Direct of one that can only prepare: %v, %v; closed %d times, want 1", c, err,
+			conn.closed)
 	}
 }
 
@@ -129,7 +134,8 @@ func TestText(t *testing.T) {
 	for _, c := range []struct {
 		v    driver.Value
 		want string
-	}{{nil, ""}, {[]byte("a"), "a"}, {"b", "b"}, {int64(-3), "-3"}, {true, "true"}, {at, at.String()}} {
+	}{{nil, ""}, {[]byte("a"), "a"}, {"b", "b"}, {int64(-3), "-3"}, {true, "true"},
+		{at, at.String()}} {
 		if got := sqldriver.Text(c.v); got != c.want {
 			t.Errorf("Text(%v) = %q, want %q", c.v, got, c.want)
 		}

@@ -51,7 +51,8 @@ func TestConnections(t *testing.T) {
 		t.Error(err)
 	}
 	d.fail = "write rows"
-	if _, err := lanes[0].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err, errBroken) ||
+	if _, err := lanes[0].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err,
+		errBroken) ||
 		!strings.HasPrefix(err.Error(), "outcome") {
 		t.Errorf("a failed Deliver: %v", err)
 	}
@@ -60,7 +61,8 @@ func TestConnections(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err, sqlspan.ErrStopped) {
+	if _, err := lanes[1].Worker.Deliver(t.Context(), stream.Attempt{Value: batch}); !errors.Is(err,
+		sqlspan.ErrStopped) {
 		t.Errorf("Deliver after Close: %v", err)
 	}
 	want := []string{

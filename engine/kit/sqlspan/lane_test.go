@@ -192,7 +192,9 @@ func TestLane(t *testing.T) {
 // host only has a log.
 type host struct{}
 
-func (host) Log() *slog.Logger                                   { return slog.New(slog.DiscardHandler) }
+func (host) Log() *slog.Logger {
+	return slog.New(slog.DiscardHandler)
+}
 func (host) FS() vfs.FS                                          { return nil }
 func (host) Go(name string, run func(ctx context.Context) error) {}
 func (host) Fault(error)                                         {}
@@ -294,7 +296,10 @@ func (o other) Run(ctx context.Context, statements ...*sqlspan.Statement) error 
 	err := o.session.Run(ctx, statements...)
 	for _, s := range statements {
 		if s.Row != nil {
-			_ = s.Row(func(dest ...any) error { *dest[0].(*int64) = sqlspan.Format + 1; return nil })
+			_ = s.Row(func(dest ...any) error {
+				*dest[0].(*int64) = sqlspan.Format + 1
+				return nil
+			})
 		}
 	}
 	return err

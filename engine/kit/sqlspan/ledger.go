@@ -140,7 +140,9 @@ func (l *Ledger) statement(text string, row func(scan func(dest ...any) error) e
 }
 
 func (l *Ledger) readRoute(lock string, format, epoch *int64) *Statement {
-	return l.statement(routeText+lock, func(scan func(dest ...any) error) error { return scan(format, epoch) })
+	return l.statement(routeText+lock, func(scan func(dest ...any) error) error {
+		return scan(format, epoch)
+	})
 }
 
 // Load makes the tables if they are missing, takes the next epoch, which fences off earlier

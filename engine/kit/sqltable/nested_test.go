@@ -62,7 +62,8 @@ func TestNestedColumns(t *testing.T) {
 		rows.Over(shape.For(b), b)
 		var got []string
 		for i := range b.Records {
-			if places, _ := rows.Places(b.FieldsOf(i)); places != nil && c.columns[0].Name != `"user.email"` {
+			if places, _ := rows.Places(b.FieldsOf(i)); places != nil &&
+				c.columns[0].Name != `"user.email"` {
 				t.Errorf("the places of %s are known by the names of its fields", records[i])
 			}
 			got = append(got, laid(&rows, i))

@@ -114,7 +114,8 @@ func (r *Rows) Row(i int) (refusal string) {
 	}
 	clean := r.clean(int(end))
 	if record.NumFields == 0 {
-		if refusal = r.put(r.table.message, MessageField, stream.Text, r.batch.Text(i)); refusal != "" {
+		if refusal = r.put(r.table.message, MessageField, stream.Text,
+			r.batch.Text(i)); refusal != "" {
 			return refusal
 		}
 	}
@@ -125,7 +126,8 @@ func (r *Rows) Row(i int) (refusal string) {
 			r.Cells[column] = r.batch.Value(f)
 			continue
 		}
-		if refusal = r.put(r.columns[f.Name], r.batch.Names[f.Name], f.Kind, r.batch.Value(f)); refusal != "" {
+		if refusal = r.put(r.columns[f.Name], r.batch.Names[f.Name], f.Kind,
+			r.batch.Value(f)); refusal != "" {
 			return refusal
 		}
 	}

@@ -98,9 +98,15 @@ func TestOptions(t *testing.T) {
 			o.Mode, o.Key, o.Columns = Upsert, []string{"a"}, []ColumnOption{{Name: "b"}}
 		}, "key"},
 		{"upsert", func(o *Options) { o.Mode, o.Key = Upsert, []string{"a"} }, ""},
-		{"column twice", func(o *Options) { o.Columns = []ColumnOption{{Name: "b"}, {Name: "b"}} }, "columns[1]"},
-		{"column type", func(o *Options) { o.Columns = []ColumnOption{{Name: "b", Type: "?"}} }, "columns[0]"},
-		{"reserved column", func(o *Options) { o.Columns = []ColumnOption{{Name: "ctid"}} }, "columns[0]"},
+		{"column twice", func(o *Options) {
+			o.Columns = []ColumnOption{{Name: "b"}, {Name: "b"}}
+		}, "columns[1]"},
+		{"column type", func(o *Options) {
+			o.Columns = []ColumnOption{{Name: "b", Type: "?"}}
+		}, "columns[0]"},
+		{"reserved column", func(o *Options) {
+			o.Columns = []ColumnOption{{Name: "ctid"}}
+		}, "columns[0]"},
 		{"JSON column listed", func(o *Options) {
 			o.OnNewField, o.Columns = "json_column", []ColumnOption{{Name: "_extra"}}
 		}, "columns[0]"},

@@ -26,9 +26,11 @@ type TLS struct {
 func (t *TLS) Check() error {
 	switch {
 	case t.Cert != "" && t.Key == "":
-		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of tls.cert")}
+		return &stream.OptionError{Key: "tls.key", Err: errors.New("is missing: name the key of " +
+			"tls.cert")}
 	case t.Key != "" && t.Cert == "":
-		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: name the certificate of tls.key")}
+		return &stream.OptionError{Key: "tls.cert", Err: errors.New("is missing: name the " +
+			"certificate of tls.key")}
 	}
 	return nil
 }
@@ -109,12 +111,14 @@ func (t *Trust) Current() *tls.Config {
 		return t.config
 	}
 	file, err := os.Stat(t.options.CA)
-	if err == nil && t.file != nil && os.SameFile(file, t.file) && file.ModTime().Equal(t.file.ModTime()) && file.Size() == t.file.Size() {
+	if err == nil && t.file != nil && os.SameFile(file, t.file) &&
+		file.ModTime().Equal(t.file.ModTime()) && file.Size() == t.file.Size() {
 		return t.config
 	}
 	if err != nil {
 		if t.file != nil {
-			t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA, "error", err)
+			t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA,
+				"error", err)
 		}
 		t.file = nil
 		return t.config
@@ -122,7 +126,8 @@ func (t *Trust) Current() *tls.Config {
 	t.file = file
 	config, err := t.options.config()
 	if err != nil {
-		t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA, "error", err)
+		t.log.Warn("authorities cannot be read again; the old ones stay", "file", t.options.CA,
+			"error", err)
 		return t.config
 	}
 	t.config = config

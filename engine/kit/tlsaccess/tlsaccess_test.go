@@ -21,8 +21,9 @@ func authority(t *testing.T, serial int64) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(serial),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +78,8 @@ func TestRefusedOptions(t *testing.T) {
 		{TLS{Cert: "a"}, "tls.key: is missing: name the key of tls.cert"},
 		{TLS{Key: "a"}, "tls.cert: is missing: name the certificate of tls.key"},
 		{TLS{CA: empty}, "tls.ca: " + empty + " holds no certificate in PEM"},
-		{TLS{Cert: empty, Key: empty}, "tls.cert: tls: failed to find any PEM data in certificate input"},
+		{TLS{Cert: empty, Key: empty}, "tls.cert: tls: failed to find any PEM data in " +
+			"certificate input"},
 	} {
 		if err := c.o.Read(); err == nil || err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)

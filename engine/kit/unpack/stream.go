@@ -125,7 +125,8 @@ func (s *stream) read(p []byte) (n int, err error) {
 		n += got
 		s.out += int64(got)
 		s.at += int64(got)
-		if used := s.src.off - s.from; err == nil && s.most > 0 && s.out > expansionFrom && s.out/s.most > used {
+		if used := s.src.off - s.from; err == nil && s.most > 0 && s.out > expansionFrom &&
+			s.out/s.most > used {
 			err = &ExpansionError{Compressed: used, Bytes: s.out, Max: int(s.most)}
 		}
 	}
@@ -255,7 +256,8 @@ func (d *Decoders) begin(s *stream) error {
 		return s.zs.Reset(&s.src)
 	}
 	zs, err := zstd.NewReader(&s.src,
-		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(false), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(false),
+		zstd.WithDecoderMaxWindow(maxZstdWindow))
 	s.zs = zs
 	return err
 }
@@ -307,7 +309,8 @@ type DamagedError struct {
 
 // Error names the position and the decoder's reason.
 func (e *DamagedError) Error() string {
-	return fmt.Sprintf("the %s data are damaged near byte %d of the file, %d bytes came out before (%v); put a sound copy in its place",
+	return fmt.Sprintf("the %s data are damaged near byte %d of the file, %d bytes came out "+
+		"before (%v); put a sound copy in its place",
 		e.Kind, e.Near, e.Bytes, e.Err)
 }
 
@@ -322,7 +325,8 @@ type ExpansionError struct {
 
 // Error names the option.
 func (e *ExpansionError) Error() string {
-	return fmt.Sprintf("%d compressed bytes became more than %d, which is more than max_expansion (%d) allows; "+
+	return fmt.Sprintf("%d compressed bytes became more than %d, which is more than "+
+		"max_expansion (%d) allows; "+
 		"if the file is what it should be, raise max_expansion", e.Compressed, e.Bytes, e.Max)
 }
 

@@ -45,7 +45,8 @@ func Detect(head []byte) Kind {
 		return Gzip
 	case begins(0x28, 0xb5, 0x2f, 0xfd):
 		return Zstd
-	case len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18:
+	case len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d &&
+		head[3] == 0x18:
 		return Zstd // a skippable frame
 	}
 	return None

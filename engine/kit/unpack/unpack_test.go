@@ -91,7 +91,8 @@ func TestReadAt(t *testing.T) {
 	want := text(700_000, 1) + text(1_200_000, 3) + text(10, 4) + text(900_000, 5)
 	for _, kind := range kinds {
 		for _, ahead := range []bool{false, true} {
-			data := packed(t, kind, want[:700_000], want[700_000:1_900_000], want[1_900_000:1_900_010], "", want[1_900_010:])
+			data := packed(t, kind, want[:700_000], want[700_000:1_900_000],
+				want[1_900_000:1_900_010], "", want[1_900_010:])
 			var o unpack.Options
 			if ahead {
 				o.Go = goes(t)
@@ -141,7 +142,8 @@ func TestTruncated(t *testing.T) {
 			}
 			size, end := f.Size(1 << 40)
 			got := make([]byte, size)
-			if k, err := f.ReadAt(got, 0); k != len(got) || err != nil || !end || !strings.HasPrefix(want, string(got)) {
+			if k, err := f.ReadAt(got, 0); k != len(got) || err != nil || !end ||
+				!strings.HasPrefix(want, string(got)) {
 				t.Fatalf("%v: %d bytes of %d: %d, %v, %v", kind, n, len(data), size, end, err)
 			}
 			_, cut := errors.AsType[*unpack.TruncatedError](f.Err())
@@ -187,7 +189,8 @@ func TestDamaged(t *testing.T) {
 	f := unpack.New(unpack.Gzip, unpack.Options{})
 	data := append(gz(t, "text"), "garbage"...)
 	_ = f.Attach(bytes.NewReader(data), int64(len(data)))
-	if size, _ := f.Size(100); size != 4 || f.Err() == nil || !strings.Contains(f.Err().Error(), "what follows is not gzip") {
+	if size, _ := f.Size(100); size != 4 || f.Err() == nil ||
+		!strings.Contains(f.Err().Error(), "what follows is not gzip") {
 		t.Errorf("garbage behind gzip: %d bytes, %v", size, f.Err())
 	}
 	data = append(gz(t, "text"), make([]byte, 1000)...)
@@ -197,7 +200,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// A file that was rewritten is another one; one that was added to goes on where it ended.
+// A file that was rewritten is another one; one that was added to continues where it ended.
 func TestAttach(t *testing.T) {
 	for _, kind := range kinds {
 		one := packed(t, kind, "first\n")
@@ -217,8 +220,10 @@ func TestAttach(t *testing.T) {
 			data []byte
 			want string
 		}{
-			{one, "first\n"}, {append(bytes.Clone(one), packed(t, kind, "second\n")...), "first\nsecond\n"},
-			{packed(t, kind, "other and longer text, to be sure\n", "more"), "other and longer text, to be sure\nmore"}, {one, "first\n"},
+			{one, "first\n"},
+			{append(bytes.Clone(one), packed(t, kind, "second\n")...), "first\nsecond\n"},
+			{packed(t, kind, "other and longer text, to be sure\n", "more"), "other and longer " +
+				"text, to be sure\nmore"}, {one, "first\n"},
 		} {
 			if got := read(c.data); got != c.want {
 				t.Errorf("%v: %q, want %q", kind, got, c.want)
@@ -259,14 +264,15 @@ func TestExpansion(t *testing.T) {
 	}
 }
 
-// When its goroutine's context ends, reading goes on without it.
+// When its goroutine's context ends, reading continues without it.
 func TestGoroutineEnds(t *testing.T) {
 	want := text(4_000_000, 1)
 	data := gz(t, want)
 	ctx, cancel := context.WithCancel(t.Context())
-	f := unpack.New(unpack.Gzip, unpack.Options{Go: func(_ string, run func(context.Context) error) {
-		go func() { _ = run(ctx) }()
-	}})
+	f := unpack.New(unpack.Gzip,
+		unpack.Options{Go: func(_ string, run func(context.Context) error) {
+			go func() { _ = run(ctx) }()
+		}})
 	_ = f.Attach(bytes.NewReader(data), int64(len(data)))
 	got := make([]byte, len(want))
 	for at := 0; at < len(want); at += 100_000 {
@@ -286,9 +292,11 @@ func TestGoroutineEnds(t *testing.T) {
 
 func TestDetect(t *testing.T) {
 	for head, want := range map[string]unpack.Kind{
-		"": unpack.None, "\x1f": unpack.None, "\x1f\x8b": unpack.Gzip, "\x1f\x8b\x08\x00": unpack.Gzip, "\x1f\x8b\x07": unpack.None,
-		"\x28\xb5": unpack.Zstd, "\x28\xb5\x2f\xfd": unpack.Zstd, "\x28\xb5\x2f\xfe": unpack.None, string(skippable): unpack.Zstd,
-		"line": unpack.None,
+		"": unpack.None, "\x1f": unpack.None, "\x1f\x8b": unpack.Gzip,
+		"\x1f\x8b\x08\x00": unpack.Gzip, "\x1f\x8b\x07": unpack.None,
+		"\x28\xb5": unpack.Zstd, "\x28\xb5\x2f\xfd": unpack.Zstd, "\x28\xb5\x2f\xfe": unpack.None,
+		string(skippable): unpack.Zstd,
+		"line":            unpack.None,
 	} {
 		if got := unpack.Detect([]byte(head)); got != want {
 			t.Errorf("%q: %v, want %v", head, got, want)
@@ -324,7 +332,8 @@ func FuzzFile(f *testing.F) {
 			t.Fatalf("%d of %d bytes: %v", n, size, err)
 		}
 		want, err := oracle(kind, data)
-		if v.Err() == nil && err != nil && kind == unpack.Zstd || v.Err() == nil && !bytes.Equal(got, want) {
+		if v.Err() == nil && err != nil && kind == unpack.Zstd || v.Err() == nil &&
+			!bytes.Equal(got, want) {
 			t.Fatalf("%d bytes, want %d, %v", len(got), len(want), err)
 		}
 		if n := min(len(got), len(want)); !bytes.Equal(got[:n], want[:n]) {
@@ -335,7 +344,8 @@ func FuzzFile(f *testing.F) {
 
 func oracle(kind unpack.Kind, data []byte) ([]byte, error) {
 	if kind == unpack.Zstd {
-		r, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
+		r, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, err
 		}

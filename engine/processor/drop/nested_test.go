@@ -122,7 +122,8 @@ func FuzzDropNested(f *testing.F) {
 		if !b.Records[0].Parsed {
 			return // parse refuses it, and later processors get no fields
 		}
-		if err := drop.New([]string{"user.email", "deep.user.email"}).Process(t.Context(), b); err != nil {
+		if err := drop.New([]string{"user.email", "deep.user.email"}).Process(t.Context(),
+			b); err != nil {
 			t.Fatal(err)
 		}
 		if out := ndjson.Append(nil, b); bytes.Contains(out, []byte(secret)) {

@@ -202,7 +202,8 @@ func TestStorm(t *testing.T) {
 	b := streamtest.Lines("two", "none", "once", "kill", "two")
 	kept, buried := process(t, p, b)
 	two := []string{`{"word":"one","count":1}`, `{"word":"unanchored","count":2.50}`}
-	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept, want) {
+	if want := slices.Concat(two, []string{`{"word":"again","count":1}`}, two); !slices.Equal(kept,
+		want) {
 		t.Errorf("%q\nwant %q", kept, want)
 	}
 	if len(buried) != 1 || !strings.Contains(buried[0], "kill: 3 children died of it") {

@@ -256,7 +256,8 @@ func (c *clf) request(s []byte, off uint32, from, to int, f *clfRow) {
 
 // token marks the bytes allowed in a method; RFC 9110, section 5.6.2.
 var token = func() (t [256]bool) {
-	for _, c := range []byte("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
+	for _, c := range []byte(
+		"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") {
 		t[c] = true
 	}
 	return t

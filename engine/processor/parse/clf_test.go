@@ -19,8 +19,10 @@ import (
 
 type host struct{ counts map[string]int64 }
 
-func newHost() *host                                   { return &host{map[string]int64{}} }
-func (h *host) Log() *slog.Logger                      { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func newHost() *host { return &host{map[string]int64{}} }
+func (h *host) Log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(io.Discard, nil))
+}
 func (h *host) FS() vfs.FS                             { panic("parse opens no file") }
 func (h *host) Go(string, func(context.Context) error) { panic("parse starts nothing") }
 func (h *host) Fault(error)                            { panic("parse reports no fault") }
@@ -158,7 +160,8 @@ func TestOnError(t *testing.T) {
 		"pass": `{"message":"nonsense"}`, "drop": "dropped",
 		"dead_letter": "dead: parse combined: byte 1: a host and a space are missing",
 	} {
-		if got := parsed(t, parse.Options{Format: "combined", OnError: onError}, "nonsense"); got != want {
+		if got := parsed(t, parse.Options{Format: "combined", OnError: onError},
+			"nonsense"); got != want {
 			t.Errorf("on_error %s: %s, want %s", onError, got, want)
 		}
 	}

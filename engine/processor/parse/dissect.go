@@ -36,7 +36,9 @@ func newDissect(o *Options) (*format, error) {
 		return nil, err
 	}
 	parts = append([]part{{field: -1, before: prefix}}, parts...)
-	return &format{fields: fields, make: func() splitter { return &dissect{columns{fields: fields}, parts} }}, nil
+	return &format{fields: fields, make: func() splitter {
+		return &dissect{columns{fields: fields}, parts}
+	}}, nil
 }
 
 // dissected parses a pattern into its leading literal and its parts.

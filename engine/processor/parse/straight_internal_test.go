@@ -37,7 +37,8 @@ func TestStraightForms(t *testing.T) {
 		`^(?P<a>)x$`:                  true,
 		`^é(?P<a>[^,]+),é$`:           true,
 	} {
-		if got := newStraight(pattern, regexp.MustCompile(pattern).NumSubexp()) != nil; got != want {
+		if got := newStraight(pattern,
+			regexp.MustCompile(pattern).NumSubexp()) != nil; got != want {
 			t.Errorf("%s goes straight: %v, want %v", pattern, got, want)
 		}
 	}

@@ -180,8 +180,8 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths is assign for names with paths. After an error the record is unchanged, and the field
-// is the one that failed.
+// assignPaths is assign for names with paths. After an error the record is unchanged, and the
+// returned field is the one that could not be set.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

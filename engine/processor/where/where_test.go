@@ -51,7 +51,8 @@ func TestWhere(t *testing.T) {
 		}
 	}
 	got := run(t, where.Options{Expr: `message == "no JSON"`}, stream.UnparsedSchema())
-	if want := []string{"dropped", "dropped", "dropped", "dropped", `{"message":"no JSON"}`}; !slices.Equal(got, want) {
+	if want := []string{"dropped", "dropped", "dropped", "dropped",
+		`{"message":"no JSON"}`}; !slices.Equal(got, want) {
 		t.Errorf("message of unparsed records: %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import { h, text, attr, api, toast } from "./dom.js";
 import { span, plural } from "./format.js";
 import { Overview } from "./overview.js";
 import { Letters } from "./letters.js";
+import { Parked } from "./parked.js";
 import { Config, Tree, Log } from "./pages.js";
 
 const views = [
@@ -12,6 +13,7 @@ const views = [
   { path: "config", name: "Configuration", make: Config },
   { path: "tree", name: "Supervision", make: Tree },
   { path: "log", name: "Log", make: Log },
+  { path: "parked", name: "Parked", make: Parked, hidden: (session) => !session.parking?.length },
 ];
 
 const state = { frame: null, view: null, current: null, stream: null, session: { signed_in: false, token: false }, lost: 0 };
@@ -38,7 +40,7 @@ for (const [i, v] of views.entries()) {
 function route() {
   if (!state.session.signed_in) return;
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const i = Math.max(0, views.findIndex((v) => v.path === path));
+  const i = Math.max(0, views.findIndex((v) => v.path === path && !v.hidden?.(state.session)));
   [...$("views").children].forEach((a, k) => k === i ? a.setAttribute("aria-current", "page") : a.removeAttribute("aria-current"));
   if (state.view) state.view.close();
   document.title = (i ? views[i].name + " · " : "") + "Penstock";
@@ -102,6 +104,7 @@ async function begin() {
     return;
   }
   $("signout").hidden = !(state.session.signed_in && state.session.token);
+  views.forEach((v, i) => { $("views").children[i].hidden = Boolean(v.hidden?.(state.session)); });
   if (!state.session.signed_in) return signIn();
   if (!state.view) route();
   connect();
@@ -120,7 +123,7 @@ addEventListener("keydown", (e) => {
     return;
   }
   const n = Number(e.key);
-  if (n >= 1 && n <= views.length) location.hash = "#/" + views[n - 1].path;
+  if (n >= 1 && n <= views.length && !views[n - 1].hidden?.(state.session)) location.hash = "#/" + views[n - 1].path;
   else if (e.key === "/") { e.preventDefault(); document.querySelector("input[type=search]")?.focus(); }
   else state.view?.key?.(e);
 });

@@ -6,7 +6,9 @@ const hour = 3600;
 
 export class Chart {
   // lines: [{name, color (a CSS variable), value(frame item), key (of the history)}]
-  constructor(title, lines, format) {
+  // least is the top of the axis while all values are 0.
+  constructor(title, lines, format, least = 1) {
+    this.least = least;
     this.lines = lines;
     this.format = format;
     this.data = [[], ...lines.map(() => [])];
@@ -59,7 +61,7 @@ export class Chart {
     const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px system-ui" };
     this.plot = new uPlot({
       width, height: 150, padding: [8, 8, 0, 0], cursor: { y: false, points: { size: 5 } }, legend: { show: false },
-      scales: { y: { range: (u, lo, hi) => [0, hi > 0 ? hi * 1.1 : 1] } },
+      scales: { y: { range: (u, lo, hi) => [0, hi > 0 ? hi * 1.1 : this.least] } },
       axes: [{ ...axis, size: 24, values: (u, at) => at.map((t) => new Date(t * 1000).toTimeString().slice(0, 5)), space: 60, incrs: [60, 120, 300, 600, 900, 1800] },
         { ...axis, size: 52, space: 34, values: (u, v) => v.map((x) => this.format(x)) }],
       series: [{}, ...this.lines.map((l) => ({

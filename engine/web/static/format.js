@@ -49,9 +49,10 @@ export function plural(n, one, many) {
   return count(n) + " " + (n === 1 ? one : many);
 }
 
-// tone is the color of a worker's state.
+// tone is the color of a worker's state. A slow worker that could take more and has nothing to do is idle.
 export function tone(w) {
   if (w.misconfigured || w.state === "OPEN") return "bad";
+  if ((w.state === "SLOW" || w.state === "BUSY") && w.gate === "none" && w.in_flight === 0) return "idle";
   if (w.state === "SLOW" || w.state === "BUSY" || w.state === "THROTTLED") return "warn";
   if (w.state === "UNKNOWN") return "idle";
   return "good";

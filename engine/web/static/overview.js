@@ -12,6 +12,7 @@ const svg = (tag) => document.createElementNS("http://www.w3.org/2000/svg", tag)
 export class Overview {
   constructor(main, query) {
     this.selected = query.get("route");
+    this.chosen = Boolean(this.selected); // by the operator; until then the worst route is shown
     this.worker = null;
     this.rows = new Map();
     this.paths = new Map();
@@ -59,8 +60,9 @@ export class Overview {
     this.frame = frame;
     if (!frame.routes.length) return void this.main.replaceChildren(h("div", { class: "empty" }, "No routes"));
     let r = frame.routes.find((x) => keyOf(x) === this.selected);
-    if (!r) {
-      r = frame.routes.reduce((a, b) => this.worstTone(b) > this.worstTone(a) ? b : a);
+    const worst = frame.routes.reduce((a, b) => this.worstTone(b) > this.worstTone(a) ? b : a);
+    if (!r || !this.chosen && this.worstTone(worst) > this.worstTone(r)) {
+      r = worst;
       this.select(keyOf(r));
     }
     this.updateList(frame);
@@ -90,9 +92,11 @@ export class Overview {
   updateList(frame) {
     this.list.hidden = frame.routes.length < 2;
     if (this.list.hidden) return;
-    if (this.list.children.length !== frame.routes.length) {
+    const keys = frame.routes.map(keyOf).join();
+    if (this.listed !== keys) {
+      this.listed = keys;
       this.list.replaceChildren(...frame.routes.map((r) => h("button", {
-        type: "button", onclick: () => { this.select(keyOf(r)); this.update(this.frame); },
+        type: "button", onclick: () => { this.chosen = true; this.select(keyOf(r)); this.update(this.frame); },
       }, h("span", { class: "row" }, h("span", { class: "name grow" }), h("span", { class: "badge" })), h("span", { class: "soft" }))));
     }
     frame.routes.forEach((r, i) => {
@@ -237,6 +241,7 @@ export class Overview {
   widthOf(w, most) { return 1.5 + 24 * w.rate / most; }
 
   pick(name) {
+    this.chosen = true;
     this.closeWorker();
     this.worker = this.worker === name ? null : name;
     this.workerCharts.replaceChildren();
@@ -271,7 +276,7 @@ export class Overview {
           { name: "in flight", color: "--lane", key: "in_flight", value: (x) => x.in_flight, fill: true },
           { name: "waiting", color: "--lane-warn", key: "waiting", value: (x) => x.waiting }], f.short),
         new Chart("Backlog in the source", [{ name: "bytes", color: "--lane", key: "lag_bytes", value: (x) => x.lag_bytes < 0 ? null : x.lag_bytes, fill: true }],
-          (v) => v ? f.bytes(v) : "0"),
+          (v) => v ? f.bytes(v) : "0", 1024),
       ];
       this.charts.replaceChildren(...this.routeCharts.map((c) => c.box));
       this.loadHistory(this.routeCharts, "");

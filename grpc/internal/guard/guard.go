@@ -154,7 +154,8 @@ func (c Call) End(err error, code uint32) {
 var errPanicked = errors.New("the call panicked")
 
 // Run makes a call of f through the guard. A panic of f counts as a failure for the breaker.
-func (g Guard) Run(ctx context.Context, f func(context.Context) error, codeOf func(error) uint32) error {
+func (g Guard) Run(ctx context.Context, f func(context.Context) error,
+	codeOf func(error) uint32) error {
 	c, err := g.Begin(ctx)
 	if err != nil {
 		return err

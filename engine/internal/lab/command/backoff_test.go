@@ -97,7 +97,8 @@ func TestBackoffText(t *testing.T) {
 		!strings.Contains(got.out, "gives up after 15 waits, that is 16 attempts") {
 		t.Errorf("%s%s", got.out, got.stderr)
 	}
-	if got := try(t, "backoff", "slotted slot=51.2us attempts=17"); !strings.Contains(got.out, "418.51ms") {
+	if got := try(t, "backoff", "slotted slot=51.2us attempts=17"); !strings.Contains(got.out,
+		"418.51ms") {
 		t.Errorf("%s", got.out)
 	}
 }
@@ -127,7 +128,8 @@ func TestBackoffRefusals(t *testing.T) {
 				got.stderr, want)
 		}
 	}
-	if got := try(t, "backoff", "fixed delay=1s", "--plot", "no/such/folder.svg"); got.code != exitUnfinished || got.stderr == "" {
+	if got := try(t, "backoff", "fixed delay=1s", "--plot",
+		"no/such/folder.svg"); got.code != exitUnfinished || got.stderr == "" {
 		t.Errorf("a plot that cannot be written: %+v", got)
 	}
 }
@@ -147,7 +149,8 @@ func TestPlots(t *testing.T) {
 		if got.code != exitOK || err != nil || len(data) < 1000 {
 			t.Errorf("%q: %+v, %d bytes, %v", args, got, len(data), err)
 		}
-		if form := map[bool]string{true: "\x89PNG", false: "<svg"}[name == "a.png"]; !strings.HasPrefix(string(data), form) {
+		if form := map[bool]string{true: "\x89PNG",
+			false: "<svg"}[name == "a.png"]; !strings.HasPrefix(string(data), form) {
 			t.Errorf("%s begins with %.10q", name, data)
 		}
 	}
@@ -217,7 +220,8 @@ func TestSimCSMAJSON(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if derived := try(t, "sim", "csma", "--stations", "2,10", "--frame-bits", "512,4096", "--json"); derived.out != got.out {
+	if derived := try(t, "sim", "csma", "--stations", "2,10", "--frame-bits", "512,4096",
+		"--json"); derived.out != got.out {
 		t.Error("the slot is not derived from the bit rate")
 	}
 }

@@ -79,8 +79,7 @@ or a spec as penstock backoff takes it.`,
   penstock sim backoff --outage 50ms,5s,10m --clients 1,100`,
 		DisableFlagsInUseLine: true,
 		Args:                  noArguments,
-		RunE: func(cmd *cobra.Command,
-			_ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.OutOrStdout())
 		},
 	}

@@ -19,6 +19,7 @@ type csmaFlags struct {
 	attempts, frames    int
 	seed                uint64
 	asJSON              bool
+	byRetry             bool
 	plot                string
 }
 
@@ -55,11 +56,14 @@ prints which share of the time carries frames:
 802.3 gives up at the 16th collision, after 15 waits; --attempts 17 is the 16
 retries that are often told of.`,
 		Example: `  penstock sim csma --stations 2,10,64 --frame-bits 512,12144
-  penstock sim csma --bit-rate 3e6 --slot 16us --frame-bits 4096,1024,512,48 --json`,
+  penstock sim csma --bit-rate 3e6 --slot 16us --frame-bits 4096,1024,512,48 --json
+  penstock sim csma --by-retry --stations 2,5,10,32,100`,
 		DisableFlagsInUseLine: true,
 		Args:                  noArguments,
-		RunE: func(cmd *cobra.Command,
-			_ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.byRetry {
+				return f.runByRetry(cmd.OutOrStdout())
+			}
 			return f.run(cmd.OutOrStdout())
 		},
 	}
@@ -75,6 +79,8 @@ retries that are often told of.`,
 		"print a line of JSON for each number of stations and bits")
 	cmd.Flags().StringVar(&f.plot, "plot", "",
 		"file to draw to, .svg or .png, replaced if it exists")
+	cmd.Flags().BoolVar(&f.byRetry, "by-retry", false,
+		"print the chance that the nth retry collides again, instead of a simulation")
 	return cmd
 }
 

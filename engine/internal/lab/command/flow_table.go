@@ -45,12 +45,20 @@ var (
 		when func(s *scenario.Scenario) bool
 		tableFigure
 	}{
-		{"% of attempts to failing workers", func(s *scenario.Scenario) bool { return has(s, scenario.Fail) || has(s, scenario.Hang) },
+		{"% of attempts to failing workers", func(s *scenario.Scenario) bool {
+			return has(s, scenario.Fail) || has(s, scenario.Hang)
+		},
 			tableFigure{scenario.BadShare, 100}},
-		{"% of attempts answered 429", func(s *scenario.Scenario) bool { return has(s, scenario.Throttle) },
+		{"% of attempts answered 429", func(s *scenario.Scenario) bool {
+			return has(s, scenario.Throttle)
+		},
 			tableFigure{scenario.RejectedShare, 100}},
-		{"Jain's index of the senders", func(s *scenario.Scenario) bool { return s.Senders > 1 }, tableFigure{scenario.Jain, 1}},
-		{"s to recover", func(s *scenario.Scenario) bool { return has(s, scenario.Rate) }, tableFigure{scenario.Recover, 1}},
+		{"Jain's index of the senders", func(s *scenario.Scenario) bool {
+			return s.Senders > 1
+		}, tableFigure{scenario.Jain, 1}},
+		{"s to recover", func(s *scenario.Scenario) bool {
+			return has(s, scenario.Rate)
+		}, tableFigure{scenario.Recover, 1}},
 	}
 	tableKinds = []tableKind{
 		{"One receiver whose delay depends on its load (Vector's fixtures)",
@@ -165,7 +173,8 @@ func (r *tableResult) write(w io.Writer, algorithms []string) {
 			continue
 		}
 		fmt.Fprintf(w, "\n### %s\n\nA cell: %s; "+
-			"after a second dot the figure named in the row.\n\n| scenario |", kind.title, kind.cell)
+			"after a second dot the figure named in the row.\n\n| scenario |", kind.title,
+			kind.cell)
 		for _, a := range algorithms {
 			fmt.Fprintf(w, " `%s` |", a)
 		}

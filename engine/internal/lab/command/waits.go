@@ -215,7 +215,9 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 
 // secondsText writes seconds of a plot's axis as a person says them.
 func secondsText(s float64) string {
-	number := func(x float64, unit string) string { return strconv.FormatFloat(x, 'g', 3, 64) + " " + unit }
+	number := func(x float64, unit string) string {
+		return strconv.FormatFloat(x, 'g', 3, 64) + " " + unit
+	}
 	switch abs := math.Abs(s); {
 	case abs == 0:
 		return "0"

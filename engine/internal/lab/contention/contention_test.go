@@ -148,7 +148,8 @@ func TestOutage(t *testing.T) {
 	const exponential, jittered = "exponential base=100ms max=30s",
 		"exponential base=100ms max=30s jitter=full"
 	short := run("fixed delay=1s", 100, 50*time.Millisecond)
-	if quick := run("fibonacci unit=10ms max=30s", 100, 50*time.Millisecond); quick.Delay >= short.Delay {
+	if quick := run("fibonacci unit=10ms max=30s", 100,
+		50*time.Millisecond); quick.Delay >= short.Delay {
 		t.Errorf("after 50 ms away fibonacci comes %v late, fixed 1 s %v: fixed should be late",
 			quick.Delay, short.Delay)
 	}

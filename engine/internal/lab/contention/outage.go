@@ -44,11 +44,11 @@ func MeasureOutage(p backoff.Policy, clients int, length time.Duration, trials i
 	}
 }
 
-// Outage runs clients against a service that is down from 0 to length, plus up to a tenth;
-// otherwise the delay of a policy without jitter would depend on the position of the end in its
-// sequence. All clients call within the first Latency, fail at once, and retry according to p until
-// they succeed. A failed attempt takes two HopMeans. The recovered service serves all clients at
-// once, so the result shows only the timing of the clients.
+// Outage runs clients against a service that is down from 0 to length, plus up to a tenth. Without
+// that variation, the delay of a policy without jitter would depend on the position of the end in
+// its sequence. All clients call within the first Latency, fail at once, and retry according to p
+// until they succeed. A failed attempt takes two HopMeans. The recovered service serves all clients
+// at once, so the result shows only the timing of the clients.
 func Outage(p backoff.Policy, clients int, length time.Duration, seed, trial uint64) Loss {
 	rng := kernel.Rand(seed, trial)
 	length += time.Duration(rng.Int64N(int64(length/10) + 1))

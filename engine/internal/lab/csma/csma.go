@@ -82,6 +82,15 @@ func Formula(n Network) float64 {
 	return frame / (frame + (1-a)/a*n.Slot.Seconds())
 }
 
+// CollisionProbability returns the probability that a station's nth retry collides, retry >= 1. All
+// stations have collided as often, and each draws one of 2^min(retry, MaxExponent) slots:
+//
+//	1 - (1 - 2^-min(retry, MaxExponent))^(stations - 1)
+func CollisionProbability(stations, retry int) float64 {
+	free := 1 - 1/float64(uint64(1)<<min(retry, MaxExponent))
+	return 1 - math.Pow(free, float64(stations-1))
+}
+
 // Ideal simulates that model, station by station, until frames have been sent.
 func Ideal(n Network, frames int, seed uint64) float64 {
 	rng := kernel.Rand(seed, uint64(n.Stations))

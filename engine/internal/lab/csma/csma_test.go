@@ -2,6 +2,7 @@ package csma_test
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -50,8 +51,38 @@ func TestFormulaReproducesTheTable(t *testing.T) {
 			t.Errorf("%d bytes: %.4f, want %.3f", bytes, got, want)
 		}
 	}
-	if got := csma.Formula(network(t, csma.Network{Stations: 1, FrameBits: 512, BitRate: 10e6})); got != 1 {
+	if got := csma.Formula(network(t,
+		csma.Network{Stations: 1, FrameBits: 512, BitRate: 10e6})); got != 1 {
 		t.Errorf("one station alone: %v, want 1", got)
+	}
+}
+
+// TestCollisionProbability compares the formula with stations that draw their waits from the
+// policy.
+func TestCollisionProbability(t *testing.T) {
+	const rounds = 20_000
+	policy := backoff.Slotted(1, csma.MaxExponent, 0)
+	src := rand.NewPCG(802, 3)
+	for _, stations := range []int{2, 5, 32} {
+		for _, retry := range []int{1, 2, 4, 10, 12} {
+			collided := 0
+			for range rounds {
+				state := backoff.State{N: uint32(retry - 1), Step: uint32(retry - 1)}
+				own, _, _ := policy.Next(state, src)
+				for range stations - 1 {
+					if other, _, _ := policy.Next(state, src); other == own {
+						collided++
+						break
+					}
+				}
+			}
+			got, want := float64(collided)/rounds, csma.CollisionProbability(stations, retry)
+			if deviation := math.Sqrt(want * (1 - want) / rounds); math.Abs(got-
+				want) > 5*deviation {
+				t.Errorf("%d stations, retry %d: simulated %.4f, formula %.4f", stations, retry,
+					got, want)
+			}
+		}
 	}
 }
 
@@ -61,7 +92,8 @@ func TestIdealComesNearTheFormula(t *testing.T) {
 			n := network(t, csma.Network{Stations: row.stations, FrameBits: bits, BitRate: 3e6,
 				Slot: 16 * time.Microsecond})
 			for seed := range uint64(3) {
-				if ideal, formula := csma.Ideal(n, 5000, seed), csma.Formula(n); math.Abs(ideal-formula) > .02 {
+				if ideal, formula := csma.Ideal(n, 5000, seed),
+					csma.Formula(n); math.Abs(ideal-formula) > .02 {
 					t.Errorf("%d stations, %d bits, seed %d: simulated %.4f, computed %.4f",
 						row.stations, bits, seed, ideal, formula)
 				}

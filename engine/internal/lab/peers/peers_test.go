@@ -137,7 +137,8 @@ func TestGradient2(t *testing.T) {
 	}
 }
 
-// TestWindowedThrowsAwayThinWindows: fewer than ten samples a second never change a limit.
+// TestWindowedThrowsAwayThinWindows checks that fewer than ten samples a second never change a
+// limit.
 func TestWindowedThrowsAwayThinWindows(t *testing.T) {
 	w := NetflixVegas{}.New()
 	for i := range 200 {

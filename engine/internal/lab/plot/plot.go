@@ -191,7 +191,9 @@ func (p Panel) draw(c canvas, x, y float64) {
 	box := area{x + left, y + top + more, panelWidth - left - right, panelHeight - top - bottom}
 	xs, ys := p.scales()
 	p.axes(c, box, xs, ys)
-	at := func(vx, vy float64) point { return point{box.x + xs.place(vx)*box.w, box.y + (1-ys.place(vy))*box.h} }
+	at := func(vx, vy float64) point {
+		return point{box.x + xs.place(vx)*box.w, box.y + (1-ys.place(vy))*box.h}
+	}
 	for _, s := range p.Series {
 		s.draw(c, at)
 	}

@@ -199,7 +199,8 @@ func wrong(key, format string, args ...any) error {
 // exclude each other.
 func (d *document) Validate() error {
 	d.RTT, d.Jitter, d.Scenario.Timeout = d.Network.RTT, d.Network.Jitter, time.Duration(d.Timeout)
-	if err := errors.Join(d.translateWorkers(), d.translateSize(), d.checkLoad(), d.checkLink()); err != nil {
+	if err := errors.Join(d.translateWorkers(), d.translateSize(), d.checkLoad(),
+		d.checkLink()); err != nil {
 		return err
 	}
 	if err := d.checkWhole(); err != nil {

@@ -108,7 +108,9 @@ func (d *document) translateBounds(list []expectation, section string, worst boo
 	var errs []error
 	s := &d.Scenario
 	for _, x := range list {
-		i := slices.IndexFunc(s.Expect, func(e Expectation) bool { return e.Algorithm == x.Algorithm })
+		i := slices.IndexFunc(s.Expect, func(e Expectation) bool {
+			return e.Algorithm == x.Algorithm
+		})
 		if i < 0 {
 			i = len(s.Expect)
 			s.Expect = append(s.Expect, Expectation{Algorithm: x.Algorithm, Where: x.Where})

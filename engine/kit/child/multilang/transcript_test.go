@@ -102,7 +102,8 @@ func speak(t *testing.T, session int, lines []line) {
 			id := want["id"].(string)
 			values, _ := json.Marshal(want["tuple"])
 			works[id] = multilang.NewWork(1)
-			if err := c.bolt.Give(t.Context(), multilang.Tuple{Values: values, Of: works[id]}); err != nil {
+			if err := c.bolt.Give(t.Context(),
+				multilang.Tuple{Values: values, Of: works[id]}); err != nil {
 				t.Fatalf("session %d: give %s: %v", session, values, err)
 			}
 			got := object(t, c.heard()).(map[string]any)

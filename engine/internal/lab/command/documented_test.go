@@ -8,17 +8,31 @@ import (
 	"testing"
 )
 
-// TestWhichBackoff runs every command in docs/which-backoff.md and compares its output, and the
-// files that it draws, with the page. -update rewrites both.
-func TestWhichBackoff(t *testing.T) {
-	docs := filepath.Join(top, "docs")
-	page := filepath.Join(docs, "which-backoff.md")
+// TestDocumentedCommands runs every `$ penstock` command of docs/which-backoff.md and docs/origins,
+// and compares its output, and the files that it draws, with the page. -update rewrites both.
+func TestDocumentedCommands(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(top, "docs", "origins", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands := 0
+	for _, page := range append(pages, filepath.Join(top, "docs", "which-backoff.md")) {
+		t.Run(filepath.Base(page), func(t *testing.T) { commands += runPage(t, page) })
+	}
+	if commands < 10 {
+		t.Errorf("%d commands on %d pages: they have lost some", commands, 1+len(pages))
+	}
+}
+
+// runPage runs the commands of a page and returns their number.
+func runPage(t *testing.T, page string) (commands int) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var fresh strings.Builder
-	commands, inside := 0, false
+	inside := false
 	for line := range strings.Lines(string(text)) {
 		command, ok := strings.CutPrefix(line, "$ penstock ")
 		switch {
@@ -26,7 +40,8 @@ func TestWhichBackoff(t *testing.T) {
 			commands++
 			inside = true
 			fresh.WriteString(line)
-			fresh.WriteString(runDocumented(t, docs, words(t, strings.TrimSpace(command))))
+			command = strings.TrimSpace(command)
+			fresh.WriteString(runDocumented(t, filepath.Join(top, "docs"), words(t, command)))
 			continue
 		case strings.HasPrefix(line, "```"):
 			inside = false
@@ -35,20 +50,17 @@ func TestWhichBackoff(t *testing.T) {
 			fresh.WriteString(line)
 		}
 	}
-	if commands < 6 {
-		t.Errorf("%d commands on the page: it has lost some", commands)
-	}
-	if fresh.String() == string(text) {
-		return
-	}
-	if *update {
+	switch {
+	case fresh.String() == string(text):
+	case *update:
 		if err := os.WriteFile(page, []byte(fresh.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		return
+	default:
+		t.Errorf("%s shows other figures than the program prints; "+
+			"see them with go test -run DocumentedCommands -update", page)
 	}
-	t.Errorf("docs/which-backoff.md shows other figures than the program prints; " +
-		"see them with go test -run WhichBackoff -update")
+	return commands
 }
 
 // runDocumented runs one command; a plot is drawn aside and compared with the page's.

@@ -1,0 +1,381 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/internal/pipeline"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// envelopeResult is one envelope in `buffer list|show --json`.
+type envelopeResult struct {
+	Pipeline string   `json:"pipeline"`
+	Number   uint64   `json:"number"`
+	Stored   string   `json:"stored,omitempty"`
+	Records  int      `json:"records"`
+	Bytes    int      `json:"bytes"`
+	Keys     int      `json:"keys"`
+	Corrupt  string   `json:"corrupt,omitempty"`
+	Skipped  bool     `json:"skipped,omitempty"`
+	Texts    []string `json:"texts,omitempty"` // of show
+}
+
+// bufferEnd is the last line with --json.
+type bufferEnd struct {
+	OK        bool  `json:"ok"`
+	Envelopes int64 `json:"envelopes"`
+	Corrupt   int64 `json:"corrupt"` // of them, without those that are skipped
+}
+
+type bufferFlags struct {
+	json, corrupt, intact bool
+	pipeline              string
+}
+
+func bufferCommand(p *program) *cobra.Command {
+	cmd := group(&cobra.Command{
+		Use:   "buffer",
+		Short: "Look at the data of sources with ack: buffered",
+		Long: `A source with ack: buffered stores records in envelopes until every route has settled
+them. Routes stop at an envelope that is corrupt or missing. These commands show the
+envelopes of a config, and give corrupt ones up. No run may be under way.`,
+		Example: "  penstock buffer list --corrupt penstock.yaml",
+	})
+	c := bufferCommands{p}
+	cmd.AddCommand(c.listCommand(), c.showCommand(), c.skipCommand())
+	return cmd
+}
+
+// bufferCommands are the commands beneath buffer.
+type bufferCommands struct{ program *program }
+
+func (c bufferCommands) listCommand() *cobra.Command {
+	var f bufferFlags
+	cmd := &cobra.Command{
+		Use:   "list CONFIG",
+		Short: "Print the stored envelopes",
+		Long: `List reads each stored envelope and prints a line for it: its number, its time, and
+the number of its records, or its damage. The exit code is 1 if one is corrupt and not
+skipped.`,
+		Example:               "  penstock buffer list penstock.yaml",
+		DisableFlagsInUseLine: true,
+		Args:                  needs("a config"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.list(cmd.Context(), cmd.OutOrStdout(), args[0], &f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.corrupt, "corrupt", false, "print only corrupt and missing envelopes")
+	f.add(cmd, true)
+	return cmd
+}
+
+func (c bufferCommands) showCommand() *cobra.Command {
+	var f bufferFlags
+	cmd := &cobra.Command{
+		Use:                   "show CONFIG NUMBER",
+		Short:                 "Print the records of an envelope",
+		Long:                  `Show prints an envelope and each of its records.`,
+		Example:               "  penstock buffer show penstock.yaml 17",
+		DisableFlagsInUseLine: true,
+		Args:                  numbered,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.show(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &f)
+		},
+	}
+	f.add(cmd, true)
+	return cmd
+}
+
+func (c bufferCommands) skipCommand() *cobra.Command {
+	var f bufferFlags
+	cmd := &cobra.Command{
+		Use:   "skip CONFIG FROM[-TO]",
+		Short: "Give corrupt envelopes up",
+		Long: `Skip makes all routes go on behind envelopes that are corrupt or missing: their
+records are lost. The decision is kept in the state directory. The next run logs each
+skipped envelope and counts it in buffer_skipped. An intact envelope is refused.`,
+		Example: `  penstock buffer skip penstock.yaml 17
+  penstock buffer skip penstock.yaml 17-19`,
+		DisableFlagsInUseLine: true,
+		Args:                  numbered,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.skip(cmd.Context(), cmd.OutOrStdout(), args[0], args[1], &f)
+		},
+	}
+	cmd.Flags().BoolVar(&f.intact, "intact", false, "also give intact envelopes up")
+	f.add(cmd, false)
+	return cmd
+}
+
+func (f *bufferFlags) add(cmd *cobra.Command, json bool) {
+	if json {
+		cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object a line")
+	}
+	cmd.Flags().StringVar(&f.pipeline, "pipeline", "", "one pipeline, if several have a buffer")
+}
+
+// numbered requires a config and the number of an envelope, or a range of them.
+func numbered(cmd *cobra.Command, args []string) error {
+	if len(args) != 2 {
+		return usagef("%sneeds a config and an envelope's number: %s", named(cmd), cmd.UseLine())
+	}
+	return nil
+}
+
+// parseEnvelopes parses a number or a range such as 17-19.
+func parseEnvelopes(text string) (first, last uint64, err error) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	first, err = strconv.ParseUint(from, 10, 38)
+	last, lastErr := strconv.ParseUint(to, 10, 38)
+	if err != nil || lastErr != nil || first == 0 || last < first {
+		const form = "buffer: %q is no envelope; write a number such as 17, or a range such as 17-19"
+		return 0, 0, usagef(form, text)
+	}
+	return first, last, nil
+}
+
+// each calls take with the buffer of each pipeline of a config that has one, under the lock of the
+// state directory. A source that has stored nothing yet has none.
+func (c bufferCommands) each(
+	ctx context.Context, config string, f *bufferFlags,
+	take func(name string, b stream.OpenBuffer) error,
+) (err error) {
+	loaded, err := engine.Load(config, c.program.components...)
+	if err != nil {
+		return err
+	}
+	sources := make(map[string]stream.BufferingOptions)
+	var names []string
+	for _, pipe := range loaded.Pipelines {
+		o, ok := pipe.Source.Options.(stream.BufferingOptions)
+		if ok && (f.pipeline == "" || f.pipeline == pipe.Name) {
+			sources[pipe.Name], names = o, append(names, pipe.Name)
+		}
+	}
+	dir, state, err := c.program.openState(config)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	lock, err := dir.Lock(pipeline.LockName, fmt.Sprintf("penstock buffer, process %d", os.Getpid()))
+	if err != nil {
+		return fmt.Errorf("state directory %s: %w; stop the run first", state, err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	buffered := 0
+	for _, name := range names {
+		of := filepath.Join(state, filepath.FromSlash(pipeline.SourceDir(name)))
+		b, err := sources[name].OpenBuffer(ctx, of)
+		if errors.Is(err, stream.ErrNoBuffer) {
+			continue
+		}
+		buffered++
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(take(name, b), b.Close()); err != nil {
+			return err
+		}
+	}
+	if buffered == 0 && f.pipeline != "" {
+		return usagef("buffer: no pipeline %q of %s has a source with ack: buffered", f.pipeline, config)
+	}
+	if buffered == 0 {
+		return usagef("buffer: no source of %s has ack: buffered", config)
+	}
+	return nil
+}
+
+func (c bufferCommands) list(
+	ctx context.Context, w io.Writer, config string, f *bufferFlags,
+) error {
+	end := bufferEnd{OK: true}
+	err := c.each(ctx, config, f, func(name string, b stream.OpenBuffer) error {
+		first, last, err := b.Bounds(ctx)
+		if err != nil || last == 0 {
+			return err
+		}
+		for n := max(first, 1); n <= last; n++ {
+			e, err := b.Envelope(ctx, n)
+			if err != nil {
+				return err
+			}
+			end.Envelopes++
+			if e.Corrupt != "" && !e.Skipped {
+				end.Corrupt++
+			}
+			if f.corrupt && e.Corrupt == "" {
+				continue
+			}
+			if err := writeEnvelope(w, name, &e, f.json, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	end.OK = end.Corrupt == 0
+	if f.json {
+		err = writeResult(w, end)
+	} else {
+		_, err = fmt.Fprintf(w, "%s%s, %s corrupt\n", thousands(end.Envelopes),
+			plural(end.Envelopes, " envelope", " envelopes"), thousands(end.Corrupt))
+	}
+	if err == nil && !end.OK {
+		err = errors.New("envelopes are corrupt; restore the state from a backup, or give them up with " +
+			"`penstock buffer skip`")
+	}
+	return err
+}
+
+func (c bufferCommands) show(
+	ctx context.Context, w io.Writer, config, number string, f *bufferFlags,
+) error {
+	first, last, err := parseEnvelopes(number)
+	if err != nil {
+		return err
+	}
+	if first != last {
+		return usagef("buffer show: %q is a range; show prints one envelope", number)
+	}
+	return c.one(ctx, config, f, "show", func(name string, b stream.OpenBuffer) error {
+		e, err := b.Envelope(ctx, first)
+		if err != nil {
+			return err
+		}
+		if e.Corrupt != "" && e.Bytes == 0 {
+			low, high, err := b.Bounds(ctx)
+			if err == nil && (first < low || first > high) {
+				err = fmt.Errorf("there is no envelope %d; %s", first, bounds(low, high))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return writeEnvelope(w, name, &e, f.json, true)
+	})
+}
+
+// bounds describes the envelopes that are stored.
+func bounds(first, last uint64) string {
+	if last == 0 {
+		return "nothing is stored"
+	}
+	return fmt.Sprintf("stored are %d to %d", first, last)
+}
+
+// one calls take with the only buffer of a config, or that of the flag.
+func (c bufferCommands) one(
+	ctx context.Context, config string, f *bufferFlags, command string,
+	take func(name string, b stream.OpenBuffer) error,
+) error {
+	var names []string
+	if err := c.each(ctx, config, f, func(name string, _ stream.OpenBuffer) error {
+		names = append(names, name)
+		return nil
+	}); err != nil {
+		return err
+	}
+	switch len(names) {
+	case 0:
+		return fmt.Errorf("buffer %s: nothing was stored yet", command)
+	case 1:
+		only := *f
+		only.pipeline = names[0]
+		return c.each(ctx, config, &only, take)
+	}
+	return usagef("buffer %s: several pipelines have a buffer: %s; name one with --pipeline",
+		command, strings.Join(names, ", "))
+}
+
+func (c bufferCommands) skip(
+	ctx context.Context, w io.Writer, config, numbers string, f *bufferFlags,
+) error {
+	first, last, err := parseEnvelopes(numbers)
+	if err != nil {
+		return err
+	}
+	return c.one(ctx, config, f, "skip", func(name string, b stream.OpenBuffer) error {
+		low, high, err := b.Bounds(ctx)
+		if err != nil {
+			return err
+		}
+		if first < low || last > high {
+			return fmt.Errorf("envelopes %d to %d are not in the buffer; %s",
+				first, last, bounds(low, high))
+		}
+		for n := first; n <= last && !f.intact; n++ {
+			e, err := b.Envelope(ctx, n)
+			if err == nil && e.Corrupt == "" {
+				err = fmt.Errorf("envelope %d is intact, and its %d records would be lost; "+
+					"name only corrupt ones, or add --intact", n, len(e.Records))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if err := b.Skip(ctx, first, last); err != nil {
+			return err
+		}
+		count := int64(last - first + 1)
+		_, err = fmt.Fprintf(w, "%s: the next run skips %s%s\n", name, thousands(count),
+			plural(count, " envelope", " envelopes"))
+		return err
+	})
+}
+
+// writeEnvelope prints an envelope: a line, or all of it.
+func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole bool) error {
+	r := envelopeResult{
+		Pipeline: name, Number: e.Number, Records: len(e.Records), Bytes: e.Bytes, Keys: e.Keys,
+		Corrupt: e.Corrupt, Skipped: e.Skipped,
+	}
+	if !e.Stored.IsZero() {
+		r.Stored = e.Stored.UTC().Format(time.RFC3339)
+	}
+	if json {
+		for i := 0; whole && i < len(e.Records); i++ {
+			r.Texts = append(r.Texts, string(e.Records[i]))
+		}
+		return writeResult(w, r)
+	}
+	text := fmt.Sprintf("%s%s, %s bytes", thousands(int64(r.Records)),
+		plural(int64(r.Records), " record", " records"), thousands(int64(r.Bytes)))
+	if r.Records == 0 {
+		text = fmt.Sprintf("copies of %s keys", thousands(int64(r.Keys)))
+	}
+	if r.Corrupt != "" {
+		text = "corrupt: " + r.Corrupt
+	}
+	if r.Skipped {
+		text += " (skipped)"
+	}
+	if r.Stored != "" {
+		text = r.Stored + "  " + text
+	}
+	_, err := fmt.Fprintf(w, "%s  %d  %s\n", name, r.Number, text)
+	for i := 0; err == nil && whole && i < len(e.Records); i++ {
+		_, err = fmt.Fprintf(w, "  %s\n", escaped(string(e.Records[i])))
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/penstock-io/penstock/engine/kit/expr"
+	"github.com/penstock-io/penstock/engine/kit/httpsink"
+	"github.com/penstock-io/penstock/engine/kit/ndjson"
+	"github.com/penstock-io/penstock/engine/kit/recount"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// AuditOptions describe how `penstock audit` asks a receiver for the records that it holds.
+type AuditOptions struct {
+	// URL is asked by GET, with headers, credentials, certificates and proxy of the sink. The
+	// response has a line for each record. Empty means that the receiver cannot be asked.
+	URL string `yaml:"url" doc:"asked by GET; answers a line for each record that it holds"`
+	// ID is the line of a record. Empty means the record itself, as a line of body: ndjson, or its
+	// own lines with body: raw.
+	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
+}
+
+// checkAudit checks the options of an audit.
+func (o *Options) checkAudit() error {
+	switch {
+	case o.Audit == AuditOptions{}:
+		return nil
+	case o.Audit.URL == "":
+		return httpsink.Wrong("audit.id", "has no effect without audit.url")
+	}
+	if err := httpsink.CheckURL(o.Audit.URL); err != nil {
+		return httpsink.Wrong("audit.url", "%w", err)
+	}
+	if contentTypes[o.Body] == "" && o.Audit.ID == "" {
+		return httpsink.Wrong("audit.id",
+			"is missing: a record of body: %s has no line of its own", o.Body)
+	}
+	return nil
+}
+
+// auditedSink is a sink whose receiver can be asked.
+type auditedSink struct {
+	*httpsink.Sink
+	o *Options
+}
+
+// Audit implements stream.AuditedSink.
+func (s *auditedSink) Audit(context.Context, stream.SinkOptions) (stream.Audit, error) {
+	if s.o.Audit.ID != "" && s.o.line == nil { // not from a config: records may have any fields
+		if _, err := s.o.Shape(stream.Schema{Open: true}); err != nil {
+			return nil, err
+		}
+	}
+	count, err := recount.New()
+	if err != nil {
+		return nil, err
+	}
+	a := &audit{sink: s.Sink, o: s.o, count: count}
+	if s.o.line != nil {
+		a.evaluator = expr.NewEvaluator(s.o.line)
+	}
+	return a, nil
+}
+
+// audit implements stream.Audit.
+type audit struct {
+	sink      *httpsink.Sink
+	o         *Options
+	count     *recount.Count
+	evaluator *expr.Evaluator // of audit.id; nil: the record is its line
+	id, text  []byte
+}
+
+// Ledger implements stream.Audit.
+func (a *audit) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }
+
+// Expect implements stream.Audit.
+func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
+	b.Split()
+	if a.evaluator != nil {
+		a.evaluator.Begin(b)
+	}
+	for i := range b.Records {
+		if b.Records[i].State != stream.Kept {
+			continue
+		}
+		a.id = b.AppendRecordID(a.id[:0], i)
+		if err := a.expect(b, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNoLine = errors.New("the value is null, empty or of several lines, " +
+	"so that no line can be the record's")
+
+// expect adds the line or lines of one record.
+func (a *audit) expect(b *stream.Batch, i int) error {
+	if a.evaluator != nil {
+		var err error
+		a.text, err = a.evaluator.AppendText(a.text[:0], i)
+		if err == nil && (len(a.text) == 0 || bytes.IndexByte(a.text, '\n') >= 0) {
+			err = errNoLine
+		}
+		if err != nil {
+			return fmt.Errorf("audit.id %s of record %s: %w", a.o.Audit.ID, a.id, err)
+		}
+		return a.count.Expect(a.id, a.text)
+	}
+	if a.o.Body == Raw {
+		a.text = append(a.text[:0], bytes.TrimSuffix(b.Raw(i), []byte("\n"))...)
+	} else {
+		a.text = ndjson.AppendRecord(a.text[:0], b, i)
+	}
+	for line := range bytes.SplitSeq(a.text, []byte("\n")) {
+		if err := a.count.Expect(a.id, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Compare implements stream.Audit.
+func (a *audit) Compare(ctx context.Context, found func(stream.AuditDifference) error) (err error) {
+	body, err := a.sink.Get(ctx, a.o.Audit.URL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, body.Close()) }()
+	if err := a.count.FoundLines(ctx, body); err != nil {
+		return fmt.Errorf("the answer of %s: %w", stream.MaskURLs(a.o.Audit.URL), err)
+	}
+	return a.count.Compare(found)
+}
+
+// Close implements stream.Audit.
+func (a *audit) Close() error { return a.count.Close() }

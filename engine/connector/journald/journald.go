@@ -1,0 +1,307 @@
+// Package journald holds the source that reads the journal of systemd through journalctl.
+//
+// Each route has a journalctl of its own, which starts behind the last entry that the route has
+// settled: its cursor is the key of the position. When journalctl ends it is started again, behind
+// the last entry that was read.
+package journald
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/backoff"
+	"github.com/penstock-io/penstock/engine/kit/child"
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/retry"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/supervise"
+)
+
+// Source is the component journald.
+func Source() stream.Component {
+	return stream.Component{
+		Role:    stream.SourceRole,
+		Name:    "journald",
+		Options: func() any { return DefaultOptions() },
+		New:     func(o any, h stream.Host) (any, error) { return New(*o.(*Options), h) },
+	}
+}
+
+// Journal is the source.
+type Journal struct {
+	o    Options
+	host stream.Host
+	part stream.Partition
+}
+
+// New returns a source that has started nothing yet.
+func New(o Options, h stream.Host) (*Journal, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"entries_skipped", "restarts"} {
+		h.Count(name, 0)
+	}
+	return &Journal{o: o, host: h, part: stream.Partition{ID: "journal", Name: "journal"}}, nil
+}
+
+// ahead bounds the entries that were read and are in no batch.
+const ahead = 64
+
+// Open implements stream.Source. It starts journalctl.
+func (j *Journal) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
+	r := &reader{
+		j: j, linger: o.Linger, once: o.Once,
+		entries: make(chan entry, ahead), ended: make(chan struct{}),
+	}
+	mark, _ := o.Resume(j.part.ID)
+	r.at, r.above = mark.Watermark, slices.Clone(mark.Above)
+	r.group = supervise.NewNamedGroup(context.WithoutCancel(ctx), "journald")
+	r.group.Go("journald/follow", func(ctx context.Context) error {
+		defer close(r.ended)
+		r.failed = r.follow(ctx, r.at, o.Once)
+		return nil
+	})
+	return r, nil
+}
+
+// reader reads for one route.
+type reader struct {
+	j       *Journal
+	linger  time.Duration
+	once    bool // to the present end of the journal, so that batches end by their size only
+	group   *supervise.Group
+	entries chan entry
+	ended   chan struct{} // closed when nothing follows in entries
+	failed  error         // why; set before ended is closed
+
+	at      stream.Position // of the last entry in a batch
+	above   []stream.Range  // settled, above at
+	pending []entry         // taken from entries and in no batch that was handed out
+	objects intake.Objects
+}
+
+var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
+
+// follow keeps journalctl running until ctx is done; once it runs it to its end. It returns the
+// failure of the only run.
+func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
+	var failed backoff.State
+	for {
+		before := at
+		err := r.run(ctx, &at, !once)
+		if once || ctx.Err() != nil {
+			return err
+		}
+		if at != before {
+			failed = backoff.State{}
+		}
+		var pause time.Duration
+		pause, failed, _ = restartBackoff.Next(failed, nil)
+		r.j.host.Count("restarts", 1)
+		if start, ok := errors.AsType[*child.StartError](err); ok {
+			r.j.host.Fault(start)
+		} else {
+			r.j.host.Log().Warn("journalctl ended; it is started again", "in", pause, "error", err)
+		}
+		if retry.Sleep(ctx, pause) != nil {
+			return nil
+		}
+	}
+}
+
+// run runs journalctl behind a position and hands its entries over.
+func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
+	o := &r.j.o
+	spec := child.Spec{
+		Command:   slices.Concat(o.Command, o.arguments(at.Key, follow)),
+		Env:       o.Env,
+		Log:       r.j.host.Log(),
+		Attrs:     []any{"program", o.Command[0]},
+		Terminate: true,
+		Grace:     time.Second,
+	}
+	return child.Run(ctx, spec, func(ctx context.Context, p *child.Process) error {
+		_ = p.CloseInput() // it has nothing to read
+		in := bufio.NewReaderSize(p, 64<<10)
+		for {
+			line, err := r.line(in)
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if line == nil {
+				continue
+			}
+			e, err := parse(line, *at)
+			if err != nil {
+				r.j.host.Count("entries_skipped", 1)
+				r.j.host.Log().Error("entry of the journal skipped", "error", err)
+				continue
+			}
+			select {
+			case r.entries <- e:
+				*at = e.at
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	})
+}
+
+// line returns the next line; nil for one that is empty or too long, which is skipped.
+func (r *reader) line(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	long := false
+	for {
+		part, err := in.ReadSlice('\n')
+		if long = long || len(line)+len(part) > int(r.j.o.MaxRecord); !long {
+			line = append(line, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if err != nil {
+			return nil, err // a line without an end is read again by the next run
+		}
+		break
+	}
+	if long {
+		r.j.host.Count("entries_skipped", 1)
+		r.j.host.Log().Error("entry of the journal skipped: it is longer than max_record",
+			"max_record", r.j.o.MaxRecord)
+		return nil, nil
+	}
+	if len(line) <= 1 {
+		return nil, nil
+	}
+	return line, nil
+}
+
+// Read implements stream.Reader.
+func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
+	at, above := r.at, r.above
+	used := 0 // of pending
+	drop := func() error {
+		r.at, r.above = at, above
+		return context.Cause(ctx)
+	}
+	finish := func() error {
+		r.pending = slices.Delete(r.pending, 0, used)
+		r.setFields(b)
+		return nil
+	}
+	var timeout <-chan time.Time
+	for {
+		for used < len(r.pending) {
+			if ctx.Err() != nil {
+				return drop()
+			}
+			if full := r.take(b, &r.pending[used]); full {
+				return finish()
+			}
+			if used++; b.Full() {
+				return finish()
+			}
+		}
+		if len(b.Spans) > 0 && timeout == nil && !r.once {
+			if r.linger <= 0 && len(r.entries) == 0 {
+				return finish()
+			}
+			timer := time.NewTimer(r.linger)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case e := <-r.entries:
+			r.pending = append(r.pending, e)
+			continue
+		case <-timeout:
+			return finish()
+		case <-ctx.Done():
+			return drop()
+		case <-r.ended:
+		}
+		select {
+		case e := <-r.entries: // handed over before the end
+			r.pending = append(r.pending, e)
+		default:
+			_ = finish()
+			if r.failed != nil {
+				return r.failed
+			}
+			return io.EOF
+		}
+	}
+}
+
+// setFields makes fields of the members of the records.
+func (r *reader) setFields(b *stream.Batch) {
+	r.objects.Begin()
+	for i := range b.Records {
+		from := len(b.Fields)
+		if err := r.objects.Append(b, i); err != nil {
+			b.Bury(i, err)
+			continue
+		}
+		// SetFields would mark the text as changed; it is the object still.
+		record := &b.Records[i]
+		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
+	}
+}
+
+// take adds an entry to the batch, unless it is settled. full means that the batch has to end
+// before it.
+func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
+	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
+		if len(b.Spans) > 0 {
+			return true
+		}
+		r.at, r.above = later(r.at, r.above[0].To), r.above[1:]
+	}
+	if len(r.above) > 0 && r.above[0].From.Compare(e.at) < 0 {
+		if len(b.Spans) > 0 {
+			return true
+		}
+		r.at = e.at
+		return false
+	}
+	if len(b.Spans) == 0 {
+		b.Spans = append(b.Spans, stream.Span{Part: &r.j.part, Range: stream.Range{From: r.at}})
+	}
+	start := len(b.Data)
+	b.Data = append(append(b.Data, e.record...), '\n')
+	b.Records = append(b.Records, stream.Record{
+		Off: uint32(start), Len: uint32(len(e.record)), Origin: e.at,
+	})
+	b.Origins++
+	span := &b.Spans[0]
+	span.To, span.Bytes = e.at, len(b.Data)
+	r.at = e.at
+	return false
+}
+
+// later returns the later of two positions.
+func later(a, b stream.Position) stream.Position {
+	if a.Compare(b) < 0 {
+		return b
+	}
+	return a
+}
+
+// Commit implements stream.Reader. The journal does not know its readers.
+func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
+
+// Close implements stream.Reader. It ends journalctl.
+func (r *reader) Close() error {
+	r.group.Stop(errClosed)
+	return r.group.Wait()
+}
+
+var errClosed = errors.New("the reader is closed")

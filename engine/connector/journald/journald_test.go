@@ -1,0 +1,279 @@
+package journald
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// TestMain makes the test binary a journalctl of a file of JSON lines.
+func TestMain(m *testing.M) {
+	if journal := os.Getenv("FAKE_JOURNAL"); journal != "" {
+		os.Exit(fakeJournalctl(journal, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeJournalctl prints the lines behind the cursor, and follows the file. It ends with 1 behind an
+// entry with the MESSAGE "die".
+func fakeJournalctl(journal string, args []string) int {
+	cursor, follow := "", slices.Contains(args, "--follow")
+	for _, arg := range args {
+		if text, ok := strings.CutPrefix(arg, "--after-cursor="); ok {
+			cursor = text
+		}
+	}
+	f, err := os.Open(journal)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 3
+	}
+	in := bufio.NewReader(f)
+	passed, rest := cursor == "", ""
+	for {
+		line, err := in.ReadString('\n')
+		rest += line
+		if err != nil {
+			if !follow {
+				return 0
+			}
+			<-time.After(5 * time.Millisecond)
+			continue
+		}
+		if passed {
+			fmt.Print(rest)
+			if strings.Contains(rest, `"MESSAGE":"die"`) {
+				return 1
+			}
+		}
+		passed = passed || strings.Contains(rest, `"__CURSOR":"`+cursor+`"`)
+		rest = ""
+	}
+}
+
+// line is an entry as journalctl prints it.
+func line(n int, micros int64, message string) string {
+	text, err := json.Marshal(map[string]any{
+		"__CURSOR":             fmt.Sprintf("s=5f;i=%x;b=0a;m=1;t=2;x=3", n),
+		"__REALTIME_TIMESTAMP": fmt.Sprint(micros), "__MONOTONIC_TIMESTAMP": "1",
+		"MESSAGE": message, "PRIORITY": "4", "_PID": "77",
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(text) + "\n"
+}
+
+func options(t *testing.T, journal string) Options {
+	t.Helper()
+	t.Setenv("FAKE_JOURNAL", journal)
+	o := *DefaultOptions()
+	o.Command, o.Env = []string{os.Args[0]}, []string{"PATH", "FAKE_JOURNAL"}
+	return o
+}
+
+// journalOf writes a journal in which the clock stands still and is set back.
+func journalOf(t *testing.T, n int) (path string, want []string) {
+	t.Helper()
+	var text strings.Builder
+	for i := range n {
+		message := fmt.Sprintf("message %d %s", i, strings.Repeat("x", i%50))
+		at := int64(1_000_000 + 10*i)
+		if i%7 == 0 {
+			at = 1_000_000
+		}
+		text.WriteString(line(i, at, message))
+		e, err := parse([]byte(line(i, at, message)), stream.Position{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, string(e.record))
+	}
+	path = filepath.Join(t.TempDir(), "journal")
+	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path, want
+}
+
+func TestSuite(t *testing.T) {
+	path, want := journalOf(t, 60)
+	o := options(t, path)
+	connectortest.Source(t, connectortest.SourceCase{
+		New: func(t *testing.T, h *streamtest.Host) stream.Source {
+			s, err := New(o, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Want:   [][]string{want},
+		Limits: stream.BatchLimits{Bytes: 1000, Records: 5},
+	})
+}
+
+// TestFollow reads entries that are added later, over ends of journalctl, each once.
+func TestFollow(t *testing.T) {
+	path, _ := journalOf(t, 3)
+	host := streamtest.NewHost(t)
+	j, err := New(options(t, path), host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := j.Open(t.Context(), stream.OpenOptions{
+		Route: streamtest.Route, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i, message := range []string{"die", "die", "last"} {
+		if _, err := io.WriteString(f, line(10+i, int64(5_000_000+i), message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for len(got) < 6 {
+		b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 20, Records: 100})
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := r.Read(ctx, b)
+		cancel()
+		if err != nil {
+			t.Fatalf("after %q: %v", got, err)
+		}
+		for i := range b.Records {
+			var record struct{ Message string }
+			if err := json.Unmarshal(b.Text(i), &record); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, strings.TrimRight(record.Message, "x "))
+		}
+	}
+	want := []string{"message 0", "message 1", "message 2", "die", "die", "last"}
+	if !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+	if n := host.Counted("restarts"); n != 2 {
+		t.Errorf("%d restarts, want 2", n)
+	}
+}
+
+// TestMissing: without journalctl a finite run fails, and names the program.
+func TestMissing(t *testing.T) {
+	o := *DefaultOptions()
+	o.Command = []string{filepath.Join(t.TempDir(), "journalctl")}
+	j, err := New(o, streamtest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := j.Open(t.Context(), stream.OpenOptions{
+		Route: streamtest.Route, Once: true,
+		Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	err = r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{Bytes: 1000, Records: 10}))
+	if err == nil || errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "journalctl") {
+		t.Errorf("Read = %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	const start = `{"__CURSOR":"c","__REALTIME_TIMESTAMP":"1700000000123456",`
+	const stamp = `{"timestamp":"2023-11-14T22:13:20.123456Z"`
+	for in, want := range map[string]string{
+		start + `"MESSAGE":"hello","PRIORITY":"3","SYSLOG_FACILITY":"3","_HOSTNAME":"h","_PID":"7",` +
+			`"_SYSTEMD_UNIT":"x.service","SYSLOG_IDENTIFIER":"x","_UID":"0","CODE_LINE":"5"}`: stamp +
+			`,"hostname":"h","unit":"x.service","app_name":"x","proc_id":"7","message":"hello",` +
+			`"facility":"daemon","facility_code":3,"severity":"err","severity_code":3,` +
+			`"journal":{"CODE_LINE":"5","_UID":"0"}}`,
+		start + `"MESSAGE":[104,105,255]}`:         stamp + `,"message":"hi` + "\ufffd" + `"}`,
+		start + `"MESSAGE":["one",[116,119,111]]}`: stamp + `,"message":"one\ntwo"}`,
+		start + `"MESSAGE":null,"PRIORITY":"x"}`:   stamp + `,"message":"","journal":{"PRIORITY":"x"}}`,
+		start + `"PRIORITY":"9","__SEQNUM":"5"}`:   stamp + `,"severity_code":9}`,
+		start + `"MESSAGE":"b\n\"c\"","A\nB":"x"}`: stamp + `,"message":"b\n\"c\"","journal":{"A\nB":"x"}}`,
+	} {
+		e, err := parse([]byte(in), stream.Position{})
+		record := string(e.record)
+		if err != nil || !sameJSON(record, want) || strings.Contains(record, "\n") {
+			t.Errorf("parse(%s)\n= %s, %v\nwant %s", in, e.record, err, want)
+		}
+		if e.at != (stream.Position{Num: 1700000000123456, Key: "c"}) {
+			t.Errorf("position %v", e.at)
+		}
+	}
+	for in, want := range map[string]string{
+		"x":                "no JSON object",
+		`{"MESSAGE":"x"}`:  "no __CURSOR",
+		`{"__CURSOR":"c"}`: `__REALTIME_TIMESTAMP is ""`,
+		start[:13] + strings.Repeat("c", 600) + start[14:] + `"x":"y"}`: "cursor has 60",
+	} {
+		_, err := parse([]byte(in), stream.Position{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("parse(%.40s) = %v, want %q", in, err, want)
+		}
+	}
+}
+
+// sameJSON reports whether two texts are the same JSON, with their members in the same order.
+func sameJSON(a, b string) bool {
+	var x, y any
+	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
+		return false
+	}
+	return fmt.Sprint(x) == fmt.Sprint(y)
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(line(1, 5, "x")))
+	f.Add([]byte(`{"__CURSOR":"c","__REALTIME_TIMESTAMP":"5","MESSAGE":[1,[2],"x",null]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := stream.Position{Num: 7, Key: "k"}
+		e, err := parse(text, before)
+		if err != nil {
+			return
+		}
+		if before.Compare(e.at) >= 0 {
+			t.Errorf("position %v is not behind %v", e.at, before)
+		}
+		if !json.Valid(e.record) || strings.Contains(string(e.record), "\n") {
+			t.Errorf("%q is no JSON on one line", e.record)
+		}
+	})
+}
+
+func TestArguments(t *testing.T) {
+	o := DefaultOptions()
+	o.Units, o.Priority, o.Match = []string{"nginx.service"}, "warning", []string{"_UID=0"}
+	got := strings.Join(o.arguments("c", true), " ")
+	want := "--output=json --all --no-pager --quiet --unit=nginx.service --priority=warning " +
+		"--after-cursor=c --follow --no-tail _UID=0"
+	if got != want {
+		t.Errorf("%s\nwant %s", got, want)
+	}
+	o.Start = Latest
+	got = strings.Join(o.arguments("", true), " ")
+	if !strings.Contains(got, "--lines=0 --follow _UID=0") {
+		t.Error(got)
+	}
+}

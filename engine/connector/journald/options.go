@@ -1,0 +1,115 @@
+package journald
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Where a route without a position begins.
+const (
+	Earliest = "earliest"
+	Latest   = "latest"
+)
+
+// Options of the source.
+type Options struct {
+	Units       []string    `yaml:"units" doc:"of these systemd units, such as nginx.service; none: of all"`
+	Identifiers []string    `yaml:"identifiers" doc:"with these syslog identifiers; none: with any"`
+	Priority    string      `yaml:"priority" doc:"of this severity and worse: emerg, alert, crit, err, warning, notice, info or debug"`
+	Match       []string    `yaml:"match" doc:"FIELD=VALUE; those of one field are alternatives"`
+	Directory   string      `yaml:"directory" path:"true" doc:"of journal files; empty: those of this machine"`
+	Start       string      `yaml:"start" enum:"earliest,latest" doc:"without a position"`
+	Command     []string    `yaml:"command" doc:"[PROGRAM, ARG...] that prints the journal; arguments are appended"`
+	Env         []string    `yaml:"env" doc:"environment variables to pass"`
+	MaxRecord   stream.Size `yaml:"max_record" doc:"of an entry as JSON; longer ones are skipped and counted"`
+}
+
+// DefaultOptions read the whole journal of the machine.
+func DefaultOptions() *Options {
+	return &Options{
+		Start: Earliest, Command: []string{"journalctl"}, Env: []string{"PATH"}, MaxRecord: 1 << 20,
+	}
+}
+
+var priorities = codes[1].names
+
+// maxRecordSize bounds max_record.
+const maxRecordSize stream.Size = 64 << 20
+
+// Validate returns an error for each invalid option.
+func (o *Options) Validate() error {
+	errs := []error{stream.CheckEnums(o)}
+	wrong := func(key, format string, args ...any) {
+		errs = append(errs, &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)})
+	}
+	for key, list := range map[string][]string{"units": o.Units, "identifiers": o.Identifiers} {
+		for i, text := range list {
+			if text == "" || strings.ContainsAny(text, "\x00\n") {
+				wrong(fmt.Sprintf("%s[%d]", key, i), "is %q, want a name", text)
+			}
+		}
+	}
+	for i, text := range o.Match {
+		name, _, ok := strings.Cut(text, "=")
+		if !ok || name == "" || strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
+			wrong(fmt.Sprintf("match[%d]", i), "is %q, want FIELD=VALUE such as _UID=1000", text)
+		}
+	}
+	if o.Priority != "" && !isPriority(o.Priority) {
+		wrong("priority", "is %q, want one of %s", o.Priority, strings.Join(priorities, ", "))
+	}
+	if len(o.Command) == 0 || o.Command[0] == "" {
+		wrong("command", "is empty; write [journalctl]")
+	}
+	if o.MaxRecord < 1024 || o.MaxRecord > maxRecordSize {
+		wrong("max_record", "is %v, want 1KiB to %v", o.MaxRecord, maxRecordSize)
+	}
+	return errors.Join(errs...)
+}
+
+func isPriority(text string) bool {
+	for _, name := range priorities {
+		if name == text {
+			return true
+		}
+	}
+	return false
+}
+
+// arguments returns those of journalctl behind a cursor, "" for none.
+func (o *Options) arguments(cursor string, follow bool) []string {
+	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
+	if o.Directory != "" {
+		args = append(args, "--directory="+o.Directory)
+	}
+	for _, unit := range o.Units {
+		args = append(args, "--unit="+unit)
+	}
+	for _, id := range o.Identifiers {
+		args = append(args, "--identifier="+id)
+	}
+	if o.Priority != "" {
+		args = append(args, "--priority="+o.Priority)
+	}
+	switch {
+	case cursor != "":
+		args = append(args, "--after-cursor="+cursor)
+	case o.Start == Latest:
+		args = append(args, "--lines=0")
+	}
+	if follow {
+		args = append(args, "--follow")
+		if cursor != "" || o.Start == Earliest {
+			args = append(args, "--no-tail") // else it begins ten lines before the end
+		}
+	}
+	return append(args, o.Match...)
+}
+
+// Shape implements stream.Shaper.
+func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
+	return stream.Schema{Fields: fields, OnError: in.OnError}, nil
+}

@@ -1,0 +1,106 @@
+package notify
+
+import (
+	"fmt"
+	nethttp "net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/parked"
+)
+
+// probesADay is the most that a host that is down gets, without the last attempts of schedules.
+const probesADay = 60
+
+// TestProbesADay: a lane that always has a delivery due, and whose attempts fail at once, lets at
+// most probesADay through in any 24 hours.
+func TestProbesADay(t *testing.T) {
+	l := newLane(parked.Host{ID: 1, Name: "dead"})
+	var at []time.Duration
+	id := int64(0)
+	for now := time.Duration(0); now < 72*time.Hour; now += time.Second {
+		isProbe := l.isDown()
+		ticket, ok := l.allow(now)
+		if !ok {
+			continue
+		}
+		id++
+		outcome := l.end(id, true, isProbe, "connection refused", time.Unix(0, 0).Add(now))
+		l.settle(now, ticket, outcome)
+		at = append(at, now)
+	}
+	most := mostInADay(at)
+	t.Logf("%d attempts in three days, at most %d in 24 hours", len(at), most)
+	if len(at) < 100 || most > probesADay {
+		t.Errorf("attempts at %v", at)
+	}
+}
+
+// mostInADay returns the most of the times given that lie within 24 hours.
+func mostInADay(at []time.Duration) (most int) {
+	at = slices.Sorted(slices.Values(at))
+	from := 0
+	for to := range at {
+		for at[to]-at[from] >= 24*time.Hour {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	return most
+}
+
+// TestProbesOfDeadHosts: hosts that are silent or answer 503 for two days, while records arrive, get
+// at most probesADay attempts in 24 hours beside the last attempts, of which each record gets one.
+func TestProbesOfDeadHosts(t *testing.T) {
+	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
+		"silent": func(*nethttp.Request, int) (int, string, time.Duration) { return 0, "", time.Hour },
+		"503":    func(*nethttp.Request, int) (int, string, time.Duration) { return 503, "", 0 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, dir string) {
+				f := newFixture(t, dir, options(), newMerchants(respond), false)
+				defer f.stop()
+				parkedAt := map[string]time.Duration{}
+				deliver := func(order string) {
+					parkedAt[order] = time.Since(f.m.start)
+					if err := f.deliver("dead " + order); err != nil {
+						t.Fatal(err)
+					}
+				}
+				deliver("first-1")
+				deliver("first-2")
+				deliver("first-3")
+				for n := range 24 {
+					time.Sleep(time.Hour)
+					deliver(fmt.Sprintf("order-%d", n))
+				}
+				time.Sleep(25 * time.Hour)
+				synctest.Wait()
+				var probes []time.Duration
+				for order, since := range parkedAt {
+					last := 0
+					for _, at := range f.m.of(order) {
+						if at >= since+planned[len(planned)-1] {
+							last++
+						} else {
+							probes = append(probes, at)
+						}
+					}
+					if last != 1 {
+						t.Errorf("%s: %d last attempts, want 1", order, last)
+					}
+				}
+				most := mostInADay(probes)
+				t.Logf("at most %d probes in 24 hours, %d in all", most, len(probes))
+				if most > probesADay || len(probes) < 24 {
+					t.Errorf("probes at %v", slices.Sorted(slices.Values(probes)))
+				}
+				if len(f.letters) != len(parkedAt) {
+					t.Errorf("%d dead letters, want %d", len(f.letters), len(parkedAt))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,79 @@
+package notify
+
+import (
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestScheduleInRealTime: a real server that refuses everything gets its attempts at the planned
+// times, to the second and never early. An hour takes 100 ms, and the dead letter has 16 entries.
+// With PENSTOCK_NOTIFY_REAL=DURATION the schedule is the real one, observed for that long, such as
+// 4m5s for five attempts.
+func TestScheduleInRealTime(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var at []time.Duration
+	begun := time.Now()
+	server := httptest.NewServer(nethttp.HandlerFunc(
+		func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			at = append(at, time.Since(begun))
+			_, _ = w.Write([]byte("fail"))
+		},
+	))
+	defer server.Close()
+	o := overNetwork(t, server.URL)
+	o.Async = Async{}
+	divided, observed := 36_000, time.Duration(0)
+	if text := os.Getenv("PENSTOCK_NOTIFY_REAL"); text != "" {
+		var err error
+		if observed, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+		divided = 1
+	}
+	for i := range o.Schedule.List {
+		wait := o.Schedule.List[i] / time.Duration(divided)
+		o.Schedule.List[i] = max(time.Millisecond, wait.Truncate(time.Millisecond))
+	}
+	f := newFixture(t, t.TempDir(), o, nil, false)
+	defer f.stop()
+	parkedAt := time.Since(begun)
+	if err := f.deliver("order-1"); err != nil {
+		t.Fatal(err)
+	}
+	if observed > 0 {
+		<-time.After(observed)
+	} else {
+		awaitDelivery(t, f.Deliveries(), "order-1", func(d stream.Delivery) bool {
+			return d.State == "dead"
+		})
+		if len(f.letters) != 1 || len(f.letters[0].History) != 16 {
+			t.Errorf("dead letters %+v", f.letters)
+		}
+	}
+	want := []time.Duration{0}
+	for _, wait := range o.Schedule.List {
+		if next := want[len(want)-1] + wait; observed == 0 || next < observed {
+			want = append(want, next)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	const stored = time.Millisecond // resolution of due times
+	since := make([]time.Duration, len(at))
+	for i := range at {
+		since[i] = at[i] - parkedAt + stored
+	}
+	t.Logf("attempts at %v, planned at %v", since, want)
+	if !exactly(since, want) {
+		t.Errorf("attempts at %v, want %v", since, want)
+	}
+}

@@ -1,0 +1,85 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// OldestFormat and Format are the formats that [Convert] writes. Programs read their own format and
+// older ones.
+const (
+	OldestFormat = 2
+	Format       = version
+)
+
+// Convert rewrites the checkpoint in dir in an older format, for an earlier program. It returns the
+// name of a copy of the log as it was. It refuses a damaged log and one that the format cannot
+// represent, and changes nothing then. The caller must hold the lock of the directory. It returns
+// fs.ErrNotExist if there is no checkpoint.
+func Convert(dir vfs.Dir, format uint16) (aside string, err error) {
+	if format < OldestFormat || format > Format {
+		return "", fmt.Errorf("this program writes the formats %d to %d, not %d", OldestFormat,
+			Format, format)
+	}
+	s := &Store{dir: dir, options: Options{version: format}}
+	f, err := dir.OpenFile(Name, os.O_RDWR|os.O_APPEND, fileMode)
+	if err != nil {
+		return "", fmt.Errorf("open checkpoint %s: %w", s.path(), err)
+	}
+	l, err := load(f, version)
+	if err == nil {
+		err = l.usable()
+	}
+	if err != nil {
+		return "", errors.Join(refusal(s.path(), err), f.Close())
+	}
+	s.f, s.st, s.generation, s.size = f, l.st, l.generation, l.size
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := l.convertible(format); err != nil {
+		return "", fmt.Errorf("checkpoint %s: %w", s.path(), err)
+	}
+	aside, err = setAside(dir, f, func(n int) string {
+		return fmt.Sprintf("%s.v%d-%d", Name, l.version, n)
+	})
+	if err != nil {
+		return "", fmt.Errorf("keep a copy of checkpoint %s: %w", s.path(), err)
+	}
+	if err := s.replace(); err != nil {
+		return "", err
+	}
+	return aside, s.failed
+}
+
+// convertible returns an error if a log cannot be written in a format without a loss.
+func (l *loaded) convertible(format uint16) error {
+	if l.bad != nil && !l.torn {
+		return fmt.Errorf("it is damaged at byte %d: %w: start this program once, which keeps a "+
+			"copy and resumes from the entries before the damage", l.good, l.bad)
+	}
+	if format >= 3 {
+		return nil
+	}
+	waiting := 0
+	for _, r := range l.st.alive() {
+		for _, p := range r.live() {
+			if p.mark.Waiting {
+				waiting++
+			}
+		}
+	}
+	if waiting > 0 {
+		return fmt.Errorf("%d partitions have batches that wait for a retry, which format %d "+
+			"cannot represent: run this program until `penstock status` shows none that wait",
+			waiting, format)
+	}
+	return nil
+}
+
+// convertCommand returns the command with which a newer program makes a log readable here.
+func convertCommand(path string) string {
+	return fmt.Sprintf("penstock checkpoint convert --format %d %s", Format, filepath.Dir(path))
+}

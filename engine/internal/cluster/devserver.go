@@ -1,0 +1,115 @@
+//go:build !no_nats
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats-server/v2/server"
+	natsgo "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// DevServer is a NATS server on loopback in this process, to try a cluster out on one machine. It
+// has a stream, named DevStream.
+type DevServer struct {
+	server *server.Server
+	conn   *natsgo.Conn
+	js     jetstream.JetStream
+	sent   int
+}
+
+// DevStream is the stream of a DevServer, and its subject.
+const DevStream = "orders"
+
+// StartDevServer starts a server that stores its data in dir.
+func StartDevServer(ctx context.Context, dir string) (*DevServer, error) {
+	s, err := server.NewServer(&server.Options{
+		ServerName: "dev", Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true,
+		StoreDir: dir, NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	s.Start()
+	d := &DevServer{server: s}
+	if err := d.connect(ctx); err != nil {
+		d.Close()
+		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	return d, nil
+}
+
+func (d *DevServer) connect(ctx context.Context) (err error) {
+	if !d.server.ReadyForConnections(connectWithin) {
+		return fmt.Errorf("it is not ready after %v", connectWithin)
+	}
+	if d.conn, err = natsgo.Connect("", natsgo.InProcessServer(d.server)); err != nil {
+		return err
+	}
+	if d.js, err = jetstream.New(d.conn); err != nil {
+		return err
+	}
+	_, err = d.js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: DevStream, Subjects: []string{DevStream},
+	})
+	return err
+}
+
+// URL returns the address for clients.
+func (d *DevServer) URL() string { return d.server.ClientURL() }
+
+// Publish publishes the next numbered message, and returns the number of those published.
+func (d *DevServer) Publish(ctx context.Context) (int, error) {
+	text := fmt.Appendf(nil, `{"id":%d}`, d.sent)
+	_, err := d.js.Publish(ctx, DevStream, text, jetstream.WithMsgID(strconv.Itoa(d.sent)))
+	if err == nil {
+		d.sent++
+	}
+	return d.sent, err
+}
+
+// Owners returns the nodes that own the leases of a bucket, by pipeline. It is empty as long as the
+// bucket does not exist. A pipeline without an owner is left out.
+func (d *DevServer) Owners(ctx context.Context, bucket string) (map[string]string, error) {
+	kv, err := d.js.KeyValue(ctx, bucket)
+	if errors.Is(err, jetstream.ErrBucketNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	keys, err := kv.ListKeysFiltered(ctx, "lease.*")
+	if err != nil {
+		return nil, err
+	}
+	owners := make(map[string]string)
+	for key := range keys.Keys() {
+		e, err := kv.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		var v Value
+		if err := json.Unmarshal(e.Value(), &v); err != nil {
+			return nil, fmt.Errorf("key %q: %w", key, err)
+		}
+		if node, _, ok := strings.Cut(v.Owner, ownerMark); ok {
+			owners[strings.TrimPrefix(key, "lease.")] = node
+		}
+	}
+	return owners, nil
+}
+
+// Close ends the server. Its data stays.
+func (d *DevServer) Close() {
+	if d.conn != nil {
+		d.conn.Close()
+	}
+	d.server.Shutdown()
+	d.server.WaitForShutdown()
+}

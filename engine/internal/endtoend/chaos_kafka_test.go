@@ -1,0 +1,292 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"fmt"
+	"io"
+	nethttp "net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
+
+// fault is one kind of disturbance of a running group.
+type fault struct {
+	name   string
+	strike func(g *copies)
+}
+
+// kafkaFaults are those that a group survives without a repetition, if the sink has a ledger.
+var kafkaFaults = []fault{
+	{"kill of an engine", func(g *copies) {
+		m := g.anyMember()
+		m.kill()
+		m.start()
+	}},
+	{"suspended engine", func(g *copies) {
+		m := g.anyMember()
+		if err := m.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			g.t.Fatal(err)
+		}
+		g.produceFor(suspension(g.t))
+		if err := m.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			g.t.Fatal(err)
+		}
+	}},
+	{"cut network", func(g *copies) {
+		l := g.anyLink()
+		l.Cut()
+		g.produceFor(g.moment())
+		l.Heal()
+	}},
+	{"stalled network", func(g *copies) {
+		l := g.anyLink()
+		l.Stall()
+		g.produceFor(g.moment())
+		l.Heal()
+	}},
+	{"kill of the broker", func(g *copies) {
+		g.server.Kill(g.t)
+		g.server.Start(g.t)
+	}},
+	{"topic created again", func(g *copies) {
+		awaitLag(g.t, g.admin, g.tick.C) // the broker deletes the records with the topic
+		g.recreate("in")
+	}},
+}
+
+// offsetReset lets the group deliver records again. It is no fault for an exact copy.
+var offsetReset = fault{"offset reset", func(g *copies) {
+	for _, m := range g.members {
+		m.kill()
+	}
+	g.resetOffsets(200)
+	for _, m := range g.members {
+		m.start()
+	}
+}}
+
+// chaosRounds is the number of faults of each kind.
+func chaosRounds(t *testing.T) int {
+	t.Helper()
+	text := os.Getenv("PENSTOCK_CHAOS")
+	if text == "" {
+		t.Skip("PENSTOCK_CHAOS is not set: make chaos")
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("PENSTOCK_CHAOS is %q, want a number of faults of each kind", text)
+	}
+	return n
+}
+
+// suspension is the time for which an engine is suspended: longer than its session and, in long
+// runs, than its transactions.
+func suspension(t *testing.T) time.Duration {
+	if chaosRounds(t) < 10 {
+		return 5 * time.Second
+	}
+	return 15 * time.Second
+}
+
+// disturb strikes with each fault, several times and in random order, while records are produced.
+func (g *copies) disturb(faults []fault) {
+	g.t.Helper()
+	g.batch = 50 // a copy in order must keep up, also after an engine was suspended
+	var order []fault
+	for range chaosRounds(g.t) {
+		order = append(order, faults...)
+	}
+	g.rnd.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	for _, f := range order {
+		g.produceForAWhile()
+		begin := time.Now()
+		f.strike(g)
+		g.t.Logf("%s: %v", f.name, time.Since(begin).Round(time.Millisecond))
+	}
+	g.produceForAWhile()
+}
+
+// TestChaosKafka runs three engines that share a topic of a real broker, and disturbs them. Each
+// engine has its own network to the broker. No record is lost. With a ledger none arrives twice,
+// and in transactions records of one key keep their order. Into HTTP, repetitions are counted.
+func TestChaosKafka(t *testing.T) {
+	chaosRounds(t)
+	t.Setenv("PENSTOCK_KAFKA", "full")
+	t.Run("transactions", func(t *testing.T) {
+		g := startCopies(t, func(broker string) string {
+			return fmt.Sprintf(`
+    sink: { kafka: { brokers: [%q], topic: out, key: key, format: raw, transactional: true } }
+    flow: { order: partition }`, broker)
+		}, 3)
+		g.disturb(kafkaFaults)
+		awaitLag(t, g.admin, g.tick.C)
+		g.stop()
+		texts := kafkaTexts(t, g.server.URL, g.admin)
+		g.checkOrder(texts)
+		g.exactly(texts)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		server := connectortest.StartServer(t, "postgres", "psql")
+		db := openPostgres(t, server.URL)
+		connectortest.Execute(t, db, "CREATE TABLE lines (message TEXT, key TEXT)")
+		g := startCopies(t, func(string) string {
+			return fmt.Sprintf(`
+    sink: { postgres: { url: %q, table: lines, workers: 2 } }`, server.URL)
+		}, 3)
+		g.disturb(kafkaFaults)
+		awaitLag(t, g.admin, g.tick.C)
+		g.stop()
+		g.exactly(connectortest.Column(t, db, `SELECT message FROM lines`))
+	})
+	t.Run("http", func(t *testing.T) {
+		r := newMoodyReceiver(t)
+		g := startCopies(t, func(string) string {
+			return fmt.Sprintf(`
+    sink: { http: { endpoints: [%q], body: raw } }
+    retry: { base: 20ms, max: 200ms }`, r.server.URL)
+		}, 3)
+		g.disturb(slices.Concat(kafkaFaults, []fault{offsetReset}))
+		awaitLag(t, g.admin, g.tick.C)
+		g.stop()
+		repeated := g.compare(r.texts())
+		t.Logf("0 of %d records lost, %d arrived more than once", g.ids, repeated)
+	})
+}
+
+func (g *copies) anyMember() *member           { return g.members[g.rnd.IntN(len(g.members))] }
+func (g *copies) anyLink() *connectortest.Link { return g.links[g.rnd.IntN(len(g.links))] }
+
+// moment is up to 6 s: shorter or longer than a session.
+func (g *copies) moment() time.Duration {
+	return time.Duration(g.rnd.IntN(6000)) * time.Millisecond
+}
+
+func (g *copies) produceFor(d time.Duration) {
+	for begin := time.Now(); time.Since(begin) < d; {
+		<-g.tick.C
+		g.produce()
+	}
+}
+
+func (g *copies) stop() {
+	for _, m := range g.members {
+		m.kill()
+	}
+}
+
+// exactly fails unless each acknowledged record is among texts once.
+func (g *copies) exactly(texts []string) {
+	g.t.Helper()
+	if repeated := g.compare(texts); repeated > 0 {
+		g.t.Errorf("%d records are there more than once", repeated)
+	}
+	g.t.Logf("each of %d records is there once", g.ids)
+}
+
+// checkOrder fails if records of one key, which are numbered, are not in order. Texts of one
+// partition are in its order, and a key is in one partition.
+func (g *copies) checkOrder(texts []string) {
+	g.t.Helper()
+	last := make(map[int]int)
+	for _, text := range texts {
+		number, err := strconv.Atoi(strings.TrimPrefix(text, "record "))
+		if err != nil {
+			g.t.Fatalf("%q is not a record of this test", text)
+		}
+		key := number % kafkaPartitions
+		if before, ok := last[key]; ok && number < before {
+			g.t.Fatalf("%q comes after record %d of the same key", text, before)
+		}
+		last[key] = number
+	}
+}
+
+func (g *copies) recreate(topic string) {
+	g.t.Helper()
+	if _, err := g.admin.DeleteTopic(g.t.Context(), topic); err != nil {
+		g.t.Fatal(err)
+	}
+	await(g.t, time.Minute, "the topic is created again", func() bool {
+		_, err := g.admin.CreateTopic(g.t.Context(), kafkaPartitions, 1, nil, topic)
+		return err == nil
+	})
+	g.awaitTopics(topic)
+	g.client.Close() // it has sequence numbers of the deleted topic
+	g.client = kafkaClient(g.t, []string{g.server.URL})
+	g.admin = kadm.NewClient(g.client)
+}
+
+// resetOffsets sets the group's offsets back by n records, as an operator's tool does.
+func (g *copies) resetOffsets(n int64) {
+	g.t.Helper()
+	await(g.t, time.Minute, "the offsets are set back", func() bool {
+		now, err := g.admin.FetchOffsets(g.t.Context(), "copy")
+		if err != nil {
+			return false
+		}
+		to := make(kadm.Offsets)
+		now.Each(func(o kadm.OffsetResponse) {
+			to.AddOffset(o.Topic, o.Partition, max(0, o.At-n), -1)
+		})
+		set, err := g.admin.CommitOffsets(g.t.Context(), "copy", to) // fails while it has members
+		return err == nil && set.Error() == nil
+	})
+}
+
+// moodyReceiver accepts lines over HTTP. It refuses some requests, and is slow for others.
+type moodyReceiver struct {
+	server *httptest.Server
+
+	mu    sync.Mutex // guards the fields below
+	asked int
+	lines []string
+}
+
+func newMoodyReceiver(t *testing.T) *moodyReceiver {
+	r := &moodyReceiver{}
+	r.server = httptest.NewServer(nethttp.HandlerFunc(r.accept))
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+func (r *moodyReceiver) accept(w nethttp.ResponseWriter, q *nethttp.Request) {
+	body, err := io.ReadAll(q.Body)
+	if err != nil {
+		return
+	}
+	r.mu.Lock()
+	r.asked++
+	n := r.asked
+	r.mu.Unlock()
+	if n%7 == 0 {
+		w.WriteHeader(nethttp.StatusServiceUnavailable)
+		return
+	}
+	if n%11 == 0 {
+		timer := time.NewTimer(200 * time.Millisecond)
+		<-timer.C
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for line := range strings.Lines(string(body)) {
+		r.lines = append(r.lines, strings.TrimSuffix(line, "\n"))
+	}
+}
+
+func (r *moodyReceiver) texts() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
+}

@@ -1,0 +1,96 @@
+//go:build unix
+
+package endtoend
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine"
+	"github.com/penstock-io/penstock/engine/connector/all"
+)
+
+// TestRegistry delivers to worker processes that are found at a NATS server. One drains and one
+// joins while it runs: the sender follows, and each record arrives.
+func TestRegistry(t *testing.T) {
+	nats, dir := startNATS(t), t.TempDir()
+	worker := func(name string) *process {
+		t.Helper()
+		config := write(t, filepath.Join(dir, name+".yaml"), fmt.Sprintf(`
+state: ./%s
+pipelines:
+  worker:
+    sink: { file: { path: ./%s.log, format: raw } }
+`, name, name))
+		return launch(t, nil, programOf(t), "worker", "--listen", freeAddress(t), "--log-level", "error",
+			"--registry", nats.url, "--subject", "workers.orders", config)
+	}
+	a := worker("a")
+	const count = 1500
+	config := write(t, filepath.Join(dir, "sender.yaml"), fmt.Sprintf(`
+state: ./sender
+pipelines:
+  orders:
+    source: { arrivals: { count: %d, rate: 300, seed: 7 } }
+    sink:
+      http:
+        endpoints: [{ nats: workers.orders }]
+        discovery: { interval: 100ms, nats: { url: %q } }
+        body: raw
+    batch: { linger: 0s }
+`, count, nats.url))
+	c, err := engine.Load(config, append(all.Components(), arrivals)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := engine.New(c, engine.Options{Once: true, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(t.Context()) }()
+	workers := func(want int) {
+		t.Helper()
+		await(t, time.Minute, fmt.Sprint(want, " workers"), func() bool {
+			s := e.Status()
+			return len(s.Routes) == 1 && len(s.Routes[0].Workers) == want
+		})
+	}
+	workers(1)
+	worker("b")
+	workers(2)
+	a.signal(syscall.SIGTERM)
+	if code := a.exit(30 * time.Second); code != 0 {
+		t.Errorf("the worker that drained exits with %d", code)
+	}
+	workers(1)
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	checkArrived(t, dir, count)
+}
+
+// checkArrived checks that each record is in the file of one of the two workers, and that each of
+// them has some.
+func checkArrived(t *testing.T, dir string, count int) {
+	t.Helper()
+	arrived := make(map[string]int)
+	for _, name := range []string{"a", "b"} {
+		lines := linesInFile(t, filepath.Join(dir, name+".log"))
+		if len(lines) < 10 {
+			t.Errorf("%s has %d records", name, len(lines))
+		}
+		for _, line := range lines {
+			id, _, _ := strings.Cut(string(line), " ")
+			arrived[id]++
+		}
+	}
+	if len(arrived) != count {
+		t.Errorf("%d of %d records arrived", len(arrived), count)
+	}
+}

@@ -1,0 +1,59 @@
+package endtoend
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/internal/admin"
+)
+
+// TestSourceLag reads the backlog of a drained route, which is 0, and of a route with a receiver
+// that is down: it grows with the file although the route does not read.
+func TestSourceLag(t *testing.T) {
+	t.Parallel()
+	bin, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, address := t.TempDir(), freeAddress(t)
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	in := filepath.Join(dir, "down", "a.log")
+	write(t, filepath.Join(dir, "idle", "a.log"), "one line\n")
+	write(t, in, "one line\n")
+	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
+state: ./state
+admin: %s
+pipelines:
+  idle:
+    source: { tail: { include: ["./idle/*"], poll_max: 100ms } }
+    sink: { file: { path: out } }
+  down:
+    source: { tail: { include: ["./down/*"], poll_max: 100ms } }
+    batch: { bytes: 64KiB }
+    memory: 1MiB
+    sink: { http: { endpoints: ["http://%s/"] } }
+`, address, freeAddress(t)))
+	d := launch(t, log, bin, "run", config)
+	const mebibyte = 1 << 20
+	text := strings.Repeat(strings.Repeat("x", 1023)+"\n", 8*mebibyte/1024)
+	for total := 8; total <= 16; total += 8 {
+		appendText(t, in, text)
+		least := int64(total-3) * mebibyte // the route holds about one
+		eventually(t, fmt.Sprintf("a backlog of %d MiB is seen", total), func() bool {
+			s, err := admin.Ask(t.Context(), address, "")
+			return err == nil && len(s.Routes) == 2 && s.Routes[0].Delivered == 1 &&
+				s.Routes[0].LeftBytes == 0 && s.Routes[1].LeftBytes >= least
+		})
+	}
+	d.signal(syscall.SIGTERM)
+	d.exit(20 * time.Second)
+}

@@ -1,0 +1,38 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock-io/penstock/stream"
+)
+
+// timedWorker measures the attempts of a worker.
+type timedWorker struct {
+	stream.Worker
+	roundTrips prometheus.Observer
+}
+
+// Deliver implements stream.Worker. A panic is measured, too.
+func (w *timedWorker) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
+	begun := time.Now()
+	defer func() { w.roundTrips.Observe(time.Since(begun).Seconds()) }()
+	return w.Worker.Deliver(ctx, a)
+}
+
+// timed returns lanes with workers that are measured.
+func (o *observers) timed(lanes []stream.Lane) []stream.Lane {
+	if o == nil || o.roundTrips == nil {
+		return lanes
+	}
+	lanes = slices.Clone(lanes)
+	for i := range lanes {
+		if lanes[i].Worker != nil { // nil is the sender's error to report
+			lanes[i].Worker = &timedWorker{lanes[i].Worker, o.roundTrips}
+		}
+	}
+	return lanes
+}

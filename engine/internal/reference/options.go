@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// optionsPage is a table of the options of each part of a config, made from its JSON Schema.
+func optionsPage(schema []byte) (string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(schema, &document); err != nil {
+		return "", fmt.Errorf("parse the schema: %w", err)
+	}
+	root := document.Content[0]
+	defs := get(root, "$defs")
+	p := optionPage{}
+	p.text.WriteString("# Every option\n\n" + generated +
+		"This page lists every key of a config with its values, default and meaning. " +
+		"[Configuration](../configuration.md) " +
+		"explains how they fit together, and each source and sink has a [page of its " +
+		"own](../README.md#reference). " +
+		"`penstock schema` prints the same as a JSON Schema for editors.\n")
+	p.section("The config", root)
+	p.section("Pipelines and routes", get(defs, "route"))
+	for _, kind := range []string{"source", "processor", "sink"} {
+		alternatives := get(get(defs, kind), "anyOf")
+		if alternatives == nil {
+			return "", fmt.Errorf("the schema has no components of the kind %s", kind)
+		}
+		for _, one := range alternatives.Content {
+			components := get(one, "properties")
+			if components == nil {
+				continue
+			}
+			for i := 0; i+1 < len(components.Content); i += 2 {
+				name := components.Content[i].Value
+				p.section(strings.ToUpper(kind[:1])+kind[1:]+" `"+name+"`", components.Content[i+1])
+			}
+		}
+	}
+	return p.text.String(), nil
+}
+
+type optionPage struct {
+	text strings.Builder
+	rows int
+}
+
+// section writes the table of an object's options.
+func (p *optionPage) section(title string, object *yaml.Node) {
+	fmt.Fprintf(&p.text, "\n## %s\n\n", title)
+	start := p.text.Len()
+	p.text.WriteString("| option | values | default | meaning |\n| --- | --- | --- | --- |\n")
+	before := p.rows
+	p.options("", object)
+	if p.rows == before { // no table without rows
+		text := p.text.String()[:start]
+		p.text.Reset()
+		p.text.WriteString(text + "It has no named options.\n")
+	}
+}
+
+// options writes the rows of an object's properties, and of the objects in them.
+func (p *optionPage) options(prefix string, object *yaml.Node) {
+	for _, o := range variants(object) {
+		properties := get(o, "properties")
+		if properties == nil {
+			continue
+		}
+		required := names(get(o, "required"))
+		for i := 0; i+1 < len(properties.Content); i += 2 {
+			key, value := properties.Content[i].Value, properties.Content[i+1]
+			if deprecated := get(value, "deprecated"); deprecated != nil {
+				continue // docs/renames.md has it
+			}
+			if prefix == "" &&
+				slices.Contains([]string{"pipelines", "processors", "sink", "routes"}, key) {
+				continue // other sections have them
+			}
+			fallback := valueText(get(value, "default"))
+			if slices.Contains(required, key) {
+				fallback = "required"
+			}
+			fmt.Fprintf(&p.text, "| `%s%s` | %s | %s | %s |\n", prefix, key, cell(valuesOf(value)),
+				fallback,
+				cell(meaning(value)))
+			p.rows++
+			p.options(prefix+key+".", value)
+			for _, v := range variants(value) {
+				if items := get(v, "items"); items != nil {
+					p.options(prefix+key+"[].", items)
+				}
+			}
+		}
+	}
+}
+
+// meaning returns the description of a schema, or else of its first alternative that has one.
+func meaning(n *yaml.Node) string {
+	for _, one := range append([]*yaml.Node{n}, variants(n)...) {
+		if text := scalar(get(one, "description")); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// variants returns the alternatives of a schema that are not references, or the schema itself.
+func variants(n *yaml.Node) (all []*yaml.Node) {
+	alternatives := get(n, "anyOf")
+	if alternatives == nil {
+		return []*yaml.Node{n}
+	}
+	for _, one := range alternatives.Content {
+		all = append(all, variants(one)...)
+	}
+	return all
+}
+
+// valuesOf describes the values that a schema accepts.
+func valuesOf(n *yaml.Node) string {
+	var all []string
+	for _, v := range variants(n) {
+		text := ""
+		switch ref := scalar(get(v, "$ref")); {
+		case strings.HasSuffix(ref, "/variable"):
+			continue // every option may be a variable
+		case ref != "":
+			text = ref[strings.LastIndexByte(ref, '/')+1:]
+		case get(v, "enum") != nil:
+			text = "`" + strings.Join(names(get(v, "enum")), "`, `") + "`"
+		case get(v, "items") != nil:
+			text = "list"
+		default:
+			text = typeText(names(get(v, "type")))
+		}
+		if !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+func typeText(types []string) string {
+	switch {
+	case slices.Contains(types, "object"):
+		return "mapping"
+	case slices.Contains(types, "string"):
+		return "text"
+	}
+	return strings.Join(types, ", ")
+}
+
+// valueText writes a default in the form in which a config has it.
+func valueText(n *yaml.Node) string {
+	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
+		return ""
+	}
+	if n.Kind == yaml.SequenceNode {
+		return "`[" + strings.Join(names(n), ", ") + "]`"
+	}
+	return "`" + n.Value + "`"
+}
+
+// get returns the value of a key of a mapping, or nil.
+func get(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func scalar(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	return n.Value
+}
+
+// names returns the scalars of a list, or the scalar itself.
+func names(n *yaml.Node) (all []string) {
+	switch {
+	case n == nil:
+	case n.Kind == yaml.ScalarNode:
+		all = append(all, n.Value)
+	default:
+		for _, one := range n.Content {
+			all = append(all, one.Value)
+		}
+	}
+	return all
+}

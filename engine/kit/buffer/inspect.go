@@ -1,0 +1,161 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// Inspect opens the buffer of a source with that state directory, for commands. The source must not
+// run. It implements OpenBuffer of stream.BufferingOptions.
+func Inspect(
+	ctx context.Context, ack string, o Options, stateDir string,
+) (stream.OpenBuffer, error) {
+	if ack != Buffered {
+		return nil, stream.ErrNoBuffer
+	}
+	state, err := vfs.OS().OpenDir(stateDir)
+	if err != nil {
+		return nil, err
+	}
+	i := &inspection{state: state}
+	if i.skips, err = allSkips(o, state); err != nil {
+		return nil, errors.Join(err, state.Close())
+	}
+	dir := o.Dir
+	if dir == "" {
+		dir = filepath.Join(stateDir, storeDir)
+	}
+	recorded, err := readLast(state)
+	if err == nil && o.NATS.URL == "" && recorded == 0 { // the server would create the directory
+		var found vfs.Dir
+		if found, err = vfs.OS().OpenDir(dir); err == nil {
+			err = found.Close()
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, state.Close())
+	}
+	i.recorded = recorded
+	if i.store, err = OpenStore(ctx, dir, o, slog.New(slog.DiscardHandler)); err != nil {
+		return nil, errors.Join(err, state.Close())
+	}
+	return i, nil
+}
+
+// inspection implements stream.OpenBuffer.
+type inspection struct {
+	state    vfs.Dir
+	store    Store
+	skips    []span
+	recorded uint64 // the last envelope that was acknowledged
+}
+
+// Bounds implements stream.OpenBuffer. Envelopes that were acknowledged are in it, also if the
+// store has lost them.
+func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error) {
+	first, last, _, err = i.store.State(ctx)
+	if i.recorded > last {
+		first, last = max(first, 1), i.recorded
+	}
+	return first, last, err
+}
+
+// Envelope implements stream.OpenBuffer.
+func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelope, error) {
+	out := stream.Envelope{Number: number, Skipped: isSkipped(i.skips, number)}
+	text, err := i.store.Get(ctx, number)
+	if errors.Is(err, ErrMissing) {
+		out.Corrupt = err.Error()
+		return out, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.Bytes = len(text)
+	e, err := decodeAs(text, number)
+	if err == nil {
+		err = i.checkChain(ctx, e)
+	}
+	if err != nil {
+		out.Corrupt = err.Error()
+		return out, nil
+	}
+	out.Stored, out.Keys = time.Unix(0, e.stored), len(e.keys)
+	for at := 0; at < len(e.data); {
+		end := e.next(at)
+		out.Records = append(out.Records, e.data[at:end-1])
+		at = end
+	}
+	return out, nil
+}
+
+// checkChain checks that e continues the envelope before, if that one is intact.
+func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
+	if e.number == 1 {
+		return nil
+	}
+	before, err := load(ctx, i.store, e.number-1)
+	if err != nil || before.sum == e.previous || e.previous == 0 {
+		return nil // it was deleted, or is reported itself
+	}
+	return chainError(e, before)
+}
+
+// Skip implements stream.OpenBuffer. The numbers of envelopes that the end of the store has lost
+// are used again.
+func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
+	if first == 0 || last < first {
+		return fmt.Errorf("there are no envelopes from %d to %d", first, last)
+	}
+	_, stored, _, err := i.store.State(ctx)
+	if err != nil {
+		return err
+	}
+	if last > stored {
+		if last != i.recorded {
+			const text = "the store ends at envelope %d: give all of %d-%d up"
+			return fmt.Errorf(text, stored, stored+1, i.recorded)
+		}
+		if err := i.shorten(stored); err != nil || first > stored {
+			return err
+		}
+		last = stored
+	}
+	s := span{first, last}
+	i.skips = append(i.skips, s)
+	return appendSkip(i.state, s, time.Now())
+}
+
+// shorten records that the store ends at an envelope.
+func (i *inspection) shorten(stored uint64) error {
+	r, err := openLast(i.state)
+	if err != nil {
+		return err
+	}
+	i.recorded = stored
+	return errors.Join(r.write(stored), r.file.Sync(), r.close())
+}
+
+// Close implements stream.OpenBuffer.
+func (i *inspection) Close() error { return errors.Join(i.store.Close(), i.state.Close()) }
+
+// allSkips returns the envelopes that are given up in the options and in the file of decisions.
+func allSkips(o Options, state vfs.Dir) ([]span, error) {
+	spans, err := readSkips(state)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	option, err := o.skipped()
+	if option != (span{}) {
+		spans = append(spans, option)
+	}
+	return spans, err
+}

@@ -1,0 +1,88 @@
+package buffer
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// maxKeys bounds how many requests a buffer remembers, beside its size.
+const maxKeys = 128 << 10
+
+// recoverKeys reads the record of keys that the last intact envelope names. The caller holds b.mu.
+func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) error {
+	b.keys = keyRecord{from: last.keysFrom}
+	if last.keysFrom == 0 {
+		return nil
+	}
+	known := make(map[string]*key)
+	var order []*key
+	for n := last.keysFrom; n <= last.number; n++ {
+		e, err := load(ctx, store, n)
+		if isDown(err) {
+			return err
+		}
+		if err != nil {
+			const text = "keys of requests are lost with an envelope; a repeated request may arrive twice"
+			b.host.Log().Error(text, "number", n, "error", err)
+			continue
+		}
+		b.keys.found(e, len(e.data)+len(e.keys)*keyRoom)
+		for i := range e.keys {
+			k := &e.keys[i]
+			switch old := known[k.id]; {
+			case old == nil:
+				known[k.id] = k
+				order = append(order, k)
+			case old.end < k.end:
+				*old = *k
+			}
+		}
+	}
+	for _, k := range order {
+		b.known = append(b.known, k.mark())
+	}
+	b.host.Log().Info("keys of requests recovered", "keys", len(b.known))
+	return nil
+}
+
+// copyKeys copies the remembered keys if they are due, so that the envelopes that had them can be
+// deleted.
+func (b *Buffer) copyKeys(ctx context.Context) error {
+	if !b.keys.due(int64(b.o.Bytes)) {
+		return nil
+	}
+	now, before := time.Now(), b.keys.from
+	first, copied := b.last+1, 0
+	marks := b.in.Requests(innerRoute)
+	for part := range slices.Chunk(marks, copiesEach) {
+		e := &envelope{keysFrom: before}
+		for _, m := range part {
+			e.keys = append(e.keys, copyOf(m, now))
+		}
+		if len(marks) <= copiesEach*int(b.last+2-first) {
+			e.keysFrom = first // the last part
+		}
+		size, err := b.put(ctx, e, now)
+		if err != nil {
+			return err
+		}
+		copied += size
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys = keyRecord{copied: int64(copied)}
+	if len(marks) > 0 {
+		b.keys.from = first
+	}
+	return nil
+}
+
+// deletableBelow bounds a number below which envelopes are deleted, so that the record of keys
+// stays. The caller holds b.mu.
+func (b *Buffer) deletableBelow(number uint64) uint64 {
+	if b.keys.from != 0 {
+		return min(number, b.keys.from)
+	}
+	return number
+}

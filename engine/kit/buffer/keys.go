@@ -1,0 +1,205 @@
+//penstock:pure
+
+package buffer
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// The keys of requests are remembered in the envelopes themselves. An envelope has the keys of its
+// own records. Before those are deleted, the buffer appends copies of all remembered keys, and each
+// envelope names the one with which the record of keys begins:
+//
+//	number      1         2         3 (copies)   4
+//	keys        a         b         a b          c
+//	keysFrom    1         1         3            3     1 and 2 may be deleted now
+//
+// Copies that need more than one envelope count once the last of them is stored.
+
+// key is the part of an identified request that is in an envelope.
+type key struct {
+	id      string // of the request's partition
+	arrived int64  // seconds since 1970
+	end     int64  // position in the request behind the last stored byte
+	off, n  uint32 // of the request's bytes in the data; n is 0 in copies
+}
+
+const (
+	// keySize is the size of a stored key without its id.
+	keySize = 1 + 8 + 8 + 4 + 4
+	// maxKeyID bounds the id of a key.
+	maxKeyID = 200
+	// copiesEach is how many copies are in one envelope, which is below the payload limit of servers.
+	copiesEach = 4 << 10
+	// copiesEvery is how many bytes of envelopes are stored for a byte of copies, at least.
+	copiesEvery = 8
+	// leastCopied is how many bytes of envelopes are stored before keys are copied.
+	leastCopied = 64 << 10
+	// keyShare is the part of a buffer's size that remembered keys may have.
+	keyShare = 16
+	// keyRoom is the size of a key of http_server, rounded up.
+	keyRoom = 72
+)
+
+// appendKeys appends the number of keys, and the keys.
+func appendKeys(dst []byte, keys []key) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(len(keys)))
+	for i := range keys {
+		k := &keys[i]
+		dst = append(append(dst, byte(len(k.id))), k.id...)
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(k.arrived))
+		dst = binary.LittleEndian.AppendUint64(dst, uint64(k.end))
+		dst = binary.LittleEndian.AppendUint32(dst, k.off)
+		dst = binary.LittleEndian.AppendUint32(dst, k.n)
+	}
+	return dst
+}
+
+var errShortKeys = errors.New("it ends within its keys")
+
+// decodeKeys reads keysFrom and the keys, and returns the bytes behind them.
+func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
+	if len(rest) < 12 {
+		return nil, errShortKeys
+	}
+	e.keysFrom = binary.LittleEndian.Uint64(rest)
+	count := int(binary.LittleEndian.Uint32(rest[8:]))
+	rest = rest[12:]
+	if count > len(rest)/keySize {
+		return nil, errShortKeys
+	}
+	if count > 0 {
+		e.keys = make([]key, count)
+	}
+	for i := range e.keys {
+		if len(rest) < keySize || len(rest) < keySize+int(rest[0]) {
+			return nil, errShortKeys
+		}
+		k, n := &e.keys[i], 1+int(rest[0])
+		k.id = string(rest[1:n])
+		rest = rest[n:]
+		k.arrived = int64(binary.LittleEndian.Uint64(rest))
+		k.end = int64(binary.LittleEndian.Uint64(rest[8:]))
+		k.off = binary.LittleEndian.Uint32(rest[16:])
+		k.n = binary.LittleEndian.Uint32(rest[20:])
+		rest = rest[24:]
+	}
+	if !e.hasKeys() {
+		return nil, errors.New("it has no keys, but the form with keys")
+	}
+	return rest, nil
+}
+
+// checkKeys reports keys that do not fit data of a size.
+func checkKeys(keys []key, size int) error {
+	at := uint64(0)
+	for i := range keys {
+		k := &keys[i]
+		end := uint64(k.off) + uint64(k.n)
+		if k.id == "" || len(k.id) > maxKeyID || k.end < int64(k.n) {
+			return fmt.Errorf("its key %d is wrong", i+1)
+		}
+		if uint64(k.off) < at || end > uint64(size) {
+			return errors.New("its keys are not in the order of the data")
+		}
+		at = end
+	}
+	return nil
+}
+
+// keysOf returns the keys of the requests in a batch of the intake.
+func keysOf(spans []stream.Span, now time.Time) (keys []key) {
+	off := 0
+	for i := range spans {
+		s := &spans[i]
+		if intake.IsRequest(s.Part.ID) && s.Bytes > 0 {
+			keys = append(keys, key{
+				id: s.Part.ID, arrived: intake.RequestTime(s.Part.Name, now).Unix(), end: s.To.Num,
+				off: uint32(off), n: uint32(s.Bytes),
+			})
+		}
+		off += s.Bytes
+	}
+	return keys
+}
+
+// copyOf returns a key that stands for the progress in a request.
+func copyOf(m stream.Mark, now time.Time) key {
+	return key{
+		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
+	}
+}
+
+// mark returns the progress in the request of a key.
+func (k *key) mark() stream.Mark {
+	name := intake.RequestName(time.Unix(k.arrived, 0))
+	m := stream.Mark{Part: stream.Partition{ID: k.id, Name: name}}
+	m.Watermark.Num = k.end
+	return m
+}
+
+// identities appends the identities of the records of e between two offsets.
+func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Identity {
+	n, found := slices.BinarySearchFunc(e.keys, from, func(k key, at int) int {
+		return cmp.Compare(int(k.off), at)
+	})
+	if !found && n > 0 {
+		n--
+	}
+	for ; n < len(e.keys) && int(e.keys[n].off) < to; n++ {
+		k := &e.keys[n]
+		off, end := int(k.off), int(k.off+k.n)
+		lo, hi := max(off, from), min(end, to)
+		if lo >= hi {
+			continue
+		}
+		out = append(out, stream.Identity{
+			From: positionOf(e.number, lo), To: e.after(hi), Prefix: k.id,
+			First: k.end - int64(end-lo), Last: k.end - int64(end-hi),
+		})
+	}
+	return out
+}
+
+// keyRecord decides when keys are copied. The zero value has no keys.
+type keyRecord struct {
+	from   uint64 // the envelope with which the record begins; 0 if there is none
+	copied int64  // bytes of the copies at its beginning
+	since  int64  // bytes of the envelopes behind these
+}
+
+// stored notes an envelope with records.
+func (r *keyRecord) stored(e *envelope, size int) {
+	r.from = e.keysFrom
+	r.since += int64(size)
+}
+
+// found notes an envelope of the record while it is read from its beginning.
+func (r *keyRecord) found(e *envelope, size int) {
+	if e.records == 0 && r.since == 0 {
+		r.copied += int64(size)
+	} else {
+		r.since += int64(size) // an interrupted copy counts like data
+	}
+}
+
+// due reports whether keys are to be copied, in a buffer of a size.
+func (r *keyRecord) due(size int64) bool {
+	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
+}
+
+// fromOf returns the keysFrom of an envelope that is to be stored.
+func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
+	if r.from == 0 && len(keys) > 0 {
+		return number
+	}
+	return r.from
+}

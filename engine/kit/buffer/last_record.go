@@ -1,0 +1,68 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// lastFile has the number of the last envelope that was acknowledged, in the state directory of the
+// source. It is not synced: after a power loss it may be an older number.
+const lastFile = "buffer-last"
+
+// lastSize is the size of the file: a number, its checksum and a line end.
+const lastSize = 20 + 1 + 8 + 1
+
+// lastRecord writes the number of the last envelope, so that a store that has lost the end of its
+// data is noticed.
+type lastRecord struct{ file vfs.File }
+
+func openLast(dir vfs.Dir) (*lastRecord, error) {
+	f, err := dir.OpenFile(lastFile, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &lastRecord{f}, nil
+}
+
+func lastText(number uint64) string {
+	text := fmt.Sprintf("%020d", number)
+	return fmt.Sprintf("%s %08x\n", text, crc32.Checksum([]byte(text), castagnoli))
+}
+
+// write records a number. It survives a kill of the process.
+func (r *lastRecord) write(number uint64) error {
+	_, err := r.file.Seek(0, io.SeekStart)
+	if err == nil {
+		_, err = io.WriteString(r.file, lastText(number))
+	}
+	return err
+}
+
+func (r *lastRecord) close() error { return r.file.Close() }
+
+// readLast returns the recorded number; 0 if there is none, or a crash has damaged it.
+func readLast(dir vfs.Dir) (uint64, error) {
+	f, err := dir.Open(lastFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, lastSize+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return 0, err
+	}
+	var number uint64
+	_, err = fmt.Sscanf(string(text), "%d", &number)
+	if err != nil || lastText(number) != string(text) {
+		return 0, nil
+	}
+	return number, nil
+}

@@ -1,0 +1,251 @@
+//go:build !no_nats
+
+package buffer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/kit/intake"
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/stream/streamtest"
+)
+
+// servers is a cluster of NATS servers.
+type servers struct {
+	all []*server.Server
+	o   []*server.Options
+}
+
+// startServers starts a cluster of that many servers, and waits until it takes streams.
+func startServers(t *testing.T, count int) *servers {
+	t.Helper()
+	s := new(servers)
+	t.Cleanup(func() {
+		for _, one := range s.all {
+			one.Shutdown()
+			one.WaitForShutdown()
+		}
+	})
+	for i := range count {
+		o := &server.Options{
+			ServerName: fmt.Sprint("n", i+1), Host: "127.0.0.1", Port: server.RANDOM_PORT,
+			JetStream: true, StoreDir: t.TempDir(), NoSigs: true, MaxPayload: 8 << 20,
+		}
+		if count > 1 {
+			o.Cluster = server.ClusterOpts{Name: "buffers", Host: "127.0.0.1", Port: server.RANDOM_PORT}
+			if i > 0 {
+				first := &url.URL{Scheme: "nats", Host: s.all[0].ClusterAddr().String()}
+				o.Routes = []*url.URL{first}
+			}
+		}
+		one, err := server.NewServer(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.Start()
+		s.all, s.o = append(s.all, one), append(s.o, o)
+		if !one.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server is not ready")
+		}
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for count > 1 && !s.ready() {
+		if time.Now().After(deadline) {
+			t.Fatal("the servers have no leader")
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+	return s
+}
+
+// ready reports whether all servers know the leader of their group.
+func (s *servers) ready() bool {
+	leaders := 0
+	for _, one := range s.all {
+		if one.JetStreamIsLeader() {
+			leaders++
+		}
+		if !one.JetStreamIsCurrent() {
+			return false
+		}
+	}
+	return leaders == 1
+}
+
+// urls returns the addresses of the servers.
+func (s *servers) urls() string {
+	var all []string
+	for _, one := range s.all {
+		all = append(all, one.ClientURL())
+	}
+	return strings.Join(all, ",")
+}
+
+// startRemote starts a buffer in a stream of other servers.
+func startRemote(t *testing.T, o Options) *process {
+	t.Helper()
+	p := &process{host: streamtest.NewHost(t)}
+	b, err := newBuffer(o, intake.Options{Name: "test", Remember: time.Hour}, p.host, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.b = b
+	return p
+}
+
+func remoteOptions(url string, replicas int) Options {
+	o := DefaultOptions()
+	o.maxRecord = 1 << 20
+	o.NATS = NATS{Options: natsaccess.Options{URL: url}, Stream: "push", Replicas: replicas}
+	return o
+}
+
+// TestRemote stores at other servers, and reads everything in another process. Repeated requests
+// are not stored again. With PENSTOCK_PUSH there are three servers, of which the leader of
+// the stream ends in between.
+func TestRemote(t *testing.T) {
+	count := 1 // as few for the short tests
+	if os.Getenv("PENSTOCK_PUSH") != "" {
+		count = 3
+	}
+	s := startServers(t, count)
+	o := remoteOptions(s.urls(), count)
+	if err := Check(Buffered, o, o.maxRecord); err != nil {
+		t.Fatal(err)
+	}
+	p := startRemote(t, o)
+	store := func(text string) {
+		t.Helper()
+		sub := p.offer(t, text, intake.Lines([]byte(text+"\n")))
+		if err := sub.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store("1")
+	store("2")
+	info, err := p.b.store.(*jetStream).stream.Info(t.Context())
+	if err != nil || info.Config.Replicas != count {
+		t.Fatalf("the stream has %+v, %v", info, err)
+	}
+	for _, one := range s.all {
+		if count > 1 && one.Name() == info.Cluster.Leader {
+			one.Shutdown()
+		}
+	}
+	store("3")
+	p.stop(t)
+
+	p = startRemote(t, o)
+	store("2")
+	store("4")
+	r := &route{name: streamtest.Route}
+	r.open(t, p)
+	_, texts := r.readAll(t, true)
+	if got := strings.Join(texts, " "); got != "1 2 3 4" {
+		t.Errorf("read %s, want 1 2 3 4", got)
+	}
+	p.stop(t)
+}
+
+// TestRemoteRefuses checks that a stream which may delete data by itself is not used, and that
+// servers which cannot take the longest record are named.
+func TestRemoteRefuses(t *testing.T) {
+	s := startServers(t, 1)
+	conn, err := nats.Connect(s.urls())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(o Options) error {
+		store, err := OpenStore(t.Context(), "", o, slog.New(slog.DiscardHandler))
+		if err == nil {
+			_ = store.Close()
+		}
+		return err
+	}
+	good := func() jetstream.StreamConfig {
+		return streamConfig("push", "penstock-buffer.push", DefaultOptions(), 1)
+	}
+	for want, change := range map[string]func(*jetstream.StreamConfig){
+		"a max_age of": func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour },
+		"the retention Interest": func(c *jetstream.StreamConfig) {
+			c.Retention = jetstream.InterestPolicy
+		},
+		"the retention WorkQueue": func(c *jetstream.StreamConfig) {
+			c.Retention = jetstream.WorkQueuePolicy
+		},
+		"the policy DiscardOld":     func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardOld },
+		"a max_msgs of":             func(c *jetstream.StreamConfig) { c.MaxMsgs = 10 },
+		"a max_msgs_per_subject of": func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 10 },
+		"max_bytes below":           func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
+		"the storage Memory":        func(c *jetstream.StreamConfig) { c.Storage = jetstream.MemoryStorage },
+		"allow_direct":              func(c *jetstream.StreamConfig) { c.AllowDirect = true },
+		"the subjects other":        func(c *jetstream.StreamConfig) { c.Subjects = []string{"other"} },
+	} {
+		config := good()
+		change(&config)
+		if _, err := js.CreateStream(t.Context(), config); err != nil {
+			t.Fatal(want, err)
+		}
+		err := open(remoteOptions(s.urls(), 0))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("open = %v, want %q", err, want)
+		}
+		if err := js.DeleteStream(t.Context(), "push"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.CreateStream(t.Context(), good()); err != nil {
+		t.Fatal(err)
+	}
+	if err := open(remoteOptions(s.urls(), 0)); err != nil {
+		t.Error(err)
+	}
+	long := remoteOptions(s.urls(), 0)
+	long.maxRecord = 8 << 20
+	if err := open(long); err == nil || !strings.Contains(err.Error(), "raise max_payload") {
+		t.Errorf("open = %v", err)
+	}
+}
+
+// TestRemoteOneWriter checks that of two processes with one stream the second to store ends, and
+// that nothing is stored twice.
+func TestRemoteOneWriter(t *testing.T) {
+	s := startServers(t, 1)
+	o := remoteOptions(s.urls(), 1)
+	store, err := OpenStore(t.Context(), "", o, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Append(t.Context(), 1, []byte("mine")); err != nil {
+		t.Fatal(err)
+	}
+	err = store.Append(t.Context(), 1, []byte("another's"))
+	if err == nil || !strings.Contains(err.Error(), "another process has stored") {
+		t.Errorf("Append = %v", err)
+	}
+	// The acknowledgement of the first was lost: it is found.
+	if err := store.Append(t.Context(), 1, []byte("mine")); err != nil {
+		t.Error(err)
+	}
+	err = store.Append(context.Background(), 5, []byte("behind a gap"))
+	if err == nil || !strings.Contains(err.Error(), "it lost data") {
+		t.Errorf("Append = %v", err)
+	}
+}

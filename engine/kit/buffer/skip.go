@@ -1,0 +1,66 @@
+package buffer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock-io/penstock/vfs"
+)
+
+// skipFile has the envelopes that an operator has given up, one range with its time a line, in the
+// state directory of the source.
+const skipFile = "buffer-skipped"
+
+// maxSkipFile bounds the file of decisions.
+const maxSkipFile = 1 << 20
+
+// readSkips returns the ranges in the file of decisions. A line that a crash has cut off does not
+// count.
+func readSkips(dir vfs.Dir) ([]span, error) {
+	f, err := dir.Open(skipFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxSkipFile+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(text) > maxSkipFile {
+		return nil, fmt.Errorf("%s has more than %d bytes", skipFile, maxSkipFile)
+	}
+	var spans []span
+	lines := strings.Split(string(text), "\n")
+	for i, line := range lines[:len(lines)-1] {
+		numbers, _, _ := strings.Cut(line, " ")
+		s, err := parseSpan(numbers)
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", skipFile, i+1, err)
+		}
+		spans = append(spans, s)
+	}
+	return spans, nil
+}
+
+// appendSkip adds a range to the file of decisions, durably.
+func appendSkip(dir vfs.Dir, s span, now time.Time) error {
+	f, err := dir.OpenFile(skipFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(f, "%d-%d %s\n", s.first, s.last, now.UTC().Format(time.RFC3339))
+	return errors.Join(err, f.Sync(), f.Close(), dir.Sync())
+}
+
+// isSkipped reports whether an envelope was given up.
+func isSkipped(spans []span, number uint64) bool {
+	return slices.ContainsFunc(spans, func(s span) bool { return s.has(number) })
+}

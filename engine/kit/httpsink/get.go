@@ -1,0 +1,76 @@
+package httpsink
+
+import (
+	"context"
+	"fmt"
+	"io"
+	nethttp "net/http"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+)
+
+// CheckURL returns an error for a text that is not a URL for [Sink.Get]. The error never shows the
+// URL, which may hold a password.
+func CheckURL(text string) error {
+	_, err := parseEndpoint(text)
+	return err
+}
+
+// Get requests a URL with headers, credentials, certificates and proxy of the sink, and returns the
+// body, which the caller must close. Any status other than 200 is an error. It is called instead of
+// Open, by audits.
+func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
+	e, err := parseEndpoint(target)
+	if err != nil {
+		return nil, err
+	}
+	e.name = e.target.Scheme + "://" + e.target.Host + e.target.EscapedPath()
+	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
+		return nil, err
+	}
+	if s.proxy, err = httpaccess.Proxy(s.o.Proxy); err != nil {
+		return nil, err
+	}
+	token, err := httpaccess.NewToken(s.o.Basic, s.o.Bearer, s.o.BearerFile)
+	if err != nil {
+		return nil, err
+	}
+	l := newLane(s, e)
+	l.headers.Del("Content-Type")
+	l.headers.Del("Content-Encoding")
+	if auth := token.Header(); auth != "" {
+		l.headers.Set("Authorization", auth)
+	}
+	transport := newTransport(s, &e, s.trust.Current().Clone())
+	req := &nethttp.Request{
+		Method: nethttp.MethodGet, URL: e.target, Host: e.target.Host, Header: l.headers,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}
+	res, err := transport.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		transport.CloseIdleConnections()
+		return nil, fmt.Errorf("GET %s: %w", e.name, faultOf(ctx, err))
+	}
+	body := &getBody{ReadCloser: res.Body, transport: transport}
+	if res.StatusCode == nethttp.StatusOK {
+		return body, nil
+	}
+	defer body.Close()
+	text, _ := readAnswer(res.Body, maxQuoted+1) // the status is the error
+	return nil, (&Response{
+		Method: nethttp.MethodGet, Endpoint: e.name, Status: res.StatusCode, Body: text,
+	}).StatusError()
+}
+
+// getBody is the body of a response of Get.
+type getBody struct {
+	io.ReadCloser
+	transport *nethttp.Transport
+}
+
+// Close closes the body and its connection.
+func (b *getBody) Close() error {
+	err := b.ReadCloser.Close()
+	b.transport.CloseIdleConnections()
+	return err
+}

@@ -1,0 +1,68 @@
+// Package natsaccess connects to NATS servers with the options of a config, for parts that use NATS
+// beside their own work: a buffer in a stream, a registry of workers.
+package natsaccess
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/penstock-io/penstock/engine/kit/httpaccess"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// Options are servers and a login. Options of others embed them.
+type Options struct {
+	URL         string         `yaml:"url" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
+	Credentials string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
+	User        string         `yaml:"user" doc:"name of a user"`
+	Password    string         `yaml:"password" secret:"true" doc:"of the user"`
+	Token       string         `yaml:"token" secret:"true" doc:"in place of a user"`
+	TLS         httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
+}
+
+// Check returns a *stream.OptionError for the first wrong option. key is the place of the options.
+func (o *Options) Check(key string) error {
+	wrong := func(name, format string, args ...any) error {
+		return &stream.OptionError{Key: key + name, Err: fmt.Errorf(format, args...)}
+	}
+	if o.URL == "" {
+		return wrong(".url", "is missing; write the URL of a server, with the scheme nats or tls")
+	}
+	for text := range strings.SplitSeq(o.URL, ",") {
+		if err := checkServer(strings.TrimSpace(text)); err != nil {
+			return wrong(".url", "%w", err)
+		}
+	}
+	ways := 0
+	for _, set := range []string{o.Credentials, o.User, o.Token} {
+		if set != "" {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return wrong("", "has several of credentials, user and token; give one of them")
+	case o.Password != "" && o.User == "":
+		return wrong(".user", "is missing: name the user of password")
+	}
+	if err := o.TLS.Check(); err != nil {
+		return wrong(".tls", "%w", err)
+	}
+	return nil
+}
+
+// checkServer checks the URL of a server.
+func checkServer(text string) error {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "":
+		return errors.New("has an entry that is not a URL such as nats://nats-1:4222")
+	case u.User != nil:
+		return errors.New("has a user or password in it; use the options user and password, or token")
+	case u.Scheme != "nats" && u.Scheme != "tls":
+		return fmt.Errorf("has the scheme %s, want nats or tls", u.Scheme)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package recount
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// MaxLine bounds a line of [Count.FoundLines], in bytes.
+const MaxLine = 64 << 20
+
+// FoundLines adds each line of r as a text that was found, without its line end. A carriage return
+// belongs to its line.
+func (c *Count) FoundLines(ctx context.Context, r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, MaxLine)
+	lines.Split(wholeLines)
+	for lines.Scan() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := c.Found(lines.Bytes()); err != nil {
+			return err
+		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("it has a line of more than %d bytes", MaxLine)
+	}
+	return lines.Err()
+}
+
+// wholeLines is bufio.ScanLines, except that a carriage return belongs to its line.
+func wholeLines(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	if i := bytes.IndexByte(data, '\n'); i >= 0 {
+		return i + 1, data[:i], nil
+	}
+	if atEOF && len(data) > 0 {
+		return len(data), data, nil
+	}
+	return 0, nil, nil
+}

@@ -1,0 +1,108 @@
+//go:build !no_nats
+
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+)
+
+// answerTime is how long answers of workers are collected.
+const answerTime = 300 * time.Millisecond
+
+// Announce answers the questions on a subject with an address until ctx is done, while ready returns
+// true.
+func Announce(
+	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
+	log *slog.Logger,
+) error {
+	conn, err := o.Connect("worker "+address, true, log)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	defer conn.Close()
+	questions := make(chan *nats.Msg, questionsWaiting)
+	sub, err := conn.ChanSubscribe(subject, questions)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	for {
+		select {
+		case m := <-questions:
+			if ready() {
+				_ = m.Respond([]byte(address)) // the sender repeats its question
+			}
+		case <-ctx.Done():
+			return sub.Unsubscribe()
+		}
+	}
+}
+
+// questionsWaiting bounds the questions that wait for their answer; more are dropped.
+const questionsWaiting = 64
+
+// Directory asks for the workers of a subject. It belongs to one goroutine.
+type Directory struct {
+	conn    *nats.Conn
+	subject string
+}
+
+// Open connects to the servers of a registry.
+func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, error) {
+	conn, err := o.Connect("workers of "+subject, false, log)
+	if err != nil {
+		return nil, err
+	}
+	return &Directory{conn, subject}, nil
+}
+
+// Ask returns the addresses of the workers that answer, sorted.
+func (d *Directory) Ask(ctx context.Context) ([]string, error) {
+	inbox := nats.NewInbox()
+	sub, err := d.conn.SubscribeSync(inbox)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = sub.Unsubscribe() }() // the connection may be closed
+	if err := d.conn.PublishRequest(d.subject, inbox, nil); err != nil {
+		return nil, err
+	}
+	wait, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var found []string
+	for len(found) < maxWorkers {
+		m, err := sub.NextMsgWithContext(wait)
+		if err == nil {
+			if n := len(m.Data); n > 0 && n <= maxAddress {
+				found = append(found, string(m.Data))
+			}
+			continue
+		}
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if errors.Is(err, nats.ErrNoResponders) || wait.Err() != nil && d.conn.IsConnected() {
+			break
+		}
+		return nil, fmt.Errorf("ask for workers: %w", err)
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil
+}
+
+// The bounds of answers.
+const (
+	maxWorkers = 1000
+	maxAddress = 300 // bytes
+)
+
+// Close closes the connection.
+func (d *Directory) Close() { d.conn.Close() }

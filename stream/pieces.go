@@ -1,0 +1,175 @@
+package stream
+
+// Cut returns records i to j-1 as a batch that shares the arena and holds b until its last Release.
+// Neither end may be inside an origin. Cuts that tile the records also tile the spans: a span
+// without records goes to the piece before it, or to the first. It calls Split.
+func (b *Batch) Cut(i, j int) *Batch {
+	b.Split()
+	if i < 0 || j > len(b.Records) || i >= j || i > 0 && sameOrigin(b.Records, i-1, i) ||
+		j < len(b.Records) && sameOrigin(b.Records, j-1, j) {
+		panic("penstock: BUG: Cut inside an origin or out of range")
+	}
+	p := newPiece(b)
+	p.appendRecords(i, j)
+	p.takeReasons(func(k int) (int, bool) { return k - i, k >= i && k < j })
+	p.lo, p.hi = rawOf(b, i, j)
+	p.Origins = countOrigins(p.Records)
+	return p.Batch
+}
+
+// Pick returns the given records, ascending, as a batch with exactly their spans. Records that are
+// not kept, and spans without records, go with the previous kept record, or with the first one.
+// Picks that divide the kept records therefore tile b. It calls Split.
+func (b *Batch) Pick(index []int) *Batch {
+	b.Split()
+	p := newPiece(b)
+	p.changed = true
+	at := make(map[int]int, len(index))
+	for n := 0; n < len(index); {
+		from := stretchStart(b.Records, index[n])
+		end := n + 1
+		to := stretchEnd(b.Records, index[n])
+		for end < len(index) && index[end] <= to {
+			to = stretchEnd(b.Records, index[end])
+			end++
+		}
+		base := len(p.Records)
+		for k := from; k < to; k++ {
+			at[k] = base + k - from
+		}
+		p.appendRecords(from, to)
+		n = end
+	}
+	p.takeReasons(func(k int) (int, bool) { n, ok := at[k]; return n, ok })
+	p.lo, p.hi = 0, 0
+	for s := range p.Spans {
+		p.hi += uint32(p.Spans[s].Bytes)
+	}
+	p.Origins = countOrigins(p.Records)
+	return p.Batch
+}
+
+// stretchStart returns the first record that goes with kept record k: k itself, or, for the first
+// kept record, the leading records.
+func stretchStart(records []Record, k int) int {
+	for i := k - 1; i >= 0; i-- {
+		if records[i].State == Kept {
+			return k
+		}
+	}
+	return 0
+}
+
+// stretchEnd returns the end of the records that go with kept record k.
+func stretchEnd(records []Record, k int) int {
+	for k++; k < len(records) && records[k].State != Kept; k++ {
+	}
+	return k
+}
+
+// piece is a batch that consists of records of whole, and is being filled.
+type piece struct {
+	*Batch
+	whole *Batch
+}
+
+// newPiece returns a piece without records, which shares the arena of whole and holds whole.
+func newPiece(whole *Batch) piece {
+	whole.Retain()
+	b := &Batch{
+		Data: whole.Data, Names: whole.Names, Types: whole.Types, Fields: whole.Fields, Time: whole.Time,
+		limits: whole.limits, parent: whole, changed: whole.changed,
+	}
+	b.refs.Store(1)
+	return piece{b, whole}
+}
+
+// takeReasons copies the reasons of buried records. move returns the new index of record k of
+// whole, and whether the piece has it.
+func (p piece) takeReasons(move func(k int) (int, bool)) {
+	for k, err := range p.whole.reasons {
+		if n, ok := move(k); ok {
+			if p.reasons == nil {
+				p.reasons = make(map[int]error)
+			}
+			p.reasons[n] = err
+		}
+	}
+}
+
+// countOrigins returns the number of source records that records come from.
+func countOrigins(records []Record) int {
+	n := 0
+	for i := range records {
+		if i == 0 || !sameOrigin(records, i-1, i) {
+			n++
+		}
+	}
+	return n
+}
+
+// rawOf returns the bounds of the raw bytes of records i to j-1 of b; undefined, and unused, after
+// records were added.
+func rawOf(b *Batch, i, j int) (lo, hi uint32) {
+	lo, hi = b.rawBounds()
+	if i > 0 {
+		lo = b.Records[i].Off
+	}
+	if j < len(b.Records) {
+		hi = b.Records[j].Off
+	}
+	return lo, hi
+}
+
+// appendRecords appends records i to j-1 of whole and their spans, and renumbers the Span of the records.
+func (p piece) appendRecords(i, j int) {
+	whole, base := p.whole, len(p.Records)
+	p.Records = append(p.Records, whole.Records[i:j]...)
+	first, last := int(whole.Records[i].Span), int(whole.Records[j-1].Span)
+	if i == 0 {
+		first = 0
+	}
+	if j == len(whole.Records) {
+		last = len(whole.Spans) - 1
+	} else if int(whole.Records[j].Span) > last {
+		last = int(whole.Records[j].Span) - 1 // spans without records go to the previous piece
+	}
+	shift := len(p.Spans) - first
+	for s := first; s <= last; s++ {
+		span := whole.Spans[s]
+		if i > 0 && int(whole.Records[i-1].Span) == s {
+			span.From = whole.Records[i-1].Origin
+		}
+		if j < len(whole.Records) && int(whole.Records[j].Span) == s {
+			span.To, span.Last = whole.Records[j-1].Origin, false
+		}
+		p.Spans = append(p.Spans, span)
+	}
+	for k := base; k < len(p.Records); k++ {
+		p.Records[k].Span = uint32(int(p.Records[k].Span) + shift)
+	}
+	p.countBytes(i, j, shift)
+}
+
+// countBytes sets the bytes of the appended spans, by the raw ends of their records.
+func (p piece) countBytes(i, j, shift int) {
+	whole := p.whole
+	for k := i; k < j; {
+		s := int(whole.Records[k].Span)
+		from := k
+		for k < j && int(whole.Records[k].Span) == s {
+			k++
+		}
+		if (from == 0 || int(whole.Records[from-1].Span) != s) &&
+			(k == len(whole.Records) || int(whole.Records[k].Span) != s) {
+			continue // the whole span: its count is unchanged
+		}
+		n := 0
+		for r := from; r < k; r++ {
+			if whole.Records[r].Sub == 0 {
+				n += len(whole.Raw(r))
+			}
+		}
+		p.Spans[s+shift].Bytes = n
+	}
+}
