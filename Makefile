@@ -88,8 +88,8 @@ push-clients: ## Real clients send to the push sources, and all arrives with its
 	bench/clients/with-syslog-ng sh -c 'cd bench/clients && GOWORK=off PENSTOCK=$(CURDIR)/bin/penstock go test -count=1 -v .'
 
 .PHONY: buffer-cluster
-buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name.
-	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss' ./kit/buffer
+buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name; keys over 150 seeds.
+	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss|TestKeys' ./kit/buffer
 
 .PHONY: crash-tables
 crash-tables: ## The same from table to table, KILLS=n for each of SQLite, PostgreSQL and MariaDB, while writers commit late and servers restart.

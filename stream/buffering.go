@@ -17,11 +17,11 @@ type BufferingOptions interface {
 	OpenBuffer(ctx context.Context, stateDir string) (OpenBuffer, error)
 }
 
-// OpenBuffer is a durable buffer whose source does not run. It belongs to one goroutine.
+// OpenBuffer is a durable buffer without its source. It belongs to one goroutine.
 type OpenBuffer interface {
 	// Bounds returns the numbers of the first and the last envelope, 0 and 0 if there is none.
 	Bounds(ctx context.Context) (first, last uint64, err error)
-	// Envelope returns what is stored under a number. The error is that of the store; a corrupt or
+	// Envelope returns the envelope with a number. The error is that of the store; a corrupt or
 	// missing envelope is none.
 	Envelope(ctx context.Context, number uint64) (Envelope, error)
 	// Skip makes all routes of the source skip the envelopes from first to last, from its next start

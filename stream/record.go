@@ -34,7 +34,7 @@ type Span struct {
 
 	Assignment uint32 // of a partition that a broker has assigned, see [Assignments]; else 0
 
-	// Identities are the parts of the span whose records have the ids of another partition, in
+	// Identities are the parts of the span in which records have the ids of another partition, in
 	// order. They are not changed once the batch was read.
 	Identities []Identity
 }

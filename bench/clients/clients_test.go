@@ -22,6 +22,7 @@ import (
 	"github.com/elastic/go-elasticsearch/v8/esutil"
 	"github.com/grafana/loki-client-go/loki"
 	"github.com/prometheus/common/model"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlplog/otlploghttp"
 	"go.opentelemetry.io/otel/log"
 	sdklog "go.opentelemetry.io/otel/sdk/log"
@@ -336,9 +337,9 @@ func TestOTLP(t *testing.T) {
 	logger := provider.Logger("shop/scope")
 	for i := range count {
 		var r log.Record
-		r.SetBody(log.StringValue(fmt.Sprintf("from otlp %d", i)))
+		r.SetBody(attribute.StringValue(fmt.Sprintf("from otlp %d", i)))
 		r.SetSeverity(log.SeverityWarn)
-		r.AddAttributes(log.Int("size", i), log.Bool("ok", true))
+		r.AddAttributes(attribute.Int("size", i), attribute.Bool("ok", true))
 		logger.Emit(t.Context(), r)
 	}
 	if err := provider.Shutdown(t.Context()); err != nil {

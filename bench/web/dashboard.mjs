@@ -139,6 +139,7 @@ try {
   await page.waitForFunction(() => document.querySelectorAll("table[aria-label='Parked deliveries'] tbody tr").length === 6);
   await parked.filter({ hasText: "order-1" }).locator("button").click();
   await page.locator(".history").getByText("503").waitFor();
+  await page.locator("#health").getByText("ready", { exact: true }).waitFor(); // the replay has ended
   await picture("parked");
   closed = false;
   await parked.filter({ hasText: "order-1" }).getByRole("checkbox").check();

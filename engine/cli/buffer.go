@@ -44,7 +44,7 @@ type bufferFlags struct {
 	pipeline              string
 }
 
-func (p *program) bufferCommand() *cobra.Command {
+func bufferCommand(p *program) *cobra.Command {
 	cmd := group(&cobra.Command{
 		Use:   "buffer",
 		Short: "Look at the data of sources with ack: buffered",

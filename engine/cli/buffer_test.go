@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// bufferedConfig stores what it gets, and delivers it to a file unless the sink is broken.
+// bufferedConfig stores its records, and delivers them to a sink.
 const bufferedConfig = `state: ./state
 pipelines:
   push:

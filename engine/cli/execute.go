@@ -125,7 +125,7 @@ Exit codes: 0 done, 1 could not be finished, 2 wrong command line or config.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(p.runCommand(), p.validateCommand(), p.statusCommand(), p.reloadCommand(), p.deadCommand(),
-		p.parkedCommand(), p.bufferCommand(),
+		p.parkedCommand(), bufferCommand(p),
 		p.checkpointCommand(), auditCommand(p), p.demoCommand(),
 		p.explainCommand(), p.testCommand(), p.tryCommand(),
 		tapCommand(p), topCommand(p), workerCommand(p), clusterCommand(p))
@@ -149,7 +149,7 @@ var commandGroups = []struct {
 	{"Deliver:", []string{"run", "worker", "reload"}},
 	{"Watch:", []string{"status", "top", "tap", "explain"}},
 	{"Check and repair:", []string{"dead", "parked", "checkpoint", "audit"}},
-	{"Get to know it:", []string{"demo", "generate"}},
+	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
 // sortCommands groups the built-in commands by purpose. Others stand under a heading of cobra's.

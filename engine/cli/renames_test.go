@@ -46,9 +46,9 @@ func TestRenames(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := realProgram().try(t, "validate", file)
-		if got.code != exitOK || !strings.Contains(got.stderr, "the former name of") {
+		if got.code != exitOK || !strings.Contains(got.out, "the former name of") {
 			t.Errorf("%s: code %d, want a notice of the former name: %s", former, got.code,
-				got.stderr)
+				got.out)
 		}
 	}
 	for former := range uses {

@@ -194,9 +194,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 	finish := func() error {
 		r.pending = slices.Delete(r.pending, 0, used)
-		if b.Origins > 0 {
-			r.objects.Set(b)
-		}
+		r.setFields(b)
 		return nil
 	}
 	var timeout <-chan time.Time
@@ -240,6 +238,21 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 			}
 			return io.EOF
 		}
+	}
+}
+
+// setFields makes fields of the members of the records.
+func (r *reader) setFields(b *stream.Batch) {
+	r.objects.Begin()
+	for i := range b.Records {
+		from := len(b.Fields)
+		if err := r.objects.Append(b, i); err != nil {
+			b.Bury(i, err)
+			continue
+		}
+		// SetFields would mark the text as changed; it is the object still.
+		record := &b.Records[i]
+		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
 	}
 }
 

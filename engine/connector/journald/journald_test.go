@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestMain makes the test binary a journalctl whose journal is a file of JSON lines.
+// TestMain makes the test binary a journalctl of a file of JSON lines.
 func TestMain(m *testing.M) {
 	if journal := os.Getenv("FAKE_JOURNAL"); journal != "" {
 		os.Exit(fakeJournalctl(journal, os.Args[1:]))
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // fakeJournalctl prints the lines behind the cursor, and follows the file. It ends with 1 behind an
-// entry whose MESSAGE is "die", once.
+// entry with the MESSAGE "die".
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {

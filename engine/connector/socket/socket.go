@@ -101,8 +101,9 @@ func New(o Options, h stream.Host) (*Server, error) {
 	if strings.HasPrefix(o.Network, "unix") {
 		name = filepath.Base(name)
 	}
-	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord,
-		intake.Options{Name: o.Network + " " + name, MaxBytes: int64(o.Memory)}, h)
+	waiting, routes, err := buffer.New(o.Ack, o.Buffer, o.MaxRecord, intake.Options{
+		Name: o.Network + " " + name, MaxBytes: int64(o.Memory),
+	}, h)
 	if err != nil {
 		return nil, err
 	}

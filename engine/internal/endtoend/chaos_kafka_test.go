@@ -103,6 +103,7 @@ func suspension(t *testing.T) time.Duration {
 // disturb strikes with each fault, several times and in random order, while records are produced.
 func (g *copies) disturb(faults []fault) {
 	g.t.Helper()
+	g.batch = 50 // a copy in order must keep up, also after an engine was suspended
 	var order []fault
 	for range chaosRounds(g.t) {
 		order = append(order, faults...)

@@ -212,6 +212,7 @@ type copies struct {
 	tick    *time.Ticker
 	arrived map[string]int // by text: the copies; of acknowledged records only
 	ids     int
+	batch   int // records that are produced at once
 }
 
 // target is the part of a member's pipeline that follows the source.
@@ -234,7 +235,8 @@ func startCopies(t *testing.T, to target, links int) *copies {
 	dir := t.TempDir()
 	g := &copies{
 		t: t, rnd: seeded(t), arrived: make(map[string]int),
-		tick: time.NewTicker(20 * time.Millisecond),
+		tick:  time.NewTicker(20 * time.Millisecond),
+		batch: 500,
 	}
 	t.Cleanup(g.tick.Stop)
 	g.server = connectortest.NewServer(t, "kafka", "java")
@@ -325,7 +327,7 @@ func (g *copies) produceForAWhile() {
 
 func (g *copies) produce() {
 	var batch []*kgo.Record
-	for range 500 {
+	for range g.batch {
 		text := fmt.Sprintf("record %d", g.ids)
 		partition := int32(g.ids % kafkaPartitions)
 		batch = append(batch, &kgo.Record{Topic: "in", Partition: partition, Value: []byte(text),

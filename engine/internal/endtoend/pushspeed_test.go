@@ -60,7 +60,7 @@ pipelines:
 	return m
 }
 
-// bareHTTP is a server whose handler discards bodies.
+// bareHTTP is a server with a handler that discards bodies.
 func bareHTTP(_ context.Context, address, _, _ string) error {
 	discard := func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // a client that has gone gets no answer

@@ -18,8 +18,7 @@ import (
 // TestRegistry delivers to worker processes that are found at a NATS server. One drains and one
 // joins while it runs: the sender follows, and each record arrives.
 func TestRegistry(t *testing.T) {
-	nats := startNATS(t)
-	dir := t.TempDir()
+	nats, dir := startNATS(t), t.TempDir()
 	worker := func(name string) *process {
 		t.Helper()
 		config := write(t, filepath.Join(dir, name+".yaml"), fmt.Sprintf(`
@@ -73,6 +72,13 @@ pipelines:
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
+	checkArrived(t, dir, count)
+}
+
+// checkArrived checks that each record is in the file of one of the two workers, and that each of
+// them has some.
+func checkArrived(t *testing.T, dir string, count int) {
+	t.Helper()
 	arrived := make(map[string]int)
 	for _, name := range []string{"a", "b"} {
 		lines := linesInFile(t, filepath.Join(dir, name+".log"))

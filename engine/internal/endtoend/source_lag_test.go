@@ -15,6 +15,7 @@ import (
 // TestSourceLag reads the backlog of a drained route, which is 0, and of a route with a receiver
 // that is down: it grows with the file although the route does not read.
 func TestSourceLag(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

@@ -163,9 +163,12 @@ func (x *terminal) top(fast, slow string) {
 	x.shows(slow, "!"+fast, "1 worker by attention")
 	x.typed("", "Enter")
 	x.shows("gate        window: ", "round trip  ", "attempts    ")
-	x.typed("", "Escape")
+	x.typed("", "Escape") // closes the details
+	x.shows("!gate        window: ")
+	x.typed("", "Escape") // clears the filter
+	x.shows(fast, slow, "2 workers by attention")
 	x.typed("s")
-	x.shows(fast, "2 workers by name")
+	x.shows("2 workers by name")
 	x.typed("?")
 	x.shows("select a worker", "reverse the order")
 	x.tmux("resize-window", "-x", "60", "-y", "20")

@@ -77,7 +77,12 @@ func (r *Route) Changes(w *Worker) []string {
 	case "memory":
 		return []string{"a larger `memory`, or smaller batches (`batch.bytes`): more of them fit"}
 	}
-	if means := control.GateMeans(w.Gate); means != "" {
+	return otherChanges(w.Gate)
+}
+
+// otherChanges lists the changes for a gate without an entry of its own, or for no gate.
+func otherChanges(gate string) []string {
+	if means := control.GateMeans(gate); means != "" {
 		return []string{"this holds no longer: " + means}
 	}
 	return []string{"more data, or a faster source; the worker is not what holds the route back"}

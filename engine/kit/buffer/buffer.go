@@ -8,8 +8,8 @@
 // sync serves many senders (group commit). A full store makes the intake full, which pushes back.
 //
 // Envelopes are numbered, checksummed, and contain the checksum of the one before. A route stops at
-// one that is missing or corrupt until the option `skip` gives it up. Only what every route has
-// settled in its durable progress is deleted.
+// one that is missing or corrupt until the option `skip` gives it up. Envelopes are deleted when
+// every route has settled them in its durable progress.
 package buffer
 
 import (
@@ -61,7 +61,7 @@ type Buffer struct {
 	sum      uint32 // of the last
 	bytes    int64
 	keys     keyRecord
-	known    []stream.Mark // progress in the requests whose keys are in the store, until it is read
+	known    []stream.Mark // progress in stored requests with a key, until it is read
 	oldest   time.Time     // when the first unsettled envelope was stored; zero if there is none
 	routes   map[string]*progress
 	draining func() // drains the intake; nil before it is read
@@ -430,7 +430,7 @@ func (b *Buffer) isFull(now time.Time) bool {
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last
 }
 
-// notify wakes those who wait for a change. The caller holds b.mu.
+// notify wakes the goroutines that wait for a change. The caller holds b.mu.
 func (b *Buffer) notify() {
 	close(b.changed)
 	b.changed = make(chan struct{})

@@ -169,7 +169,7 @@ func (r *route) want(t *testing.T, want ...string) *stream.Batch {
 }
 
 // TestRoutes checks that two routes read at their own positions, resume after a restart in the
-// middle of an envelope, and that only what both have committed is deleted.
+// middle of an envelope, and that envelopes are deleted only after both have committed them.
 func TestRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)
@@ -339,8 +339,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDrain checks that a drain stores what the intake has taken, and leaves the rest to the next
-// start.
+// TestDrain checks that a drain stores the envelopes that the intake has taken, and leaves the rest
+// to the next start.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

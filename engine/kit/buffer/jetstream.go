@@ -94,7 +94,7 @@ func streamConfig(name, subject string, o Options, replicas int) jetstream.Strea
 }
 
 // Append implements Store. Servers elsewhere may be down for a while, and may have stored an
-// envelope whose acknowledgement is lost.
+// envelope although its acknowledgement is lost.
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
 	for failed := 0; ; failed++ {
 		err := j.publish(ctx, number, text)

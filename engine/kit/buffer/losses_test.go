@@ -106,7 +106,7 @@ func TestLossByAge(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByInterest: a stream with interest retention drops what is stored before a route has a
+// TestLossByInterest: a stream with interest retention drops data that is stored before a route has a
 // consumer. A route that opens late reads everything from the buffer.
 func TestLossByInterest(t *testing.T) {
 	dir := t.TempDir()
@@ -126,7 +126,7 @@ func TestLossByInterest(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByConsumer: JetStream deletes a consumer whose state is corrupt, and with it the position
+// TestLossByConsumer: JetStream deletes a consumer with a corrupt state, and with it the position
 // of its route. The buffer has no consumers: positions are in the checkpoint.
 func TestLossByConsumer(t *testing.T) {
 	dir := t.TempDir()
@@ -207,7 +207,7 @@ func damage(t *testing.T, dir, text, how string) {
 	}
 }
 
-// readDamaged reads what a buffer delivers before an error.
+// readDamaged reads the records that a buffer delivers before an error.
 func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 	t.Helper()
 	r := startReal(t, dir, state, DefaultOptions())

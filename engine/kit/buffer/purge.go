@@ -21,7 +21,7 @@ func (b *Buffer) settledBelow() uint64 {
 }
 
 // purge deletes settled envelopes until ctx is done. The last envelope stays: it has the number and
-// the checksum with which the buffer continues. What could not be deleted is deleted later.
+// the checksum with which the buffer continues. A failed deletion is repeated.
 func (b *Buffer) purge(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()

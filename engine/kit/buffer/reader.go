@@ -112,8 +112,8 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	}
 }
 
-// ended reports whether nothing follows for this route while it drains. What is in the intake is
-// stored before, if all routes drain. Data in the store waits for the next start.
+// ended reports whether nothing follows for this route while it drains. If all routes drain, the
+// contents of the intake are stored first. Data in the store waits for the next start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
 	b.mu.Lock()

@@ -111,8 +111,8 @@ func remoteOptions(url string, replicas int) Options {
 	return o
 }
 
-// TestRemote stores at other servers, and reads everything in another process, whose repeated
-// requests are not stored again. With PENSTOCK_PUSH there are three servers, of which the leader of
+// TestRemote stores at other servers, and reads everything in another process. Repeated requests
+// are not stored again. With PENSTOCK_PUSH there are three servers, of which the leader of
 // the stream ends in between.
 func TestRemote(t *testing.T) {
 	count := 1 // as few for the short tests

@@ -129,7 +129,11 @@ func (c *Catalogue) join(r *Reader) {
 	c.lister.unmet = true
 	if c.table.scans == 0 {
 		c.lister.opened = cmp.Or(c.lister.opened, max(c.now(), 1))
-		c.Wake() // it may be the last one for which the first listing waits
+		for _, o := range c.readers {
+			if o.attendance == waiting { // perhaps for this route
+				signal(o.listed)
+			}
+		}
 		return
 	}
 	if r.first == 0 && c.lister.begun {
@@ -160,7 +164,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	for m := range r.o.Known {
 		r.marked = true
 		given, moved, ok := c.placeOf(m)
-		if !ok || c.completions.rejoin(r, m) {
+		if !ok || c.completions.rejoin(r, m.Part.ID) {
 			continue
 		}
 		r.forgets.stored[m.Part.ID] = true

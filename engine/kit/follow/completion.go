@@ -1,10 +1,6 @@
 package follow
 
-import (
-	"slices"
-
-	"github.com/penstock-io/penstock/stream"
-)
+import "slices"
 
 // completions are the files that all routes have read to their ends, with progress that is not
 // dropped yet. A route keeps its progress until every other route has saved that it is done.
@@ -74,19 +70,15 @@ func (d *completions) withdraw(cur *cursor) {
 	delete(cur.r.done, cur.part.ID)
 }
 
-// rejoin makes a route's next reader drop the progress that its previous one had completed and
-// saved, and reports whether m is such progress. A route that has not saved it reads the end again.
-func (d *completions) rejoin(r *Reader, m stream.Mark) bool {
-	was := func(p progressOf) bool {
-		return p.id == m.Part.ID && p.r.o.Route == r.o.Route && p.r.attendance == absent
-	}
-	for i, all := range *d {
-		if k := slices.IndexFunc(all, was); k >= 0 && m.Finished {
-			all[k].r = r
-			return true
-		} else if k >= 0 {
-			*d = slices.Delete(*d, i, i+1)
-			return false
+// rejoin makes a route's next reader drop the progress that its previous one had completed. It
+// reports whether a partition is affected.
+func (d completions) rejoin(r *Reader, id string) bool {
+	for _, all := range d {
+		for i, p := range all {
+			if p.id == id && p.r.o.Route == r.o.Route && p.r.attendance == absent {
+				all[i].r = r
+				return true
+			}
 		}
 	}
 	return false
@@ -96,7 +88,7 @@ func (d *completions) rejoin(r *Reader, m stream.Mark) bool {
 // nothing to drop: the next one of its route does.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
-		if slices.ContainsFunc(all, func(p progressOf) bool { return p.r.attendance != gone && !p.r.isDone(p.id) }) {
+		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool { return p.r.attendance != gone && !p.r.isDone(p.id) }) {
 			return false
 		}
 		for _, p := range all {

@@ -331,6 +331,11 @@ func (g *growing) sealed(cur *cursor) {
 		return
 	}
 	cur.r.awaitDone(cur)
+	if !c.running || g.kept >= max(1, c.limit.get()/4) {
+		cur.r.noteSaved(cur)
+	} else {
+		cur.r.noteUnsaved(cur)
+	}
 	if !f.all((*cursor).isSealed) {
 		return
 	}
@@ -346,8 +351,7 @@ func (g *growing) sealed(cur *cursor) {
 // saved that: if a route restarts before, it reads the end again.
 func (g *growing) release(f *file) bool {
 	c := g.c
-	hold := f.handle != nil && c.running && g.kept < max(1, c.limit.get()/4)
-	if hold && !f.all(func(cur *cursor) bool { return cur.r.isDone(cur.part.ID) }) {
+	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {
 		return false
 	}
 	f.state = f.state.on(sealed)
@@ -356,6 +360,27 @@ func (g *growing) release(f *file) bool {
 	c.table.remove(f)
 	c.release(f)
 	return true
+}
+
+// noteUnsaved notes that a sealed file is held until its last bytes are saved.
+func (r *Reader) noteUnsaved(cur *cursor) {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	r.unsaved[cur.part.ID] = cur.pos.Next
+}
+
+func (r *Reader) noteSaved(cur *cursor) {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	delete(r.unsaved, cur.part.ID)
+}
+
+// hasSaved reports whether the route has saved all of a file that it has sealed.
+func (r *Reader) hasSaved(cur *cursor) bool {
+	r.c.ids.mu.Lock()
+	defer r.c.ids.mu.Unlock()
+	_, unsaved := r.unsaved[cur.part.ID]
+	return !unsaved
 }
 
 func (g *growing) listed(now time.Duration) {

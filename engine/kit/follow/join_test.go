@@ -172,7 +172,7 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 			return &route{Reader: s.Open(o), ids: make(map[string]string), marks: make(map[string]stream.Mark)}
 		}
 		a2 := open("a", a.marks)
-		turns(t, 1, 10*time.Second, a2) // longer than the first listing waits
+		turns(t, 1, 2*time.Second, a2) // longer than the first listing waits
 		b2 := open("b", b.marks)
 		defer stop(t, a2, b2)
 		turns(t, 20, time.Second, a2, b2)
@@ -184,7 +184,7 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 
 // The first listing waits for all routes, so that each file gets one id.
 func TestFirstListingWaitsForAllRoutes(t *testing.T) {
-	for late, same := range map[time.Duration]bool{4 * time.Second: true, 6 * time.Second: false} {
+	for late, same := range map[time.Duration]bool{800 * time.Millisecond: true, 1200 * time.Millisecond: false} {
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := twoRoutes(t, follow.Growing{})
 			d.put(t, "a.log", three[:6])

@@ -21,9 +21,10 @@ var counted = []string{
 // one, before the routes stop. They restart with growing waits. With Once no listing may fail.
 const listPatience = 10 * time.Second
 
-// routesWait is how long the first listing waits until all routes have opened. Only then the marks
-// of all are known, so that each file gets one id, and a file that any route has read is known.
-const routesWait = 5 * time.Second
+// routesWait is how long a route that has opened waits for the others before it lists the files for
+// the first time. Only then the marks of all are known, so that each file gets one id, and a file
+// that any route has read is known. It is short because a file may be deleted meanwhile.
+const routesWait = time.Second
 
 // lister lists the place and carries out the decisions of the table.
 type lister struct {
@@ -37,7 +38,7 @@ type lister struct {
 	folders folders // in which files are missing
 }
 
-// notBefore returns when the first listing may begin; 0 once it has begun, or may begin now.
+// notBefore returns when a route may list the files for the first time; 0 if it may now.
 func (l *lister) notBefore() time.Duration {
 	if l.c.table.scans > 0 || !l.c.missesRoute() {
 		return 0

@@ -353,7 +353,7 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	switch seed / lateSeed {
 	case 0:
 	case 1:
-		s.late = 4 * time.Second
+		s.late = 900 * time.Millisecond
 	default:
 		s.late = 20 * time.Second
 	}

@@ -49,3 +49,6 @@ func highest(m stream.Mark) int64 {
 	}
 	return high
 }
+
+// isSaved reports whether m says that everything before end was delivered.
+func isSaved(m stream.Mark, end int64) bool { return m.Watermark.Num >= end && len(m.Above) == 0 }

@@ -28,7 +28,7 @@ func (o *Options) Check(key string) error {
 		return &stream.OptionError{Key: key + name, Err: fmt.Errorf(format, args...)}
 	}
 	if o.URL == "" {
-		return wrong(".url", "is missing; write nats://HOST:PORT")
+		return wrong(".url", "is missing; write the URL of a server, with the scheme nats or tls")
 	}
 	for text := range strings.SplitSeq(o.URL, ",") {
 		if err := checkServer(strings.TrimSpace(text)); err != nil {

@@ -38,7 +38,7 @@ func Announce(
 		select {
 		case m := <-questions:
 			if ready() {
-				_ = m.Respond([]byte(address)) // who asks repeats the question
+				_ = m.Respond([]byte(address)) // the sender repeats its question
 			}
 		case <-ctx.Done():
 			return sub.Unsubscribe()

@@ -95,7 +95,7 @@ var omniscientRuns sync.Map
 func (f family) omniscient(t testing.TB, seed uint64) float64 {
 	same := family{workers: f.workers, kind: "after: 1ms", trouble: f.trouble, order: f.order}
 	switch f.order {
-	case "strict": // each failure costs a wait, whoever sends
+	case "strict": // each failure costs a wait, for every sender
 		same.bad, same.chance = f.bad, f.chance
 	case "key":
 		same.bad = f.bad
