@@ -27,7 +27,7 @@ func compressedBy(name, program, cat string, ofLimit float64) workload {
 		absent: func() string { return missing(program, cat) },
 		limit: func(e *env, in load.Input) (measure,
 			error) {
-			return e.decompressedBy(cat, program, in)
+			return decompressedBy(e, cat, program, in)
 		},
 		ours: func(e *env, in load.Input) (measure, error) {
 			packed, err := e.packed(program, in)
@@ -72,7 +72,7 @@ func (e *env) packed(program string, in load.Input) (load.Input, error) {
 }
 
 // decompressedBy measures a program that only decompresses.
-func (e *env) decompressedBy(cat, program string, in load.Input) (measure, error) {
+func decompressedBy(e *env, cat, program string, in load.Input) (measure, error) {
 	packed, err := e.packed(program, in)
 	if err != nil {
 		return measure{}, err

@@ -135,7 +135,7 @@ func withReplay(records int) string {
 
 // killedIntoHTTP kills penstock while it posts batches of 500 records to a receiver that takes
 // about 24 MB/s.
-func (e *env) killedIntoHTTP(in load.Input) (measure, error) {
+func killedIntoHTTP(e *env, in load.Input) (measure, error) {
 	rec, err := receiver.Start(receiver.Behaviour{Records: in.Records, Delay: 20 * time.Millisecond,
 		Slots: 4})
 	if err != nil {
@@ -180,7 +180,7 @@ var writtenMeanwhile = live{files: 1, rate: 8e6, seconds: 14,
 	behaves: receiver.Behaviour{Delay: 100 * time.Millisecond}}
 
 // killedLive kills penstock, with nothing set, while it is at the end of a file that is written.
-func (e *env) killedLive(load.Input) (measure, error) {
+func killedLive(e *env, _ load.Input) (measure, error) {
 	return writtenMeanwhile.with(e, writtenMeanwhile.kill)
 }
 
@@ -213,7 +213,7 @@ func (l live) kill(e *env, j *job, rec *receiver.Receiver, in load.Input) (measu
 }
 
 // killedIntoFile kills penstock while it writes a file.
-func (e *env) killedIntoFile(in load.Input) (measure, error) {
+func killedIntoFile(e *env, in load.Input) (measure, error) {
 	j, err := e.job(in, toFile("ack")+withReplay(500))
 	if err != nil {
 		return measure{}, err
@@ -229,7 +229,7 @@ func (e *env) killedIntoFile(in load.Input) (measure, error) {
 }
 
 // killedIntoSQLite kills penstock while it writes a table.
-func (e *env) killedIntoSQLite(in load.Input) (measure, error) {
+func killedIntoSQLite(e *env, in load.Input) (measure, error) {
 	j, err := e.job(in, toSQLite+withReplay(500))
 	if err != nil {
 		return measure{}, err
@@ -246,8 +246,8 @@ func (e *env) killedIntoSQLite(in load.Input) (measure, error) {
 }
 
 // killedIntoPostgres kills penstock while four connections write a table.
-func (e *env) killedIntoPostgres(in load.Input) (measure, error) {
-	j, s, err := e.postgresJob(in)
+func killedIntoPostgres(e *env, in load.Input) (measure, error) {
+	j, s, err := postgresJob(e, in)
 	if err != nil {
 		return measure{}, err
 	}

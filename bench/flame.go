@@ -163,7 +163,7 @@ const (
 )
 
 // keepProfile keeps a graph and its shares for the page.
-func (e *env) keepProfile(name, out string, shares []result.Share) error {
+func keepProfile(e *env, name, out string, shares []result.Share) error {
 	svg, err := os.ReadFile(filepath.Join(out, name+".svg"))
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (e *env) profileMissed(lines []result.Line) error {
 		}
 		shares, err := e.profile(l.Workload, lookSeconds, "out")
 		if err == nil {
-			err = e.keepProfile(l.Workload, "out", shares)
+			err = keepProfile(e, l.Workload, "out", shares)
 		}
 		if err != nil {
 			wrong = append(wrong, fmt.Errorf("profile of %s: %w", l.Workload, err))

@@ -32,20 +32,20 @@ var growings = []growing{
 	{
 		name: "workers", title: "HTTP endpoints, 128 MiB in all", x: "workers",
 		y:     "CPU us a record",
-		steps: []int64{1, 10, 100, 1000}, measure: (*env).growWorkers,
+		steps: []int64{1, 10, 100, 1000}, measure: growWorkers,
 	},
 	{
 		name: "files", title: "files of 4 lines into drop", x: "files", y: "CPU us a file",
-		steps: []int64{1, 10, 100, 1000, 10_000, 100_000}, measure: (*env).growFiles,
+		steps: []int64{1, 10, 100, 1000, 10_000, 100_000}, measure: growFiles,
 	},
 	{
 		name: "size", title: "one file into drop", x: "bytes of the file", y: "CPU ns a byte",
-		steps: []int64{1e6, 1e7, 1e8, 1e9, manyBytes}, measure: (*env).growSize,
+		steps: []int64{1e6, 1e7, 1e8, 1e9, manyBytes}, measure: growSize,
 	},
 	{
 		name: "record", title: "lines into a file, 128 MiB in all", x: "bytes of a record",
 		y:     "CPU ns a byte",
-		steps: []int64{10, 100, 1000, 10_000, 100_000, 1e6, 1e7}, measure: (*env).growRecord,
+		steps: []int64{10, 100, 1000, 10_000, 100_000, 1e6, 1e7}, measure: growRecord,
 	},
 }
 
@@ -119,7 +119,7 @@ func growthFigure(points map[string][][2]float64) string {
 
 func (g growing) run(e *env) (points [][2]float64, err error) {
 	for _, n := range g.steps {
-		if g.name == "size" && n >= manyBytes && !e.roomFor(2*n) {
+		if g.name == "size" && n >= manyBytes && !roomFor(e, 2*n) {
 			fmt.Printf("%-8s %10d   not measured: there is not twice as much room on the disk\n",
 				g.name, n)
 			continue
@@ -147,7 +147,7 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 }
 
 // roomFor reports whether the scratch folder's disk has n bytes left.
-func (e *env) roomFor(n int64) bool {
+func roomFor(e *env, n int64) bool {
 	var disk syscall.Statfs_t
 	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
@@ -178,7 +178,7 @@ func (e *env) above(m measure) (float64, error) {
 	return max(smallest, m.CPU-e.startup), nil
 }
 
-func (e *env) growWorkers(n int64) (float64, error) {
+func growWorkers(e *env, n int64) (float64, error) {
 	in, err := e.input(load.Combined, 128*mib)
 	if err != nil {
 		return 0, err
@@ -194,7 +194,7 @@ func (e *env) growWorkers(n int64) (float64, error) {
 	return cpu / float64(in.Records) * 1e6, err
 }
 
-func (e *env) growFiles(n int64) (float64, error) {
+func growFiles(e *env, n int64) (float64, error) {
 	const linesEach = 4
 	b, err := e.block(load.Combined)
 	if err != nil {
@@ -222,7 +222,7 @@ func (e *env) growFiles(n int64) (float64, error) {
 	return cpu / float64(n) * 1e6, err
 }
 
-func (e *env) growSize(n int64) (float64, error) {
+func growSize(e *env, n int64) (float64, error) {
 	in, err := e.input(load.Combined, n)
 	if err != nil {
 		return 0, err
@@ -238,7 +238,7 @@ func (e *env) growSize(n int64) (float64, error) {
 	return cpu / float64(in.Bytes) * 1e9, err
 }
 
-func (e *env) growRecord(n int64) (float64, error) {
+func growRecord(e *env, n int64) (float64, error) {
 	in := load.Input{Path: filepath.Join(e.dir, "input", fmt.Sprintf("record-%d.log", n))}
 	line := append(bytes.Repeat([]byte("x"), int(n)-1), '\n')
 	in.Records = 128 * mib / n

@@ -20,7 +20,7 @@ var smallFiles = []workload{{
 	kind: load.Combined,
 	size: smallFilesCount, pairs: quickOrFull{1, 3}, want: wants{ofLimit: .33, rssMiB: 200},
 	limitName: "find_cat", limitAbout: "find DIR -type f -exec cat {} +",
-	input:  (*env).folderOfSmallFiles,
+	input:  folderOfSmallFiles,
 	absent: func() string { return missing("find", "cat") },
 	limit: func(_ *env, in load.Input) (measure, error) {
 		r, err := proc.Do("sh", "-c", `exec find "$0" -type f -exec cat {} + > /dev/null`, in.Path)
@@ -41,7 +41,7 @@ pipelines:
 
 // folderOfSmallFiles makes the input of the workload files, once: each file has 10 lines and is an
 // hour old.
-func (e *env) folderOfSmallFiles() (load.Input, error) {
+func folderOfSmallFiles(e *env) (load.Input, error) {
 	const linesEach = 10
 	n := smallFilesCount.of(e.full)
 	in := load.Input{Path: filepath.Join(e.dir, fmt.Sprintf("small-files-%d", n)),

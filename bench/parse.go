@@ -60,7 +60,7 @@ func (e *env) parsed(in load.Input, format string) (measure, error) {
 }
 
 // parsedAndPosted is the same with the JSON over HTTP.
-func (e *env) parsedAndPosted(in load.Input) (measure, error) {
+func parsedAndPosted(e *env, in load.Input) (measure, error) {
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		urls := rec.Endpoints(4)
 		sink := fmt.Sprintf("{ http: { endpoints: [%s, %s, %s, %s] } }", urls[0], urls[1], urls[2],
@@ -75,7 +75,7 @@ func (e *env) parsedAndPosted(in load.Input) (measure, error) {
 }
 
 // encodedByGo is encoding/json in one goroutine, over a part of the input: it takes its time.
-func (e *env) encodedByGo(in load.Input) (measure, error) {
+func encodedByGo(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, in.Bytes/8)
 	if err != nil {
 		return measure{}, err
@@ -86,7 +86,7 @@ func (e *env) encodedByGo(in load.Input) (measure, error) {
 }
 
 // matchedByGo is the regular expression alone, over a part of the input.
-func (e *env) matchedByGo(in load.Input) (measure, error) {
+func matchedByGo(e *env, in load.Input) (measure, error) {
 	part, err := e.input(in.Kind, in.Bytes/4)
 	if err != nil {
 		return measure{}, err

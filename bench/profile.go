@@ -45,8 +45,8 @@ var profiledAs = map[string]profiled{
 	"w5_500ms":     {config: postedRaw(slowBatches), behaves: slow500.behaviour()},
 	"w7_backlog":   {config: postedRaw(""), behaves: flaky},
 	"w8":           {config: constant(toSQLite)},
-	"w9":           {config: func(e *env, _ []string) (string, error) { return e.intoTable() }},
-	"w10":          {live: (*env).hundred},
+	"w9":           {config: func(e *env, _ []string) (string, error) { return intoTable(e) }},
+	"w10":          {live: hundred},
 }
 
 func constant(text string) func(*env, []string) (string, error) {
@@ -104,7 +104,7 @@ func profile(args []string) error {
 	}
 	shares, err := e.profile(*name, *seconds, *out)
 	if err == nil && *keep {
-		err = e.keepProfile(*name, *out, shares)
+		err = keepProfile(e, *name, *out, shares)
 	}
 	return errors.Join(err, e.close())
 }

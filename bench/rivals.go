@@ -103,7 +103,7 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 		})
 		return of(r, in), err
 	case "w2":
-		return e.rivalIntoFile(p, j, in)
+		return rivalIntoFile(e, p, j, in)
 	}
 	return received(in, receiver.Behaviour{}, func(rec *receiver.Receiver) (proc.Run, error) {
 		j.URL = rec.URL
@@ -117,7 +117,7 @@ func (e *env) rival(p rival.Program, workload string, in load.Input) (m measure,
 // rivalIntoFile knows by the records in the file that the work is done: programs write envelopes of
 // their own. It looks for them once there is as much as has to be: to read along all the time would
 // take of the cores that the program is measured on.
-func (e *env) rivalIntoFile(p rival.Program, j rival.Job, in load.Input) (measure, error) {
+func rivalIntoFile(e *env, p rival.Program, j rival.Job, in load.Input) (measure, error) {
 	if err := e.warm(in); err != nil {
 		return measure{}, err
 	}

@@ -24,7 +24,7 @@ const toSQLite = fromSpool + "    sink: { sqlite: { path: ./out.db, table: lines
 	"[message] } }\n"
 
 // insertedBare is the loop of bare inserts.
-func (e *env) insertedBare(in load.Input) (measure, error) {
+func insertedBare(e *env, in load.Input) (measure, error) {
 	path := filepath.Join(e.dir, "bare.db")
 	removeSQLite(path)
 	defer removeSQLite(path)
@@ -38,7 +38,7 @@ func removeSQLite(path string) {
 }
 
 // intoSQLite runs penstock into a fresh database and counts its rows.
-func (e *env) intoSQLite(in load.Input) (measure, error) {
+func intoSQLite(e *env, in load.Input) (measure, error) {
 	j, err := e.job(in, toSQLite)
 	if err != nil {
 		return measure{}, err
@@ -157,7 +157,7 @@ func (s *server) renew(columns string) error {
 }
 
 // copiedByPsql is psql's \copy of the same rows, made ready beforehand.
-func (e *env) copiedByPsql(in load.Input) (measure, error) {
+func copiedByPsql(e *env, in load.Input) (measure, error) {
 	s, err := e.postgres()
 	if err != nil {
 		return measure{}, err
@@ -176,8 +176,8 @@ func (e *env) copiedByPsql(in load.Input) (measure, error) {
 }
 
 // intoPostgres runs penstock into a fresh table and counts its rows.
-func (e *env) intoPostgres(in load.Input) (measure, error) {
-	j, s, err := e.postgresJob(in)
+func intoPostgres(e *env, in load.Input) (measure, error) {
+	j, s, err := postgresJob(e, in)
 	if err != nil {
 		return measure{}, err
 	}
@@ -191,8 +191,8 @@ func (e *env) intoPostgres(in load.Input) (measure, error) {
 
 // postgresJob is penstock's job into a fresh table; the ledger is new each time, for the server
 // remembers.
-func (e *env) postgresJob(in load.Input) (*job, *server, error) {
-	config, err := e.intoTable()
+func postgresJob(e *env, in load.Input) (*job, *server, error) {
+	config, err := intoTable(e)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,7 +201,7 @@ func (e *env) postgresJob(in load.Input) (*job, *server, error) {
 }
 
 // intoTable is a config of a job into a fresh table of the server.
-func (e *env) intoTable() (string, error) {
+func intoTable(e *env) (string, error) {
 	s, err := e.postgres()
 	if err != nil {
 		return "", err

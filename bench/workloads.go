@@ -122,7 +122,7 @@ var parses = []workload{
 		kind: load.JSON, want: wants{ofLimit: 8},
 		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json",
 		limitAbout: encodingJSONAbout,
-		limit:      (*env).encodedByGo, ours: func(e *env, in load.Input) (measure,
+		limit:      encodedByGo, ours: func(e *env, in load.Input) (measure,
 			error) {
 			return e.parsed(in, "json")
 		},
@@ -132,13 +132,13 @@ var parses = []workload{
 		want: wants{ofLimit: 8},
 		size: quickOrFull{128 * mib, gib}, pairs: quickOrFull{1, 3}, limitName: "encoding_json",
 		limitAbout: encodingJSONAbout,
-		limit:      (*env).encodedByGo, ours: (*env).parsedAndPosted,
+		limit:      encodedByGo, ours: parsedAndPosted,
 	},
 	accessLog("w4_combined", "combined", "go_lines",
-		"a one-thread loop over lines that touches each", .08, (*env).linesByGo),
-	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, (*env).linesByGo),
+		"a one-thread loop over lines that touches each", .08, linesByGo),
+	accessLog("w4_dissect", "dissect", "go_lines", "the same loop", .08, linesByGo),
 	accessLog("w4_regex", "regex", "go_regexp",
-		"Go's regexp alone on the same lines, in one goroutine", 1.5, (*env).matchedByGo),
+		"Go's regexp alone on the same lines, in one goroutine", 1.5, matchedByGo),
 }
 
 func accessLog(name, format, limitName, about string, target float64,
@@ -152,7 +152,7 @@ func accessLog(name, format, limitName, about string, target float64,
 	}
 }
 
-func (e *env) linesByGo(in load.Input) (measure, error) { return e.limit(in, "lines") }
+func linesByGo(e *env, in load.Input) (measure, error) { return e.limit(in, "lines") }
 
 var (
 	slow50  = slow{50 * time.Millisecond, 20}
@@ -191,7 +191,7 @@ const phase = 5 * time.Second
 
 // flakyLive is written at 8 MB/s and ends soon after a failing phase: the second, or in the full
 // run the third.
-func (e *env) flakyLive() live {
+func flakyLive(e *env) live {
 	l := live{files: 1, rate: 8e6, seconds: 21.5, behaves: receiver.Behaviour{Phase: phase}}
 	if e.full {
 		l.seconds = 31.5
@@ -210,8 +210,8 @@ var receivers = []workload{
 		size: quickOrFull{1, 1}, pairs: quickOrFull{1, 1},
 		want:      wants{most: map[string]float64{"repeated": 0, "drain_s": 1}},
 		limitName: "fed", limitAbout: "what is written",
-		limit: func(e *env, in load.Input) (measure, error) { return e.flakyLive().fed(in), nil },
-		ours:  func(e *env, _ load.Input) (measure, error) { return e.flakyLive().run(e) },
+		limit: func(e *env, in load.Input) (measure, error) { return flakyLive(e).fed(in), nil },
+		ours:  func(e *env, _ load.Input) (measure, error) { return flakyLive(e).run(e) },
 	},
 	{
 		name: "w7_backlog", about: "the same with a whole file, the receiver takes 100 MB/s",
@@ -254,18 +254,18 @@ var allKills = map[string]float64{"kills": kills}
 
 var crashes = []workload{
 	crashed("w6", "into HTTP", quickOrFull{128 * mib, 512 * mib}, withinBound,
-		(*env).killedIntoHTTP),
+		killedIntoHTTP),
 	{
 		name: "w6_live", about: "kill -9 five times at the end of a file that is written at 8 " +
 			"MB/s, into HTTP, nothing set",
 		kind: load.Combined, size: quickOrFull{1, 1}, pairs: quickOrFull{1, 2},
-		want: wants{most: atTheReceiver, least: allKills}, ours: (*env).killedLive,
+		want: wants{most: atTheReceiver, least: allKills}, ours: killedLive,
 	},
-	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, (*env).killedIntoFile),
+	crashed("w6_file", "into a file", quickOrFull{gib, gib}, exact, killedIntoFile),
 	crashed("w6_sqlite", "into SQLite", quickOrFull{128 * mib, 256 * mib}, exact,
-		(*env).killedIntoSQLite),
+		killedIntoSQLite),
 	inPostgres(crashed("w6_postgres", "into PostgreSQL", quickOrFull{128 * mib, 512 * mib}, exact,
-		(*env).killedIntoPostgres)),
+		killedIntoPostgres)),
 }
 
 func inPostgres(w workload) workload {
@@ -280,7 +280,7 @@ var databases = []workload{
 		weight:    10, // seven pairs of 3 s
 		limitName: "sqlite_inserts", limitAbout: "a bare loop of prepared inserts, same batch, " +
 			"synchronous = FULL",
-		limit: (*env).insertedBare, ours: (*env).intoSQLite,
+		limit: insertedBare, ours: intoSQLite,
 	},
 	inPostgres(workload{
 		name: "w9", about: "access log by parse: combined -> PostgreSQL, 11 columns",
@@ -288,12 +288,12 @@ var databases = []workload{
 		size: quickOrFull{256 * mib, 512 * mib}, halved: true, pairs: quickOrFull{3, 7}, weight: 5,
 		want:      wants{ofLimit: 1.5, most: exact},
 		limitName: "psql_copy", limitAbout: `psql's \copy of the same rows, ready made`,
-		limit: (*env).copiedByPsql, ours: (*env).intoPostgres,
+		limit: copiedByPsql, ours: intoPostgres,
 	}),
 }
 
 // hundred is a load over 100 files.
-func (e *env) hundred() live {
+func hundred(e *env) live {
 	l := live{files: 100, rate: 100e6, seconds: 8}
 	if e.full {
 		l.seconds = 30
@@ -309,7 +309,7 @@ var follows = []workload{
 		limitAbout: "what is written",
 		want: wants{ofLimit: .9, most: map[string]float64{"repeated": 0, "drain_s": 1,
 			"cores": .5}},
-		limit: func(e *env, in load.Input) (measure, error) { return e.hundred().fed(in), nil },
-		ours:  func(e *env, _ load.Input) (measure, error) { return e.hundred().run(e) },
+		limit: func(e *env, in load.Input) (measure, error) { return hundred(e).fed(in), nil },
+		ours:  func(e *env, _ load.Input) (measure, error) { return hundred(e).run(e) },
 	},
 }

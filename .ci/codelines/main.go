@@ -4,7 +4,8 @@
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count.
 // packages.txt says which folders have moved, and which files hold features that are newer than
-// the commit. Those files are counted apart.
+// the commit. Those files are counted apart. The column "gone" counts the lines of the commit that
+// are in no file any more, so moved code does not count, and a line that was changed does.
 package main
 
 import (
@@ -30,7 +31,7 @@ import (
 var classes string
 
 // row is a line of the table. Added counts the lines of newer features, which now does not.
-type row struct{ then, now, added int }
+type row struct{ then, now, added, gone int }
 
 func main() {
 	if len(os.Args) != 2 {
@@ -67,14 +68,24 @@ func run(commit string, to io.Writer) error {
 		}
 		return rows[group]
 	}
-	for file, lines := range then {
-		at(file).then += lines
-	}
+	left := map[string]int{} // lines that are there now and were not found in the commit yet
 	for file, lines := range now {
-		if features[file] || features[path.Dir(file)+"/"] {
-			at(file).added += lines
+		if features[file] {
+			at(file).added += len(lines)
 		} else {
-			at(file).now += lines
+			at(file).now += len(lines)
+		}
+		for _, line := range lines {
+			left[line]++
+		}
+	}
+	for _, file := range slices.Sorted(maps.Keys(then)) {
+		r := at(file)
+		r.then += len(then[file])
+		for _, line := range then[file] {
+			if left[line]--; left[line] < 0 {
+				r.gone++
+			}
 		}
 	}
 	print(to, rows)
@@ -82,8 +93,9 @@ func run(commit string, to io.Writer) error {
 }
 
 func print(to io.Writer, rows map[string]*row) {
-	const form = "%-36s %7d %7d %+7d %9d\n"
-	fmt.Fprintf(to, "%-36s %7s %7s %7s %9s\n", "package", "then", "now", "change", "features")
+	const form = "%-36s %7d %7d %+7d %9d %7d\n"
+	fmt.Fprintf(to, "%-36s %7s %7s %7s %9s %7s\n",
+		"package", "then", "now", "change", "features", "gone")
 	var total, fresh row
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		r := rows[name]
@@ -91,20 +103,22 @@ func print(to io.Writer, rows map[string]*row) {
 			fresh.added += r.now + r.added
 			continue
 		}
-		fmt.Fprintf(to, form, name, r.then, r.now, r.now-r.then, r.added)
+		fmt.Fprintf(to, form, name, r.then, r.now, r.now-r.then, r.added, r.gone)
 		total.then, total.now, total.added = total.then+r.then, total.now+r.now, total.added+r.added
+		total.gone += r.gone
 	}
-	fmt.Fprintf(to, form, "all that existed", total.then, total.now, total.now-total.then, total.added)
-	fmt.Fprintf(to, form, "packages since", 0, 0, 0, fresh.added)
+	fmt.Fprintf(to, form, "all that existed", total.then, total.now, total.now-total.then,
+		total.added, total.gone)
+	fmt.Fprintf(to, form, "packages since", 0, 0, 0, fresh.added, 0)
 }
 
-// archived counts the files of a commit.
-func archived(commit string) (map[string]int, error) {
+// archived returns the code lines of each file of a commit.
+func archived(commit string) (map[string][]string, error) {
 	out, err := exec.Command("git", "archive", "--format=tar", commit).Output()
 	if err != nil {
 		return nil, fmt.Errorf("git archive %s: %w", commit, err)
 	}
-	files := map[string]int{}
+	files := map[string][]string{}
 	for r := tar.NewReader(bytes.NewReader(out)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -121,13 +135,14 @@ func archived(commit string) (map[string]int, error) {
 	}
 }
 
-// present counts the files of the checkout.
-func present() (map[string]int, error) {
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
+// present returns the code lines of each file of the checkout.
+func present() (map[string][]string, error) {
+	list := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.go")
+	out, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("git ls-files: %w", err)
 	}
-	files := map[string]int{}
+	files := map[string][]string{}
 	for name := range strings.Lines(string(out)) {
 		if name = strings.TrimSpace(name); !counts(name) {
 			continue
@@ -149,28 +164,37 @@ func counts(file string) bool {
 		!strings.Contains(file, "testdata/") && !strings.HasPrefix(file, ".ci/")
 }
 
-func codeLines(text []byte) int {
+// codeLines returns the tokens of each line of text that has any.
+func codeLines(text []byte) (code []string) {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner
 	s.Init(file, text, nil, 0)
-	lines := map[int]bool{}
+	last := 0
 	for {
 		pos, tok, literal := s.Scan()
-		if tok == token.EOF {
-			return len(lines)
-		}
-		if tok == token.SEMICOLON && literal == "\n" {
+		switch {
+		case tok == token.EOF:
+			return code
+		case tok == token.SEMICOLON && literal == "\n":
 			continue
+		case literal == "":
+			literal = tok.String()
 		}
-		for i := range strings.Count(literal, "\n") + 1 {
-			lines[file.Line(pos)+i] = true
+		for i, part := range strings.Split(literal, "\n") {
+			if line := file.Line(pos) + i; line != last {
+				code, last = append(code, part), line
+			} else {
+				code[len(code)-1] += " " + part
+			}
 		}
 	}
 }
 
-// readClasses reads packages.txt. Each line is "NAME: FOLDER ...", or "+FILE ..." for features,
-// where a folder ends with a slash.
-func readClasses(now map[string]int) (groups map[string]string, features map[string]bool, err error) {
+// readClasses reads packages.txt. Each line is "NAME: FOLDER ...", or "+FOLDER FILE ..." for
+// features, without the .go of the files.
+func readClasses(now map[string][]string) (
+	groups map[string]string, features map[string]bool, err error,
+) {
 	groups, features = map[string]string{}, map[string]bool{}
 	for line := range strings.Lines(classes) {
 		line = strings.TrimSpace(line)

@@ -65,8 +65,9 @@ func run(title, checkout, idle, delivered string) error {
 		}
 		file, rest, _ := strings.Cut(place, ":")
 		var b block
-		if _, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d", &b.line, &b.column, &b.endLine,
-			&b.endColumn, &b.statements); err != nil {
+		_, err := fmt.Sscanf(rest, "%d.%d,%d.%d %d",
+			&b.line, &b.column, &b.endLine, &b.endColumn, &b.statements)
+		if err != nil {
 			return fmt.Errorf("%s: %w", place, err)
 		}
 		files[file] = append(files[file], b)
@@ -87,7 +88,8 @@ func executed(profile string) (map[string]bool, error) {
 	}
 	places := map[string]bool{}
 	for line := range strings.Lines(string(text)) {
-		if place, count := cutLast(strings.TrimSpace(line)); count != "0" && strings.HasPrefix(place, project) {
+		place, count := cutLast(strings.TrimSpace(line))
+		if count != "0" && strings.HasPrefix(place, project) {
 			places[place] = true
 		}
 	}
@@ -113,7 +115,8 @@ func report(to io.Writer, title string, files map[string][]block, c *crossings) 
 	}
 	fmt.Fprintf(to, "%s: %d statements in %d files of %d packages, %d interfaces, %d handoffs\n",
 		title, total, len(files), len(packages), len(c.interfaces), len(c.handoffs))
-	for _, text := range slices.Concat(lines, c.list("interface", c.interfaces), c.list("handoff", c.handoffs)) {
+	lines = append(lines, c.list("interface", c.interfaces)...)
+	for _, text := range append(lines, c.list("handoff", c.handoffs)...) {
 		fmt.Fprintln(to, text)
 	}
 }
@@ -174,7 +177,8 @@ func inspect(checkout string, files map[string][]block) (*crossings, error) {
 }
 
 func list(checkout string) (map[string]listed, error) {
-	cmd := exec.Command("go", "list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles", "./cmd/penstock")
+	cmd := exec.Command("go", "list", "-export", "-deps",
+		"-json=ImportPath,Export,Dir,GoFiles", "./cmd/penstock")
 	cmd.Dir, cmd.Stderr = filepath.Join(checkout, "engine"), os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -193,7 +197,9 @@ func list(checkout string) (map[string]listed, error) {
 }
 
 // collect adds the crossings in the blocks of one file.
-func (c *crossings) collect(set *token.FileSet, tree *ast.File, info *types.Info, file string, blocks []block) {
+func (c *crossings) collect(
+	set *token.FileSet, tree *ast.File, info *types.Info, file string, blocks []block,
+) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		if n == nil {
 			return true
@@ -223,7 +229,7 @@ func (c *crossings) called(s *types.Selection, place string) {
 	switch {
 	case types.IsInterface(receiver) && strings.HasPrefix(name, project):
 		name, _, _ = strings.Cut(name, "[")
-		c.interfaces[strings.TrimPrefix(name, project+"/")] = true
+		c.interfaces[strings.TrimLeft(strings.TrimPrefix(name, project), "./")] = true
 	case name == "sync.Cond" && s.Obj().Name() != "Wait":
 		c.handoffs[place] = true
 	}

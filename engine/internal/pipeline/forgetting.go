@@ -94,14 +94,14 @@ func (r *keeper) keepFinished(now, idle []string) (drop []string) {
 	}
 	for _, id := range now {
 		if m, ok := r.memory.mark(id); ok && m.Finished && !isIdle[id] {
-			r.kept = append(r.kept, id)
+			r.resumed.kept = append(r.resumed.kept, id)
 		} else {
 			drop = append(drop, id)
 		}
 	}
-	if over := len(r.kept) - maxKeptFinished; over > 0 {
-		drop = append(drop, r.kept[:over]...)
-		r.kept = slices.Clone(r.kept[over:])
+	if over := len(r.resumed.kept) - maxKeptFinished; over > 0 {
+		drop = append(drop, r.resumed.kept[:over]...)
+		r.resumed.kept = slices.Clone(r.resumed.kept[over:])
 	}
 	return drop
 }

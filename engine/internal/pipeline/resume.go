@@ -83,7 +83,9 @@ type resumed struct {
 	mu    sync.RWMutex // guards marks; forgotten partitions are removed from it
 	marks map[string]stream.Mark
 
-	late []forgotten // that this run has handed out; oldest first; of the checkpoint's goroutine
+	// of the checkpoint's goroutine, oldest first
+	late []forgotten // that this run has handed out
+	kept []string    // forgotten partitions that the sink's ledger still has
 }
 
 func (s *resumed) mark(id string) (stream.Mark, bool) {

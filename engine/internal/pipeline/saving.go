@@ -38,7 +38,6 @@ type keeper struct {
 
 	gone     []string               // partitions to forget; only the checkpoint's goroutine uses these fields
 	prunable []string               // partitions that the sink may drop once the checkpoint has durably forgotten them
-	kept     []string               // forgotten partitions that the sink's ledger still has; oldest first
 	untold   map[string]stream.Mark // by partition: progress saved since the source and the sink were last told; nil if none
 
 	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it

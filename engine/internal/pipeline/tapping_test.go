@@ -69,24 +69,7 @@ func TestTap(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
-		seen := map[string][]string{} // by text: stages and outcomes
-		ids := map[string]string{}
-		for more := true; more; {
-			select {
-			case x := <-s.C():
-				var record struct{ Message string }
-				if err := json.Unmarshal(x.Record, &record); err != nil {
-					t.Fatalf("%v: %s", err, x.Record)
-				}
-				seen[record.Message] = append(seen[record.Message], x.Stage+" "+x.Outcome)
-				if id, known := ids[record.Message]; known && id != x.ID {
-					t.Errorf("%s has the ids %s and %s", record.Message, id, x.ID)
-				}
-				ids[record.Message] = x.ID
-			case <-time.After(5 * time.Second):
-				more = false
-			}
-		}
+		seen := outcomesOf(t, s)
 		s.Close()
 		name := r.Processors[0].Component.Name
 		for text, want := range map[string]string{
@@ -109,6 +92,28 @@ func TestTap(t *testing.T) {
 		conserved(t, e.picture().Routes[0])
 		measured(t, e)
 	})
+}
+
+// outcomesOf receives from s until nothing came for 5 s, and returns stages and outcomes by text.
+func outcomesOf(t *testing.T, s *tap.Subscription) map[string][]string {
+	t.Helper()
+	seen, ids := map[string][]string{}, map[string]string{}
+	for {
+		select {
+		case x := <-s.C():
+			var record struct{ Message string }
+			if err := json.Unmarshal(x.Record, &record); err != nil {
+				t.Fatalf("%v: %s", err, x.Record)
+			}
+			seen[record.Message] = append(seen[record.Message], x.Stage+" "+x.Outcome)
+			if id, known := ids[record.Message]; known && id != x.ID {
+				t.Errorf("%s has the ids %s and %s", record.Message, id, x.ID)
+			}
+			ids[record.Message] = x.ID
+		case <-time.After(5 * time.Second):
+			return seen
+		}
+	}
 }
 
 // measured compares the histograms with the counters of the route.
