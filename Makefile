@@ -82,11 +82,6 @@ push-bench: ## Push sources beside bare servers, and the buffer beside a plain l
 	cd engine && go test -v -run '^$$' -bench 'BenchmarkStored' -benchtime 1x -timeout 10m ./kit/buffer
 	cd engine && PENSTOCK_PUSH=full go test -count=1 -v -run 'TestPushMemory|TestPushDatagrams' -timeout 10m ./internal/endtoend
 
-.PHONY: push-clients
-push-clients: ## Real clients send to the push sources, and all arrives with its types: curl, logger, rsyslog, syslog-ng, an OTLP exporter, clients of Elasticsearch and Loki.
-	cd engine && go build -o ../bin/penstock ./cmd/penstock
-	bench/clients/with-syslog-ng sh -c 'cd bench/clients && GOWORK=off PENSTOCK=$(CURDIR)/bin/penstock go test -count=1 -v .'
-
 .PHONY: buffer-cluster
 buffer-cluster: ## The durable buffer in a stream of three NATS servers, whose leader ends while data arrives; the losses of JetStream by name; keys over 150 seeds.
 	cd engine && PENSTOCK_PUSH=full go test -count=1 -timeout 5m -v -run 'TestRemote|TestLoss|TestKeys' ./kit/buffer
