@@ -113,7 +113,7 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 
 // join adds a reader to those of the catalogue, which may be running.
 func (c *Catalogue) join(r *Reader) {
-	old := c.absent(r.o.Route)
+	old := absentReader(c.readers, r.o.Route)
 	if old != nil && c.table.scans == 0 {
 		c.warnClose("", c.leave(old)) // a listing without the marks of the route would find only new files
 		old = nil
@@ -193,13 +193,14 @@ func (c *Catalogue) files() []*file {
 	return out
 }
 
-// absent returns the reader that stands for a route that has none now, nil if there is none.
-func (c *Catalogue) absent(route string) *Reader {
-	i := slices.IndexFunc(c.readers, func(r *Reader) bool { return r.attendance == absent && r.o.Route == route })
-	if i < 0 {
-		return nil
+// absentReader returns the reader that stands for a route that has none now, nil if there is none.
+func absentReader(readers []*Reader, route string) *Reader {
+	for _, r := range readers {
+		if r.attendance == absent && r.o.Route == route {
+			return r
+		}
 	}
-	return c.readers[i]
+	return nil
 }
 
 // leave takes a reader off the list. The last one closes the files.

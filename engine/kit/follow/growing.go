@@ -26,7 +26,7 @@ type growing struct {
 }
 
 func (g *growing) grows() bool            { return true }
-func (g *growing) sawEnough(f *file) bool { return f.entry != nil || g.c.isFarFromEnd(f) }
+func (g *growing) sawEnough(f *file) bool { return f.entry != nil || isFarFromEnd(f, g.c.readers) }
 
 func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + packedWait, g.c.now() }
 

@@ -16,15 +16,15 @@ var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 type quiet struct{ c *Catalogue }
 
 func (q *quiet) grows() bool                             { return false }
-func (q *quiet) sawEnough(f *file) bool                  { return q.c.isFarFromEnd(f) }
+func (q *quiet) sawEnough(f *file) bool                  { return isFarFromEnd(f, q.c.readers) }
 func (q *quiet) isAtEnd(*file, *cursor) bool             { return false }
 func (q *quiet) meet(*file, []byte) (bool, bool)         { return false, false }
 func (q *quiet) wholeAt(f *file) (at, now time.Duration) { return q.c.quietAt(f.info.ModTime, f.since) }
 
 // isFarFromEnd reports whether much more than a batch of a file is still to be read.
-func (c *Catalogue) isFarFromEnd(f *file) bool {
+func isFarFromEnd(f *file, readers []*Reader) bool {
 	target := int64(0)
-	for _, r := range c.readers {
+	for _, r := range readers {
 		target = max(target, r.target)
 	}
 	return f.info.Size-f.read() > 2*target

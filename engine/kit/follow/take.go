@@ -217,7 +217,7 @@ func (cur *cursor) stood(data []byte, before int64, seen bool) bool {
 	case before == 0:
 		return cur.began(data)
 	}
-	if cur.proved > f.since+lookSpacing && f.isUntouched() {
+	if cur.proved > f.since+lookSpacing && isUntouched(f.handle, f.info) {
 		return true
 	}
 	now := c.now()
@@ -257,18 +257,18 @@ func (cur *cursor) doubt() {
 // on every file system.
 const oldStamp = 5 * time.Second
 
-// isUntouched reports whether a file that was not written to for long is as it was when its bytes
-// were verified.
-func (f *file) isUntouched() bool {
-	if age := time.Now().UnixNano() - int64(f.info.ModTime); age < int64(oldStamp) {
+// isUntouched reports whether an open file that was not written to for long is as it was when its
+// bytes were verified.
+func isUntouched(h vfs.File, was stat) bool {
+	if age := time.Now().UnixNano() - int64(was.ModTime); age < int64(oldStamp) {
 		return false
 	}
-	seen, err := f.handle.Stat()
+	seen, err := h.Stat()
 	if err != nil {
 		return false
 	}
 	info := statOf(seen)
-	return info.Size == f.info.Size && info.ModTime == f.info.ModTime
+	return info.Size == was.Size && info.ModTime == was.ModTime
 }
 
 // skip adds a span without bytes: the skipped range counts as settled. stay reports that b has no
