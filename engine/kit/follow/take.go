@@ -8,6 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 	"github.com/penstock-io/penstock/fileid"
 	"github.com/penstock-io/penstock/stream"
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // ending is the known state of the end of a file.
