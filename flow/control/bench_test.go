@@ -84,7 +84,8 @@ func (l *loop) ack() {
 // kinds are all kinds of windows, with so many batches at most.
 func kinds(most int) []window.Algorithm {
 	return []window.Algorithm{
-		window.Linear{Max: most}, window.AIMD{Max: most}, window.Queue{Max: most}, window.Credit{Max: most}, window.Rate{Max: most},
+		window.Linear{Max: most}, window.AIMD{Max: most}, window.Queue{Max: most},
+		window.Credit{Max: most}, window.Rate{Max: most},
 		window.Fixed{Size: most},
 	}
 }

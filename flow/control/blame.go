@@ -279,7 +279,8 @@ func (ev *evidence) settleDoubts(a *attempt) {
 	}
 	kept := d.open[:0]
 	for _, o := range d.open {
-		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree && o.item.state != inHands; {
+		switch live := o.item.seq == o.seq && o.item.state != isDone && o.item.state != isFree &&
+			o.item.state != inHands; {
 		case !live || o.item == a.item || a.sent > o.until:
 		case a.sent <= o.sent:
 			kept = append(kept, o)

@@ -42,7 +42,8 @@ func TestOneBadItemStopsNoOthers(t *testing.T) {
 		turn(true)
 	}
 	if s := w.m.Status(); s.Settled < settled+100 {
-		t.Errorf("%d of the items that came later were delivered in 2 s, want 100 at least: %+v", s.Settled-settled, s.Lanes[0])
+		t.Errorf("%d of the items that came later were delivered in 2 s, want 100 at least: %+v",
+			s.Settled-settled, s.Lanes[0])
 	}
 	w.drain()
 }
@@ -68,7 +69,8 @@ func TestProbesKeepWaits(t *testing.T) {
 // and named as the gate.
 func TestWaitingDoesNotStopReading(t *testing.T) {
 	w := newLanes(t, control.Config{
-		Timeout: -1, Retry: backoff.Fixed(300 * sec), Budget: control.Budget{Share: -1}, Waiting: control.Waiting{Cost: 500},
+		Timeout: -1, Retry: backoff.Fixed(300 * sec), Budget: control.Budget{Share: -1},
+		Waiting: control.Waiting{Cost: 500},
 	}, 10, 2)
 	for range 6000 {
 		for w.offer(1, 10) {
@@ -86,7 +88,8 @@ func TestWaitingDoesNotStopReading(t *testing.T) {
 	}
 	s := w.m.Status()
 	if s.Retrying < 500 || s.Retrying > 530 || s.Settled < 4000 {
-		t.Fatalf("%d wait and %d have settled, want 500 or a few more, and 4,000: %+v", s.Retrying, s.Settled, s.Lanes[0])
+		t.Fatalf("%d wait and %d have settled, want 500 or a few more, and 4,000: %+v", s.Retrying,
+			s.Settled, s.Lanes[0])
 	}
 	if w.m.Room() || s.Lanes[0].Gate != "waiting" {
 		t.Errorf("room is %v and the gate %q, want none and waiting", w.m.Room(), s.Lanes[0].Gate)
@@ -113,7 +116,8 @@ func TestPartialAnswerIsARoundTrip(t *testing.T) {
 			}
 		}
 		if l := w.m.Status().Lanes[0]; l.RoundTrip == 0 || l.Window < 8 {
-			t.Errorf("partial answers %v: the round trip is %v and the window %v after 60 round trips", partial, l.RoundTrip, l.Window)
+			t.Errorf("partial answers %v: the round trip is %v and the window %v after 60 "+
+				"round trips", partial, l.RoundTrip, l.Window)
 		}
 	}
 }
@@ -150,7 +154,8 @@ func TestEnd(t *testing.T) {
 			t.Fatalf("%+v: asked %+v, want item 20 to be buried", end, w.asked)
 		}
 		i := slices.IndexFunc(w.out, func(c control.Command) bool { return c.Kind == control.Bury })
-		if c := w.out[i]; c.Why != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 && int(c.Count) != end.Attempts {
+		if c := w.out[i]; c.Why != control.Exhausted || int(c.Count) < 2 || end.Attempts > 0 &&
+			int(c.Count) != end.Attempts {
 			t.Errorf("%+v: %+v", end, c)
 		}
 		w.drain()

@@ -230,8 +230,8 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 }
 
 // open pauses l. At most half of the lanes are open, and of lanes with standbys all may be. If more
-// fail and none delivers, their common receiver is suspected, and all are paused except for one probe. If others deliver, l is paused
-// only for moments.
+// fail and none delivers, their common receiver is suspected, and all are paused except for one
+// probe. If others deliver, l is paused only for moments.
 func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)

@@ -36,10 +36,12 @@ const (
 func (b Budget) withDefaults() (Budget, error) {
 	switch {
 	case !(b.Share <= 1):
-		return b, fmt.Errorf("a share of %v redeliveries for a delivery: want up to 1, 0 for %v, or a negative one for no budget",
+		return b, fmt.Errorf("a share of %v redeliveries for a delivery: want up to 1, 0 for %v, "+
+			"or a negative one for no budget",
 			b.Share, defaultShare)
 	case !(b.PerSecond >= 0) || math.IsInf(b.PerSecond, 0):
-		return b, fmt.Errorf("a budget of %v redeliveries a second: want a number above 0, or 0 for %v", b.PerSecond, defaultPerSecond)
+		return b, fmt.Errorf("a budget of %v redeliveries a second: want a number above 0, or 0 "+
+			"for %v", b.PerSecond, defaultPerSecond)
 	case b.Burst != 0 && !(b.Burst >= 1) || math.IsInf(b.Burst, 0):
 		return b, fmt.Errorf("a burst of %v redeliveries: want 1 or more, or 0 for %v", b.Burst, defaultBurst)
 	}

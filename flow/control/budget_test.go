@@ -40,13 +40,15 @@ func (w *model) checkBudget() {
 	}
 	most := b.Burst + b.Share*float64(w.done) + b.PerSecond*w.now.Seconds()
 	if b.Share > 0 && w.strict && float64(w.vain) > most+1e-6 {
-		w.fail("%d attempts were in vain, the budget allows %.1f after %d deliveries and %v", w.vain, most, w.done, w.now)
+		w.fail("%d attempts were in vain, the budget allows %.1f after %d deliveries and %v",
+			w.vain, most, w.done, w.now)
 	}
 }
 
 func TestBudgetRefuses(t *testing.T) {
 	for _, b := range []control.Budget{
-		{Share: 1.5}, {Share: math.NaN()}, {PerSecond: -1}, {PerSecond: math.Inf(1)}, {Burst: 0.5}, {Burst: -1}, {Burst: math.NaN()},
+		{Share: 1.5}, {Share: math.NaN()}, {PerSecond: -1}, {PerSecond: math.Inf(1)}, {Burst: 0.5},
+		{Burst: -1}, {Burst: math.NaN()},
 	} {
 		if _, err := control.New(control.Config{Budget: b}); err == nil {
 			t.Errorf("New takes the budget %+v", b)
@@ -113,7 +115,8 @@ func TestBudgetGivesBack(t *testing.T) {
 
 // TestBudgetTakesNothingForAThrottle: a retry after a receiver's Retry-After is not a failure.
 func TestBudgetTakesNothingForAThrottle(t *testing.T) {
-	w := newLanes(t, control.Config{Timeout: -1, Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)
+	w := newLanes(t, control.Config{Timeout: -1,
+		Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)
 	w.offer(1, 10)
 	for range 5 {
 		w.answer(w.only(1), control.Throttled, 100*ms)
@@ -145,7 +148,8 @@ func TestBudgetEndsNoOutage(t *testing.T) {
 		}
 		w.pass(time.Duration(1+rnd.IntN(20)) * ms)
 		if w.now > down+10*sec {
-			t.Fatalf("10 s after the outage %d of %d items are still to be delivered: %+v", len(w.order), items, w.m.Status().Budget)
+			t.Fatalf("10 s after the outage %d of %d items are still to be delivered: %+v",
+				len(w.order), items, w.m.Status().Budget)
 		}
 	}
 	t.Logf("all of %d items %v after the outage; %d attempts", items, w.now-down, w.starts)

@@ -69,7 +69,8 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 		}
 	}
 	w.step(control.Event{
-		Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces)), Cost: done, Died: died,
+		Kind: control.Answer, ID: x.id, Outcome: outcome, After: after, Pieces: uint32(len(pieces)),
+		Cost: done, Died: died,
 	})
 	w.answering = nil
 	w.pieces(it, pieces)
@@ -109,7 +110,8 @@ func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 			w.died, p.deaths = false, 1
 		}
 		w.step(control.Event{
-			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost, Bytes: p.bytes, Keys: p.keys, Died: died,
+			Kind: control.Piece, Seq: p.seq, Parent: it.seq, Outcome: outcomes[i], Cost: p.cost,
+			Bytes: p.bytes, Keys: p.keys, Died: died,
 		})
 	}
 }
@@ -199,7 +201,8 @@ func (w *model) drain() {
 		default:
 			at, ok := w.m.Wake()
 			if !ok {
-				w.fail("%d items are live, nothing is in flight, and the machine wants no Tick: %+v", len(w.order), w.m.Status())
+				w.fail("%d items are live, nothing is in flight, and the machine wants no Tick: %+v",
+					len(w.order), w.m.Status())
 			}
 			w.pass(max(0, at-w.now))
 		}

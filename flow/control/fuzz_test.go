@@ -35,7 +35,8 @@ func world(t *testing.T, in *tape) *model {
 		Retry:    backoff.Exponential(50*ms, 2, sec).Full(),
 	}
 	cfg.Budget = []control.Budget{{}, {Share: 0.01, PerSecond: 1, Burst: 1}, {Share: -1}}[in.next(3)]
-	cfg.Poison = []control.Poison{{}, {Deaths: 1, Failures: 1}, {Failures: 2, Refuse: true}, {Deaths: -1, Failures: -1}}[in.next(4)]
+	cfg.Poison = []control.Poison{{}, {Deaths: 1, Failures: 1}, {Failures: 2, Refuse: true},
+		{Deaths: -1, Failures: -1}}[in.next(4)]
 	cfg.Hedge.Share = []float64{0, 0.02, 1, 1}[in.next(4)]
 	if cfg.Window = (window.Fixed{Size: size}); in.next(2) == 1 {
 		cfg.Window, size = window.Linear{Initial: size}, 0
@@ -54,7 +55,8 @@ func world(t *testing.T, in *tape) *model {
 // play lets the tape choose the events.
 func play(w *model, in *tape) {
 	outcomes := []control.Outcome{
-		control.Delivered, control.Delivered, control.Delivered, control.Delivered, control.Retryable, control.Retryable,
+		control.Delivered, control.Delivered, control.Delivered, control.Delivered,
+		control.Retryable, control.Retryable,
 		control.Throttled, control.Rejected, control.Misconfigured, control.Split, control.TimedOut,
 	}
 	keys := in.next(3)
@@ -68,7 +70,8 @@ func play(w *model, in *tape) {
 				var pieces []control.Outcome
 				if o == control.Split {
 					for range in.next(4) {
-						pieces = append(pieces, []control.Outcome{control.Retryable, control.Delivered, control.Rejected}[in.next(3)])
+						pieces = append(pieces,
+							[]control.Outcome{control.Retryable, control.Delivered, control.Rejected}[in.next(3)])
 					}
 				}
 				w.died = in.next(4) == 0

@@ -19,7 +19,8 @@ type Limit struct {
 
 func (l Limit) validate() error {
 	if !(l.Rate >= 0) || !(l.Bytes >= 0) || math.IsInf(l.Rate, 0) || math.IsInf(l.Bytes, 0) || l.Concurrency < 0 {
-		return fmt.Errorf("a limit of %v a second, %v bytes a second and %d attempts: want positive numbers, or 0 for none",
+		return fmt.Errorf("a limit of %v a second, %v bytes a second and %d attempts: want "+
+			"positive numbers, or 0 for none",
 			l.Rate, l.Bytes, l.Concurrency)
 	}
 	return nil

@@ -206,7 +206,8 @@ func (g *group) beginExperiment() {
 	g.want = g.now + groupLook
 	ready := 0
 	for _, l := range g.lanes.up {
-		if l.open && l.est.known && l.win.drain.prober != nil && l.win.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
+		if l.open && l.est.known && l.win.drain.prober != nil &&
+			l.win.drain.prober.ProbeWithin() > 0 && l.limit.rate == 0 {
 			ready++
 		}
 	}

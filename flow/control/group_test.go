@@ -43,7 +43,8 @@ func TestExperimentEndsByTheClock(t *testing.T) {
 // TestElasticity: round trips that fall with the total in flight have an elasticity of 1, constant
 // ones 0.
 func TestElasticity(t *testing.T) {
-	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0}, {0.8, 0.4 * math.Sqrt2, 0.5}} {
+	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0},
+		{0.8, 0.4 * math.Sqrt2, 0.5}} {
 		m := machine(t, 2)
 		for range 10 {
 			m.lanes.up[1].part.seen[0].add(c.before, 8, 16)

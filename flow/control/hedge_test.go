@@ -83,7 +83,8 @@ func TestHedge(t *testing.T) {
 			w.pass(190 * ms) // the timeout is 200 ms at least
 			tries := w.running()
 			if len(tries) != 3 {
-				t.Fatalf("%d attempts run after %v, want the two and a twin: %+v", len(tries), w.now-began, w.m.Status())
+				t.Fatalf("%d attempts run after %v, want the two and a twin: %+v", len(tries),
+					w.now-began, w.m.Status())
 			}
 			twin := tries[2]
 			if twin.item.seq != seq || twin.lane == first.lane || second.item.starts != 1 {
@@ -132,7 +133,9 @@ func TestNoHedge(t *testing.T) {
 	}{
 		{"not asked for", control.Config{}, func(w *model) { w.offer(1, 10) }},
 		{"keys", control.Config{Hedge: on}, func(w *model) { w.offer(1, 10, 7) }},
-		{"hash binds it to its lane", control.Config{Hedge: on, Dispatch: dispatch.Hash{}}, func(w *model) { w.offer(1, 10) }},
+		{"hash binds it to its lane", control.Config{Hedge: on, Dispatch: dispatch.Hash{}}, func(w *model) {
+			w.offer(1, 10)
+		}},
 		{"nothing else is open", control.Config{Hedge: on}, func(w *model) {
 			w.offer(1, 10)
 			for i := range int32(3) {

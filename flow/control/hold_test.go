@@ -235,7 +235,8 @@ func TestManyAreNotHeld(t *testing.T) {
 	}
 	s := p.m.Status()
 	if p.at(0) != 4 || p.at(1) != 4 || s.Waiting > 16 {
-		t.Errorf("%d and %d in flight, %d wait; want both windows of 4 used up and 16 at most", p.at(0), p.at(1), s.Waiting)
+		t.Errorf("%d and %d in flight, %d wait; want both windows of 4 used up and 16 at most",
+			p.at(0), p.at(1), s.Waiting)
 	}
 	// A source without end: after a while nothing is asked for ahead.
 	p.feed = true

@@ -191,7 +191,9 @@ func TestPiecesKeepTheirPlace(t *testing.T) {
 
 func TestHeapAgainstSorting(t *testing.T) {
 	var h heap[*item]
-	againstSorting(t, 100, func(i int, due time.Duration) *item { return &item{rank: rank{root: uint64(i)}, past: past{due: due}} },
+	againstSorting(t, 100, func(i int, due time.Duration) *item {
+		return &item{rank: rank{root: uint64(i)}, past: past{due: due}}
+	},
 		h.push, h.removeAt, func() (*item, int) { return h.s[0], len(h.s) },
 		func(it *item) int { return it.at }, func(x, y *item) bool { return x.before(y) })
 }
@@ -206,7 +208,8 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 
 // againstSorting pushes and removes at random, up to most elements, and compares the first with
 // that of a sorted list.
-func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E, push func(E), remove func(int),
+func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E,
+	push func(E), remove func(int),
 	first func() (E, int), at func(E) int, before func(E, E) bool) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(2, 8))
@@ -260,7 +263,8 @@ func TestIDsFindTheirAttempts(t *testing.T) {
 	m.attempts.table.remove(a)
 	b := m.attempts.table.add()
 	b.item = &item{}
-	if b != a || b.id == id || m.attempts.table.find(id) != nil || m.attempts.table.find(b.id) != b || m.attempts.table.find(1<<63) != nil {
+	if b != a || b.id == id || m.attempts.table.find(id) != nil ||
+		m.attempts.table.find(b.id) != b || m.attempts.table.find(1<<63) != nil {
 		t.Errorf("IDs %d and %d of one slot are confused", id, b.id)
 	}
 }

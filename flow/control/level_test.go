@@ -82,7 +82,8 @@ func TestLevelIsTriedRarely(t *testing.T) {
 		v.taken(now, a)
 		v.trial = nil
 		if v.from != want || v.room(now, want-1) != 1 {
-			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from, v.room(now, want-1), want)
+			t.Fatalf("the level rose to %d with room for %d, want %d and one more at once", v.from,
+				v.room(now, want-1), want)
 		}
 	}
 }

@@ -81,7 +81,8 @@ func New(c Config) (*Machine, error) {
 	case c.Replay < 0:
 		return nil, fmt.Errorf("flow control: a replay bound of %d bytes: want a positive one, or 0 for none", c.Replay)
 	case c.Ahead < 0 || c.Ahead > maxAhead:
-		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead, maxAhead, defaultAhead)
+		return nil, fmt.Errorf("flow control: %d items ahead: want 1 to %d, or 0 for %d", c.Ahead,
+			maxAhead, defaultAhead)
 	}
 	if c.Ahead == 0 {
 		c.Ahead = defaultAhead
@@ -252,8 +253,8 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 // Room reports whether an Offer is welcome now: the replay bound leaves room, and a lane would take
 // it. Fewer than Config.Ahead items may wait without a free lane if keys or hash dispatch bind
 // items to lanes, or if items wait for a faster lane. Items that wait for another attempt, and those
-// of their keys behind them, are bounded by Config.Waiting alone. While no lane is open there is room for one item, so that a
-// probe can take one that never failed.
+// of their keys behind them, are bounded by Config.Waiting alone. While no lane is open there is
+// room for one item, so that a probe can take one that never failed.
 func (m *Machine) Room() bool {
 	behind := m.backlog.behind()
 	fresh := m.backlog.fresh.len() - behind.n

@@ -170,7 +170,8 @@ func (w *model) obey(c control.Command) {
 		switch {
 		case x == nil || x.item != it:
 			w.fail("cancel of an attempt that does not run: %+v", c)
-		case x.canceled || c.Why == control.Withdrawn && !it.aborted || c.Why != control.Withdrawn && (!it.settled || x.ordered):
+		case x.canceled || c.Why == control.Withdrawn && !it.aborted ||
+			c.Why != control.Withdrawn && (!it.settled || x.ordered):
 			w.fail("cancel is not safe: %+v", c)
 		}
 		x.canceled = true
@@ -236,13 +237,15 @@ func (w *model) start(c control.Command, it *modelItem) {
 			w.fail("item %d starts before item %d of the same key", it.seq, o.seq)
 		}
 	}
-	x := &modelTry{id: c.ID, item: it, lane: c.Lane, expect: c.Expect, ordered: l.limits.Ordered, run: c.Run, place: c.Place}
+	x := &modelTry{id: c.ID, item: it, lane: c.Lane, expect: c.Expect, ordered: l.limits.Ordered,
+		run: c.Run, place: c.Place}
 	if x.ordered {
 		if l.out == 0 && c.Run != l.run {
 			l.run, l.next, l.failed = c.Run, 0, false
 		}
 		if c.Run != l.run || c.Place != l.next || l.failed {
-			w.fail("lane %d: run %d place %d, want run %d place %d (failed: %v)", c.Lane, c.Run, c.Place, l.run, l.next, l.failed)
+			w.fail("lane %d: run %d place %d, want run %d place %d (failed: %v)", c.Lane, c.Run,
+				c.Place, l.run, l.next, l.failed)
 		}
 		l.next++
 	}

@@ -6,7 +6,8 @@ import "strconv"
 
 // String returns the name, such as "offer".
 func (k Kind) String() string {
-	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort",
+	return nameOf(int(k), "offer", "answer", "tick", "lane up", "lane down", "saved", "cut",
+		"piece", "buried", "withdraw", "abort",
 		"held")
 }
 

@@ -19,9 +19,13 @@ func TestEnumsHaveNames(t *testing.T) {
 			"lane up", "lane down", "saved", "cut", "piece", "buried", "withdraw", "abort", "held", "unknown (13)"}},
 		{"Outcome", func(i int) fmt.Stringer { return control.Outcome(i) }, []string{"none", "delivered", "throttled",
 			"retryable", "timed out", "rejected", "misconfigured", "split", "unknown (8)"}},
-		{"CommandKind", func(i int) fmt.Stringer { return control.CommandKind(i) }, []string{"unknown (0)", "start", "cancel",
+		{"CommandKind", func(i int) fmt.Stringer {
+			return control.CommandKind(i)
+		}, []string{"unknown (0)", "start", "cancel",
 			"settle", "bisect", "bury", "wait", "defer", "unknown (8)"}},
-		{"Why", func(i int) fmt.Stringer { return control.Why(i) }, []string{"turn", "probe", "twin", "deadly", "failing",
+		{"Why", func(i int) fmt.Stringer {
+			return control.Why(i)
+		}, []string{"turn", "probe", "twin", "deadly", "failing",
 			"apart", "exhausted", "withdrawn", "unknown (8)"}},
 	} {
 		var got []string

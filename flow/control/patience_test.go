@@ -44,7 +44,8 @@ func TestLeastTimeout(t *testing.T) {
 		late  time.Duration
 		takes time.Duration
 		want  uint64
-	}{{0, 300 * ms, 20}, {300 * time.Microsecond, 300 * ms, 20}, {2 * ms, 300 * ms, 0}, {10 * ms, 300 * ms, 0}, {10 * ms, 900 * ms, 20}} {
+	}{{0, 300 * ms, 20}, {300 * time.Microsecond, 300 * ms, 20}, {2 * ms, 300 * ms, 0},
+		{10 * ms, 300 * ms, 0}, {10 * ms, 900 * ms, 20}} {
 		l := alone(t)
 		for i := range 40 {
 			late := c.late
@@ -59,7 +60,8 @@ func TestLeastTimeout(t *testing.T) {
 			}
 			if i == 19 {
 				if n := l.timedOut(); n != c.want {
-					t.Errorf("with Ticks late by %v, %d of 20 answers after %v came too late, want %d", c.late, n, c.takes, c.want)
+					t.Errorf("with Ticks late by %v, %d of 20 answers after %v came too late, "+
+						"want %d", c.late, n, c.takes, c.want)
 				}
 				for range time.Minute / (2 * ms) {
 					l.now += 2 * ms

@@ -35,7 +35,8 @@ func TestPoisonRefuses(t *testing.T) {
 // TestDeathsCutAndBury: an item that has killed three workers is cut, its piece at the first death,
 // and an indivisible item is buried when it alone has killed three.
 func TestDeathsCutAndBury(t *testing.T) {
-	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 5)
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
+		Breaker: control.Breaker{Failures: -1}}, 10, 5)
 	w.offer(4, 40)
 	for range 2 {
 		w.die(w.only(1))
@@ -142,7 +143,8 @@ func TestSuspectIsRefused(t *testing.T) {
 
 // TestFewLanes: with one worker, two failures are needed all the same, and few more are enough.
 func TestFewLanes(t *testing.T) {
-	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 1)
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
+		Breaker: control.Breaker{Failures: -1}}, 10, 1)
 	w.offer(1, 10)
 	for i := range 3 {
 		if s := w.m.Status(); s.Suspects != 0 && i < 2 {
@@ -165,7 +167,8 @@ func TestFewLanes(t *testing.T) {
 // any item is to blame.
 func TestOverloadMakesFewSuspects(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
-	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(20 * ms), Breaker: control.Breaker{Failures: -1}}, 10, 4)
+	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(20 * ms),
+		Breaker: control.Breaker{Failures: -1}}, 10, 4)
 	accused := map[uint64]bool{}
 	for range 1000 {
 		for len(w.order) < 9 && w.offer(1, 10) {

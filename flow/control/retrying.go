@@ -15,7 +15,8 @@ const defaultWaiting = 100_000
 
 func (w Waiting) withDefaults() (Waiting, error) {
 	if w.Cost != w.Cost || w.Bytes < 0 {
-		return w, fmt.Errorf("%v cost and %d bytes that may wait for a retry: want positive numbers, or 0 for the default", w.Cost, w.Bytes)
+		return w, fmt.Errorf("%v cost and %d bytes that may wait for a retry: want positive "+
+			"numbers, or 0 for the default", w.Cost, w.Bytes)
 	}
 	if w.Cost == 0 {
 		w.Cost = defaultWaiting

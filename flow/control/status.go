@@ -136,7 +136,8 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 		s.Base = p.Base()
 	}
 	if g := m.group; g.win != nil {
-		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take %d together: %s", g.most, g.win.Reason())
+		s.Reason += fmt.Sprintf("; it shares what is behind it with the other lanes, which take "+
+			"%d together: %s", g.most, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
 	if s.State == window.Unknown && l.br.n > 0 { // partial answers say nothing of round trips

@@ -41,7 +41,8 @@ func TestHangingAttemptsGiveUpTheirPlaces(t *testing.T) {
 	hangs[second.item.seq] = true
 	play(lane().Timeout - 40*ms)
 	if l := lane(); l.TimedOut != 1 || l.Hanging != 1 || l.InFlight < 2 {
-		t.Errorf("%d timed out and %d hang, want the second to give up its place before it is overdue: %+v", l.TimedOut, l.Hanging, l)
+		t.Errorf("%d timed out and %d hang, want the second to give up its place before it is "+
+			"overdue: %+v", l.TimedOut, l.Hanging, l)
 	}
 	play(sec)
 	if l := lane(); l.TimedOut != 2 || l.Hanging != 0 {

@@ -122,7 +122,8 @@ func TestKeys(t *testing.T) {
 	}
 	for _, body := range []string{`{"order":null}`, `{"order":""}`, `{"other":1}`} {
 		_, err := keyed(t, "order", body)
-		if _, ok := errors.AsType[*stream.Rejected](err); !ok || !strings.Contains(err.Error(), "idempotency_key order") {
+		if _, ok := errors.AsType[*stream.Rejected](err); !ok ||
+			!strings.Contains(err.Error(), "idempotency_key order") {
 			t.Errorf("%s without a key: %v, want rejected", body, err)
 		}
 	}

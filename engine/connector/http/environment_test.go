@@ -31,7 +31,8 @@ func otherAuthority(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: mathbig.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	c := &x509.Certificate{SerialNumber: mathbig.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +45,9 @@ func otherAuthority(t *testing.T) []byte {
 func TestAuthoritiesAreReread(t *testing.T) {
 	for _, w := range []way{{name: "TLS", tls: true}, {name: "HTTP/2", tls: true}} {
 		t.Run(w.name, func(t *testing.T) {
-			url := w.handling(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+			url := w.handling(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+			})
 			_, right := certified()
 			wrong := otherAuthority(t)
 			file := filepath.Join(t.TempDir(), "ca.pem")
@@ -85,10 +88,12 @@ func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{filepath.Join(t.TempDir(), "none.pem"): "no such file", empty: "holds no certificate"} {
+	for file, want := range map[string]string{filepath.Join(t.TempDir(),
+		"none.pem"): "no such file", empty: "holds no certificate"} {
 		o.TLS.CA = file
 		err := o.Validate()
-		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != "tls.ca" || !strings.Contains(err.Error(), want) {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != "tls.ca" ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("Validate with tls.ca %s: %v", file, err)
 		}
 	}
@@ -113,7 +118,8 @@ func TestProxyOfTheEnvironment(t *testing.T) {
 		hosts = append(hosts, r.Host)
 	})
 	direct := answering(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
-	runChild(t, "proxy", "HTTP_PROXY="+strings.Replace(proxy, "://", "://me:hunter2@", 1), "NO_PROXY=direct.invalid", "DIRECT="+direct)
+	runChild(t, "proxy", "HTTP_PROXY="+strings.Replace(proxy, "://", "://me:hunter2@", 1),
+		"NO_PROXY=direct.invalid", "DIRECT="+direct)
 	mu.Lock()
 	defer mu.Unlock()
 	if len(hosts) != 1 || hosts[0] != "receiver.invalid" {
@@ -133,11 +139,13 @@ func runChild(t *testing.T, what string, env ...string) {
 
 func testProxyInChild(t *testing.T) {
 	o := http.DefaultOptions()
-	o.Endpoints = httpsink.URLs("http://receiver.invalid/in", "http://direct.invalid/in", os.Getenv("DIRECT"), "http://localhost/")
+	o.Endpoints = httpsink.URLs("http://receiver.invalid/in", "http://direct.invalid/in",
+		os.Getenv("DIRECT"), "http://localhost/")
 	if os.Getenv(proxyChild) == "wrong" {
 		err := o.Validate()
 		wrong, ok := errors.AsType[*stream.OptionError](err)
-		if !ok || wrong.Key != "proxy" || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "me:") {
+		if !ok || wrong.Key != "proxy" || strings.Contains(err.Error(), "hunter2") ||
+			strings.Contains(err.Error(), "me:") {
 			t.Errorf("Validate: %v", err)
 		}
 		return

@@ -124,7 +124,8 @@ func testCutAnswers(t *testing.T, w way) {
 		if err == nil {
 			t.Errorf("answer %q counts as delivered", answer)
 		}
-		for _, wrong := range []bool{is[*stream.Rejected](err), is[*stream.Misconfigured](err), is[*stream.Throttled](err)} {
+		for _, wrong := range []bool{is[*stream.Rejected](err), is[*stream.Misconfigured](err),
+			is[*stream.Throttled](err)} {
 			if wrong {
 				t.Errorf("answer %q gives %v, want a retryable error", answer, err)
 			}
@@ -136,7 +137,8 @@ func testCutAnswers(t *testing.T, w way) {
 	}
 	gone := w.url(listener.Addr())
 	listener.Close()
-	if err := deliver(t.Context(), w.lane(t, gone), lines(new(stream.Pool), 1, 10)); err == nil || is[*stream.Misconfigured](err) {
+	if err := deliver(t.Context(), w.lane(t, gone), lines(new(stream.Pool), 1, 10)); err == nil ||
+		is[*stream.Misconfigured](err) {
 		t.Errorf("a refused connection gives %v, want a retryable error", err)
 	}
 }

@@ -14,7 +14,8 @@ import (
 // each record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
-		status := httpsink.StatusError{Method: "POST", Endpoint: "http://h/", Status: 422, Answer: fmt.Appendf(nil, "error at byte %d", i)}
+		status := httpsink.StatusError{Method: "POST", Endpoint: "http://h/", Status: 422,
+			Answer: fmt.Appendf(nil, "error at byte %d", i)}
 		return []error{&stream.Rejected{Err: &status}, &http.NotAcceptedError{StatusError: status, Condition: "false"}}
 	}
 	a, b := refusals(1000), refusals(2000)

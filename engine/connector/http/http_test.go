@@ -101,7 +101,8 @@ func TestOutcomes(t *testing.T) {
 			_, _ = io.WriteString(w, "no\x1b[31m way \xff"+strings.Repeat("x", 300))
 		})
 		b := lines(new(stream.Pool), 10, 20)
-		err := deliver(t.Context(), rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"?token=secret", nil), b)
+		err := deliver(t.Context(),
+			rawTo(t, strings.Replace(url, "http://", "http://me:secret@", 1)+"?token=secret", nil), b)
 		if !c.check(err) {
 			t.Errorf("status %d gives %v", c.status, err)
 		}
@@ -158,7 +159,8 @@ func TestRequest(t *testing.T) {
 	if err := deliver(t.Context(), lane, b); err != nil {
 		t.Fatal(err)
 	}
-	spans, count, key := got.Header.Get("Penstock-Spans"), got.Header.Get("Penstock-Span-Count"), got.Header.Get("Idempotency-Key")
+	spans, count, key := got.Header.Get("Penstock-Spans"), got.Header.Get("Penstock-Span-Count"),
+		got.Header.Get("Idempotency-Key")
 	if spans != "" || count != "1001" || key != b.ID() {
 		t.Errorf("headers of 1,001 spans: %q", got.Header)
 	}

@@ -17,31 +17,47 @@ func TestOptions(t *testing.T) {
 		change          func(*http.Options)
 	}{
 		{"none", "endpoints", "at least one URL", func(o *http.Options) { o.Endpoints = nil }},
-		{"not a URL", "endpoints", "endpoint 1: it is not a URL", func(o *http.Options) { o.Endpoints[0].URL = "http://a:secret@%zz" }},
-		{"scheme", "endpoints", `endpoint 2: its scheme is "ftp"`, func(o *http.Options) { o.Endpoints[1].URL = "ftp://secret@a/" }},
+		{"not a URL", "endpoints", "endpoint 1: it is not a URL", func(o *http.Options) {
+			o.Endpoints[0].URL = "http://a:secret@%zz"
+		}},
+		{"scheme", "endpoints", `endpoint 2: its scheme is "ftp"`, func(o *http.Options) {
+			o.Endpoints[1].URL = "ftp://secret@a/"
+		}},
 		{"no scheme", "endpoints", "http://", func(o *http.Options) { o.Endpoints[1].URL = "a:8080/in" }},
 		{"no host", "endpoints", "it names no host", func(o *http.Options) { o.Endpoints[1].URL = "http:///in" }},
 		{"fragment", "endpoints", "fragment", func(o *http.Options) { o.Endpoints[1].URL = "http://a/in#secret" }},
-		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) { o.Endpoints[1] = o.Endpoints[0] }},
+		{"twice", "endpoints", "endpoint 2, http://a:8080/in, stands twice", func(o *http.Options) {
+			o.Endpoints[1] = o.Endpoints[0]
+		}},
 		{"method", "method", `is "GET", want POST, PUT or PATCH`, func(o *http.Options) { o.Method = "GET" }},
 		{"body", "body", `is "xml", want ndjson, json_array, raw, elasticsearch_bulk, loki or clickhouse`, func(o *http.Options) {
 			o.Body = "xml"
 		}},
 		{"compress", "compress", `is "zip", want none or gzip`, func(o *http.Options) { o.Compress = "zip" }},
 		{"connect timeout", "connect_timeout", "write a time above 0", func(o *http.Options) { o.ConnectTimeout = 0 }},
-		{"accept of what is not there", "accept", `there is no field "state"`, func(o *http.Options) { o.Accept = "state == 200" }},
+		{"accept of what is not there", "accept", `there is no field "state"`, func(o *http.Options) {
+			o.Accept = "state == 200"
+		}},
 		{"accept is no condition", "accept", "is no condition", func(o *http.Options) { o.Accept = "status + 1" }},
-		{"accept of other types", "accept", "== stands between a number and text", func(o *http.Options) { o.Accept = `status == "200"` }},
+		{"accept of other types", "accept", "== stands between a number and text", func(o *http.Options) {
+			o.Accept = `status == "200"`
+		}},
 		{"accept of a record", "accept", "meta is of records", func(o *http.Options) { o.Accept = "meta.id == body" }},
-		{"accept of a store", "accept", "leave it out", func(o *http.Options) { o.Accept, o.Body = "status == 200", http.ClickHouse }},
+		{"accept of a store", "accept", "leave it out", func(o *http.Options) {
+			o.Accept, o.Body = "status == 200", http.ClickHouse
+		}},
 		{"header name", "headers.a b", "which no header name may", func(o *http.Options) {
 			o.Headers = map[string]string{"a b": "secret"}
 		}},
-		{"empty header", "headers.", "the name is empty", func(o *http.Options) { o.Headers = map[string]string{"": "secret"} }},
+		{"empty header", "headers.", "the name is empty", func(o *http.Options) {
+			o.Headers = map[string]string{"": "secret"}
+		}},
 		{"our header", "headers.idempotency-key", "leave it out", func(o *http.Options) {
 			o.Headers = map[string]string{"idempotency-key": "secret"}
 		}},
-		{"header value", "headers.X", "control character 0xa", func(o *http.Options) { o.Headers = map[string]string{"X": "secret\n"} }},
+		{"header value", "headers.X", "control character 0xa", func(o *http.Options) {
+			o.Headers = map[string]string{"X": "secret\n"}
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := http.DefaultOptions()
@@ -49,7 +65,8 @@ func TestOptions(t *testing.T) {
 			c.change(o)
 			err := o.Validate()
 			wrong, ok := errors.AsType[*stream.OptionError](err)
-			if !ok || wrong.Key != c.key || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
+			if !ok || wrong.Key != c.key || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "secret") {
 				t.Errorf("Validate() = %v, want an error of %s with %q and no secret", err, c.key, c.want)
 			}
 			if _, err := http.New(*o, connectortest.NewHost(t)); err == nil {

@@ -33,7 +33,8 @@ func parsed() *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{})
 	b.Data = []byte("first\nsecond\nthird\n")
 	b.Origins = 3
-	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"}, Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
+	b.Spans = []stream.Span{{Part: &stream.Partition{ID: "p"},
+		Range: stream.Range{To: stream.Position{Num: 19}}, Bytes: 19}}
 	b.Split()
 	put := func(i int, pairs ...string) {
 		b.Records[i].Field = uint32(len(b.Fields))
@@ -68,13 +69,16 @@ func sent(t *testing.T, b *stream.Batch, change func(*http.Options)) (body strin
 
 func TestStoreForms(t *testing.T) {
 	records := []string{
-		`{"host":"a\"b","at":"17/May/2015:10:05:03 +0000","key":"k1"}`, `{"host":"c","at":"1431857104123"}`, `{"message":"third"}`,
+		`{"host":"a\"b","at":"17/May/2015:10:05:03 +0000","key":"k1"}`,
+		`{"host":"c","at":"1431857104123"}`, `{"message":"third"}`,
 	}
 	for _, c := range []struct {
 		name, want, path, query string
 		change                  func(*http.Options)
 	}{
-		{"json_array", "[" + strings.Join(records, ",\n") + "]\n", "/", "", func(o *http.Options) { o.Body = http.JSONArray }},
+		{"json_array", "[" + strings.Join(records, ",\n") + "]\n", "/", "", func(o *http.Options) {
+			o.Body = http.JSONArray
+		}},
 		{
 			"elasticsearch", `{"create":{"_index":"logs","_id":"p@6"}}` + "\n" + records[0] + "\n" +
 				`{"create":{"_index":"logs","_id":"p@13"}}` + "\n" +
@@ -83,7 +87,8 @@ func TestStoreForms(t *testing.T) {
 			func(o *http.Options) { o.Body, o.Elasticsearch.Index = http.ElasticsearchBulk, "logs" },
 		},
 		{
-			"elasticsearch by field", `{"index":{"_id":"k1"}}` + "\n" + records[0] + "\n" + `{"index":{}}` + "\n" + records[1] + "\n" +
+			"elasticsearch by field", `{"index":{"_id":"k1"}}` + "\n" + records[0] + "\n" +
+				`{"index":{}}` + "\n" + records[1] + "\n" +
 				`{"index":{}}` + "\n" + records[2] + "\n", "/_bulk", "",
 			func(o *http.Options) {
 				o.Body = http.ElasticsearchBulk
@@ -93,11 +98,13 @@ func TestStoreForms(t *testing.T) {
 		{
 			"loki", `{"streams":[{"stream":{"job":"x","host":"a\"b"},"values":[["1431857103000000000",` +
 				fmt.Sprintf("%q", records[0]) + `]]},` +
-				`{"stream":{"job":"x","host":"c"},"values":[["1431857104123000000",` + fmt.Sprintf("%q", records[1]) + `]]}]}`,
+				`{"stream":{"job":"x","host":"c"},"values":[["1431857104123000000",` +
+				fmt.Sprintf("%q", records[1]) + `]]}]}`,
 			"/loki/api/v1/push", "",
 			func(o *http.Options) {
 				o.Body = http.Loki
-				o.Loki.Labels, o.Loki.LabelFields, o.Loki.Timestamp = map[string]string{"job": "x"}, []string{"host"}, "at"
+				o.Loki.Labels, o.Loki.LabelFields, o.Loki.Timestamp = map[string]string{"job": "x"},
+					[]string{"host"}, "at"
 			},
 		},
 		{
@@ -141,7 +148,8 @@ func TestBulkAnswers(t *testing.T) {
 		{`{"errors":true,"items":[` + item(429) + `,` + item(429) + `,` + item(503) + `]}`, "*flow.Throttled"},
 		{`{"errors":true,"items":[` + item(503) + `,` + item(503) + `,` + item(503) + `]}`, "t503"},
 		{`{"errors":true,"items":[` + item(404) + `,` + item(503) + `,` + item(404) + `]}`, "*flow.Misconfigured"},
-		{`{"errors":true,"items":[` + item(201) + `,` + item(400) + `,` + item(429) + `]}`, "split done p@6; rest p@19; refused p@13 t400"},
+		{`{"errors":true,"items":[` + item(201) + `,` + item(400) + `,` + item(429) + `]}`,
+			"split done p@6; rest p@19; refused p@13 t400"},
 		{
 			`{"errors":true,"items":[` + item(400) + `,` + item(413) + `,` + item(400) + `]}`,
 			"split refused p@6 p@19 t400; refused p@13 t413",
@@ -151,8 +159,12 @@ func TestBulkAnswers(t *testing.T) {
 		{``, "none to a bulk request"},
 		{`{"errors":true}`, "0 items for 3 records"},
 	} {
-		endpoint := answering(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) { _, _ = io.WriteString(w, c.answer) })
-		err := deliver(t.Context(), rawTo(t, endpoint, func(o *http.Options) { o.Body = http.ElasticsearchBulk }), parsed())
+		endpoint := answering(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			_, _ = io.WriteString(w, c.answer)
+		})
+		err := deliver(t.Context(), rawTo(t, endpoint, func(o *http.Options) {
+			o.Body = http.ElasticsearchBulk
+		}), parsed())
 		if got := told(err); !strings.Contains(got, c.want) {
 			t.Errorf("%s\ngives %s, want %s", c.answer, got, c.want)
 		}
@@ -243,7 +255,8 @@ func TestToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	good = "second"
-	if got := told(deliver(t.Context(), lane, parsed())); !strings.HasPrefix(got, "*flow.Misconfigured") || strings.Contains(got, "first") {
+	if got := told(deliver(t.Context(), lane, parsed())); !strings.HasPrefix(got,
+		"*flow.Misconfigured") || strings.Contains(got, "first") {
 		t.Errorf("a wrong token gives %s", got)
 	}
 	put("second")
@@ -269,7 +282,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func (a *authority) issue(name string, isCA bool) (certFile, keyFile string, key *ecdsa.PrivateKey, cert *x509.Certificate) {
+func (a *authority) issue(name string,
+	isCA bool) (certFile, keyFile string, key *ecdsa.PrivateKey, cert *x509.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
@@ -277,9 +291,10 @@ func (a *authority) issue(name string, isCA bool) (certFile, keyFile string, key
 	a.last++
 	form := &x509.Certificate{
 		SerialNumber: mathbig.NewInt(a.last), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: isCA, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: isCA,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	parent, signer := a.cert, a.key
 	if parent == nil {
@@ -316,7 +331,8 @@ func TestTLS(t *testing.T) {
 	clients := x509.NewCertPool()
 	clients.AddCert(a.cert)
 	server := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {}))
-	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
+	server.TLS = &tls.Config{Certificates: []tls.Certificate{pair},
+		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients}
 	server.Config.ErrorLog = nil
 	server.StartTLS()
 	t.Cleanup(server.Close)
@@ -326,8 +342,10 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		{"right", httpaccess.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, "<nil>"},
-		{"unknown authority", httpaccess.TLS{Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, ": misconfigured: "},
-		{"another name", httpaccess.TLS{CA: a.ca, Cert: ourCert, Key: ourKey, ServerName: "else.test"}, ": misconfigured: "},
+		{"unknown authority",
+			httpaccess.TLS{Cert: ourCert, Key: ourKey, ServerName: "receiver.test"}, ": misconfigured: "},
+		{"another name", httpaccess.TLS{CA: a.ca, Cert: ourCert, Key: ourKey,
+			ServerName: "else.test"}, ": misconfigured: "},
 		{"no certificate of ours", httpaccess.TLS{CA: a.ca, ServerName: "receiver.test"}, ": misconfigured: "},
 	} {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
@@ -354,7 +372,9 @@ func TestProxy(t *testing.T) {
 	})
 	u, _ := url.Parse(proxy)
 	u.User = url.UserPassword("me", "secret")
-	if err := deliver(t.Context(), rawTo(t, endpoint, func(o *http.Options) { o.Proxy = u.String() }), parsed()); err != nil {
+	if err := deliver(t.Context(), rawTo(t, endpoint, func(o *http.Options) {
+		o.Proxy = u.String()
+	}), parsed()); err != nil {
 		t.Fatal(err)
 	}
 	if want := endpoint + "/ Basic bWU6c2VjcmV0"; len(seen) != 1 || seen[0] != want {
@@ -365,26 +385,37 @@ func TestProxy(t *testing.T) {
 // TestStoreOptions: invalid options are rejected before anything starts.
 func TestStoreOptions(t *testing.T) {
 	for key, change := range map[string]func(*http.Options){
-		"elasticsearch":          func(o *http.Options) { o.Elasticsearch.Index = "x" },
-		"elasticsearch.id_field": func(o *http.Options) { o.Body, o.Elasticsearch.IDField = http.ElasticsearchBulk, "k" },
-		"elasticsearch.index":    func(o *http.Options) { o.Body, o.Elasticsearch.Index = http.ElasticsearchBulk, "Logs" },
-		"loki":                   func(o *http.Options) { o.Loki.Timestamp = "at" },
-		"loki.labels.1a":         func(o *http.Options) { o.Body, o.Loki.Labels = http.Loki, map[string]string{"1a": "x"} },
-		"loki.label_fields":      func(o *http.Options) { o.Body, o.Loki.LabelFields = http.Loki, []string{"a.b", "a_b"} },
-		"clickhouse.table":       func(o *http.Options) { o.Body = http.ClickHouse },
-		"clickhouse":             func(o *http.Options) { o.ClickHouse.Table = "t" },
-		"tls":                    func(o *http.Options) { o.TLS.CA = "ca.pem" },
-		"proxy":                  func(o *http.Options) { o.Proxy = "ftp://secret@x" },
-		"bearer":                 func(o *http.Options) { o.Bearer = "secret word" },
-		"basic.user":             func(o *http.Options) { o.Basic = &httpaccess.Basic{Password: "secret"} },
-		"headers.authorization":  func(o *http.Options) { o.Bearer, o.Headers = "secret", map[string]string{"authorization": "x"} },
-		"endpoints":              func(o *http.Options) { o.Bearer, o.Endpoints = "secret", httpsink.URLs("http://me:secret@a") },
+		"elasticsearch": func(o *http.Options) { o.Elasticsearch.Index = "x" },
+		"elasticsearch.id_field": func(o *http.Options) {
+			o.Body, o.Elasticsearch.IDField = http.ElasticsearchBulk, "k"
+		},
+		"elasticsearch.index": func(o *http.Options) {
+			o.Body, o.Elasticsearch.Index = http.ElasticsearchBulk, "Logs"
+		},
+		"loki": func(o *http.Options) { o.Loki.Timestamp = "at" },
+		"loki.labels.1a": func(o *http.Options) {
+			o.Body, o.Loki.Labels = http.Loki, map[string]string{"1a": "x"}
+		},
+		"loki.label_fields": func(o *http.Options) {
+			o.Body, o.Loki.LabelFields = http.Loki, []string{"a.b", "a_b"}
+		},
+		"clickhouse.table": func(o *http.Options) { o.Body = http.ClickHouse },
+		"clickhouse":       func(o *http.Options) { o.ClickHouse.Table = "t" },
+		"tls":              func(o *http.Options) { o.TLS.CA = "ca.pem" },
+		"proxy":            func(o *http.Options) { o.Proxy = "ftp://secret@x" },
+		"bearer":           func(o *http.Options) { o.Bearer = "secret word" },
+		"basic.user":       func(o *http.Options) { o.Basic = &httpaccess.Basic{Password: "secret"} },
+		"headers.authorization": func(o *http.Options) {
+			o.Bearer, o.Headers = "secret", map[string]string{"authorization": "x"}
+		},
+		"endpoints": func(o *http.Options) { o.Bearer, o.Endpoints = "secret", httpsink.URLs("http://me:secret@a") },
 	} {
 		o := http.DefaultOptions()
 		o.Endpoints = httpsink.URLs("http://a")
 		change(o)
 		err := o.Validate()
-		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key || strings.Contains(err.Error(), "secret") {
+		if wrong, ok := errors.AsType[*stream.OptionError](err); !ok || wrong.Key != key ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", key, err)
 		}
 	}

@@ -123,7 +123,8 @@ func TestHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := a.requests[0].Header
-		want := nethttp.Header{"Authorization": {"Bearer t0ken"}, "X-Tenant": {"7"}, "Accept": {"application/vnd.x+json"}}
+		want := nethttp.Header{"Authorization": {"Bearer t0ken"}, "X-Tenant": {"7"},
+			"Accept": {"application/vnd.x+json"}}
 		for name, value := range want {
 			if got := h[name]; !slices.Equal(got, value) {
 				t.Errorf("%s is %q, want %q", name, got, value)

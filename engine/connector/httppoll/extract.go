@@ -93,13 +93,15 @@ func (o *Options) jsonRecords(v *view) ([][]byte, error) {
 			return nil, fmt.Errorf("`records`: %w", err)
 		}
 		if f.Kind == stream.Null {
-			return nil, fmt.Errorf("`records`: %[1]s is null or missing; if that means no records, write (%[1]s) ?? []", o.Records)
+			return nil, fmt.Errorf("`records`: %[1]s is null or missing; if that means no "+
+				"records, write (%[1]s) ?? []", o.Records)
 		}
 		array = b.Value(f)
 	}
 	if len(array) == 0 || array[0] != '[' {
 		if o.records == nil {
-			return nil, errors.New("the response is not an array; name the array of records by `records`, such as body.items")
+			return nil, errors.New("the response is not an array; name the array of records by " +
+				"`records`, such as body.items")
 		}
 		return nil, fmt.Errorf("`records`: %s is not an array", o.Records)
 	}
@@ -207,7 +209,8 @@ func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 		return "", errors.New("`next`: the link to the next page is not a URL; for a cursor set `cursor`")
 	}
 	if u.Scheme != o.target.Scheme || !strings.EqualFold(u.Host, o.target.Host) || u.User != nil {
-		return "", fmt.Errorf("`next`: the link to the next page leads to another server, %s://%s; only that of url is requested",
+		return "", fmt.Errorf("`next`: the link to the next page leads to another server, "+
+			"%s://%s; only that of url is requested",
 			u.Scheme, u.Host)
 	}
 	return u.RequestURI(), nil

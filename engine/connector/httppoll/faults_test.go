@@ -35,7 +35,9 @@ func TestFaults(t *testing.T) {
 		fault func(w nethttp.ResponseWriter, r *nethttp.Request)
 	}{
 		{"connection closed", func(w nethttp.ResponseWriter, _ *nethttp.Request) { hijack(w, "") }},
-		{"header cut", func(w nethttp.ResponseWriter, _ *nethttp.Request) { hijack(w, "HTTP/1.1 200 OK\r\nContent-Le") }},
+		{"header cut", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+			hijack(w, "HTTP/1.1 200 OK\r\nContent-Le")
+		}},
 		{"body shorter than Content-Length", func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			hijack(w, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n[]")
 		}},

@@ -93,4 +93,5 @@ const (
 	recordsNoID     = "records_without_id"
 )
 
-var counters = []string{polls, pollsUnchanged, pollsFailed, pollsThrottled, recordsRepeated, recordsMissing, recordsNoID}
+var counters = []string{polls, pollsUnchanged, pollsFailed, pollsThrottled, recordsRepeated,
+	recordsMissing, recordsNoID}

@@ -88,7 +88,8 @@ func killed(t *testing.T, path, options string) {
 			t.Fatal(err)
 		}
 		until := feed.Requests() + 1 + random.IntN(8)
-		for deadline := time.Now().Add(time.Minute); feed.Requests() < until; retry.Sleep(t.Context(), time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); feed.Requests() < until; retry.Sleep(
+			t.Context(), time.Millisecond) {
 			if random.IntN(4) == 0 {
 				feed.Add(random.IntN(3))
 			}
@@ -106,7 +107,8 @@ func killed(t *testing.T, path, options string) {
 	}
 	db := connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
 	var rows, distinct, most int
-	if err := db.QueryRow(`SELECT count(*), count(DISTINCT id), max(id) FROM rows`).Scan(&rows, &distinct, &most); err != nil {
+	if err := db.QueryRow(`SELECT count(*), count(DISTINCT id), max(id) FROM rows`).Scan(&rows,
+		&distinct, &most); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(feed.All()); rows != n || distinct != n || most != n {

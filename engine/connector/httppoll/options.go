@@ -147,7 +147,8 @@ func (o *Options) checkPaging() error {
 	case o.After != "" && o.Cursor == "":
 		return wrong("after", "needs cursor: the query parameter that gets its value")
 	case o.Cursor != "" && o.Next == "" && o.After == "":
-		return wrong("cursor", "needs next, the cursor in a response, such as body.next_cursor; or after, that of a record, such as id")
+		return wrong("cursor", "needs next, the cursor in a response, such as body.next_cursor; "+
+			"or after, that of a record, such as id")
 	case o.ID != "" && (o.After != "" || o.Offset != ""):
 		return wrong("id", "is for pages that overlap; those of after and offset do not")
 	case o.Overlap < 1 || o.Overlap > maxOverlap:
@@ -192,7 +193,8 @@ func (o *Options) checkLimits() error {
 
 // reserved headers are the source's or the connection's own.
 var reserved = []string{
-	"Accept-Encoding", "Connection", "Content-Length", "Host", "If-Modified-Since", "If-None-Match", "Keep-Alive", "Range", "Te",
+	"Accept-Encoding", "Connection", "Content-Length", "Host", "If-Modified-Since", "If-None-Match",
+	"Keep-Alive", "Range", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade",
 }
 

@@ -55,11 +55,13 @@ func TestBadOptions(t *testing.T) {
 		{u + `, max_response: 0B`, `max_response: is 0B, want 1B to 512MiB`},
 		{u + `, headers: {"X Y": a}`, `headers.X Y: the name holds ' ', which no header name may`},
 		{u + `, headers: {X-A: "a\nb"}`, `headers.X-A: the value holds the control character 0xa, which no header may`},
-		{u + `, headers: {If-None-Match: a}`, `headers.If-None-Match: the source sets this header itself; leave it out`},
+		{u + `, headers: {If-None-Match: a}`,
+			`headers.If-None-Match: the source sets this header itself; leave it out`},
 		{u + `, headers: {authorization: a}, bearer: t`,
 			`headers.authorization: basic, bearer or bearer_file sets this header already; keep one of them`},
 		{u + `, bearer: "a b"`, `bearer: holds a space, control or non-ASCII character, which no token may`},
-		{u + `, bearer: a, bearer_file: /nowhere`, `bearer: basic, bearer and bearer_file exclude each other; keep one of them`},
+		{u + `, bearer: a, bearer_file: /nowhere`,
+			`bearer: basic, bearer and bearer_file exclude each other; keep one of them`},
 		{u + `, basic: {user: "a:b"}`, `basic.user: holds a colon, which basic auth cannot carry`},
 		{u + `, tls: {cert: /nowhere}`, `tls.key: is missing: name the key of tls.cert`},
 		{u + `, tls: {ca: /nowhere}`, `tls.ca: open /nowhere`},
@@ -68,12 +70,14 @@ func TestBadOptions(t *testing.T) {
 		{u + `, proxy: "ftp://p:1"`, `proxy: has another scheme than http://, https:// or socks5://`},
 		{u + `, intervall: {}`, `intervall`},
 	} {
-		_, err := engine.Parse([]byte("{pipelines: {p: {source: {http_poll: {"+c.options+"}}, sink: drop}}}"), Source(), dropSink())
+		_, err := engine.Parse([]byte("{pipelines: {p: {source: {http_poll: {"+c.options+
+			"}}, sink: drop}}}"), Source(), dropSink())
 		if err == nil {
 			t.Errorf("%s: accepted, want %s", c.options, c.want)
 			continue
 		}
-		plain := func(s string) string { return strings.ReplaceAll(s, ": ", " ") } // the config's reader leaves the colon out before "is"
+		// The config's reader leaves the colon out before "is".
+		plain := func(s string) string { return strings.ReplaceAll(s, ": ", " ") }
 		if text := err.Error(); !strings.Contains(plain(text), plain(c.want)) {
 			t.Errorf("%s:\n%v\nwant %s", c.options, err, c.want)
 		} else if strings.Contains(text, "me:pw") {
@@ -102,7 +106,9 @@ func TestResolve(t *testing.T) {
 		{"https://a.test/x?limit=5", "//evil.test/y?page=2", nil, "https://a.test//evil.test/y?page=2"},
 		{"https://a.test/x?limit=5", "https://evil.test/y", nil, "https://a.test/y"},
 		{"https://a.test/x", "/a%2Fb?q=%20", nil, "https://a.test/a%2Fb?q=%20"},
-		{"https://a.test/x?limit=5", "", func(o *Options) { o.Next, o.Cursor = "body.n", "c" }, "https://a.test/x?limit=5"},
+		{"https://a.test/x?limit=5", "", func(o *Options) {
+			o.Next, o.Cursor = "body.n", "c"
+		}, "https://a.test/x?limit=5"},
 		{"https://a.test/x?limit=5", "a&b=1 ü", func(o *Options) { o.Next, o.Cursor = "body.n", "c" },
 			"https://a.test/x?limit=5&c=a%26b%3D1+%C3%BC"},
 		{"https://a.test/x", "", func(o *Options) { o.Offset = "from" }, "https://a.test/x?from=0"},

@@ -97,7 +97,8 @@ func interval(t *testing.T, mode string, set func(o *Options)) {
 		behind, waits = 1, waits[1:]
 	}
 	last := waits[len(waits)-1]
-	if waits[0] < 900*time.Millisecond || waits[0] > 1100*time.Millisecond || last < 54*time.Second || last > 66*time.Second {
+	if waits[0] < 900*time.Millisecond || waits[0] > 1100*time.Millisecond ||
+		last < 54*time.Second || last > 66*time.Second {
 		t.Errorf("waits %v, want from 1s to 1m with jitter", waits)
 	}
 	if n := len(waits); n > 40 {
@@ -147,9 +148,15 @@ func TestServerDemands(t *testing.T) {
 		least, most time.Duration // until the next request
 		counter     string
 	}{
-		{"429 with Retry-After", func(w nethttp.ResponseWriter) { w.Header().Set("Retry-After", "90"); w.WriteHeader(429) },
+		{"429 with Retry-After", func(w nethttp.ResponseWriter) {
+			w.Header().Set("Retry-After", "90")
+			w.WriteHeader(429)
+		},
 			90 * time.Second, 91 * time.Second, pollsThrottled},
-		{"503 with Retry-After", func(w nethttp.ResponseWriter) { w.Header().Set("Retry-After", "5"); w.WriteHeader(503) },
+		{"503 with Retry-After", func(w nethttp.ResponseWriter) {
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(503)
+		},
 			5 * time.Second, 6 * time.Second, pollsThrottled},
 		{"skewed clock", func(w nethttp.ResponseWriter) {
 			w.Header().Set("Date", time.Now().Add(9*time.Hour).UTC().Format(nethttp.TimeFormat))
@@ -162,12 +169,22 @@ func TestServerDemands(t *testing.T) {
 			io.WriteString(w, `[{"id":0}]`)
 		}, 40 * time.Second, 41 * time.Second, polls},
 		{"500", func(w nethttp.ResponseWriter) { w.WriteHeader(500) }, 0, time.Second, pollsFailed},
-		{"a page for people", func(w nethttp.ResponseWriter) { io.WriteString(w, "<html>Sorry</html>") }, 0, time.Second, pollsFailed},
-		{"cut in the middle", func(w nethttp.ResponseWriter) { io.WriteString(w, `[{"id":1},{"i`) }, 0, time.Second, pollsFailed},
+		{"a page for people", func(w nethttp.ResponseWriter) {
+			io.WriteString(w, "<html>Sorry</html>")
+		}, 0, time.Second, pollsFailed},
+		{"cut in the middle", func(w nethttp.ResponseWriter) {
+			io.WriteString(w, `[{"id":1},{"i`)
+		}, 0, time.Second, pollsFailed},
 		{"empty body", func(w nethttp.ResponseWriter) { w.WriteHeader(200) }, 0, time.Second, pollsFailed},
-		{"wrong gzip", func(w nethttp.ResponseWriter) { w.Header().Set("Content-Encoding", "gzip"); io.WriteString(w, "[]") },
+		{"wrong gzip", func(w nethttp.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "gzip")
+			io.WriteString(w, "[]")
+		},
 			0, time.Second, pollsFailed},
-		{"unknown encoding", func(w nethttp.ResponseWriter) { w.Header().Set("Content-Encoding", "br"); io.WriteString(w, "[]") },
+		{"unknown encoding", func(w nethttp.ResponseWriter) {
+			w.Header().Set("Content-Encoding", "br")
+			io.WriteString(w, "[]")
+		},
 			0, time.Second, pollsFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -221,8 +238,12 @@ func TestEnds(t *testing.T) {
 		set    func(o *Options)
 		want   string
 	}{
-		{"401", func(w nethttp.ResponseWriter) { w.WriteHeader(401) }, nil, "401 Unauthorized: check basic, bearer or bearer_file"},
-		{"403", func(w nethttp.ResponseWriter) { w.WriteHeader(403) }, nil, "403 Forbidden: the credentials do not permit this"},
+		{"401", func(w nethttp.ResponseWriter) {
+			w.WriteHeader(401)
+		}, nil, "401 Unauthorized: check basic, bearer or bearer_file"},
+		{"403", func(w nethttp.ResponseWriter) {
+			w.WriteHeader(403)
+		}, nil, "403 Forbidden: the credentials do not permit this"},
 		{"404", func(w nethttp.ResponseWriter) { w.WriteHeader(404) }, nil, "404 Not Found: check url"},
 		{"400", func(w nethttp.ResponseWriter) { w.WriteHeader(400) }, nil, "400 Bad Request: check url and headers"},
 		{"304 to a plain request", func(w nethttp.ResponseWriter) { w.WriteHeader(304) }, nil,
@@ -243,7 +264,9 @@ func TestEnds(t *testing.T) {
 		}, nil, "leads to another server"},
 		{"too large", func(w nethttp.ResponseWriter) { io.WriteString(w, `["`+strings.Repeat("x", 2000)+`"]`) },
 			func(o *Options) { o.MaxResponse = 1000 }, "larger than max_response"},
-		{"no array", func(w nethttp.ResponseWriter) { io.WriteString(w, `{"items":[]}`) }, nil, "name the array of records by `records`"},
+		{"no array", func(w nethttp.ResponseWriter) {
+			io.WriteString(w, `{"items":[]}`)
+		}, nil, "name the array of records by `records`"},
 		{"records elsewhere", func(w nethttp.ResponseWriter) { io.WriteString(w, `{"item":[]}`) },
 			func(o *Options) { o.Records = "body.items" },
 			"`records`: body.items is null or missing; if that means no records, write (body.items) ?? []"},
@@ -270,7 +293,8 @@ func TestEnds(t *testing.T) {
 				for err == nil {
 					_, _, err = x.read(time.Minute)
 				}
-				if !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "GET http://api.test/link: ") {
+				if !strings.Contains(err.Error(), c.want) ||
+					!strings.HasPrefix(err.Error(), "GET http://api.test/link: ") {
 					t.Errorf("%v\nwant GET http://api.test/link: ... %s", err, c.want)
 				}
 				if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "hunter2") {
@@ -289,7 +313,8 @@ func TestGivesUp(t *testing.T) {
 		x := open(t, a, "link", true, nil, func(*Options) {})
 		began := time.Now()
 		_, _, err := x.read(time.Hour)
-		if err == nil || !strings.Contains(err.Error(), "GET http://api.test/link: 502 Bad Gateway") || time.Since(began) > 3*time.Minute {
+		if err == nil || !strings.Contains(err.Error(),
+			"GET http://api.test/link: 502 Bad Gateway") || time.Since(began) > 3*time.Minute {
 			t.Errorf("a finite run: %v after %v", err, time.Since(began))
 		}
 		x = open(t, a, "link", false, nil, func(*Options) {})
@@ -307,7 +332,8 @@ func TestExpiredCursor(t *testing.T) {
 		x.read(time.Second)
 		a.handle = func(w nethttp.ResponseWriter, _ *nethttp.Request) bool { w.WriteHeader(410); return true }
 		_, _, err := x.read(time.Minute)
-		if err == nil || !strings.Contains(err.Error(), "410 Gone: the server does not accept the page at which the checkpoint stands") {
+		if err == nil || !strings.Contains(err.Error(), "410 Gone: the server does not accept "+
+			"the page at which the checkpoint stands") {
 			t.Error(err)
 		}
 	})

@@ -93,7 +93,8 @@ func readPlace(m mode, key string) (place, error) {
 		return place{}, errPlace
 	}
 	if mode(b[1]) != m {
-		return place{}, errors.New("the position of the checkpoint has another way to page: restore `cursor`, `after` or `offset`, " +
+		return place{}, errors.New("the position of the checkpoint has another way to page: " +
+			"restore `cursor`, `after` or `offset`, " +
 			"or read from the beginning after `penstock checkpoint reset`")
 	}
 	p := place{mode: m, base: int64(binary.BigEndian.Uint64(b[2:])), key: key}

@@ -45,7 +45,8 @@ func FuzzParseLinks(f *testing.F) {
 func TestPlace(t *testing.T) {
 	tail := []digest{digestOf([]byte("a")), digestOf([]byte("b"))}
 	for _, p := range []place{
-		{mode: byURL}, {mode: byURL, token: "/x?page=2", base: 101}, {mode: byCursor, token: "opaque\x00", base: 1 << 40, tail: tail},
+		{mode: byURL}, {mode: byURL, token: "/x?page=2", base: 101},
+		{mode: byCursor, token: "opaque\x00", base: 1 << 40, tail: tail},
 		{mode: byRecord, token: "7", base: 7}, {mode: byURL, base: 1},
 	} {
 		made, err := newPlace(p.mode, p.token, p.base, p.tail)
@@ -53,7 +54,8 @@ func TestPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := readPlace(p.mode, made.key)
-		if err != nil || got.token != p.token || got.base != p.base || !slices.Equal(got.tail, p.tail) || got.key != made.key {
+		if err != nil || got.token != p.token || got.base != p.base ||
+			!slices.Equal(got.tail, p.tail) || got.key != made.key {
 			t.Errorf("%+v came back as %+v, %v", p, got, err)
 		}
 	}
@@ -96,7 +98,8 @@ func TestLastOf(t *testing.T) {
 	for _, c := range []struct {
 		a, b, want []digest
 	}{
-		{nil, nil, nil}, {d(1, 2), d(3), d(1, 2, 3)}, {d(1, 2, 3), d(4, 5), d(3, 4, 5)}, {d(1, 2), d(2, 2, 3), d(1, 2, 3)},
+		{nil, nil, nil}, {d(1, 2), d(3), d(1, 2, 3)}, {d(1, 2, 3), d(4, 5), d(3, 4, 5)},
+		{d(1, 2), d(2, 2, 3), d(1, 2, 3)},
 		{d(9), d(1, 0, 2, 3, 4), d(2, 3, 4)},
 	} {
 		if got := lastOf(3, c.a, c.b); !slices.Equal(got, c.want) {
@@ -112,11 +115,13 @@ func TestJudge(t *testing.T) {
 		retryAfter  bool
 		want        verdict
 	}{
-		{200, false, false, answered}, {204, false, false, answered}, {304, true, false, unchanged}, {304, false, false, misconfigured},
+		{200, false, false, answered}, {204, false, false, answered}, {304, true, false, unchanged},
+		{304, false, false, misconfigured},
 		{301, true, false, misconfigured}, {400, false, false, misconfigured}, {401, false, false, misconfigured},
 		{403, false, true, misconfigured}, {404, false, false, misconfigured}, {408, false, false, temporary},
 		{410, false, false, misconfigured}, {425, false, false, temporary}, {429, false, false, throttled},
-		{500, false, true, temporary}, {503, false, false, temporary}, {503, false, true, throttled}, {599, false, false, temporary},
+		{500, false, true, temporary}, {503, false, false, temporary},
+		{503, false, true, throttled}, {599, false, false, temporary},
 	} {
 		if got := judge(c.status, c.conditional, c.retryAfter); got != c.want {
 			t.Errorf("judge(%d, %v, %v) = %d, want %d", c.status, c.conditional, c.retryAfter, got, c.want)
@@ -137,13 +142,16 @@ func TestDemanded(t *testing.T) {
 		{map[string]string{"Retry-After": "7"}, throttled, 7 * time.Second},
 		{map[string]string{"Retry-After": "7"}, answered, 0},
 		{map[string]string{"Retry-After": date(30 * time.Second)}, throttled, 30 * time.Second},
-		{map[string]string{"Retry-After": date(-3*time.Hour + 30*time.Second), "Date": date(-3 * time.Hour)}, throttled, 30 * time.Second},
-		{map[string]string{"Retry-After": date(5*time.Hour + time.Second), "Date": date(5 * time.Hour)}, throttled, time.Second},
+		{map[string]string{"Retry-After": date(-3*time.Hour + 30*time.Second),
+			"Date": date(-3 * time.Hour)}, throttled, 30 * time.Second},
+		{map[string]string{"Retry-After": date(5*time.Hour + time.Second),
+			"Date": date(5 * time.Hour)}, throttled, time.Second},
 		{map[string]string{"Retry-After": "999999999"}, throttled, maxHold},
 		{map[string]string{"Retry-After": "-5"}, throttled, 0},
 		{map[string]string{"Ratelimit": `"default";r=0;t=12`}, answered, 12 * time.Second},
 		{map[string]string{"Ratelimit": `"default";r=1;t=12`}, answered, 0},
-		{map[string]string{"X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": fmt.Sprint(now.Unix() + 40)}, answered, 40 * time.Second},
+		{map[string]string{"X-Ratelimit-Remaining": "0",
+			"X-Ratelimit-Reset": fmt.Sprint(now.Unix() + 40)}, answered, 40 * time.Second},
 	} {
 		h := make(nethttp.Header)
 		for k, v := range c.header {

@@ -291,7 +291,8 @@ func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())
 	if r.once && failing >= r.s.o.Retry.GiveUp {
-		return fmt.Errorf("requests have failed for %v (retry.give_up: %v): %w", failing.Round(time.Millisecond), r.s.o.Retry.GiveUp, err)
+		return fmt.Errorf("requests have failed for %v (retry.give_up: %v): %w",
+			failing.Round(time.Millisecond), r.s.o.Retry.GiveUp, err)
 	}
 	r.s.host.Log().Warn("request failed; retrying", "again_in", wait, "error", err)
 	return nil
@@ -338,7 +339,8 @@ func (r *reader) took(news bool) error {
 	from := r.above[0].From
 	n := from.Num - r.at
 	r.counter(recordsMissing, n)
-	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read before and not delivered, at most %d",
+	r.s.host.Fault(fmt.Errorf("http_poll %s: the feed no longer has records that were read "+
+		"before and not delivered, at most %d",
 		r.s.part.Name, n))
 	handed := r.handed
 	err := r.moveTo(from)

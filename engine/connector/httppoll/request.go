@@ -59,7 +59,8 @@ func (c *client) current() *nethttp.Client {
 	transport := c.base
 	if transport == nil {
 		transport = &nethttp.Transport{
-			Proxy: c.proxy, TLSClientConfig: trusted.Clone(), TLSHandshakeTimeout: connectTimeout, ForceAttemptHTTP2: true,
+			Proxy: c.proxy, TLSClientConfig: trusted.Clone(), TLSHandshakeTimeout: connectTimeout,
+			ForceAttemptHTTP2:  true,
 			DisableCompression: true, // read decompresses to a bound
 			MaxIdleConns:       1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxHeader,
 		}
@@ -115,7 +116,8 @@ func (v validators) isSet() bool { return v != validators{} }
 
 // get requests a page. The errors show the URL without user and query.
 func (c *client) get(ctx context.Context, u *url.URL, v validators) (*response, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, fmt.Errorf("no complete response within timeout (%v)", c.o.Timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, fmt.Errorf("no complete response "+
+		"within timeout (%v)", c.o.Timeout))
 	defer cancel()
 	r, err := c.do(ctx, u, v)
 	if err == nil && r.status == nethttp.StatusUnauthorized && c.o.BearerFile != "" {

@@ -111,7 +111,8 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 		case int64(len(data)) > most:
 			return nil, failure(413, "the body has more than %v (max_body); send it in parts", b.o.MaxBody)
 		case len(data) > freeRatio && int64(len(data)) > b.received*int64(b.o.MaxRatio):
-			return nil, failure(413, "more than %d bytes come out of each compressed byte (max_ratio); send it in parts", b.o.MaxRatio)
+			return nil, failure(413, "more than %d bytes come out of each compressed byte "+
+				"(max_ratio); send it in parts", b.o.MaxRatio)
 		case err == io.EOF:
 			return data, nil
 		case err != nil:
@@ -139,7 +140,8 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	case int64(size) > int64(b.o.MaxBody):
 		return nil, failure(413, "the body has more than %v (max_body); send it in parts", b.o.MaxBody)
 	case size > freeRatio && size > len(block)*b.o.MaxRatio:
-		return nil, failure(413, "more than %d bytes come out of each compressed byte (max_ratio); send it in parts", b.o.MaxRatio)
+		return nil, failure(413, "more than %d bytes come out of each compressed byte "+
+			"(max_ratio); send it in parts", b.o.MaxRatio)
 	}
 	if err := b.room.Grow(ctx, int64(size)); err != nil {
 		return nil, err
@@ -156,11 +158,13 @@ func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return failure(408, "the body came too slowly: %d bytes in %v", b.received, time.Since(b.begun).Round(time.Second))
+		return failure(408, "the body came too slowly: %d bytes in %v", b.received,
+			time.Since(b.begun).Round(time.Second))
 	case b.r.Context().Err() != nil, errors.Is(err, io.ErrUnexpectedEOF) && b.encoding() == "":
 		return failure(400, "the body ended early, after %d bytes: %w", b.received, err)
 	}
-	return failure(400, "the body cannot be decompressed as %s: %w, after %d bytes of it", b.encoding(), err, b.received)
+	return failure(400, "the body cannot be decompressed as %s: %w, after %d bytes of it",
+		b.encoding(), err, b.received)
 }
 
 func (b *bodyReader) encoding() string {

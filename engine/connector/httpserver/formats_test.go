@@ -26,7 +26,8 @@ import (
 
 func TestNDJSON(t *testing.T) {
 	s := run(t, "format: ndjson, path: /in")
-	s.want(s.post("/in", strings.NewReader("{\"a\":1.50,\"b\":\"x\\ny\"}\r\n\n {\"a\":null,\"c\":[1,{\"d\":2}]}")), 200, `{"records":2}`,
+	s.want(s.post("/in", strings.NewReader("{\"a\":1.50,\"b\":\"x\\ny\"}\r\n\n "+
+		"{\"a\":null,\"c\":[1,{\"d\":2}]}")), 200, `{"records":2}`,
 		`{"a":1.50,"b":"x\ny"}`, `{"a":null,"c":[1,{"d":2}]}`)
 	before := s.records()
 	for body, want := range map[string]string{
@@ -88,14 +89,16 @@ not json
 			got = append(got, fmt.Sprint(action, result.Status))
 		}
 	}
-	if want := []string{"index201", "create201", "delete400", "update400", "index400", "create201"}; !slices.Equal(got, want) {
+	if want := []string{"index201", "create201", "delete400", "update400", "index400",
+		"create201"}; !slices.Equal(got, want) {
 		t.Errorf("items %v, want %v", got, want)
 	}
 	if a.header.Get("X-Elastic-Product") != "Elasticsearch" {
 		t.Error("clients of Elasticsearch would refuse the answer")
 	}
 	s.want(s.post("/other/_bulk", strings.NewReader("{\"a\":1}\n{}\n")), 400, "line 1 is not an action", s.records()...)
-	s.want(s.post("/_bulk", strings.NewReader("{\"index\":{}}\n")), 400, "the document of action index is missing", s.records()...)
+	s.want(s.post("/_bulk", strings.NewReader("{\"index\":{}}\n")), 400, "the document of action "+
+		"index is missing", s.records()...)
 }
 
 func TestLokiJSON(t *testing.T) {
@@ -109,7 +112,8 @@ func TestLokiJSON(t *testing.T) {
 		`{"streams":[{"stream":{},"values":[["x","y"]]}]}`: "entry 1 is not",
 		`{"streams":[{"stream":{},"values":[["1",2]]}]}`:   "entry 1 is not",
 	} {
-		s.want(s.post("/loki/api/v1/push", strings.NewReader(body), "Content-Type: application/json"), 400, want, one, two)
+		s.want(s.post("/loki/api/v1/push", strings.NewReader(body),
+			"Content-Type: application/json"), 400, want, one, two)
 	}
 }
 
@@ -145,8 +149,9 @@ func TestOTLP(t *testing.T) {
 			Scope: &common.InstrumentationScope{Name: "lib", Version: "1"},
 			LogRecords: []*logs.LogRecord{{
 				TimeUnixNano: 1700000000000000001, SeverityNumber: 9, Body: text("hello"),
-				Attributes: []*common.KeyValue{{Key: "n", Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: 7}}}},
-				TraceId:    []byte("0123456789abcdef"), SpanId: []byte("01234567"),
+				Attributes: []*common.KeyValue{{Key: "n",
+					Value: &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: 7}}}},
+				TraceId: []byte("0123456789abcdef"), SpanId: []byte("01234567"),
 			}},
 		}},
 	}}}
@@ -167,12 +172,16 @@ func TestOTLP(t *testing.T) {
 		`"severityNumber":9,"body":{"stringValue":"hello"},` +
 		`"attributes":[{"key":"n","value":{"intValue":"7"}}],"traceId":"30313233343536373839616263646566",` +
 		`"spanId":"3031323334353637","unknown":1}]}]}]}`
-	s.want(s.post("/v1/logs", strings.NewReader(asJSON), "Content-Type: application/json"), 200, "{}", record("null"), record("null"))
-	s.want(s.post("/v1/logs", strings.NewReader("garbage")), 400, "ExportLogsServiceRequest in protobuf", s.records()...)
-	s.want(s.post("/v1/logs", strings.NewReader("[1]"), "Content-Type: application/json"), 400, "in JSON", s.records()...)
+	s.want(s.post("/v1/logs", strings.NewReader(asJSON), "Content-Type: application/json"), 200,
+		"{}", record("null"), record("null"))
+	s.want(s.post("/v1/logs", strings.NewReader("garbage")), 400, "ExportLogsServiceRequest in "+
+		"protobuf", s.records()...)
+	s.want(s.post("/v1/logs", strings.NewReader("[1]"), "Content-Type: application/json"), 400,
+		"in JSON", s.records()...)
 	deep := text("x")
 	for range 100 {
-		deep = &common.AnyValue{Value: &common.AnyValue_ArrayValue{ArrayValue: &common.ArrayValue{Values: []*common.AnyValue{deep}}}}
+		deep = &common.AnyValue{
+			Value: &common.AnyValue_ArrayValue{ArrayValue: &common.ArrayValue{Values: []*common.AnyValue{deep}}}}
 	}
 	data.ResourceLogs[0].ScopeLogs[0].LogRecords[0].Body = deep
 	if body, err = proto.Marshal(data); err != nil {
@@ -236,7 +245,8 @@ func TestCompressed(t *testing.T) {
 		{"gzip", gzipped(t, zeros), 413, "max_ratio"},
 		{"br", big, 415, "not supported"},
 		{"", make([]byte, 5<<20), 413, "max_body"},
-		{"", append(bytes.Repeat([]byte("x"), 2<<20), '\n'), 400, "line 1 has 2097152 bytes, at most 1048576 (max_record)"},
+		{"", append(bytes.Repeat([]byte("x"), 2<<20), '\n'), 400, "line 1 has 2097152 bytes, at " +
+			"most 1048576 (max_record)"},
 	} {
 		a, err := s.try("/", bytes.NewReader(c.body), "Content-Encoding: "+c.encoding)
 		if err == nil && (a.status != c.status || !strings.Contains(a.body, c.want)) {
@@ -286,10 +296,11 @@ func TestRudeClients(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	for options, want := range map[string]string{
-		"listen: 127.0.0.1":                                          "is not HOST:PORT",
-		"listen: '127.0.0.1:http'":                                   "is not a port",
-		"listen: 'example.com:80'":                                   "is not an IP address",
-		"listen: '0.0.0.0:8080'":                                     "can be reached from other machines; set a token, or tls.client_ca",
+		"listen: 127.0.0.1":        "is not HOST:PORT",
+		"listen: '127.0.0.1:http'": "is not a port",
+		"listen: 'example.com:80'": "is not an IP address",
+		"listen: '0.0.0.0:8080'": "can be reached from other " +
+			"machines; set a token, or tls.client_ca",
 		"listen: ':8080', token: long-enough":                        "set tls.cert and tls.key",
 		"listen: '127.0.0.1:1', format: xml":                         `there is no "xml"`,
 		"listen: '127.0.0.1:1', ack: soon":                           `there is no "soon"`,
@@ -305,7 +316,7 @@ func TestBadOptions(t *testing.T) {
 		"listen: '127.0.0.1:1', max_header: 1B":                      "want 1KiB to 1MiB",
 		"listen: '127.0.0.1:1', tls: {key: x}":                       "tls.cert",
 		"listen: '127.0.0.1:1', tls: {cert: /nonexistent, key: /no}": "no such file",
-		"format: lines":                                              "listen",
+		"format: lines": "listen",
 	} {
 		cfg := "pipelines: {p: {source: {http_server: {" + options + "}}, sink: drop}}"
 		_, err := engine.Parse([]byte(cfg), all.Components()...)
@@ -320,7 +331,8 @@ func TestBadOptions(t *testing.T) {
   a: { source: { http_server: { listen: "127.0.0.1:8080" } }, sink: drop }
   b: { source: { http_server: { listen: "127.0.0.1:8080" } }, sink: drop }
 `
-	if _, err := engine.Parse([]byte(two), all.Components()...); err == nil || !strings.Contains(err.Error(), "tcp port 8080 is used by") {
+	if _, err := engine.Parse([]byte(two), all.Components()...); err == nil ||
+		!strings.Contains(err.Error(), "tcp port 8080 is used by") {
 		t.Errorf("two listeners on one port: %v", err)
 	}
 }

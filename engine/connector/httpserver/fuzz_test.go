@@ -48,7 +48,8 @@ func read(t *testing.T, records intake.Records, objects bool) (out [][]byte) {
 // long, and the answer is valid.
 func FuzzDecoders(f *testing.F) {
 	for _, body := range []string{
-		"", "a\nb\n", `{"a":1}`, `[{"a":1},{"b":"]"}]`, "{\"index\":{\"_index\":\"x\"}}\n{\"a\":1}\n", "{\"delete\":{}}\n",
+		"", "a\nb\n", `{"a":1}`, `[{"a":1},{"b":"]"}]`,
+		"{\"index\":{\"_index\":\"x\"}}\n{\"a\":1}\n", "{\"delete\":{}}\n",
 		`{"streams":[{"stream":{"a":"b"},"values":[["1","x"]]}]}`, "\x0a\x06\x0a\x02{}\x12\x00",
 		`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"x"}}]}]}]}`,
 	} {

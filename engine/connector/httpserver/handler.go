@@ -59,7 +59,8 @@ func exact(path string) string {
 // about answers the question with which clients of Elasticsearch begin.
 func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if _, ok := s.tenant(w, r); ok {
-		write(w, reply{200, typeJSON, []byte(`{"name":"penstock","version":{"number":"8.0.0"},"tagline":"You Know, for Search"}` + "\n")})
+		write(w, reply{200, typeJSON,
+			[]byte(`{"name":"penstock","version":{"number":"8.0.0"},"tagline":"You Know, for Search"}` + "\n")})
 	}
 }
 
@@ -133,7 +134,8 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	d decoded, hash [sha256.Size]byte, room *intake.Reservation, err error,
 ) {
 	if r.ContentLength > int64(s.o.MaxBody) {
-		return d, hash, nil, failure(413, "the body has %d bytes, at most %v (max_body); send it in parts", r.ContentLength, s.o.MaxBody)
+		return d, hash, nil,
+			failure(413, "the body has %d bytes, at most %v (max_body); send it in parts", r.ContentLength, s.o.MaxBody)
 	}
 	b := &bodyReader{o: &s.o, r: r, conn: nethttp.NewResponseController(w)}
 	admission, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)

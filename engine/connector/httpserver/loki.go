@@ -99,7 +99,8 @@ func fields(message []byte, f func(protowire.Number, value) error) error {
 }
 
 func wrongProtobuf(at, code int) error {
-	return fmt.Errorf("the body is not a push request in protobuf: %w, at byte %d of a message", protowire.ParseError(code), at+1)
+	return fmt.Errorf("the body is not a push request in protobuf: %w, at byte %d of a message",
+		protowire.ParseError(code), at+1)
 }
 
 // stream reads a StreamAdapter: labels as text, and entries.

@@ -128,8 +128,10 @@ func (o *Options) Validate() error {
 		value       time.Duration
 		least, most time.Duration
 	}{
-		{"deadline", o.Deadline, 100 * time.Millisecond, time.Hour}, {"idempotency", o.Idempotency, 0, 7 * 24 * time.Hour},
-		{"header_timeout", o.HeaderTime, 100 * time.Millisecond, time.Hour}, {"idle_timeout", o.IdleTime, time.Second, 24 * time.Hour},
+		{"deadline", o.Deadline, 100 * time.Millisecond, time.Hour},
+		{"idempotency", o.Idempotency, 0, 7 * 24 * time.Hour},
+		{"header_timeout", o.HeaderTime, 100 * time.Millisecond, time.Hour},
+		{"idle_timeout", o.IdleTime, time.Second, 24 * time.Hour},
 	} {
 		if d.value < d.least || d.value > d.most {
 			wrong(d.key, "is %v, want %v to %v", d.value, d.least, d.most)

@@ -41,7 +41,8 @@ const patience = 30 * time.Second
 // run starts an engine whose source has the options given in YAML, beside a port of the system's.
 func run(t *testing.T, options string, more ...string) *service {
 	t.Helper()
-	s := &service{t: t, ended: make(chan error, 1), client: &nethttp.Client{Timeout: patience, Transport: &nethttp.Transport{}}}
+	s := &service{t: t, ended: make(chan error, 1),
+		client: &nethttp.Client{Timeout: patience, Transport: &nethttp.Transport{}}}
 	source := httpserver.Source()
 	create := source.New
 	source.New = func(o any, h stream.Host) (any, error) {
@@ -340,7 +341,8 @@ func TestDrain(t *testing.T) {
 	<-arrived
 	s.e.Drain()
 	<-s.server.Draining()
-	if a := s.post("/", strings.NewReader("late")); a.status != 503 || a.header.Get(httpserver.StateHeader) != "untaken" {
+	if a := s.post("/", strings.NewReader("late")); a.status != 503 ||
+		a.header.Get(httpserver.StateHeader) != "untaken" {
 		t.Errorf("while draining: %d %v", a.status, a.header)
 	}
 	close(open)
@@ -372,7 +374,8 @@ func TestTokens(t *testing.T) {
 	}
 	// Keys are the client's own.
 	for _, client := range []string{"alpha", "beta"} {
-		a := s.post("/", strings.NewReader("of "+client), "Authorization: Bearer secret-of-"+client, "Idempotency-Key: same")
+		a := s.post("/", strings.NewReader("of "+client), "Authorization: Bearer secret-of-"+client,
+			"Idempotency-Key: same")
 		if a.status != 200 {
 			t.Errorf("%s: %d %s", client, a.status, a.body)
 		}

@@ -75,7 +75,8 @@ func New(o Options, h stream.Host) (*Server, error) {
 	}
 	s.server = s.newServer()
 	for _, name := range []string{
-		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy", "requests_withdrawn",
+		"requests", "bytes_received", "requests_refused", "requests_unauthorized", "requests_busy",
+		"requests_withdrawn",
 		"requests_unknown", "requests_repeated",
 	} {
 		h.Count(name, 0)

@@ -86,7 +86,8 @@ func TestMutualTLS(t *testing.T) {
 		certs []tls.Certificate
 		ok    bool
 	}{{nil, false}, {[]tls.Certificate{pair}, true}} {
-		transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: c.certs}, ForceAttemptHTTP2: true}
+		transport := &nethttp.Transport{TLSClientConfig: &tls.Config{RootCAs: roots,
+			Certificates: c.certs}, ForceAttemptHTTP2: true}
 		s.client = &nethttp.Client{Timeout: patience, Transport: transport}
 		a, err := s.try("/", strings.NewReader("x"))
 		if (err == nil && a.status == 200) != c.ok {

@@ -55,10 +55,12 @@ func TestWindow(t *testing.T) {
 		taken += c.cost
 		if status != 200 || !ok || r.Cost != c.cost || r.Taken != taken || r.Credit <= taken || r.Draining ||
 			!strings.Contains(grant, "; unit=records") {
-			t.Errorf("request %d: %d, %q; want cost %d, taken %d and more credit in records", i+1, status, grant, c.cost, taken)
+			t.Errorf("request %d: %d, %q; want cost %d, taken %d and more credit in records", i+1,
+				status, grant, c.cost, taken)
 		}
 	}
-	if _, h := s.ask("you; unit=records; cost=2", "", "a\nb\n"); !strings.Contains(h.Get(stream.CreditHeader), "taken=2;") {
+	if _, h := s.ask("you; unit=records; cost=2", "",
+		"a\nb\n"); !strings.Contains(h.Get(stream.CreditHeader), "taken=2;") {
 		t.Errorf("another sender gets %q, want a count of its own", h.Get(stream.CreditHeader))
 	}
 }
@@ -107,7 +109,8 @@ func TestWindowWhileDraining(t *testing.T) {
 		}
 	}
 	status, h := s.ask("me; unit=records; cost=1", "", "b\n")
-	if r, _ := flow.ParseGrant(h.Get(stream.CreditHeader)); status != 503 || !r.Draining || h.Get("Penstock-State") != "untaken" {
+	if r, _ := flow.ParseGrant(h.Get(stream.CreditHeader)); status != 503 || !r.Draining ||
+		h.Get("Penstock-State") != "untaken" {
 		t.Errorf("a new request: %d, %v", status, h)
 	}
 	close(release)

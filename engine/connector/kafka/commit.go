@@ -86,11 +86,12 @@ func (r *reader) commit(ctx context.Context, list map[topicPartition]prepared) (
 		at[key.topic][key.num] = c.at
 	}
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error { return r.complete(req, list) })
-	r.client.CommitOffsetsSync(ctx, at, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, failed error) {
-		if err = failed; err == nil {
-			err = r.committed(res, list)
-		}
-	})
+	r.client.CommitOffsetsSync(ctx, at,
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, res *kmsg.OffsetCommitResponse, failed error) {
+			if err = failed; err == nil {
+				err = r.committed(res, list)
+			}
+		})
 	if errors.Is(err, errNothingLeft) {
 		return nil
 	}

@@ -48,7 +48,8 @@ func groupError(group string, err error) error {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return fmt.Errorf("group %q: the user may not use it: grant Read on the group: %w", group, err)
 	case errors.Is(err, kerr.FencedInstanceID):
-		return fmt.Errorf("group %q: another process has the same instance: give each process a name of its own: %w", group, err)
+		return fmt.Errorf("group %q: another process has the same instance: give each process a "+
+			"name of its own: %w", group, err)
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		return fmt.Errorf("group %q: the brokers do not allow this session_timeout: "+
 			"see group.min.session.timeout.ms and group.max.session.timeout.ms: %w", group, err)
@@ -101,8 +102,10 @@ func isUnknownTopic(err error) bool {
 func isFatal(err error) bool {
 	for _, fatal := range []error{
 		kerr.TopicAuthorizationFailed,
-		kerr.GroupAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.FencedInstanceID,
-		kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol, kerr.InvalidGroupID, kerr.ClusterAuthorizationFailed,
+		kerr.GroupAuthorizationFailed, kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism,
+		kerr.FencedInstanceID,
+		kerr.InvalidSessionTimeout, kerr.InconsistentGroupProtocol, kerr.InvalidGroupID,
+		kerr.ClusterAuthorizationFailed,
 	} {
 		if errors.Is(err, fatal) {
 			return true
@@ -121,6 +124,7 @@ func fetchError(group string, at topicPartition, err error) error {
 
 // stoppedError is the report of a partition that is not read any more.
 func stoppedError(name string, next int64, err error) error {
-	return fmt.Errorf("partition %q is not read any more: its offset %d does not exist, since the log was truncated or retention "+
+	return fmt.Errorf("partition %q is not read any more: its offset %d does not exist, since "+
+		"the log was truncated or retention "+
 		"has deleted the records; restart with truncated: earliest, or reset the group's offset: %w", name, next, err)
 }

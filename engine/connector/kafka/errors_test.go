@@ -66,7 +66,8 @@ func TestMessages(t *testing.T) {
 		},
 		{topicError("t", kerr.UnknownTopicOrPartition), `topic "t" does not exist: create it, or correct its name: `},
 		{topicError("t", kerr.InvalidTopicException), `topic "t": the brokers refuse the name: `},
-		{groupError("g", kerr.GroupAuthorizationFailed), `group "g": the user may not use it: grant Read on the group: `},
+		{groupError("g", kerr.GroupAuthorizationFailed),
+			`group "g": the user may not use it: grant Read on the group: `},
 		{
 			groupError("g", kerr.FencedInstanceID),
 			`group "g": another process has the same instance: give each process a name of its own: `,
@@ -148,7 +149,8 @@ func TestOwnership(t *testing.T) {
 		owned bool
 		fails bool
 	}{
-		{kerr.RebalanceInProgress, true, false}, {kerr.UnknownMemberID, false, false}, {kerr.IllegalGeneration, false, false},
+		{kerr.RebalanceInProgress, true, false}, {kerr.UnknownMemberID, false, false},
+		{kerr.IllegalGeneration, false, false},
 		{kerr.FencedInstanceID, false, false}, {kerr.CoordinatorNotAvailable, false, true},
 	} {
 		if owned, err := ownership(c.err.Code); owned != c.owned || (err != nil) != c.fails {

@@ -251,7 +251,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	before := heap()
 	got := newArrivals()
 	got.hold = make(chan struct{})
-	n := c.start(got, route{source: ", topics: [orders], memory: 2MiB", pipeline: "batch: { records: 16 }, memory: 8MiB"})
+	n := c.start(got,
+		route{source: ", topics: [orders], memory: 2MiB", pipeline: "batch: { records: 16 }, memory: 8MiB"})
 	until(t, "the pipeline is full", func() bool { return n.engine.Status().Routes[0].ReadRecords > 0 })
 	held := settledHeap(t)
 	if grown := held - before; grown > 40<<20 {

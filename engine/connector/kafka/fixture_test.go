@@ -42,7 +42,8 @@ type cluster struct {
 
 func newCluster(t *testing.T, o ...kfake.Opt) *cluster {
 	t.Helper()
-	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Millisecond)}, o...)...)
+	fake, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1),
+		kfake.GroupMinSessionTimeout(time.Millisecond)}, o...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,8 @@ func newCluster(t *testing.T, o ...kfake.Opt) *cluster {
 
 func withClient(t *testing.T, c *cluster, brokers []string, o ...kgo.Opt) *cluster {
 	t.Helper()
-	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(brokers...),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		t.Fatal(err)
 	}

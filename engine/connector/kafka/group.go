@@ -109,7 +109,8 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
 // offersSoon is offers, repeated while brokers cannot answer.
-func (r *reader) offersSoon(ctx context.Context, keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
+func (r *reader) offersSoon(ctx context.Context,
+	keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
 		parts, offers, err = r.offers(ctx, keys)
 		return err
@@ -123,7 +124,8 @@ func (r *reader) offersSoon(ctx context.Context, keys []topicPartition) (parts [
 }
 
 // takeOver lets the engine assign the partitions. A revocation ends it.
-func (r *reader) takeOver(ctx context.Context, parts []*partition, offers []stream.PartitionOffer) ([]stream.Assignment, error) {
+func (r *reader) takeOver(ctx context.Context, parts []*partition,
+	offers []stream.PartitionOffer) ([]stream.Assignment, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	t := &taking{cancel, make(chan struct{})}
@@ -198,7 +200,8 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 
 // choose makes offers of partitions with their logs. Those whose position does not fit are reported
 // and left out.
-func (r *reader) choose(cluster string, keys []topicPartition, logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
+func (r *reader) choose(cluster string, keys []topicPartition,
+	logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
 	for i, key := range keys {
 		part := stream.Partition{ID: partitionID(cluster, key.topic, r.ids[key.topic], key.num), Name: key.String()}
 		c, ok := r.stored[key]
@@ -213,7 +216,8 @@ func (r *reader) choose(cluster string, keys []topicPartition, logs []bounds) (p
 		}
 		if lost > 0 {
 			r.count("offsets_lost", lost)
-			r.s.host.Fault(fmt.Errorf("partition %q: %d offsets from %d on were deleted before they were read", part.Name, lost, c.offset))
+			r.s.host.Fault(fmt.Errorf("partition %q: %d offsets from %d on were deleted before "+
+				"they were read", part.Name, lost, c.offset))
 		}
 		// Commits never lower the offset, unless it was beyond the log's end.
 		stored := min(c.offset, offer.Watermark.Num)
@@ -225,7 +229,8 @@ func (r *reader) choose(cluster string, keys []topicPartition, logs []bounds) (p
 
 // keepStart commits the positions of partitions that begin at the end of their logs: a restart
 // before the first commit would find another end, and skip the records between.
-func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer, got []stream.Assignment) error {
+func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
+	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
 		return nil
 	}
@@ -326,7 +331,8 @@ func ownership(code int16) (bool, error) {
 	switch {
 	case err == nil, errors.Is(err, kerr.RebalanceInProgress):
 		return true, nil
-	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration), errors.Is(err, kerr.FencedInstanceID):
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration),
+		errors.Is(err, kerr.FencedInstanceID):
 		return false, nil
 	}
 	return false, fmt.Errorf("heartbeat: %w", err)

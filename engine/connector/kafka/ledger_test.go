@@ -134,7 +134,9 @@ func TestHungDeliveries(t *testing.T) {
 	hung.hold = make(chan struct{})
 	r := route{source: c.topics() + ", revoke_timeout: 300ms", pipeline: small, workers: 40}
 	first := c.start(hung, r)
-	until(t, "deliveries of both partitions", func() bool { return hung.hasBegun("a-0-00000") && hung.hasBegun("a-1-00000") })
+	until(t, "deliveries of both partitions", func() bool {
+		return hung.hasBegun("a-0-00000") && hung.hasBegun("a-1-00000")
+	})
 	second := c.start(got, r)
 	until(t, "a partition has moved", func() bool { return second.counter("partitions_assigned") == 1 })
 	if first.counter("revoked_in_flight") == 0 {

@@ -81,7 +81,8 @@ type bounds struct{ start, end int64 }
 //	beyond the log's end             nowhere, or by option truncated at the start
 //
 // lost is the number of offsets that are gone and are passed over.
-func offerOf(part stream.Partition, c committed, b bounds, o *SourceOptions) (offer stream.PartitionOffer, lost int64, err error) {
+func offerOf(part stream.Partition, c committed, b bounds,
+	o *SourceOptions) (offer stream.PartitionOffer, lost int64, err error) {
 	offer = stream.PartitionOffer{Part: part}
 	if c.offset < 0 {
 		offer.Watermark.Num = b.start
@@ -95,7 +96,8 @@ func offerOf(part stream.Partition, c committed, b bounds, o *SourceOptions) (of
 	if own {
 		offer.Origin, offer.Above = stream.FromCommit, above
 	} else if commitmeta.IsOurs(c.metadata) {
-		const other = "partition %q is not read: the group's offset %d was stored for another topic of that name, or changed " +
+		const other = "partition %q is not read: the group's offset %d was stored for another " +
+			"topic of that name, or changed " +
 			"since; set it with kafka-consumer-groups --reset-offsets, and restart"
 		return offer, 0, fmt.Errorf(other, part.Name, c.offset)
 	}
@@ -106,11 +108,13 @@ func offerOf(part stream.Partition, c committed, b bounds, o *SourceOptions) (of
 		lost = max(0, b.start-c.offset)
 		return restart(offer, b.start), lost, nil
 	case c.offset < b.start:
-		const gone = "partition %q is not read: %d offsets from %d on were deleted before they were read; set truncated: earliest " +
+		const gone = "partition %q is not read: %d offsets from %d on were deleted before they " +
+			"were read; set truncated: earliest " +
 			"to resume at %d, or reset the group's offset"
 		return offer, 0, fmt.Errorf(gone, part.Name, b.start-c.offset, c.offset, b.start)
 	}
-	const beyond = "partition %q is not read: the group's offset is %d, but the log ends at %d: it was truncated or created again; " +
+	const beyond = "partition %q is not read: the group's offset is %d, but the log ends at %d: " +
+		"it was truncated or created again; " +
 		"set truncated: earliest to read it from its start, or reset the group's offset"
 	return offer, 0, fmt.Errorf(beyond, part.Name, c.offset, b.end)
 }

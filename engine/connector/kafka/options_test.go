@@ -168,7 +168,8 @@ func TestRefusedOptions(t *testing.T) {
 func TestRefusedByBrokers(t *testing.T) {
 	t.Parallel()
 	plain := newCluster(t, kfake.SeedTopics(1, "orders"))
-	locked := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "user", "right"))
+	locked := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.EnableSASL(),
+		kfake.Superuser("SCRAM-SHA-256", "user", "right"))
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -176,14 +177,17 @@ func TestRefusedByBrokers(t *testing.T) {
 	nobody := closed.Addr().String()
 	_ = closed.Close()
 	for _, c := range []struct{ name, brokers, options, want string }{
-		{"unknown topic", plain.brokers(), "topics: [order]", `topic "order" does not exist: create it, or correct its name`},
+		{"unknown topic", plain.brokers(), "topics: [order]",
+			`topic "order" does not exist: create it, or correct its name`},
 		{"nobody listens", "['" + nobody + "']", "topics: [orders]", "brokers " + nobody + ": "},
 		{
-			"wrong password", locked.brokers(), "topics: [orders], sasl: { mechanism: scram_sha_256, user: user, password: wrong }",
+			"wrong password", locked.brokers(),
+			"topics: [orders], sasl: { mechanism: scram_sha_256, user: user, password: wrong }",
 			"close the connection: check tls and sasl",
 		},
 		{
-			"wrong mechanism", locked.brokers(), "topics: [orders], sasl: { mechanism: scram_sha_512, user: user, password: right }",
+			"wrong mechanism", locked.brokers(),
+			"topics: [orders], sasl: { mechanism: scram_sha_512, user: user, password: right }",
 			"close the connection: check tls and sasl",
 		},
 	} {
@@ -191,7 +195,8 @@ func TestRefusedByBrokers(t *testing.T) {
 			cl := *plain
 			cl.t = t
 			started := time.Now()
-			n, err := cl.tryAt(newArrivals(), c.brokers, route{source: ", connect_timeout: 1s, " + c.options, once: true})
+			n, err := cl.tryAt(newArrivals(), c.brokers,
+				route{source: ", connect_timeout: 1s, " + c.options, once: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -210,7 +215,8 @@ func TestTwoRoutes(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	texts := c.produce("orders", "a", 1, 20)
 	run := func(group string) error {
-		text := "state: /state\npipelines: { p: { source: { kafka: { topics: [orders], brokers: " + c.brokers() + ", group: '" + group +
+		text := "state: /state\npipelines: { p: { source: { kafka: { topics: [orders], brokers: " +
+			c.brokers() + ", group: '" + group +
 			"' } }, routes: { one: { sink: drop }, two: { sink: drop } } } }\n"
 		n, err := c.run(text, newArrivals(), route{once: true})
 		if err != nil {
@@ -237,7 +243,8 @@ func TestLogin(t *testing.T) {
 	ca, config := selfSigned(t)
 	c := &cluster{t: t, topic: "orders", group: "g"}
 	var err error
-	c.Cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"), kfake.TLS(config), kfake.EnableSASL(),
+	c.Cluster, err = kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"),
+		kfake.TLS(config), kfake.EnableSASL(),
 		kfake.Superuser("SCRAM-SHA-256", "user", "secret"), kfake.GroupMinSessionTimeout(time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
@@ -252,7 +259,8 @@ func TestLogin(t *testing.T) {
 		kgo.SASL(scram.Auth{User: "user", Pass: "secret"}.AsSha256Mechanism()))
 	texts := c.produce("orders", "a", 1, 20)
 	got := newArrivals()
-	login := ", topics: [orders], tls: { ca: " + ca + " }, sasl: { mechanism: scram_sha_256, user: user, password: secret }"
+	login := ", topics: [orders], tls: { ca: " + ca +
+		" }, sasl: { mechanism: scram_sha_256, user: user, password: secret }"
 	if err := c.runOnce(got, login); err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +276,8 @@ func selfSigned(t *testing.T) (path string, config *tls.Config) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -278,5 +287,6 @@ func selfSigned(t *testing.T) (path string, config *tls.Config) {
 	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12}
+	return path, &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der},
+		PrivateKey: key}}, MinVersion: tls.VersionTLS12}
 }

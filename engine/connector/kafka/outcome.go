@@ -62,7 +62,8 @@ func judge(err error, byRecord bool) verdict {
 
 // isRefusal reports whether the brokers refuse the content of a batch of records.
 func isRefusal(err error) bool {
-	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) || errors.Is(err, kerr.InvalidRecord) ||
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
+		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 

@@ -178,7 +178,8 @@ func TestOfferOf(t *testing.T) {
 			if err != nil {
 				return
 			}
-			if offer.Watermark.Num != c.at || offer.Origin != c.origin || len(offer.Above) != c.above || lost != c.lost {
+			if offer.Watermark.Num != c.at || offer.Origin != c.origin ||
+				len(offer.Above) != c.above || lost != c.lost {
 				t.Errorf("at %d, origin %d, above %v, lost %d", offer.Watermark.Num, offer.Origin,
 					offer.Above, lost)
 			}

@@ -64,7 +64,8 @@ func TestTransactions(t *testing.T) {
 }
 
 func transactions(t *testing.T, c *cluster) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.TransactionalID(c.group), kgo.DefaultProduceTopic(c.topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...), kgo.TransactionalID(c.group),
+		kgo.DefaultProduceTopic(c.topic))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,8 @@ func TestStoredPositions(t *testing.T) {
 				c.commitAs("orders", 5, "")
 				c.deleteBefore("orders", 12)
 			},
-			want: numbers(12, 20), complain: `partition "orders/0": 7 offsets from 5 on were deleted before they were read`,
+			want:     numbers(12, 20),
+			complain: `partition "orders/0": 7 offsets from 5 on were deleted before they were read`,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -89,7 +89,8 @@ func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
 		kgo.ProducerBatchMaxBytes(int32(s.o.BatchBytes)), kgo.ProducerLinger(producerLinger),
 		kgo.BrokerMaxWriteBytes(max(2*int32(s.o.BatchBytes), 100<<20)),
 		kgo.MaxBufferedBytes(int(max(maxBuffered, 2*s.o.BatchBytes))), kgo.MaxBufferedRecords(1<<20),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(2), kgo.MetadataMinAge(time.Second),
+		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(2),
+		kgo.MetadataMinAge(time.Second),
 	), more...)...)
 }
 

@@ -54,7 +54,8 @@ const (
 
 // DefaultSinkOptions send JSON objects.
 func DefaultSinkOptions() *SinkOptions {
-	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON, Acks: "all", Compress: "snappy", BatchBytes: 1_000_000}
+	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON, Acks: "all",
+		Compress: "snappy", BatchBytes: 1_000_000}
 }
 
 // PreferredBatch implements stream.Preferred.
@@ -74,7 +75,8 @@ func (o *SinkOptions) Validate() error {
 		return err
 	}
 	if o.BatchBytes < minBatchBytes || o.BatchBytes > maxBatchBytes {
-		return wrong("batch_bytes", "is %v, want %v to %v", o.BatchBytes, stream.Size(minBatchBytes), stream.Size(maxBatchBytes))
+		return wrong("batch_bytes", "is %v, want %v to %v", o.BatchBytes,
+			stream.Size(minBatchBytes), stream.Size(maxBatchBytes))
 	}
 	if len(o.Headers) > maxHeaders {
 		return wrong("headers", "has %d names, want at most %d", len(o.Headers), maxHeaders)

@@ -281,7 +281,8 @@ func TestTopicOfRecord(t *testing.T) {
 func TestKafkaToKafka(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, "in", "out"))
 	for i := range 50 {
-		r := &kgo.Record{Topic: "in", Partition: int32(i % 2), Key: fmt.Append(nil, "k", i), Value: fmt.Append(nil, "v", i)}
+		r := &kgo.Record{Topic: "in", Partition: int32(i % 2), Key: fmt.Append(nil, "k", i),
+			Value: fmt.Append(nil, "v", i)}
 		if i%10 == 0 {
 			r.Value = nil
 		}
@@ -324,11 +325,13 @@ var sinkRefusals = []struct{ name, options, want string }{
 	{"no topic", "brokers: ['a:1']", "kafka.topic is missing"},
 	{"empty topic", "brokers: ['a:1'], topic: ' '", "kafka.topic is empty: name a topic, or write an expression"},
 	{"expression", "brokers: ['a:1'], topic: 'a +'", "kafka.topic: ends too early"},
-	{"key", "brokers: ['a:1'], topic: t, key: 'nosuch'", `kafka.key: there is no field "nosuch"; if it is meant as text, write '"nosuch"'`},
+	{"key", "brokers: ['a:1'], topic: t, key: 'nosuch'",
+		`kafka.key: there is no field "nosuch"; if it is meant as text, write '"nosuch"'`},
 	{"header", "brokers: ['a:1'], topic: t, headers: { h: '1 +' }", "kafka.headers.h: ends too early"},
 	{"acks", "brokers: ['a:1'], topic: t, acks: one", `kafka.acks: there is no "one"; it is all`},
 	{"format", "brokers: ['a:1'], topic: t, format: xml", `kafka.format: there is no "xml"; it is json or raw`},
-	{"compress", "brokers: ['a:1'], topic: t, compress: rar", `kafka.compress: there is no "rar"; it is none, gzip, snappy, lz4 or zstd`},
+	{"compress", "brokers: ['a:1'], topic: t, compress: rar",
+		`kafka.compress: there is no "rar"; it is none, gzip, snappy, lz4 or zstd`},
 	{"batch_bytes", "brokers: ['a:1'], topic: t, batch_bytes: 1B", "kafka.batch_bytes is 1B, want 1KiB to 512MiB"},
 	{"broker", "brokers: [a], topic: t", `kafka.brokers: "a" is not HOST:PORT, such as kafka-1:9092`},
 }

@@ -131,7 +131,8 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 		return nil
 	}
 	err := fmt.Errorf(
-		"stream %q: %d sequences from %d on were deleted, by a purge or the limits of the stream, before they were read",
+		"stream %q: %d sequences from %d on were deleted, by a purge or the limits of the "+
+			"stream, before they were read",
 		r.s.o.Stream, lost, known+1)
 	if r.s.o.Truncated == truncatedStop {
 		return fmt.Errorf("%w; set truncated: earliest to resume at %d", err, begins)
@@ -144,7 +145,8 @@ func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 
 func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	out := jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(r.cursor.next) + 1, MaxResetAttempts: resetAttempts,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy,
+		OptStartSeq:   uint64(r.cursor.next) + 1, MaxResetAttempts: resetAttempts,
 	}
 	if r.s.o.Subject != "" {
 		out.FilterSubjects = []string{r.s.o.Subject}

@@ -42,7 +42,8 @@ func TestLogHole(t *testing.T) {
 	c := newCluster(t, nil)
 	c.create(nil)
 	r := route{
-		state: vfstest.New(), pipeline: "batch: { records: 10, linger: 0s }, flow: { window: fixed, size: 8 }", workers: 4,
+		state:    vfstest.New(),
+		pipeline: "batch: { records: 10, linger: 0s }, flow: { window: fixed, size: 8 }", workers: 4,
 	}
 	got := newArrivals()
 	got.refuses = func(text string) error {
@@ -268,7 +269,8 @@ func TestLogWaits(t *testing.T) {
 	c.start(
 		got,
 		route{
-			pipeline: "batch: { records: 10, linger: 0s }, retry: { backoff: fixed delay=3s }, flow: { window: fixed, size: 100 }",
+			pipeline: "batch: { records: 10, linger: 0s }, retry: { backoff: fixed delay=3s }, " +
+				"flow: { window: fixed, size: 100 }",
 		},
 	)
 	ticks := 0

@@ -28,7 +28,8 @@ type StreamSource struct {
 // sharedCounters and logCounters are shown from the start.
 var (
 	sharedCounters = []string{
-		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full", "acks_failed", "lost_upstream",
+		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full",
+		"acks_failed", "lost_upstream",
 	}
 	logCounters = []string{"lost_upstream"}
 )

@@ -22,7 +22,8 @@ import (
 
 // merchants are receivers in memory. A request's path is that of its order.
 type merchants struct {
-	respond func(r *nethttp.Request, n int) (status int, body string, takes time.Duration) // n: attempts of this order before
+	// n: attempts of this order before.
+	respond func(r *nethttp.Request, n int) (status int, body string, takes time.Duration)
 
 	mu       sync.Mutex
 	start    time.Time

@@ -47,8 +47,10 @@ func TestSchedule(t *testing.T) {
 		"refused":       refuse,
 		"500":           func(*nethttp.Request, int) (int, string, time.Duration) { return 500, "success", 0 },
 		"no connection": func(*nethttp.Request, int) (int, string, time.Duration) { return 0, "", 0 },
-		"slow":          func(*nethttp.Request, int) (int, string, time.Duration) { return 200, "fail", 14 * time.Second },
-		"redirect":      func(*nethttp.Request, int) (int, string, time.Duration) { return 302, "success", 0 },
+		"slow": func(*nethttp.Request, int) (int, string, time.Duration) {
+			return 200, "fail", 14 * time.Second
+		},
+		"redirect": func(*nethttp.Request, int) (int, string, time.Duration) { return 302, "success", 0 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, dir string) {

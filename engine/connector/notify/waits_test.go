@@ -104,7 +104,8 @@ func TestOwnSchedules(t *testing.T) {
 		time.Sleep(25 * time.Hour)
 		synctest.Wait()
 		for order, want := range map[string][]time.Duration{
-			"a": {0, 10 * time.Second, 30 * time.Second}, "b": planned, "c": {0, time.Minute, 61 * time.Minute}, "d": {0},
+			"a": {0, 10 * time.Second, 30 * time.Second}, "b": planned,
+			"c": {0, time.Minute, 61 * time.Minute}, "d": {0},
 		} {
 			if at := m.of(order); !exactly(at, want) {
 				t.Errorf("%s: attempts at %v, want %v", order, at, want)

@@ -52,7 +52,8 @@ func TestReadAllocations(t *testing.T) {
 	records = 0
 	allocs := testing.AllocsPerRun(20, read)
 	if perBatch := records / 21; allocs > 4 || perBatch < 1000 {
-		t.Errorf("%v allocations for a batch of %d records, want at most 4 (a stat of the file), none for a record", allocs, perBatch)
+		t.Errorf("%v allocations for a batch of %d records, want at most 4 (a stat of the file), "+
+			"none for a record", allocs, perBatch)
 	}
 }
 
@@ -145,7 +146,8 @@ func BenchmarkSmallFiles(b *testing.B) {
 		limit := time.Since(start)
 		b.StartTimer()
 		start = time.Now()
-		w := &world{t: b, dir: dir, host: h, store: newStore(), finish: true, pending: make(map[string]stream.Partition)}
+		w := &world{t: b, dir: dir, host: h, store: newStore(), finish: true,
+			pending: make(map[string]stream.Partition)}
 		w.src = h.source(options(dir, nil))
 		if err := w.once(); err != nil {
 			b.Fatal(err)

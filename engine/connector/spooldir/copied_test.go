@@ -118,7 +118,8 @@ func wantAll(t *testing.T, w *world, want []string) {
 	t.Helper()
 	short := func(texts []string) (out []string) {
 		for _, text := range texts {
-			out = append(out, fmt.Sprintf("%.20q and so on, %d bytes, %08x", text, len(text), crc32.ChecksumIEEE([]byte(text))))
+			out = append(out,
+				fmt.Sprintf("%.20q and so on, %d bytes, %08x", text, len(text), crc32.ChecksumIEEE([]byte(text))))
 		}
 		slices.Sort(out)
 		return out

@@ -131,9 +131,15 @@ func TestChangedWhileRead(t *testing.T) {
 		want   []string
 		count  string
 	}{
-		{"a line is appended", func(t *testing.T, path string) { appendTo(t, path, "more\n") }, []string{"a.log: " + text + "more\n"}, ""},
-		{"it is removed", func(t *testing.T, path string) { os.Remove(path) }, []string{"a.log: " + text}, "files_orphaned"},
-		{"it is renamed within", func(t *testing.T, path string) { os.Rename(path, path+"x") }, []string{"a.logx: " + text}, ""},
+		{"a line is appended", func(t *testing.T, path string) {
+			appendTo(t, path, "more\n")
+		}, []string{"a.log: " + text + "more\n"}, ""},
+		{"it is removed", func(t *testing.T, path string) {
+			os.Remove(path)
+		}, []string{"a.log: " + text}, "files_orphaned"},
+		{"it is renamed within", func(t *testing.T, path string) {
+			os.Rename(path, path+"x")
+		}, []string{"a.logx: " + text}, ""},
 		{"it is replaced", func(t *testing.T, path string) {
 			write(t, path+".tmp", "new\n")
 			os.Rename(path+".tmp", path)
@@ -242,7 +248,8 @@ func TestRewrittenInPlace(t *testing.T) {
 					}
 					w.finish = true
 					w.pump(4 * time.Second)
-					if got := w.texts(); len(got) < 2 || got[0] != "a.log: "+text || got[len(got)-1] != "a.log: "+again {
+					if got := w.texts(); len(got) < 2 || got[0] != "a.log: "+text ||
+						got[len(got)-1] != "a.log: "+again {
 						t.Errorf("delivered %.200q, want the old text and %.60q", got, again)
 					}
 					if n := w.host.Counted("files_replaced"); n != 1 {

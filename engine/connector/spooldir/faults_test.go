@@ -45,7 +45,8 @@ func TestUnreadable(t *testing.T) {
 			defer w.close()
 			w.pump(20 * time.Second)
 			w.want("b.log: b\n")
-			if n := strings.Count(w.host.Logged(), "a file cannot be read"); n != 1 || w.host.Counted("files_unreadable") != 1 {
+			if n := strings.Count(w.host.Logged(), "a file cannot be read"); n != 1 ||
+				w.host.Counted("files_unreadable") != 1 {
 				t.Errorf("%s fails: it was logged %d times, want once", op, n)
 			}
 			if struck := m.Heal(); struck < 3 || struck > 10 {
@@ -67,7 +68,8 @@ func TestOnceWithUnreadable(t *testing.T) {
 		plant(t, m, "/spool/b.log", "b\n")
 		m.Fail(vfstest.Fault{Op: vfstest.OpOpen, Path: "a.log", Lasting: true, Err: syscall.EACCES})
 		err := w.once()
-		if !errors.Is(err, syscall.EACCES) || !strings.Contains(err.Error(), `1 files could not be read, the first is "a.log"`) {
+		if !errors.Is(err, syscall.EACCES) ||
+			!strings.Contains(err.Error(), `1 files could not be read, the first is "a.log"`) {
 			t.Errorf("once: %v", err)
 		}
 		w.want("b.log: b\n")
@@ -150,7 +152,8 @@ func TestPowerLoss(t *testing.T) {
 				if err := again.once(); err != nil {
 					t.Fatalf("%v: %v", crash, err)
 				}
-				if got := again.texts(); !slices.Equal(got, []string{"a.log: a.log\n", "b.log: b.log\n", "c.log: c.log\n"}) {
+				if got := again.texts(); !slices.Equal(got,
+					[]string{"a.log: a.log\n", "b.log: b.log\n", "c.log: c.log\n"}) {
 					t.Fatalf("%v: delivered %q", crash, got)
 				}
 			}

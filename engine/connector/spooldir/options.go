@@ -77,7 +77,8 @@ func (o *Options) Validate() error {
 	case len(o.Include) == 0:
 		return wrong("include", `is empty, so that nothing would be read; leave it out or write ["*"]`)
 	case o.Settle <= 0:
-		return wrong("settle", "is %v, want more than 0: a file that is still written cannot be told from a finished one without", o.Settle)
+		return wrong("settle", "is %v, want more than 0: a file that is still written cannot be "+
+			"told from a finished one without", o.Settle)
 	case o.Watch < 0:
 		return wrong("watch", "is %v, want 0 or more", o.Watch)
 	case o.Forget < 0:
@@ -109,7 +110,8 @@ func (o *Options) validateFinished(wrong func(key, format string, args ...any) e
 	switch o.Finished {
 	case finishedRename:
 		if o.Suffix == "" {
-			return wrong("suffix", "is empty, so that a renamed file would be read again; write .done, or finished: keep")
+			return wrong("suffix", "is empty, so that a renamed file would be read again; write "+
+				".done, or finished: keep")
 		}
 	case finishedMove:
 		if o.MoveTo == "" {
@@ -118,7 +120,8 @@ func (o *Options) validateFinished(wrong func(key, format string, args ...any) e
 		rel, err := filepath.Rel(o.Path, o.MoveTo)
 		inside := err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 		if inside && (rel == "." || o.Recursive) {
-			return wrong("move_to", "%q lies in the directory that is read, so that moved files would be read again", o.MoveTo)
+			return wrong("move_to", "%q lies in the directory that is read, so that moved files "+
+				"would be read again", o.MoveTo)
 		}
 	}
 	if o.MoveTo != "" && o.Finished != finishedMove {

@@ -35,9 +35,15 @@ func TestValidate(t *testing.T) {
 		{func(o *spooldir.Options) { o.Finished = "burn" }, `finished: is "burn", want rename, delete, move or keep`},
 		{func(o *spooldir.Options) { o.Suffix = "" },
 			`suffix: is empty, so that a renamed file would be read again; write .done, or finished: keep`},
-		{func(o *spooldir.Options) { o.Suffix = "/x" }, `suffix: is "/x", want it without slashes: it is added to the name`},
-		{func(o *spooldir.Options) { o.Finished = "move" }, `move_to: is missing: finished: move needs the directory to move to`},
-		{func(o *spooldir.Options) { o.MoveTo = "/old" }, `move_to: is set, but finished is "rename"; write finished: move`},
+		{func(o *spooldir.Options) {
+			o.Suffix = "/x"
+		}, `suffix: is "/x", want it without slashes: it is added to the name`},
+		{func(o *spooldir.Options) {
+			o.Finished = "move"
+		}, `move_to: is missing: finished: move needs the directory to move to`},
+		{func(o *spooldir.Options) {
+			o.MoveTo = "/old"
+		}, `move_to: is set, but finished is "rename"; write finished: move`},
 		{func(o *spooldir.Options) { o.Finished, o.MoveTo = "move", "/spool" },
 			`move_to: "/spool" lies in the directory that is read, so that moved files would be read again`},
 		{func(o *spooldir.Options) { o.Finished, o.MoveTo, o.Recursive = "move", "/spool/old", true },

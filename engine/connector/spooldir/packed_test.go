@@ -65,7 +65,8 @@ func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]
 // Compressed files are read, share batches, and are finished like others; names say nothing.
 func TestPackedFiles(t *testing.T) {
 	packedWorld(t, nil, map[string]string{
-		"a.gz": pack(t, ".gz", "a1\na2\n", "a3\n"), "b": pack(t, ".zst", "b1\n", "b2"), "c.gz": "plain\n", "d.gz": pack(t, ".gz", ""),
+		"a.gz": pack(t, ".gz", "a1\na2\n", "a3\n"), "b": pack(t, ".zst", "b1\n", "b2"),
+		"c.gz": "plain\n", "d.gz": pack(t, ".gz", ""),
 	}, func(w *world) {
 		w.finish = true
 		if err := w.once(); err != nil {
@@ -159,7 +160,9 @@ func TestPackedBroken(t *testing.T) {
 		{"cut off", sound[:len(sound)/2], "the gzip data end in the middle", nil},
 		{"only a header", sound[:8], "the gzip data end in the middle", nil},
 		{"garbage behind", garbage, "what follows is not gzip", nil},
-		{"not compressed", "plain\n", "the zstd data are damaged", func(o *spooldir.Options) { o.Compression = "zstd" }},
+		{"not compressed", "plain\n", "the zstd data are damaged", func(o *spooldir.Options) {
+			o.Compression = "zstd"
+		}},
 		{"a bomb", pack(t, ".zst", long), "more than max_expansion (100) allows", func(o *spooldir.Options) {
 			o.MaxExpansion = 100
 		}},
@@ -174,7 +177,8 @@ func TestPackedBroken(t *testing.T) {
 				}
 				w.wantFiles("a", "b.done")
 				for _, got := range w.texts() {
-					if body, ok := strings.CutPrefix(got, "a: "); ok && !strings.HasPrefix(text, body) && !strings.HasPrefix(long, body) {
+					if body, ok := strings.CutPrefix(got, "a: "); ok &&
+						!strings.HasPrefix(text, body) && !strings.HasPrefix(long, body) {
 						t.Errorf("%.80q was delivered", body)
 					}
 				}

@@ -39,7 +39,8 @@ func TestRefused(t *testing.T) {
 		if got := w.texts(); len(got) != 1 || !strings.HasSuffix(got[0], ".log: a\n") {
 			t.Errorf("delivered %q, want a.log or b.log", got)
 		}
-		for _, why := range []string{"it is a symlink", "it is a FIFO, which has no end", "it is a socket", "it is a hard link to"} {
+		for _, why := range []string{"it is a symlink", "it is a FIFO, which has no end",
+			"it is a socket", "it is a hard link to"} {
 			if n := strings.Count(w.host.Logged(), why); n != 1 {
 				t.Errorf("%q was logged %d times, want once", why, n)
 			}

@@ -49,7 +49,8 @@ func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 	return dir, want
 }
 
-var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7}, {Bytes: 1 << 20, Records: 1000}}
+var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7},
+	{Bytes: 1 << 20, Records: 1000}}
 
 // Each real log comes out byte for byte, whatever the size of the batches.
 func TestRealLogs(t *testing.T) {
@@ -66,12 +67,14 @@ func TestRealLogs(t *testing.T) {
 		for id, data := range w.store.data {
 			name := w.store.marks[id].Part.Name
 			if !bytes.Equal(data, want[name]) {
-				t.Errorf("limits %+v: %s: %d bytes came out, want %d, the same", limits, name, len(data), len(want[name]))
+				t.Errorf("limits %+v: %s: %d bytes came out, want %d, the same", limits, name,
+					len(data), len(want[name]))
 			}
 			lines += bytes.Count(want[name], []byte("\n"))
 		}
 		if len(w.store.data) != len(want) || records != lines {
-			t.Errorf("limits %+v: %d files and %d records, want %d and %d", limits, len(w.store.data), records, len(want), lines)
+			t.Errorf("limits %+v: %d files and %d records, want %d and %d", limits,
+				len(w.store.data), records, len(want), lines)
 		}
 	}
 }
@@ -83,7 +86,8 @@ type covered struct {
 }
 
 // readAll reads to io.EOF from marks on.
-func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits, marks map[string]stream.Mark) (out []covered) {
+func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
+	marks map[string]stream.Mark) (out []covered) {
 	t.Helper()
 	src := h.source(options(dir, func(o *spooldir.Options) { o.Finished = "keep" }))
 	s := newStore()
@@ -141,11 +145,13 @@ func TestResumeAnywhere(t *testing.T) {
 					}
 				}
 			}
-			where := fmt.Sprintf("seed %d, limits %+v, round %d, killed after %d of %d batches", seed, limits, round, kill, len(first))
+			where := fmt.Sprintf("seed %d, limits %+v, round %d, killed after %d of %d batches",
+				seed, limits, round, kill, len(first))
 			for _, c := range readAll(t, h, dir, limits, marks) {
 				for i, s := range c.spans {
 					if !ends[fmt.Sprint(s.Part.ID, s.To.Num)] {
-						t.Fatalf("%s: a batch of %s ends at %d, where none of the first run did", where, s.Part.Name, s.To.Num)
+						t.Fatalf("%s: a batch of %s ends at %d, where none of the first run did",
+							where, s.Part.Name, s.To.Num)
 					}
 					if s.From == s.To {
 						continue

@@ -57,7 +57,8 @@ func newStore() *store {
 
 // clone returns the part that survives a crash.
 func (s *store) clone() *store {
-	c := &store{marks: maps.Clone(s.marks), names: maps.Clone(s.names), data: make(map[string][]byte), order: slices.Clone(s.order)}
+	c := &store{marks: maps.Clone(s.marks), names: maps.Clone(s.names),
+		data: make(map[string][]byte), order: slices.Clone(s.order)}
 	for id, data := range s.data {
 		c.data[id] = slices.Clone(data)
 	}
@@ -93,7 +94,8 @@ type world struct {
 
 func newWorld(t testing.TB, dir string, files vfs.FS, change func(*spooldir.Options)) *world {
 	w := &world{
-		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true, pending: make(map[string]stream.Partition),
+		t: t, dir: dir, host: newHost(t, files), store: newStore(), finish: true,
+		pending: make(map[string]stream.Partition),
 	}
 	w.src = w.host.source(options(dir, change))
 	return w

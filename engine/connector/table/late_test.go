@@ -313,7 +313,9 @@ func notified(t *testing.T, server *connectortest.Server) {
 		w.set(o)
 		o.Table, o.Poll, o.Notify = "t", time.Hour, "news"
 	})
-	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false }})
+	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) {
+		return stream.Mark{}, false
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -164,7 +164,9 @@ func (r *relation) schema() string {
 // before 8.0 and MariaDB before 10.2.4 continue from the greatest existing number.
 func (d *mysqlServer) numbering(ctx context.Context, r *relation) error {
 	column, version := "", ""
-	err := d.query(ctx, nil, sequence(func(v []driver.Value) { column, version = sqldriver.Text(v[0]), sqldriver.Text(v[1]) }),
+	err := d.query(ctx, nil, sequence(func(v []driver.Value) {
+		column, version = sqldriver.Text(v[0]), sqldriver.Text(v[1])
+	}),
 		`SELECT column_name, VERSION() FROM information_schema.columns WHERE table_schema = ? AND table_name = ?
 		AND extra LIKE '%auto_increment%'`, r.schema(), r.plain)
 	if err == nil && column != "" && forgetsNumbers(version) {

@@ -42,7 +42,9 @@ func TestPartitionsAppear(t *testing.T) {
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
-	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false }})
+	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) {
+		return stream.Mark{}, false
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,12 +167,20 @@ func TestOptions(t *testing.T) {
 		{func(o *table.Options) { o.SQLite, o.Query = "a", "SELECT 1" }, "query: has no order of its own"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Zone = "a", "t", "CET" }, `zone: is "CET"`},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Notify = "a", "t", "c" }, "notify: is a thing of PostgreSQL"},
-		{func(o *table.Options) { o.SQLite, o.Table, o.OrderBy = "a", "t", []string{"a", "a"} }, `order_by[1]: "a" stands twice`},
-		{func(o *table.Options) { o.SQLite, o.Tables = "a", []string{"["} }, `tables[0]: "[" is neither a name nor a glob`},
+		{func(o *table.Options) {
+			o.SQLite, o.Table, o.OrderBy = "a", "t", []string{"a", "a"}
+		}, `order_by[1]: "a" stands twice`},
+		{func(o *table.Options) {
+			o.SQLite, o.Tables = "a", []string{"["}
+		}, `tables[0]: "[" is neither a name nor a glob`},
 		{func(o *table.Options) { o.Postgres, o.Table = "http://x", "t" }, "postgres: it is not a URL of PostgreSQL"},
-		{func(o *table.Options) { o.SQLite, o.Table, o.Rescan = "a", "t", 1<<30 }, "rescan: is 1073741824, want 0 to 1000000"},
+		{func(o *table.Options) {
+			o.SQLite, o.Table, o.Rescan = "a", "t", 1<<30
+		}, "rescan: is 1073741824, want 0 to 1000000"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Connections = "a", "t", 0 }, "connections: is 0, want 1 to 64"},
-		{func(o *table.Options) { o.SQLite, o.Table, o.Connections = "a", "t", 65 }, "connections: is 65, want 1 to 64"},
+		{func(o *table.Options) {
+			o.SQLite, o.Table, o.Connections = "a", "t", 65
+		}, "connections: is 65, want 1 to 64"},
 		{func(o *table.Options) { o.SQLite, o.Table, o.Split = "a", "t", -1 }, "split: is -1, want more than 0"},
 	} {
 		o := table.DefaultOptions()

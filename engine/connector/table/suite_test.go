@@ -73,7 +73,9 @@ func TestSuiteSQLite(t *testing.T) {
 	want := events(t, db, "text")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.OrderBy = path, "events", []string{"at", "id"} })
+			return made(t, h, func(o *table.Options) {
+				o.SQLite, o.Table, o.OrderBy = path, "events", []string{"at", "id"}
+			})
 		},
 		Want: [][]string{want},
 	})
@@ -99,7 +101,9 @@ func suitePostgres(t *testing.T, server *connectortest.Server) {
 	want := events(t, db, "timestamptz")
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) { o.Postgres, o.Table, o.OrderBy = server.URL, "events", []string{"at", "id"} })
+			return made(t, h, func(o *table.Options) {
+				o.Postgres, o.Table, o.OrderBy = server.URL, "events", []string{"at", "id"}
+			})
 		},
 		Want: [][]string{want},
 	})

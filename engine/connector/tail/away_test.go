@@ -145,7 +145,8 @@ func TestFolderAway(t *testing.T) {
 		}},
 		{"one deleted", func(a *awayWorld) { a.must(os.Remove(a.at("c.log"))); a.line("d.log", "first") }},
 	} {
-		for _, how := range []string{"at the start", "mounted late", "at two starts", "while it runs", "with two routes"} {
+		for _, how := range []string{"at the start", "mounted late", "at two starts",
+			"while it runs", "with two routes"} {
 			t.Run(c.name+", "+how, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					a := newAwayWorld(t)

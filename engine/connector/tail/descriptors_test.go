@@ -120,7 +120,8 @@ func TestFewDescriptors(t *testing.T) {
 			p.save()
 			p.want(w.ledger...)
 			log := p.host.Logged()
-			if n := strings.Count(log, "too many files open"); n < 1 || n > 4 || strings.Contains(log, "cannot be read") {
+			if n := strings.Count(log, "too many files open"); n < 1 || n > 4 ||
+				strings.Contains(log, "cannot be read") {
 				t.Errorf("the limit was logged %d times; the log:\n%s", n, log)
 			}
 			if files.top.Load() != files.most {

@@ -41,7 +41,8 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 			held := p.source.(stream.Holder).Held()
 			age := held.Age.Round(10 * time.Second)
 			held.Age, held.Route = 0, strings.TrimSuffix(held.Route, "+") // both routes hold it
-			if want := (stream.Held{Files: n + 1, Bytes: int64(n+1) * size, Oldest: w.path("0.log"), Route: "main"}); held != want {
+			if want := (stream.Held{Files: n + 1, Bytes: int64(n+1) * size, Oldest: w.path("0.log"),
+				Route: "main"}); held != want {
 				t.Errorf("held is %+v, want %+v", held, want)
 			}
 			if want := time.Duration(n+1) * 10 * time.Second; age != want {
@@ -72,7 +73,9 @@ func TestLostBytesAreCounted(t *testing.T) {
 		"over budget": func(w *writer) { w.remove("a.log") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, func(o *tail.Options) { o.DeletedMax, o.DeletedBeyond = 100, "drop" }, func(t *testing.T, p *world) {
+			bubble(t, func(o *tail.Options) {
+				o.DeletedMax, o.DeletedBeyond = 100, "drop"
+			}, func(t *testing.T, p *world) {
 				w := newWriter(t, p.dir, time.Now())
 				w.append("a.log", 3)
 				p.start(false)

@@ -80,8 +80,9 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 		}
 		sub.w = newWriter(t, in, time.Time{})
 		sub.w.wide = c.wide
-		if sub.db, err = sql.Open("sqlite", "file:"+(&url.URL{Path: filepath.Join(dir, sub.name, "out.db")}).EscapedPath()+
-			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"); err == nil {
+		if sub.db, err = sql.Open("sqlite",
+			"file:"+(&url.URL{Path: filepath.Join(dir, sub.name, "out.db")}).EscapedPath()+
+				"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"); err == nil {
 			err = sub.db.Ping()
 		}
 		if err != nil {
@@ -293,7 +294,8 @@ func (c *subject) progress(ring string) (n int, heard, complete bool) {
 	n, heard = c.news, c.rung[ring]
 	c.mu.Unlock()
 	rows, own, rings := 0, 0, 0
-	_ = c.db.QueryRow("SELECT count(*), coalesce(sum(message LIKE ?), 0), coalesce(sum(message = ?), 0) FROM lines", bellRings+"%", ring).
+	_ = c.db.QueryRow("SELECT count(*), coalesce(sum(message LIKE ?), 0), coalesce(sum(message = "+
+		"?), 0) FROM lines", bellRings+"%", ring).
 		Scan(&rows, &own, &rings) // there is no table before the first record
 	return n + rows, heard && rings > 0, len(missing) == 0 && rows-own >= len(c.w.ledger)
 }

@@ -97,7 +97,8 @@ func (o *Options) validateGlobs(wrong func(key, format string, args ...any) erro
 	}
 	for i, g := range slashed(o.Include) {
 		if last := path.Base(g); last == "**" || last == "." || last == ".." || last == "/" {
-			return wrong(fmt.Sprintf("include[%d]", i), "%q names no files; write %s to have every file there", g, path.Join(g, "*"))
+			return wrong(fmt.Sprintf("include[%d]", i), "%q names no files; write %s to have "+
+				"every file there", g, path.Join(g, "*"))
 		}
 	}
 	return follow.CheckGlobs("exclude", o.Exclude)

@@ -62,7 +62,8 @@ func packCasesOf(ext string) []rotation {
 	turn := both(mv("a.log", "a.log.1"), add("a.log", 3))
 	inner := []rotation{
 		{name: "compressed and deleted", steps: do(add("a.log", 3), turn, gz("a.log.1"), add("a.log", 2))},
-		{name: "compressed at once", steps: do(add("a.log", 3), both(add("a.log", 4), turn, gz("a.log.1")), add("a.log", 2))},
+		{name: "compressed at once",
+			steps: do(add("a.log", 3), both(add("a.log", 4), turn, gz("a.log.1")), add("a.log", 2))},
 		{name: "compressed before it was read to its end", wide: 100, steps: do(
 			add("a.log", 60), both(add("a.log", 90), turn, gz("a.log.1")), add("a.log", 2))},
 		{name: "compressed, a while before the other is deleted", steps: do(
@@ -71,11 +72,15 @@ func packCasesOf(ext string) []rotation {
 			add("a.log", 30), turn, func(w *writer) {
 				w.pack("a.log.1", "a.log.1"+ext, os.O_EXCL)
 				w.rest = w.half("a.log.1"+ext, 60)
-			}, both(func(w *writer) { w.put("a.log.1"+ext, string(w.rest), os.O_APPEND) }, rm("a.log.1")), add("a.log", 1))},
+			}, both(func(w *writer) {
+				w.put("a.log.1"+ext, string(w.rest), os.O_APPEND)
+			}, rm("a.log.1")), add("a.log", 1))},
 		{name: "compressed copytruncate", steps: do(
-			add("a.log", 3), both(cp("a.log", "a.log.1"), cut("a.log")), both(gz("a.log.1"), add("a.log", 2)), add("a.log", 1))},
+			add("a.log", 3), both(cp("a.log", "a.log.1"), cut("a.log")),
+			both(gz("a.log.1"), add("a.log", 2)), add("a.log", 1))},
 		{name: "a chain of compressed files", steps: do(
-			add("a.log", 3), both(turn, gz("a.log.1")), both(mv("a.log.1"+ext, "a.log.2"+ext), turn, gz("a.log.1")), add("a.log", 1))},
+			add("a.log", 3), both(turn, gz("a.log.1")),
+			both(mv("a.log.1"+ext, "a.log.2"+ext), turn, gz("a.log.1")), add("a.log", 1))},
 	}
 	for i := range inner { // the same with the compressed names out of the glob
 		c := inner[i]
@@ -85,9 +90,11 @@ func packCasesOf(ext string) []rotation {
 		}
 	}
 	inner = append(inner,
-		rotation{name: "compressed from the beginning", steps: do(both(add("x", 40), gz2("x", "old.log"+ext)), add("a.log", 1))},
+		rotation{name: "compressed from the beginning",
+			steps: do(both(add("x", 40), gz2("x", "old.log"+ext)), add("a.log", 1))},
 		rotation{name: "members are added", steps: do(
-			both(add("x", 4), gz2("x", "a.log"+ext)), both(add("x", 3), gz2("x", "a.log"+ext)), both(add("x", 3), gz2("x", "a.log"+ext)))},
+			both(add("x", 4), gz2("x", "a.log"+ext)), both(add("x", 3), gz2("x", "a.log"+ext)),
+			both(add("x", 3), gz2("x", "a.log"+ext)))},
 		rotation{waits: true, name: "a line across members, and none at the end", steps: do(
 			func(w *writer) {
 				w.text("x", "one\ntw", "one")
@@ -97,7 +104,9 @@ func packCasesOf(ext string) []rotation {
 			},
 			func(w *writer) { w.ledger = append(w.ledger, "two", "three") })},
 		rotation{name: "equal content of unrelated names", steps: do(
-			both(func(w *writer) { w.text("x.log", "equal\n", "equal") }, func(w *writer) { w.text("x", "equal\n", "equal") },
+			both(func(w *writer) {
+				w.text("x.log", "equal\n", "equal")
+			}, func(w *writer) { w.text("x", "equal\n", "equal") },
 				gz2("x", "y.log"+ext)), add("x.log", 1))},
 		rotation{name: "decompressed again", steps: do(
 			// if it were ever named a.log.1, both would exist, and be two files

@@ -146,7 +146,8 @@ func (c rotation) compare(t *testing.T, p *world, w *writer, s schedule) {
 
 // rotations are all cases.
 func rotations() []rotation {
-	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(), harnessCases(), packCases())
+	return slices.Concat(plainCases(), renameCases(), copyCases(), goneCases(), identityCases(),
+		harnessCases(), packCases())
 }
 
 // Wherever the process is killed, every line of each case arrives exactly once at a receiver that

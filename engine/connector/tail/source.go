@@ -22,7 +22,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted), "drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
+var beyond = map[string]*follow.Beyond{"keep": new(follow.KeepDeleted),
+	"drop": new(follow.DropDeleted), "stop": new(follow.StopDeleted)}
 
 // source is the state shared by the readers of all routes.
 type source struct {

@@ -42,7 +42,8 @@ func TestSourceConforms(t *testing.T) {
 		Want: want,
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
 			o := tail.Source().Options().(*tail.Options)
-			o.Include, o.PollMin, o.PollMax = []string{filepath.Join(dir, "*.log")}, time.Millisecond, 10*time.Millisecond
+			o.Include, o.PollMin, o.PollMax = []string{filepath.Join(dir, "*.log")},
+				time.Millisecond, 10*time.Millisecond
 			s, err := tail.Source().New(o, h)
 			if err != nil {
 				t.Fatal(err)
@@ -199,7 +200,8 @@ func TestMeta(t *testing.T) {
 			}
 		}
 		label := filepath.ToSlash(path)
-		want := "message=one file=" + label + " at=0 app=shop day=21 message=two file=" + label + " at=4 app=shop day=21 "
+		want := "message=one file=" + label + " at=0 app=shop day=21 message=two file=" + label +
+			" at=4 app=shop day=21 "
 		if got.String() != want {
 			t.Errorf("fields %q, want %q", got.String(), want)
 		}

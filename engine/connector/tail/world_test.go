@@ -57,7 +57,8 @@ func (w *world) withMate() *world {
 
 func newWorld(t *testing.T, dir string, change func(*tail.Options)) *world {
 	return &world{
-		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]stream.Mark), sent: make(map[string]int),
+		t: t, dir: dir, change: change, host: newHost(), saved: make(map[string]stream.Mark),
+		sent:  make(map[string]int),
 		marks: make(map[string]stream.Mark), lag: time.Second, route: "main",
 	}
 }
@@ -206,7 +207,8 @@ func (w *world) step(ctx context.Context) error {
 			m = w.saved[s.Part.ID]
 		}
 		if m.Watermark != s.From {
-			return fmt.Errorf("span %+v of %s follows %v; the log:\n%s", s.Range, s.Part.Name, m.Watermark, w.host.Logged())
+			return fmt.Errorf("span %+v of %s follows %v; the log:\n%s", s.Range, s.Part.Name,
+				m.Watermark, w.host.Logged())
 		}
 		if s.Bytes == 0 && s.From != s.To {
 			w.skipped = append(w.skipped, fmt.Sprint(filepath.Base(s.Part.Name), s.Range))

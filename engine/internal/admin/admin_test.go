@@ -21,15 +21,19 @@ func picture() status.Status {
 	s := status.Status{
 		Version: 1, PID: 7, Program: "v0.1.0", Free: 1 << 30, Seconds: 3.5,
 		Routes: []status.Route{{
-			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running", Processors: []string{},
+			Pipeline: "access", Name: "main", Source: "spool_dir", Sink: "http", Health: "running",
+			Processors:  []string{},
 			LeftBytes:   12345,
-			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2, Counters: map[string]int64{"requests": 9},
+			ReadRecords: 10, Delivered: 4, Dead: 1, Dropped: 2, InFlight: 1, Waiting: 2,
+			Counters:       map[string]int64{"requests": 9},
 			SourceCounters: map[string]int64{"files_vanished": 3},
 			Workers: []status.Worker{{
-				Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2, RoundTrip: 0.25, Throttled: 6,
+				Name: "http://a/", State: "SLOW", Gate: "window", Window: 3.5, InFlight: 2,
+				RoundTrip: 0.25, Throttled: 6,
 			}},
 		}},
-		Sources: []status.Source{{Pipeline: "access", Name: "spool_dir", Counters: map[string]int64{"files_finished": 5}}},
+		Sources: []status.Source{{Pipeline: "access", Name: "spool_dir",
+			Counters: map[string]int64{"files_finished": 5}}},
 	}
 	s.Judge()
 	return s
@@ -115,7 +119,8 @@ func TestAccess(t *testing.T) {
 		{"health by that name", open, "http://evil.test/healthz", nil, 421},
 		{"a name that is given", Options{Hosts: []string{"box.test"}}, "http://box.test:7070/metrics", nil, 200},
 		{"a token and no names", locked, "http://box.test/metrics", with("s3cret"), 200},
-		{"a token and other names", Options{Token: "s3cret", Hosts: []string{"a.test"}}, "http://box.test/metrics", with("s3cret"), 421},
+		{"a token and other names", Options{Token: "s3cret", Hosts: []string{"a.test"}},
+			"http://box.test/metrics", with("s3cret"), 421},
 		{"no token", locked, "http://127.0.0.1/metrics", nil, 401},
 		{"a wrong token", locked, "http://127.0.0.1/api/v1/status", with("s3cre"), 401},
 		{"health without", locked, "http://127.0.0.1/healthz", nil, 200},
@@ -148,7 +153,10 @@ func TestReady(t *testing.T) {
 		},
 		{"full disk", "disk: 1000 bytes are free where the state lies", func(s *status.Status) { s.Free = 1000 }},
 		{"unknown disk", "", func(s *status.Status) { s.Free = -1 }},
-		{"stopped", "access/main: stopped: guard", func(s *status.Status) { r := &s.Routes[0]; r.Health, r.Error = "stopped", "guard" }},
+		{"stopped", "access/main: stopped: guard", func(s *status.Status) {
+			r := &s.Routes[0]
+			r.Health, r.Error = "stopped", "guard"
+		}},
 		{"draining", "access/main: draining", func(s *status.Status) { s.Routes[0].Health = "draining" }},
 		{"finished", "", func(s *status.Status) { s.Routes[0].Health, s.Routes[0].QuietSeconds = "finished", 100 }},
 	} {
@@ -171,7 +179,8 @@ func TestReady(t *testing.T) {
 func TestStatusForm(t *testing.T) {
 	_, text := get(handler(t, Options{}), "http://127.0.0.1/api/v1/status", nil)
 	var back status.Status
-	if err := json.Unmarshal([]byte(text), &back); err != nil || back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
+	if err := json.Unmarshal([]byte(text), &back); err != nil ||
+		back.Routes[0].Workers[0].State != "SLOW" || !back.Ready {
 		t.Errorf("%v: %s", err, text)
 	}
 	for _, name := range []string{

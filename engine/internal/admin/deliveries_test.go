@@ -62,7 +62,9 @@ func (o *oneDelivery) Cancel(ctx context.Context, key string) (stream.Delivery, 
 
 func TestDeliveries(t *testing.T) {
 	store := &oneDelivery{}
-	h := handler(t, Options{Token: "t", Deliveries: func() []DeliveryRoute { return []DeliveryRoute{{"paid/main", store}} }})
+	h := handler(t, Options{Token: "t", Deliveries: func() []DeliveryRoute {
+		return []DeliveryRoute{{"paid/main", store}}
+	}})
 	for _, x := range []struct {
 		method, path, token, origin string
 		code                        int

@@ -129,9 +129,10 @@ func TestExprScanner(t *testing.T) {
 		`penstock_ready == 0`: "",
 		`sum by (instance, worker) (penstock_worker_state{state=~"OPEN|PROBING"})`:         "",
 		`histogram_quantile(0.9, sum by (le) (rate(penstock_settled_seconds_bucket[5m])))`: "",
-		`penstock_reddy == 0`:                                     "no metric penstock_reddy",
-		`penstock_ready{route="r"}`:                               "metric penstock_ready has no label route",
-		`penstock_worker_state{state="BROKEN"}`:                   "label state of penstock_worker_state is never BROKEN",
+		`penstock_reddy == 0`:       "no metric penstock_reddy",
+		`penstock_ready{route="r"}`: "metric penstock_ready has no label route",
+		`penstock_worker_state{state="BROKEN"}`: "label state of " +
+			"penstock_worker_state is never BROKEN",
 		`sum by (wroker) (penstock_worker_state)`:                 "no metric has a label wroker",
 		`rate(penstock_settled_seconds[5m]) + wrong_metric_total`: "no metric wrong_metric_total",
 		`1 + 1`: "no metric in it",
@@ -230,8 +231,9 @@ func exportedLabels(t *testing.T) map[string]map[string][]string {
 		return status.Status{
 			Sources: []status.Source{{Pipeline: "p", Name: "tail", Counters: counters, Held: &status.Held{}}},
 			Routes: []status.Route{{
-				Pipeline: "p", Name: "r", Source: "tail", Health: "running", Counters: counters, SourceCounters: counters,
-				Workers: []status.Worker{{Name: "w", State: "NORMAL", Gate: "none"}},
+				Pipeline: "p", Name: "r", Source: "tail", Health: "running", Counters: counters,
+				SourceCounters: counters,
+				Workers:        []status.Worker{{Name: "w", State: "NORMAL", Gate: "none"}},
 			}},
 		}
 	}

@@ -48,9 +48,12 @@ var heldMetrics = []metric[status.Held]{
 }
 
 var routeMetrics = []metric[status.Route]{
-	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, dead, dropped, in flight and waiting.",
+	counted(perRoute, "read_records_total", "Source records read; always the sum of delivered, "+
+		"dead, dropped, in flight and waiting.",
 		func(r *status.Route) float64 { return float64(r.ReadRecords) }),
-	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *status.Route) float64 { return float64(r.ReadBytes) }),
+	counted(perRoute, "read_bytes_total", "Source bytes read.", func(r *status.Route) float64 {
+		return float64(r.ReadBytes)
+	}),
 	counted(perRoute, "delivered_records_total", "Source records that the sink has taken.",
 		func(r *status.Route) float64 { return float64(r.Delivered) }),
 	counted(perRoute, "delivered_bytes_total", "Source bytes that the sink has taken.",
@@ -59,7 +62,9 @@ var routeMetrics = []metric[status.Route]{
 		func(r *status.Route) float64 { return float64(r.Dead) }),
 	counted(perRoute, "dropped_records_total", "Source records that a processor left out.",
 		func(r *status.Route) float64 { return float64(r.Dropped) }),
-	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *status.Route) float64 { return float64(r.InFlight) }),
+	gauged(perRoute, "in_flight_records", "Source records at a worker.", func(r *status.Route) float64 {
+		return float64(r.InFlight)
+	}),
 	gauged(perRoute, "waiting_records", "Source records that were read and are at no worker.",
 		func(r *status.Route) float64 { return float64(r.Waiting) }),
 	gauged(perRoute, "parked_records", "Source records in the store of the sink.",
@@ -90,7 +95,8 @@ var routeMetrics = []metric[status.Route]{
 		func(r *status.Route) float64 { return float64(r.ReplayBoundBytes) }),
 	gauged(perRoute, "quiet_seconds", "Time since anything settled while data waits; else 0.",
 		func(r *status.Route) float64 { return r.QuietSeconds }),
-	gauged(perRoute, "watermark_age_seconds", "Time for which the oldest watermark with data above it has stood; else 0.",
+	gauged(perRoute, "watermark_age_seconds", "Time for which the oldest watermark with data "+
+		"above it has stood; else 0.",
 		func(r *status.Route) float64 { return r.WatermarkAgeSeconds }),
 }
 
@@ -113,7 +119,9 @@ var workerMetrics = []metric[status.Worker]{
 		func(w *status.Worker) float64 { return w.Window }),
 	gauged(perWorker, "worker_in_flight_batches", "Attempts not yet answered.",
 		func(w *status.Worker) float64 { return float64(w.InFlight) }),
-	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *status.Worker) float64 { return w.RoundTrip }),
+	gauged(perWorker, "worker_round_trip_seconds", "Smoothed round trip.", func(w *status.Worker) float64 {
+		return w.RoundTrip
+	}),
 	gauged(perWorker, "worker_base_round_trip_seconds", "Round trip when nothing queues.",
 		func(w *status.Worker) float64 { return w.Base }),
 	gauged(perWorker, "worker_timeout_seconds", "Round trip after which a batch goes to another worker, too.",
@@ -137,9 +145,11 @@ var (
 	states  = []string{"UNKNOWN", "NORMAL", "SLOW", "BUSY", "PROBING", "OPEN", "THROTTLED"}
 	gates   = append(control.Gates(), "memory", "park")
 
-	routeHealth = prometheus.NewDesc("penstock_route_health", "1 for the health that the route has.", append(perRoute, "health"), nil)
-	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker is in.", append(perWorker, "state"), nil)
-	workerGate  = prometheus.NewDesc("penstock_worker_gate", "1 for what keeps more from being sent now.",
+	routeHealth = prometheus.NewDesc("penstock_route_health",
+		"1 for the health that the route has.", append(perRoute, "health"), nil)
+	workerState = prometheus.NewDesc("penstock_worker_state", "1 for the state that the worker "+
+		"is in.", append(perWorker, "state"), nil)
+	workerGate = prometheus.NewDesc("penstock_worker_gate", "1 for what keeps more from being sent now.",
 		append(perWorker, "gate"), nil)
 	component = prometheus.NewDesc("penstock_component_events_total", "What sink and processors count of themselves.",
 		append(perRoute, "event"), nil)
@@ -148,9 +158,11 @@ var (
 		append(perRoute, "source", "event"), nil)
 	lag = prometheus.NewDesc("penstock_source_lag_bytes",
 		"Source bytes that are not read yet; absent for sources that cannot tell.", perRoute, nil)
-	ready    = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
-	info     = prometheus.NewDesc("penstock_build_info", "1; the version is the label.", []string{"version", "goversion"}, nil)
-	reloads  = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the configuration, by result.", []string{"result"}, nil)
+	ready = prometheus.NewDesc("penstock_ready", "1 where /readyz says yes.", nil, nil)
+	info  = prometheus.NewDesc("penstock_build_info", "1; the version is the label.",
+		[]string{"version", "goversion"}, nil)
+	reloads = prometheus.NewDesc("penstock_config_reloads_total", "Reloads of the "+
+		"configuration, by result.", []string{"result"}, nil)
 	reloadOK = prometheus.NewDesc("penstock_config_last_reload_successful",
 		"1 if the last reload of the configuration was successful or there was none.", nil, nil)
 	free = prometheus.NewDesc("penstock_state_free_bytes", "Bytes free where the state lies.", nil, nil)
@@ -205,7 +217,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 	count := func(d *prometheus.Desc, counters map[string]int64, labels ...string) {
 		for name, n := range counters {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), append(slices.Clip(labels), name)...)
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n),
+				append(slices.Clip(labels), name)...)
 		}
 	}
 	for _, src := range s.Sources {
@@ -257,7 +270,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 // Registry returns the metrics of a status, and those of the process and of Go.
 func Registry(status func() status.Status, more ...prometheus.Collector) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
-	reg.MustRegister(collector{status}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg.MustRegister(collector{status}, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	reg.MustRegister(more...)
 	return reg
 }

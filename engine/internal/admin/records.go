@@ -24,7 +24,8 @@ const (
 	maxLetters     = 1000
 )
 
-var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo,
+	"warn": slog.LevelWarn, "error": slog.LevelError}
 
 func levelName(l slog.Level) string {
 	for name, level := range levels {
@@ -58,7 +59,8 @@ type Letter struct {
 }
 
 // ReplayFunc delivers dead letters again, or settles them without a delivery.
-type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter, discard bool) (status.Replay, error)
+type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter,
+	discard bool) (status.Replay, error)
 
 // ErrNoRoute reports a pipeline and route that the config does not have.
 var ErrNoRoute = errors.New("there is no such route")
@@ -71,14 +73,19 @@ func (s *Server) handleRecords(pages *http.ServeMux) {
 		pages.Handle("GET "+apiTap, s.guarded(s.tap))
 	}
 	if s.o.Replay != nil {
-		pages.Handle("POST "+apiReplay, s.guarded(func(w http.ResponseWriter, r *http.Request) { s.replay(w, r, false) }))
-		pages.Handle("POST "+apiDiscard, s.guarded(func(w http.ResponseWriter, r *http.Request) { s.replay(w, r, true) }))
+		pages.Handle("POST "+apiReplay, s.guarded(func(w http.ResponseWriter, r *http.Request) {
+			s.replay(w, r, false)
+		}))
+		pages.Handle("POST "+apiDiscard, s.guarded(func(w http.ResponseWriter, r *http.Request) {
+			s.replay(w, r, true)
+		}))
 	}
 }
 
 func (s *Server) letters(w http.ResponseWriter, r *http.Request) {
 	q := LetterQuery{
-		Pipeline: r.FormValue("pipeline"), Route: r.FormValue("route"), Settled: r.FormValue("settled") == "true", Limit: defaultLetters,
+		Pipeline: r.FormValue("pipeline"), Route: r.FormValue("route"),
+		Settled: r.FormValue("settled") == "true", Limit: defaultLetters,
 		Filter: deadletter.Filter{Reason: r.FormValue("reason")},
 	}
 	if text := r.FormValue("limit"); text != "" {
@@ -120,7 +127,8 @@ func (s *Server) replay(w http.ResponseWriter, r *http.Request, discard bool) {
 		say(w, http.StatusBadRequest, "give either ids or all\n")
 		return
 	}
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(replayTimeout + answer)) // tests have no deadlines
+	// Tests have no deadlines.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(replayTimeout + answer))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), replayTimeout)
 	defer cancel()
 	result, err := s.o.Replay(ctx, in.Pipeline, in.Route, deadletter.Filter{Reason: in.Reason, IDs: in.IDs}, discard)

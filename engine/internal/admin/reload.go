@@ -20,7 +20,8 @@ const (
 // reload reloads the configuration and responds when that is done: 200, or 422 with the reason. A
 // client that gives up does not stop the reload.
 func (s *Server) reload(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout + answer)) // tests have no deadlines
+	// Tests have no deadlines.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(reloadTimeout + answer))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), reloadTimeout)
 	defer cancel()
 	begun := time.Now()

@@ -21,12 +21,16 @@ func TestReload(t *testing.T) {
 		calls        int
 	}{
 		{name: "done", method: http.MethodPost, code: 200, want: `"ok":true`, calls: 1},
-		{name: "invalid", method: http.MethodPost, fails: errors.New("a.yaml:3:1: unknown key, see http://me:secret@host/"),
+		{name: "invalid", method: http.MethodPost, fails: errors.New("a.yaml:3:1: unknown key, " +
+			"see http://me:secret@host/"),
 			code: 422, want: `a.yaml:3:1: unknown key`, calls: 1},
 		{name: "not a change", method: http.MethodGet, code: 405, want: "Method Not Allowed"},
-		{name: "no token", method: http.MethodPost, header: map[string]string{"Authorization": ""}, code: 401, want: "token"},
-		{name: "another site", method: http.MethodPost, header: map[string]string{"Origin": "http://evil.example"}, code: 403},
-		{name: "another site, by fetch", method: http.MethodPost, header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: 403},
+		{name: "no token", method: http.MethodPost, header: map[string]string{"Authorization": ""},
+			code: 401, want: "token"},
+		{name: "another site", method: http.MethodPost,
+			header: map[string]string{"Origin": "http://evil.example"}, code: 403},
+		{name: "another site, by fetch", method: http.MethodPost,
+			header: map[string]string{"Sec-Fetch-Site": "cross-site"}, code: 403},
 		{name: "another host", method: http.MethodPost, header: map[string]string{"Host": "evil.example"}, code: 421},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -46,7 +50,8 @@ func TestReload(t *testing.T) {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, r)
 			text := w.Body.String()
-			if w.Code != x.code || !strings.Contains(text, x.want) || strings.Contains(text, "secret") || calls != x.calls {
+			if w.Code != x.code || !strings.Contains(text, x.want) ||
+				strings.Contains(text, "secret") || calls != x.calls {
 				t.Errorf("%d %s, %d calls; want %d with %q, %d", w.Code, text, calls, x.code, x.want, x.calls)
 			}
 		})
@@ -88,7 +93,8 @@ func TestReloadClient(t *testing.T) {
 	}
 	<-entered
 	fails = errors.New("unknown key")
-	if r, err := Reload(t.Context(), server.Listener.Addr().String(), ""); err != nil || r.OK || r.Error != "unknown key" {
+	if r, err := Reload(t.Context(), server.Listener.Addr().String(), ""); err != nil || r.OK ||
+		r.Error != "unknown key" {
 		t.Errorf("Reload of an invalid config = %+v, %v", r, err)
 	}
 }

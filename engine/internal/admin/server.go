@@ -36,14 +36,16 @@ import (
 
 // Options of a Server.
 type Options struct {
-	Address string                      // host:port; port 0 takes a free one
-	Token   string                      // asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only
-	Hosts   []string                    // names besides loopback's that a Host header may have; with a token and none, any
-	Pprof   bool                        // serve /debug/pprof
-	Status  func() status.Status        // safe for concurrent use; judged
-	Live    func() status.Status        // Status without its tree, for the dashboard; nil: Status
-	Reload  func(context.Context) error // reloads the configuration; safe for concurrent use
-	Log     *slog.Logger
+	Address string // host:port; port 0 takes a free one
+	// Asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only.
+	Token string
+	// Names besides loopback's that a Host header may have; with a token and none, any.
+	Hosts  []string
+	Pprof  bool                        // serve /debug/pprof
+	Status func() status.Status        // safe for concurrent use; judged
+	Live   func() status.Status        // Status without its tree, for the dashboard; nil: Status
+	Reload func(context.Context) error // reloads the configuration; safe for concurrent use
+	Log    *slog.Logger
 
 	Dashboard http.Handler   // the pages for browsers; they contain no data and need no token; nil: a list of addresses
 	LogTail   *live.Log      // nil: not shown
@@ -94,7 +96,8 @@ func Listen(o Options) (*Server, error) {
 	s := newServer(o)
 	s.listener = l
 	s.http = &http.Server{
-		Handler: s.Handler(), ReadHeaderTimeout: readHeader, ReadTimeout: readHeader, WriteTimeout: answer, IdleTimeout: idle,
+		Handler: s.Handler(), ReadHeaderTimeout: readHeader, ReadTimeout: readHeader,
+		WriteTimeout: answer, IdleTimeout: idle,
 		MaxHeaderBytes: headBytes, ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -147,7 +150,8 @@ func (s *Server) Close() error {
 // Handler is the pages behind their checks.
 func (s *Server) Handler() http.Handler {
 	pages := http.NewServeMux()
-	pages.Handle("GET /metrics", promhttp.HandlerFor(Registry(s.o.Status, s.o.Metrics...), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
+	pages.Handle("GET /metrics",
+		promhttp.HandlerFor(Registry(s.o.Status, s.o.Metrics...), promhttp.HandlerOpts{MaxRequestsInFlight: 8}))
 	pages.HandleFunc("GET "+apiStatus, s.status)
 	pages.HandleFunc("POST "+apiReload, s.reload)
 	s.handleLive(pages)

@@ -52,8 +52,9 @@ func (s sessions) valid(r *http.Request) bool {
 
 func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http.Cookie {
 	return &http.Cookie{
-		Name: s.name, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+		Name: s.name, Value: value, Path: "/", MaxAge: int(age / time.Second), HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
 	}
 }
 

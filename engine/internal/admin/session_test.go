@@ -19,15 +19,19 @@ import (
 func recordsOptions(token string) Options {
 	level := new(slog.LevelVar)
 	return Options{
-		Token: token, LogTail: new(live.Log), LogLevel: level, Config: func() []byte { return []byte("pipelines: {}\n") },
+		Token: token, LogTail: new(live.Log), LogLevel: level, Config: func() []byte {
+			return []byte("pipelines: {}\n")
+		},
 		Letters: func(_ context.Context, q LetterQuery) (LetterPage, error) {
 			if q.Route != "main" {
 				return LetterPage{}, ErrNoRoute
 			}
 			text := "the record"
-			return LetterPage{Entries: []Letter{{Entry: &deadletter.Entry{ID: "1", Record: &text}}}, Matched: 1, Open: 1}, nil
+			return LetterPage{Entries: []Letter{{Entry: &deadletter.Entry{ID: "1", Record: &text}}},
+				Matched: 1, Open: 1}, nil
 		},
-		Replay: func(_ context.Context, pipeline, route string, f deadletter.Filter, discard bool) (status.Replay, error) {
+		Replay: func(_ context.Context, pipeline, route string, f deadletter.Filter,
+			discard bool) (status.Replay, error) {
 			switch {
 			case route == "gone":
 				return status.Replay{}, ErrNoRoute
@@ -44,12 +48,15 @@ func recordsOptions(token string) Options {
 func TestRecordsNeedAToken(t *testing.T) {
 	h := handler(t, recordsOptions(""))
 	for _, path := range []string{apiDead + "?route=main", apiLog, apiConfig, apiLevel} {
-		if code, text := get(h, "http://127.0.0.1"+path, nil); code != http.StatusForbidden || !strings.Contains(text, "set admin.token") {
+		if code, text := get(h, "http://127.0.0.1"+path, nil); code != http.StatusForbidden ||
+			!strings.Contains(text, "set admin.token") {
 			t.Errorf("%s: %d %s", path, code, text)
 		}
 	}
 	for _, path := range []string{apiReplay, apiDiscard, apiLevel} {
-		if code, _ := get(h, "http://127.0.0.1"+path, func(r *http.Request) { r.Method = http.MethodPost }); code != http.StatusForbidden {
+		if code, _ := get(h, "http://127.0.0.1"+path, func(r *http.Request) {
+			r.Method = http.MethodPost
+		}); code != http.StatusForbidden {
 			t.Errorf("POST %s: %d", path, code)
 		}
 	}
@@ -70,7 +77,8 @@ func TestSession(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	if w := send("GET", apiSession, "", nil); w.Code != 200 || w.Body.String() != `{"signed_in":false,"token":true}`+"\n" {
+	if w := send("GET", apiSession, "", nil); w.Code != 200 ||
+		w.Body.String() != `{"signed_in":false,"token":true}`+"\n" {
 		t.Errorf("before: %d %s", w.Code, w.Body)
 	}
 	if w := send("POST", apiSession, `{"token":"wrong"}`, nil); w.Code != 401 || len(w.Result().Cookies()) != 0 {
@@ -111,25 +119,33 @@ func TestSession(t *testing.T) {
 		{"discard", "POST", apiDiscard, good, with(nil), 200, `"discard":true`},
 		{"replay fails", "POST", apiReplay, `{"pipeline":"a","route":"bad","all":true}`, with(nil), 422,
 			`"error":"sink http: http://***@a/ refused"`},
-		{"replay of no route", "POST", apiReplay, `{"pipeline":"a","route":"gone","all":true}`, with(nil), 404, "no such route"},
+		{"replay of no route", "POST", apiReplay, `{"pipeline":"a","route":"gone","all":true}`,
+			with(nil), 404, "no such route"},
 		{"nothing selected", "POST", apiReplay, `{"pipeline":"a","route":"main"}`, with(nil), 400, "either ids or all"},
-		{"both selected", "POST", apiReplay, `{"pipeline":"a","route":"main","all":true,"ids":["1"]}`, with(nil), 400, "either ids or all"},
+		{"both selected", "POST", apiReplay,
+			`{"pipeline":"a","route":"main","all":true,"ids":["1"]}`, with(nil), 400, "either ids or all"},
 		{"unknown field", "POST", apiReplay, `{"everything":true}`, with(nil), 400, "unknown field"},
 		{"a form", "POST", apiReplay, good, with(func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }),
 			415, "application/json"},
-		{"another site", "POST", apiReplay, good, with(func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "same-site") }), 403, ""},
-		{"another origin", "POST", apiDiscard, good, with(func(r *http.Request) { r.Header.Set("Origin", "http://127.0.0.1:1") }), 403, ""},
+		{"another site", "POST", apiReplay, good, with(func(r *http.Request) {
+			r.Header.Set("Sec-Fetch-Site", "same-site")
+		}), 403, ""},
+		{"another origin", "POST", apiDiscard, good, with(func(r *http.Request) {
+			r.Header.Set("Origin", "http://127.0.0.1:1")
+		}), 403, ""},
 		{"level", "POST", apiLevel, `{"level":"debug"}`, with(nil), 200, "debug"},
 		{"no level", "POST", apiLevel, `{"level":"loud"}`, with(nil), 400, "debug, info, warn or error"},
 		{"no cookie", "POST", apiReplay, good, nil, 401, "token"},
 		{"a forged cookie", "GET", apiStatus, "", func(r *http.Request) {
-			r.AddCookie(&http.Cookie{Name: cookie.Name, Value: "9999999999." + cookie.Value[strings.IndexByte(cookie.Value, '.')+1:]})
+			r.AddCookie(&http.Cookie{Name: cookie.Name,
+				Value: "9999999999." + cookie.Value[strings.IndexByte(cookie.Value, '.')+1:]})
 		}, 401, "token"},
 		{"an expired cookie", "GET", apiStatus, "", func(r *http.Request) {
 			r.AddCookie(&http.Cookie{Name: cookie.Name, Value: s.sessions.value(1)})
 		}, 401, "token"},
 	} {
-		if w := send(c.method, c.path, c.body, c.change); w.Code != c.code || !strings.Contains(w.Body.String(), c.want) {
+		if w := send(c.method, c.path, c.body, c.change); w.Code != c.code ||
+			!strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%s: %d %s, want %d with %q", c.name, w.Code, w.Body, c.code, c.want)
 		}
 	}

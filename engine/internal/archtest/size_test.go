@@ -28,7 +28,7 @@ func TestFilesAreSmallRooms(t *testing.T) {
 		raw := f.rawLines()
 		for i, line := range f.lines {
 			limit := maxLineColumns
-			if raw[i+1] || slices.Contains(wideFolders, f.dir) {
+			if raw[i+1] {
 				limit = maxRawColumns
 			}
 			n := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
@@ -37,30 +37,6 @@ func TestFilesAreSmallRooms(t *testing.T) {
 			}
 		}
 	}
-}
-
-// wideFolders are the folders that still have lines of more than maxLineColumns. None is added.
-var wideFolders = []string{
-	"engine/connector/http",
-	"engine/connector/httppoll",
-	"engine/connector/httpserver",
-	"engine/connector/kafka",
-	"engine/connector/nats",
-	"engine/connector/notify",
-	"engine/connector/spooldir",
-	"engine/connector/table",
-	"engine/connector/tail",
-	"engine/internal/admin",
-	"engine/internal/lab/flowsim",
-	"engine/internal/live",
-	"engine/internal/pipeline",
-	"engine/internal/tap",
-	"engine/internal/top",
-	"engine/kit/egress",
-	"engine/kit/follow",
-	"engine/kit/intake",
-	"engine/kit/parked",
-	"flow/control",
 }
 
 // rawLines returns the lines that hold a part of a raw string or of an example's expected output.

@@ -122,7 +122,8 @@ func (f *Framer) Next(s *status.Status, now time.Time) *Frame {
 		f.routes = make(map[string]*routeRates)
 	}
 	out := &Frame{
-		At: now.UnixMilli(), Program: s.Program, PID: s.PID, Seconds: s.Seconds, Ready: s.Ready, Problems: s.Why, Free: s.Free,
+		At: now.UnixMilli(), Program: s.Program, PID: s.PID, Seconds: s.Seconds, Ready: s.Ready,
+		Problems: s.Why, Free: s.Free,
 		Reload: s.Reload, Replay: s.Replay, Routes: make([]Route, 0, len(s.Routes)),
 	}
 	words := explain.FromStatus(s)
@@ -147,11 +148,13 @@ func (f *Framer) Next(s *status.Status, now time.Time) *Frame {
 
 func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed float64) Route {
 	out := Route{
-		Pipeline: r.Pipeline, Name: r.Name, Source: r.Source, Processors: r.Processors, Sink: r.Sink, Health: r.Health, Error: r.Error,
+		Pipeline: r.Pipeline, Name: r.Name, Source: r.Source, Processors: r.Processors,
+		Sink: r.Sink, Health: r.Health, Error: r.Error,
 		Held: words.HeldWords(), Read: r.ReadRecords, Delivered: r.Delivered, Dead: r.Dead, Dropped: r.Dropped,
 		InFlight: r.InFlight, Waiting: r.Waiting, Parked: r.Parked,
 		Redelivered: r.Redelivered, LagBytes: r.LeftBytes,
-		ReplayBytes: r.ReplayBytes, ReplayBound: r.ReplayBoundBytes, Quiet: r.QuietSeconds, Restart: r.Again, LastFault: r.LastFault,
+		ReplayBytes: r.ReplayBytes, ReplayBound: r.ReplayBoundBytes, Quiet: r.QuietSeconds,
+		Restart: r.Again, LastFault: r.LastFault,
 		Worst: words.Worst(), Workers: make([]Worker, len(r.Workers)),
 		ReadRate:      rates.read.update(float64(r.ReadRecords), elapsed),
 		DeliveredRate: rates.delivered.update(float64(r.Delivered), elapsed),

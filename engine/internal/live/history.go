@@ -44,7 +44,8 @@ func (h *History) Add(f *Frame) {
 	for i := range f.Routes {
 		r := &f.Routes[i]
 		key := r.Pipeline + "/" + r.Name
-		h.put(key, routeSeries, r.ReadRate, r.DeliveredRate, float64(r.InFlight), float64(r.Waiting), float64(r.LagBytes), float64(r.Dead))
+		h.put(key, routeSeries, r.ReadRate, r.DeliveredRate, float64(r.InFlight),
+			float64(r.Waiting), float64(r.LagBytes), float64(r.Dead))
 		for k := range r.Workers {
 			w := &r.Workers[k]
 			h.put(key+" "+w.Name, workerSeries, w.Rate, w.Window, float64(w.InFlight), w.RoundTrip)

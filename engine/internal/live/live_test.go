@@ -18,9 +18,11 @@ import (
 // fixture is a status of one route with the given number of workers after n seconds.
 func fixture(workers, n int) status.Status {
 	s := status.Status{Program: "devel", Seconds: float64(n), Routes: []status.Route{{
-		Pipeline: "p", Name: "r", Source: "tail", Sink: "http", Health: "running", Processors: []string{"where"}, LeftBytes: 100_000,
-		ReadRecords: int64(200 * n), ReadBytes: int64(20_000 * n), Delivered: int64(100 * n), DeliveredBytes: int64(10_000 * n),
-		InFlight: int64(60 * n), Waiting: int64(40 * n),
+		Pipeline: "p", Name: "r", Source: "tail", Sink: "http", Health: "running",
+		Processors: []string{"where"}, LeftBytes: 100_000,
+		ReadRecords: int64(200 * n), ReadBytes: int64(20_000 * n), Delivered: int64(100 * n),
+		DeliveredBytes: int64(10_000 * n),
+		InFlight:       int64(60 * n), Waiting: int64(40 * n),
 	}}}
 	for i := range workers {
 		s.Routes[0].Workers = append(s.Routes[0].Workers, status.Worker{

@@ -137,7 +137,8 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 				case len(marks) != 1 || marks[0].Part.ID != "fake" || marks[0].Part.Name != "fake":
 					t.Errorf("delivery %d: the checkpoint has %+v, want the mark of the partition", deliveries, marks)
 				case marks[0].Watermark.Num != 0 || marks[0].Note != noteTo(size):
-					t.Errorf("delivery %d: the mark is %+v, want nothing settled, and the note of the first batch", deliveries, marks[0])
+					t.Errorf("delivery %d: the mark is %+v, want nothing settled, and the note "+
+						"of the first batch", deliveries, marks[0])
 				}
 				return nil
 			}
@@ -149,7 +150,8 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 			if deliveries < records/size || !sink.hasAll(source.lines) {
 				t.Errorf("%q in %d deliveries", sink.got, deliveries)
 			}
-			if marks := killed(t, m); len(marks) != 1 || marks[0].Watermark.Num != records || marks[0].Note != noteTo(records) {
+			if marks := killed(t, m); len(marks) != 1 || marks[0].Watermark.Num != records ||
+				marks[0].Note != noteTo(records) {
 				t.Errorf("in the end the checkpoint has %+v", marks)
 			}
 		})
@@ -201,7 +203,8 @@ func TestFirstMarkNotSaved(t *testing.T) {
 	source.read = func() {
 		if !armed {
 			armed = true
-			m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "/state/checkpoint.log", Err: syscall.ENOSPC, Lasting: true})
+			m.Fail(vfstest.Fault{Op: vfstest.OpWrite, Path: "/state/checkpoint.log",
+				Err: syscall.ENOSPC, Lasting: true})
 		}
 	}
 	var once sync.Once

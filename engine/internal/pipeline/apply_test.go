@@ -48,10 +48,11 @@ func (a *applied) config(words ...string) *config.Config {
 		if i < 0 {
 			i = len(c.Pipelines)
 			c.Pipelines = append(c.Pipelines, config.Pipeline{Name: pipeline, Source: config.Use{
-				Component: stream.Component{Role: stream.SourceRole, Name: "fake", New: func(any, stream.Host) (any, error) {
-					a.created++
-					return a.source, nil
-				}},
+				Component: stream.Component{Role: stream.SourceRole, Name: "fake",
+					New: func(any, stream.Host) (any, error) {
+						a.created++
+						return a.source, nil
+					}},
 				Options: &appliedOptions{of},
 			}})
 		}
@@ -149,7 +150,8 @@ func TestApplyRoutes(t *testing.T) {
 		a.apply("p/added=1", "p/same=1", "p/changed=2")
 		removed := len(a.got("p/removed=1"))
 		if before < 100 || before > 500 || removed < 100 {
-			t.Fatalf("%d and %d of %d lines were delivered at the change: it was not in the middle", before, removed, lines)
+			t.Fatalf("%d and %d of %d lines were delivered at the change: it was not in the middle",
+				before, removed, lines)
 		}
 		var names []string
 		for _, r := range a.e.picture().Routes {
@@ -159,12 +161,16 @@ func TestApplyRoutes(t *testing.T) {
 			t.Errorf("the routes are %v, want those of the config in its order", names)
 		}
 		time.Sleep(time.Minute)
-		if r := a.route("p", "same"); r.Starts != 1 || r.Delivered != lines || !slices.Equal(a.got("p/same=1"), numbered(lines)) {
-			t.Errorf("the unchanged route: %d starts, %d delivered, want 1 and %d in order", r.Starts, r.Delivered, lines)
+		if r := a.route("p", "same"); r.Starts != 1 || r.Delivered != lines ||
+			!slices.Equal(a.got("p/same=1"), numbered(lines)) {
+			t.Errorf("the unchanged route: %d starts, %d delivered, want 1 and %d in order",
+				r.Starts, r.Delivered, lines)
 		}
 		first := len(a.got("p/changed=1"))
-		if got := a.got("p/changed=1", "p/changed=2"); !slices.Equal(got, numbered(lines)) || first == 0 || first == lines {
-			t.Errorf("the changed route: %d lines, %d of them before the change, want %d in all, in order", len(got), first, lines)
+		if got := a.got("p/changed=1", "p/changed=2"); !slices.Equal(got, numbered(lines)) ||
+			first == 0 || first == lines {
+			t.Errorf("the changed route: %d lines, %d of them before the change, want %d in all, "+
+				"in order", len(got), first, lines)
 		}
 		if !slices.Equal(a.got("p/added=1"), numbered(lines)) {
 			t.Errorf("the added route: %d lines, want %d", len(a.got("p/added=1")), lines)
@@ -252,7 +258,8 @@ func TestApplyRefuses(t *testing.T) {
 			t.Errorf("while draining, Apply = %v", err)
 		}
 		a.stop()
-		if err := a.e.Apply(t.Context(), a.config("p/r=2")); err == nil || !strings.Contains(err.Error(), "not running") {
+		if err := a.e.Apply(t.Context(), a.config("p/r=2")); err == nil ||
+			!strings.Contains(err.Error(), "not running") {
 			t.Errorf("after the end, Apply = %v", err)
 		}
 	})
@@ -412,7 +419,8 @@ func TestApplyRandom(t *testing.T) {
 						t.Errorf("%s/%s: %d of %d lines arrived", p, r, n, lines)
 					}
 				}
-				if got := a.got("steady/r=1"); !slices.Equal(got, numbered(lines)) || a.route("steady", "r").Starts != 1 {
+				if got := a.got("steady/r=1"); !slices.Equal(got, numbered(lines)) ||
+					a.route("steady", "r").Starts != 1 {
 					t.Errorf("the unchanged route has %d lines, want %d", len(got), lines)
 				}
 				a.stop()

@@ -63,7 +63,8 @@ func construct[T any](u config.Use, h stream.Host) (T, error) {
 	}
 	c, ok := v.(T)
 	if !ok {
-		return c, fmt.Errorf("%s %s: constructor returned %T, want %s", u.Component.Role, u.Component.Name, v, u.Component.Role)
+		return c, fmt.Errorf("%s %s: constructor returned %T, want %s", u.Component.Role,
+			u.Component.Name, v, u.Component.Role)
 	}
 	return c, nil
 }
@@ -121,7 +122,8 @@ func newRoute(s *slot) (*route, error) {
 		}
 	}
 	r.waits = &waits{
-		core: co, letters: r.letters, keeper: r.keeper, reader: r.reader, sender: r.sender, boot: o.Boot, changed: make(chan struct{}, 1),
+		core: co, letters: r.letters, keeper: r.keeper, reader: r.reader, sender: r.sender,
+		boot: o.Boot, changed: make(chan struct{}, 1),
 	}
 	r.reader.waits, r.sender.waits, r.keeper.waits = r.waits, r.waits, r.waits
 	r.keeper.idle, r.keeper.saved = r.reader.idle, r.sender.saved
@@ -219,7 +221,8 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
 	if err == nil && r.letters.store.SetAside() != "" {
-		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file", r.letters.store.SetAside())
+		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file",
+			r.letters.store.SetAside())
 	}
 	return err
 }

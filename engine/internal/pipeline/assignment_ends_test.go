@@ -39,7 +39,9 @@ func TestSuspendedBeforeTake(t *testing.T) {
 			return s
 		})
 		a := g.start("a", vfstest.New())
-		g.until("the first owner has it", func() bool { return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 1 })
+		g.until("the first owner has it", func() bool {
+			return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 1
+		})
 		wakeA := a.hang()
 		for range 20 {
 			g.produce(0)
@@ -79,11 +81,16 @@ func TestRevocationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
 		g := newGroup(t, 2, func(n *node) any {
-			return &sharedSink{fakeSink: plain, before: func(context.Context, stream.Attempt) error { n.wait(); return nil }}
+			return &sharedSink{fakeSink: plain, before: func(context.Context, stream.Attempt) error {
+				n.wait()
+				return nil
+			}}
 		})
 		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 4, "1h"
 		a := g.start("a", vfstest.New())
-		g.until("the partitions are assigned", func() bool { return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 2 })
+		g.until("the partitions are assigned", func() bool {
+			return a.engine.picture().Routes[0].Counters["partitions_assigned"] == 2
+		})
 		wake := a.hang()
 		for i := range 30 {
 			g.produce(i % 2)
@@ -140,8 +147,12 @@ func TestPositionsDisagree(t *testing.T) {
 		disturb func(*group, *streamtest.Store)
 		want    string
 	}{
-		{"offset set back", func(g *group, _ *streamtest.Store) { g.broker.SetCommitted(0, 3) }, "was set to 3 by other software"},
-		{"ledger lost", func(_ *group, s *streamtest.Store) { s.Forget("p0") }, "the sink's ledger does not have the partition"},
+		{"offset set back", func(g *group, _ *streamtest.Store) {
+			g.broker.SetCommitted(0, 3)
+		}, "was set to 3 by other software"},
+		{"ledger lost", func(_ *group, s *streamtest.Store) {
+			s.Forget("p0")
+		}, "the sink's ledger does not have the partition"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -241,9 +252,10 @@ func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil 
 func TestOneLedgerForTheRoute(t *testing.T) {
 	route := config.DefaultRoute("r0", "/state")
 	route.Sink = use(stream.SinkRole, &ledgeredFake{})
-	source := config.Use{Component: stream.Component{Role: stream.SourceRole, Name: "broker", New: func(_ any, h stream.Host) (any, error) {
-		return streamtest.NewBrokerSource(streamtest.NewBroker(1), h, "a"), nil
-	}}}
+	source := config.Use{Component: stream.Component{Role: stream.SourceRole, Name: "broker",
+		New: func(_ any, h stream.Host) (any, error) {
+			return streamtest.NewBrokerSource(streamtest.NewBroker(1), h, "a"), nil
+		}}}
 	_, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
 		{Name: "p", Source: source, Routes: []config.Route{route}},
 	}}, Options{FS: vfstest.New(), Log: slog.New(slog.DiscardHandler)})

@@ -45,7 +45,8 @@ func resumeAt(o *stream.PartitionOffer, taken *stream.Taken) (at stream.Mark, be
 		return stream.Mark{}, false, fmt.Errorf(lost, o.Part.Name, o.Watermark.Num)
 	case taken.Found && o.Origin == stream.FromOthers && below:
 		const reset = "partition %q is not read: its position was set to %d by other software, but the sink's ledger " +
-			"has everything up to %d; set the position to %d to resume, or delete the partition from the ledger to deliver again"
+			"has everything up to %d; set the position to %d to resume, or delete the partition " +
+			"from the ledger to deliver again"
 		return stream.Mark{}, false, fmt.Errorf(reset, o.Part.Name, o.Watermark.Num, at.Watermark.Num, at.Watermark.Num)
 	}
 	return at, taken.Found && o.Origin == stream.FromCommit && o.Watermark.Compare(at.Watermark) > 0, nil

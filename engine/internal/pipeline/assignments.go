@@ -45,13 +45,15 @@ func newAssignments(r *route, ledgered stream.TransactionalSink, bound bool) (*a
 	}
 	a := &assignments{
 		r: r, bound: bound, opened: make(chan struct{}), ended: make(chan struct{}), saving: make(chan struct{}, 1),
-		taking: make(map[string]context.CancelCauseFunc), waiting: make(map[string]chan struct{}), renewed: make(map[uint32]bool),
+		taking: make(map[string]context.CancelCauseFunc), waiting: make(map[string]chan struct{}),
+		renewed: make(map[uint32]bool),
 	}
 	if ledgered == nil {
 		return a, nil
 	}
 	if a.ledger, ok = ledgered.(stream.PartitionLedger); !ok {
-		return nil, fmt.Errorf("sink %s keeps one ledger for the whole route, and the partitions of source %s move between processes, "+
+		return nil, fmt.Errorf("sink %s keeps one ledger for the whole route, and the partitions "+
+			"of source %s move between processes, "+
 			"which would fence each other off; use a sink without a ledger, or one with a ledger for each partition",
 			r.cfg.Sink.Component.Name, r.pipe.cfg.Source.Component.Name)
 	}
@@ -142,7 +144,8 @@ func (a *assignments) Assign(ctx context.Context, offers []stream.PartitionOffer
 }
 
 // beginTaking reserves consecutive assignment numbers for the offers and returns the first.
-func (a *assignments) beginTaking(offers []stream.PartitionOffer, cancel context.CancelCauseFunc) (first uint32, err error) {
+func (a *assignments) beginTaking(offers []stream.PartitionOffer,
+	cancel context.CancelCauseFunc) (first uint32, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -195,14 +198,16 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 	return retry.Value(ctx, func(ctx context.Context) ([]stream.Taken, error) {
 		taken, err := a.ledger.Take(ctx, asked)
 		if err == nil && len(taken) != len(asked) {
-			err = fmt.Errorf("sink %s: Take of %d partitions returned %d", a.r.cfg.Sink.Component.Name, len(asked), len(taken))
+			err = fmt.Errorf("sink %s: Take of %d partitions returned %d",
+				a.r.cfg.Sink.Component.Name, len(asked), len(taken))
 		}
 		return taken, err
 	}, retry.Options{
 		Policy: takeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				a.r.host.log.Warn("the sink cannot take partitions over yet; it is tried again", "again_in", e.Wait, "error", e.Err)
+				a.r.host.log.Warn("the sink cannot take partitions over yet; it is tried again",
+					"again_in", e.Wait, "error", e.Err)
 			}
 		},
 	})
@@ -210,14 +215,16 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 
 // begin opens the account of one partition, once the broker has confirmed that this process owns
 // it.
-func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, number uint32, taken *stream.Taken) (stream.Mark, error) {
+func (a *assignments) begin(ctx context.Context, o *stream.PartitionOffer, number uint32,
+	taken *stream.Taken) (stream.Mark, error) {
 	at, behind, err := resumeAt(o, taken)
 	if err != nil {
 		a.r.host.Fault(err)
 		return stream.Mark{}, err
 	}
 	if behind {
-		a.r.host.log.Warn("the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
+		a.r.host.log.Warn(
+			"the sink holds less than was committed; what it lacks is delivered again", "partition", o.Part.Name,
 			"committed", o.Watermark.Num, "held", at.Watermark.Num)
 	}
 	if err := a.checkOwned(ctx, o.Part.ID); err != nil {
@@ -322,7 +329,8 @@ func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
 		a.ledger.Release(numbers)
 	}
 	if err != nil && len(numbers) > 0 {
-		a.r.host.log.Warn("the progress of revoked partitions could not be committed; their next owner may repeat deliveries",
+		a.r.host.log.Warn("the progress of revoked partitions could not be committed; their next "+
+			"owner may repeat deliveries",
 			"partitions", len(numbers), "error", err)
 	}
 }

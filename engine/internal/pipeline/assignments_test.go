@@ -138,7 +138,8 @@ func (g *group) until(what string, done func() bool) {
 		g.t.Logf("%s: %s, %d read, %d delivered, %d in flight, %d waiting, %v, %v",
 			n.name, r.Health, r.ReadRecords, r.Delivered, r.InFlight, r.Waiting, r.Error, r.Counters)
 	}
-	g.t.Errorf("not within ten minutes: %s; %d offsets are not committed, owners %v", what, g.broker.Lag(), g.broker.Owners())
+	g.t.Errorf("not within ten minutes: %s; %d offsets are not committed, owners %v", what,
+		g.broker.Lag(), g.broker.Owners())
 }
 
 // close drains the nodes that live and ends the others.
@@ -345,7 +346,8 @@ func TestOrderlyRebalance(t *testing.T) {
 				return nil
 			}}
 		})
-		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 8, "1m" // no redelivery that is not a move's
+		// No redelivery that is not a move's.
+		g.route.Flow.Window, g.route.Flow.Size, g.route.Flow.Timeout = "fixed", 8, "1m"
 		g.start("a", vfstest.New())
 		for round := range 40 {
 			for range 30 {

@@ -18,8 +18,9 @@ type books struct {
 	resume      func(id string) (stream.Mark, bool) // progress before this run
 	dirty       []*partition                        // settled since the last take, in the order of first settlement
 	unannounced []*partition                        // first seen since the last takeNew, without an earlier mark
-	ends        bool                                // the source has no Finish: sealed and settled partitions are finished
-	places      map[string]string                   // by lane, since the last take
+	// The source has no Finish: sealed and settled partitions are finished.
+	ends   bool
+	places map[string]string // by lane, since the last take
 
 	waiting waitIndex // ranges that wait; nil if the route has no store for them
 
@@ -31,7 +32,9 @@ type books struct {
 	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
 	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	owed         counts // readRecords and readBytes that an earlier route read and did not settle; this one reads them again
+	// ReadRecords and readBytes that an earlier route read and did not settle; this one reads them
+	// again.
+	owed counts
 }
 
 // counts are source records and source bytes of this run.
@@ -71,7 +74,8 @@ type saving struct {
 
 func newBooks(resume func(string) (stream.Mark, bool)) *books {
 	return &books{
-		parts: make(map[string]*partition), places: make(map[string]string), pending: make(map[*partition]struct{}), resume: resume,
+		parts: make(map[string]*partition), places: make(map[string]string),
+		pending: make(map[*partition]struct{}), resume: resume,
 	}
 }
 
@@ -113,7 +117,8 @@ func (k *books) open(b *stream.Batch) error {
 		if span.From != span.To {
 			p.handed = true
 			if err := p.ledger.Open(span.Range); err != nil {
-				return fmt.Errorf("partition %q: the source handed out a span that does not follow: %w", span.Part.Name, err)
+				return fmt.Errorf("partition %q: the source handed out a span that does not "+
+					"follow: %w", span.Part.Name, err)
 			}
 			if p.ledger.Pending() == 1 {
 				p.stood = k.now
@@ -193,7 +198,8 @@ func (k *books) verdict() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil
 	}
-	return fmt.Errorf("no record was delivered and %d became dead letters; look at their reasons with penstock dead list", k.counts.dead)
+	return fmt.Errorf("no record was delivered and %d became dead letters; look at their reasons "+
+		"with penstock dead list", k.counts.dead)
 }
 
 func (k *books) touch(p *partition) {

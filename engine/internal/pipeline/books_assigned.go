@@ -58,7 +58,8 @@ func (k *books) assign(m stream.Mark, number uint32, unsaid bool) error {
 	if k.parts[m.Part.ID] != nil {
 		return fmt.Errorf("partition %q is assigned already: the source must revoke or lose it first", m.Part.Name)
 	}
-	p := &partition{part: m.Part, ledger: l, keys: []string{m.Part.ID}, assignment: assignment{number: number, start: m}}
+	p := &partition{part: m.Part, ledger: l, keys: []string{m.Part.ID},
+		assignment: assignment{number: number, start: m}}
 	k.parts[m.Part.ID] = p
 	if unsaid {
 		k.touch(p)
@@ -82,11 +83,13 @@ func (k *books) accept(b *stream.Batch) error {
 		s := &b.Spans[i]
 		switch {
 		case s.Assignment == 0:
-			return fmt.Errorf("partition %q: the source handed out a span without the number of its assignment", s.Part.Name)
+			return fmt.Errorf("partition %q: the source handed out a span without the number of "+
+				"its assignment", s.Part.Name)
 		case s.Assignment != number:
 			return fmt.Errorf("partition %q: the source handed out a batch of several assignments", s.Part.Name)
 		case s.To.Key != "":
-			return fmt.Errorf("partition %q: the position of a partition that is assigned may not have a key", s.Part.Name)
+			return fmt.Errorf("partition %q: the position of a partition that is assigned may "+
+				"not have a key", s.Part.Name)
 		}
 	}
 	if p := k.current(&b.Spans[0]); p == nil || p.assignment.revoking {
@@ -189,7 +192,9 @@ func covers(m *stream.Mark, p stream.Position) bool {
 	if p.Compare(m.Watermark) <= 0 {
 		return true
 	}
-	i, found := slices.BinarySearchFunc(m.Above, p, func(r stream.Range, p stream.Position) int { return r.To.Compare(p) })
+	i, found := slices.BinarySearchFunc(m.Above, p, func(r stream.Range, p stream.Position) int {
+		return r.To.Compare(p)
+	})
 	return found || i < len(m.Above) && m.Above[i].From.Compare(p) < 0
 }
 

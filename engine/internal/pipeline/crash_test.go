@@ -187,7 +187,8 @@ func TestPowerLossLosesNothing(t *testing.T) {
 			got[line] = true
 		}
 		if len(got) != 200 {
-			t.Fatalf("%v: %d of 200 records arrived before (%d) or after (%d) the crash", crash, len(got), taken[i], len(again.got))
+			t.Fatalf("%v: %d of 200 records arrived before (%d) or after (%d) the crash", crash,
+				len(got), taken[i], len(again.got))
 		}
 	}
 }

@@ -90,7 +90,8 @@ func TestPoison(t *testing.T) {
 	without, _ := run(t, false)
 	with, deaths := run(t, true)
 	share := float64(without) / float64(with)
-	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with, share, deaths, records/each)
+	t.Logf("without poison %v, with %v: throughput %.2f; %d deaths of %d records", without, with,
+		share, deaths, records/each)
 	if share < 0.8 {
 		t.Errorf("poison takes more than a fifth of the throughput: %v with, %v without", with, without)
 	}
@@ -132,7 +133,8 @@ func TestDiedWithoutPanic(t *testing.T) {
 					t.Errorf("%d dead, %d delivered; dead letters: %.500s", s.Dead, s.Delivered, letters)
 				}
 				if n := deaths.Load(); n > 3+4+3 || refusals.Load() < 12 {
-					t.Errorf("%d deaths for one record of 10, %d other failures; want at most 10 and at least 12", n, refusals.Load())
+					t.Errorf("%d deaths for one record of 10, %d other failures; want at most 10 "+
+						"and at least 12", n, refusals.Load())
 				}
 			})
 		})
@@ -161,7 +163,8 @@ func TestTree(t *testing.T) {
 		sink := &fakeSink{workers: 2, deliver: func(context.Context, stream.Attempt) error { <-release; return nil }}
 		process := fakeProcessor(func(*stream.Batch) {})
 		e := fakeJob(t, vfstest.New(), Options{Once: true}, &fakeSource{lines: numbered(100), size: 10},
-			config.Route{Sink: use(stream.SinkRole, sink), Processors: []config.Use{use(stream.ProcessorRole, process)}})
+			config.Route{Sink: use(stream.SinkRole, sink),
+				Processors: []config.Use{use(stream.ProcessorRole, process)}})
 		if s := e.Tree(); s.State != supervise.Idle || s.Children[0].Children[0].State != supervise.Idle {
 			t.Errorf("before Run:\n%v", s)
 		}
@@ -170,7 +173,8 @@ func TestTree(t *testing.T) {
 		synctest.Wait()
 		text := e.Tree().String()
 		for _, name := range []string{
-			"penstock (one for one): running", "p (one for one): running", "r0: running", "sender", "reader", "processors",
+			"penstock (one for one): running", "p (one for one): running", "r0: running", "sender",
+			"reader", "processors",
 			"processor-0", "checkpoint", "drain", "worker-0", "worker-1",
 		} {
 			if !strings.Contains(text, name) {

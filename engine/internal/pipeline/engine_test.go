@@ -47,7 +47,8 @@ func TestRoutesAreIndependent(t *testing.T) {
 	broken := fakeProcessor(nil)
 	e := fakeJob(t, m, Options{Once: true}, source,
 		config.Route{Sink: use(stream.SinkRole, good), Processors: []config.Use{use(stream.ProcessorRole, change)}},
-		config.Route{Sink: use(stream.SinkRole, &fakeSink{}), Processors: []config.Use{use(stream.ProcessorRole, broken)}},
+		config.Route{Sink: use(stream.SinkRole, &fakeSink{}),
+			Processors: []config.Use{use(stream.ProcessorRole, broken)}},
 	)
 	err := e.Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "p/r1") || !strings.Contains(err.Error(), "no such processor") {
@@ -63,7 +64,8 @@ func TestRoutesAreIndependent(t *testing.T) {
 		t.Errorf("%d records arrived", len(good.got))
 	}
 	letters, err := m.ReadFile("/state/dead/p.r0.ndjson")
-	if err != nil || strings.Count(string(letters), "\n") != 10 || !strings.Contains(string(letters), `"reason":"ends in 77"`) {
+	if err != nil || strings.Count(string(letters), "\n") != 10 ||
+		!strings.Contains(string(letters), `"reason":"ends in 77"`) {
 		t.Errorf("dead letters (%v): %.300s", err, letters)
 	}
 	if len(source.finished) != 0 {
@@ -84,7 +86,8 @@ func TestResumeAndFinish(t *testing.T) {
 		}
 		return nil
 	}}
-	if err := fakeJob(t, m, Options{Once: true}, source, config.Route{Sink: use(stream.SinkRole, first)}).Run(ctx); err == nil {
+	if err := fakeJob(t, m, Options{Once: true}, source,
+		config.Route{Sink: use(stream.SinkRole, first)}).Run(ctx); err == nil {
 		t.Fatal("a run that was stopped says that all is well")
 	}
 	second := &fakeSink{}
@@ -97,7 +100,8 @@ func TestResumeAndFinish(t *testing.T) {
 	want := numbered(500)
 	slices.Sort(want)
 	if !slices.Equal(all, want) {
-		t.Errorf("%d records in the first run, %d in the second, want 500 in all, each once", len(first.got), len(second.got))
+		t.Errorf("%d records in the first run, %d in the second, want 500 in all, each once",
+			len(first.got), len(second.got))
 	}
 	if !slices.Equal(source.finished, []string{"fake"}) {
 		t.Errorf("finished %v, want the partition once", source.finished)
@@ -164,7 +168,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
 			return errors.New("503 Service Unavailable")
 		}}
-		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 5 * time.Minute}, &fakeSource{lines: numbered(30), size: 10},
+		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 5 * time.Minute},
+			&fakeSource{lines: numbered(30), size: 10},
 			config.Route{Sink: use(stream.SinkRole, sink)})
 		start := time.Now()
 		err := e.Run(t.Context())
@@ -188,10 +193,12 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 func TestStallNamesTheProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{took: 10 * time.Minute, step: func(*stream.Batch, int) {}}
-		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 5 * time.Minute}, &fakeSource{lines: numbered(30), size: 10},
+		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 5 * time.Minute},
+			&fakeSource{lines: numbered(30), size: 10},
 			config.Route{Sink: use(stream.SinkRole, &fakeSink{}), Processors: []config.Use{s.use()}})
 		err := e.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "processor 1, "+s.use().Component.Name+" has worked on one batch for 5m") {
+		if err == nil || !strings.Contains(err.Error(),
+			"processor 1, "+s.use().Component.Name+" has worked on one batch for 5m") {
 			t.Errorf("Run = %v", err)
 		}
 	})
@@ -207,7 +214,8 @@ func TestRefusedRecordIsFound(t *testing.T) {
 		}
 		return nil
 	}}
-	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(400), size: 100}, config.Route{Sink: use(stream.SinkRole, sink)})
+	e := fakeJob(t, m, Options{Once: true}, &fakeSource{lines: numbered(400), size: 100},
+		config.Route{Sink: use(stream.SinkRole, sink)})
 	if err := e.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +233,9 @@ func TestRefusedRecordIsFound(t *testing.T) {
 
 // TestGuardStopsARoute: a stream does not turn into dead letters.
 func TestGuardStopsARoute(t *testing.T) {
-	sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error { return &flow.Rejected{Err: errors.New("400")} }}
+	sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
+		return &flow.Rejected{Err: errors.New("400")}
+	}}
 	e := fakeJob(t, vfstest.New(), Options{Once: true}, &fakeSource{lines: numbered(100_000), size: 50},
 		config.Route{Sink: use(stream.SinkRole, sink)})
 	err := e.Run(t.Context())

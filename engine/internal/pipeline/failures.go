@@ -99,7 +99,8 @@ func (f *failures) reportDead(atEnd bool) {
 	}
 	f.mu.Unlock()
 	if due {
-		f.log.Warn("records were refused and are kept as dead letters", "records", dead.more, "file", path, "latest_reason", dead.text)
+		f.log.Warn("records were refused and are kept as dead letters", "records", dead.more,
+			"file", path, "latest_reason", dead.text)
 	}
 }
 

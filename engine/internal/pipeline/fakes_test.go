@@ -97,7 +97,8 @@ func (r *fakeReader) Read(ctx context.Context, b *stream.Batch) error {
 		line := r.s.lines[r.at] + "\n"
 		r.at++
 		b.Records = append(b.Records, stream.Record{
-			Off: uint32(len(b.Data)), Len: uint32(len(line) - 1), Span: uint32(len(b.Spans)), Origin: stream.Position{Num: int64(r.at)},
+			Off: uint32(len(b.Data)), Len: uint32(len(line) - 1), Span: uint32(len(b.Spans)),
+			Origin: stream.Position{Num: int64(r.at)},
 		})
 		b.Data = append(b.Data, line...)
 		b.Origins++

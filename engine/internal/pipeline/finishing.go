@@ -108,6 +108,7 @@ func (p *pipe) notFinished(f *finishing, err error) {
 	f.state, f.next = next, time.Now().Add(wait)
 	p.mu.Unlock()
 	if !errors.Is(err, context.Canceled) {
-		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file", f.part.Name, "again_in", wait, "error", err)
+		p.log.Warn("a file is delivered and could not be finished; it is tried again", "file",
+			f.part.Name, "again_in", wait, "error", err)
 	}
 }

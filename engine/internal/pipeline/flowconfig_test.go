@@ -18,7 +18,8 @@ func TestRetryPolicy(t *testing.T) {
 		{config.Retry{Backoff: "fibonacci unit=10ms max=1m0s"}, "fibonacci unit=10ms max=1m0s"},
 		{config.Retry{Backoff: "fixed", Base: time.Second}, "fixed delay=1s"},
 		{config.Retry{Base: time.Second, Max: time.Minute, Jitter: "none"}, "exponential base=1s factor=2 max=1m0s"},
-		{config.Retry{Base: time.Second, Max: time.Minute, Jitter: "full"}, "exponential base=1s factor=2 max=1m0s jitter=full"},
+		{config.Retry{Base: time.Second, Max: time.Minute, Jitter: "full"}, "exponential base=1s " +
+			"factor=2 max=1m0s jitter=full"},
 	} {
 		if p, err := c.retry.RetryPolicy(); err != nil || fmt.Sprint(p) != c.want {
 			t.Errorf("%+v: %v, %v; want %s", c.retry, p, err, c.want)

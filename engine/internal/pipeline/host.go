@@ -42,7 +42,8 @@ func (h *host) Go(name string, run func(context.Context) error) {
 		g.Go(name, run)
 		return
 	}
-	panic("penstock: BUG: Host.Go before the route runs: a sink or processor starts goroutines in Open or Process, not in New")
+	panic("penstock: BUG: Host.Go before the route runs: a sink or processor starts goroutines " +
+		"in Open or Process, not in New")
 }
 
 // stop ends the route with err. The error is part of the route's result even if its goroutines end

@@ -106,7 +106,8 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed {
-			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again", "again_in", e.Wait, "error", e.Err)
+			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again",
+				"again_in", e.Wait, "error", e.Err)
 		}
 	}
 	return retry.Do(ctx, func(ctx context.Context) error {
@@ -124,10 +125,13 @@ func (r *letterWriter) buryDead(ctx context.Context, b *stream.Batch) error {
 	if b.Untouched() {
 		return nil
 	}
-	return r.writeLetters(ctx, b, refuser{}, func(i int) (error, bool) { return b.Reason(i), b.Records[i].State == stream.Dead })
+	return r.writeLetters(ctx, b, refuser{}, func(i int) (error, bool) {
+		return b.Reason(i), b.Records[i].State == stream.Dead
+	})
 }
 
-func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by refuser, which func(i int) (error, bool)) error {
+func (r *letterWriter) writeLetters(ctx context.Context, b *stream.Batch, by refuser,
+	which func(i int) (error, bool)) error {
 	var letters []deadletter.Letter
 	for i := range b.Records {
 		reason, dead := which(i)

@@ -14,9 +14,11 @@ func TestLogMasksURLs(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(maskingHandler{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})})
 	failed := &url.Error{Op: "Post", URL: at, Err: errors.New("refused")}
-	log.With("endpoint", at).WithGroup("g").Debug("sent to "+at, "error", failed, "n", 7, slog.Group("in", "url", at), "urls", []string{at})
+	log.With("endpoint", at).WithGroup("g").Debug("sent to "+at, "error", failed, "n", 7,
+		slog.Group("in", "url", at), "urls", []string{at})
 	got := out.String()
-	if strings.Contains(got, secret) || strings.Count(got, "http://***@h/in?token=***") != 5 || !strings.Contains(got, "g.n=7") {
+	if strings.Contains(got, secret) || strings.Count(got, "http://***@h/in?token=***") != 5 ||
+		!strings.Contains(got, "g.n=7") {
 		t.Errorf("log line: %s", got)
 	}
 }

@@ -28,7 +28,8 @@ func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			e := fakeJob(t, vfstest.New(), Options{Once: once}, &fakeSource{lines: numbered(3), size: 1},
-				config.Route{Sink: use(stream.SinkRole, &deafSink{})}, config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
+				config.Route{Sink: use(stream.SinkRole, &deafSink{})},
+				config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
 			ended := make(chan error)
 			go func() { ended <- e.Run(t.Context()) }()
 			time.Sleep(time.Second)
@@ -46,7 +47,8 @@ func TestDrainWhileOpening(t *testing.T) {
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}
-		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second}, &fakeSource{lines: numbered(3), size: 1},
+		e := fakeJob(t, vfstest.New(), Options{Once: true, Stall: 10 * time.Second},
+			&fakeSource{lines: numbered(3), size: 1},
 			config.Route{Sink: use(stream.SinkRole, &deafSink{})}, config.Route{Sink: use(stream.SinkRole, good)})
 		start := time.Now()
 		err := e.Run(t.Context())

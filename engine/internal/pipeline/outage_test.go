@@ -19,7 +19,9 @@ import (
 // misconfigured; a drain also if every worker fails every attempt. One worker that can deliver, or
 // that comes back in time, is waited for.
 func TestNoWorkerCanDeliver(t *testing.T) {
-	misconfigured := func(context.Context, stream.Attempt) error { return &flow.Misconfigured{Err: errors.New("401 token")} }
+	misconfigured := func(context.Context, stream.Attempt) error {
+		return &flow.Misconfigured{Err: errors.New("401 token")}
+	}
 	refused := func(context.Context, stream.Attempt) error { return errors.New("connection refused") }
 	slow := func(ctx context.Context, _ stream.Attempt) error {
 		if retry.Sleep(ctx, 20*time.Second) != nil {
@@ -48,7 +50,8 @@ func TestNoWorkerCanDeliver(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sink := &fakeSink{workers: c.workers, deliver: c.deliver}
 				source := &fakeSource{lines: numbered(10), size: 5}
-				e := fakeJob(t, vfstest.New(), Options{Once: c.once}, source, config.Route{Sink: use(stream.SinkRole, sink)})
+				e := fakeJob(t, vfstest.New(), Options{Once: c.once}, source,
+					config.Route{Sink: use(stream.SinkRole, sink)})
 				ended := make(chan error, 1)
 				began := time.Now()
 				go func() { ended <- e.Run(t.Context()) }()

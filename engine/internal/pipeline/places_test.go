@@ -113,7 +113,8 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 		return stream.Mark{Part: stream.Partition{ID: id, Name: id}, Watermark: stream.Position{Num: at}}
 	}
 	first := newMemory(store, "p/r", true, "boot")
-	if err := errors.Join(first.save([]stream.Mark{markOf("a", 1), markOf("b", 1)}, map[string]string{"lane": "1"}), first.synced(),
+	if err := errors.Join(first.save([]stream.Mark{markOf("a", 1), markOf("b", 1)},
+		map[string]string{"lane": "1"}), first.synced(),
 		first.save([]stream.Mark{markOf("a", 2), markOf("c", 3)}, map[string]string{"lane": "5"})); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +173,8 @@ func TestNoState(t *testing.T) {
 		m.Fail(vfstest.Fault{Op: c.op, Err: c.err})
 		e := fakeJob(t, m, Options{}, &fakeSource{}, config.Route{Sink: use(stream.SinkRole, &fakeSink{})})
 		err := e.Run(t.Context())
-		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.remedy) || strings.Count(err.Error(), "`state:`") != 1 {
+		if !errors.Is(err, c.err) || !strings.Contains(err.Error(), c.remedy) ||
+			strings.Count(err.Error(), "`state:`") != 1 {
 			t.Errorf("%s fails with %v: %v, want %q and the key", c.op, c.err, err, c.remedy)
 		}
 	}

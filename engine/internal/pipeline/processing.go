@@ -34,8 +34,9 @@ func (r *processors) needed() bool { return len(r.make) > 0 || r.encoder != nil 
 // newLine returns a line with buffers for the batches of all processors.
 func newLine() *line {
 	return &line{
-		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()), again: make(chan *job, jobsAtOnce()),
-		late: make(chan *job),
+		jobs: make(chan *job, processorCount()), work: make(chan *job, processorCount()),
+		again: make(chan *job, jobsAtOnce()),
+		late:  make(chan *job),
 	}
 }
 
@@ -63,7 +64,8 @@ func (r *processors) Run(ctx context.Context) error {
 			Run: func(ctx context.Context) error { return r.process(ctx, name, idle, steps) },
 		}
 	}
-	pool, err := supervise.New("processors", supervise.Spec{Stagger: -1, Shutdown: atOnce, OnEvent: r.processorEnded}, children...)
+	pool, err := supervise.New("processors",
+		supervise.Spec{Stagger: -1, Shutdown: atOnce, OnEvent: r.processorEnded}, children...)
 	if err != nil {
 		return err
 	}
@@ -99,7 +101,8 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 }
 
 // process is one run of a processor.
-func (r *processors) process(ctx context.Context, name string, idle *processorRestarts, current *atomic.Pointer[step]) error {
+func (r *processors) process(ctx context.Context, name string, idle *processorRestarts,
+	current *atomic.Pointer[step]) error {
 	scope := supervise.NewGroup(ctx)
 	defer func() { // also on a panic: stop goroutines that its instances have started
 		scope.Stop(nil)

@@ -152,7 +152,8 @@ func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bo
 // dead, and the guard says so.
 func TestProcessorAlwaysPanics(t *testing.T) {
 	if testing.Short() {
-		t.Skip("short, as under the race detector: after hundreds of panics in a bubble its runtime fails a check of its own")
+		t.Skip("short, as under the race detector: after hundreds of panics in a bubble its " +
+			"runtime fails a check of its own")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{step: func(*stream.Batch, int) { panic("always") }}
@@ -182,7 +183,8 @@ func TestEncoderPanics(t *testing.T) {
 			t.Fatal(err)
 		}
 		letters, _ := m.ReadFile("/state/dead/p.r0.ndjson")
-		if s := e.picture().Routes[0]; s.Dead != 1 || s.Delivered != 4999 || !strings.Contains(string(letters), `"record":"line 4321"`) {
+		if s := e.picture().Routes[0]; s.Dead != 1 || s.Delivered != 4999 ||
+			!strings.Contains(string(letters), `"record":"line 4321"`) {
 			t.Errorf("%d dead, %d delivered: %.300s", s.Dead, s.Delivered, letters)
 		}
 	})
@@ -215,11 +217,13 @@ func TestProcessorFails(t *testing.T) {
 		})
 		sink := &fakeSink{}
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(50), size: 10},
-			config.Route{Sink: use(stream.SinkRole, sink), Processors: []config.Use{use(stream.ProcessorRole, failing)}})
+			config.Route{Sink: use(stream.SinkRole, sink),
+				Processors: []config.Use{use(stream.ProcessorRole, failing)}})
 		ended := make(chan error, 1)
 		go func() { ended <- e.Run(t.Context()) }()
 		time.Sleep(time.Minute)
-		if s := e.picture().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 || s.Health != healthRunning {
+		if s := e.picture().Routes[0]; s.Delivered != 50 || s.ReadRecords != 50 || s.Starts < 2 ||
+			s.Health != healthRunning {
 			t.Errorf("%d read, %d delivered, start %d, %s: %v", s.ReadRecords, s.Delivered, s.Starts, s.Health, s.Error)
 		}
 		if text := e.Tree().String(); !strings.Contains(text, "no such model") {

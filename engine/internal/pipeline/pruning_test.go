@@ -100,7 +100,8 @@ func TestPrune(t *testing.T) {
 	for i := range 2*pruneAtOnce + 7 {
 		ids = append(ids, fmt.Sprintf("gone%04d", i))
 	}
-	sink := &prunedSink{ledgerSink: &ledgerSink{fakeSink: &fakeSink{}, holds: heldParts(append([]string{"fake"}, ids...)...)}}
+	sink := &prunedSink{ledgerSink: &ledgerSink{fakeSink: &fakeSink{},
+		holds: heldParts(append([]string{"fake"}, ids...)...)}}
 	refusals := 1
 	sink.prune = func(ids []string) error {
 		if refusals > 0 {
@@ -121,10 +122,12 @@ func TestPrune(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(source.known) != len(ids)+1 || sink.most > pruneAtOnce || refusals != 0 {
-		t.Errorf("the source knew %d partitions, %d were dropped at once, %d refusals are left", len(source.known), sink.most, refusals)
+		t.Errorf("the source knew %d partitions, %d were dropped at once, %d refusals are left",
+			len(source.known), sink.most, refusals)
 	}
 	if slices.Sort(sink.dropped); !slices.Equal(sink.dropped, ids) {
-		t.Errorf("%d were dropped, want the %d that were gone and not handed out: %v", len(sink.dropped), len(ids), sink.dropped)
+		t.Errorf("%d were dropped, want the %d that were gone and not handed out: %v",
+			len(sink.dropped), len(ids), sink.dropped)
 	}
 	if left := e.pipes[0].slots[0].route.keeper.resumed.all(); len(left) != 0 {
 		t.Errorf("%d marks of what was forgotten are held: %v", len(left), left)

@@ -121,7 +121,8 @@ func (s *scope) end(cause error) {
 // still delivered. If ctx ends, batches that were read are left to the garbage collector.
 func (r *reader) Run(ctx context.Context) error {
 	defer close(r.line.jobs)
-	if r.waits.store == nil { // with a store the processors stop with the route, since batches that waited may still arrive
+	// With a store the processors stop with the route, since batches that waited may still arrive.
+	if r.waits.store == nil {
 		defer close(r.line.work)
 	}
 	for {

@@ -48,7 +48,8 @@ func TestReadIsDelivered(t *testing.T) {
 		for _, dies := range []bool{false, true} {
 			for _, memory := range []stream.Size{1, 32 << 20} {
 				for _, prompt := range []bool{false, true} {
-					t.Run(fmt.Sprintf("%d lines, dies %v, memory %v, prompt %v", lines, dies, memory, prompt), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%d lines, dies %v, memory %v, prompt %v", lines, dies,
+						memory, prompt), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) { readIsDelivered(t, lines, dies, memory, prompt) })
 					})
 				}

@@ -50,7 +50,8 @@ func TestRefusalsAreLogged(t *testing.T) {
 		r := config.DefaultRoute("r", "/state")
 		r.Sink = use(stream.SinkRole, sink)
 		e, err := New(&config.Config{State: "/state", Pipelines: []config.Pipeline{
-			{Name: "p", Source: use(stream.SourceRole, &fakeSource{lines: numbered(100), size: 1}), Routes: []config.Route{r}},
+			{Name: "p", Source: use(stream.SourceRole, &fakeSource{lines: numbered(100), size: 1}),
+				Routes: []config.Route{r}},
 		}}, Options{FS: vfstest.New(), Log: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)

@@ -37,7 +37,8 @@ func TestRestarts(t *testing.T) {
 	early, always := [][]int{{1}, {1, 2}, {1, 2, 3, 4, 5}}, [][]int{{1}, {2, 3}, {4, 5, 9}}
 	for site, times := range map[string][][]int{
 		"source open": early, "source goroutine": always, "read": always, "commit": always, "reader close": {{1}},
-		"sink open": early, "sink goroutine": always, "deliver": always, "encode": always, "sync": always, "sink close": {{1}},
+		"sink open": early, "sink goroutine": always, "deliver": always, "encode": always,
+		"sync": always, "sink close": {{1}},
 	} {
 		for _, how := range slices.Sorted(maps.Keys(hows)) {
 			for _, at := range times {
@@ -53,8 +54,12 @@ func TestRestarts(t *testing.T) {
 
 func struck(t *testing.T, f *faults) {
 	const records = 300
-	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 7}, sink: &fakeSink{workers: 2}, faults: f, t: t}
-	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { _ = retry.Sleep(ctx, time.Second); return ctx.Err() }
+	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 7},
+		sink: &fakeSink{workers: 2}, faults: f, t: t}
+	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error {
+		_ = retry.Sleep(ctx, time.Second)
+		return ctx.Err()
+	}
 	m := vfstest.New()
 	slow := config.DefaultRoute("r0", "/state").Flow // a window that grew would be through before the ninth save
 	slow.Window, slow.Size = "fixed", 2
@@ -73,7 +78,8 @@ func struck(t *testing.T, f *faults) {
 	}
 	r := e.picture().Routes[0]
 	if r.Health != healthRunning || r.ReadRecords != records || r.Delivered != records {
-		t.Errorf("after two minutes: %s, %d read, %d delivered, because of %v", r.Health, r.ReadRecords, r.Delivered, r.Error)
+		t.Errorf("after two minutes: %s, %d read, %d delivered, because of %v", r.Health,
+			r.ReadRecords, r.Delivered, r.Error)
 	}
 	if f.hit == 0 && !strings.HasSuffix(f.site, "close") {
 		t.Errorf("nothing struck: the test shows nothing: %v", f.calls)
@@ -90,7 +96,8 @@ func struck(t *testing.T, f *faults) {
 		t.Errorf("%d of %d records arrived", len(arrived), records)
 	}
 	again := &fakeSink{}
-	next := jobOf(t, m, Options{Once: true}, use(stream.SourceRole, s.fakeSource), config.Route{Sink: use(stream.SinkRole, again)})
+	next := jobOf(t, m, Options{Once: true}, use(stream.SourceRole, s.fakeSource),
+		config.Route{Sink: use(stream.SinkRole, again)})
 	if err := next.Run(t.Context()); err != nil || len(again.got) > 0 {
 		t.Errorf("the next run: %v, %d records", err, len(again.got))
 	}
@@ -110,7 +117,8 @@ func TestRestartIsSeen(t *testing.T) {
 			}
 			return errors.New("no such table")
 		}, calls: make(map[string]int)}
-		s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: &fakeSink{}, faults: f, t: t, blind: true}
+		s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: &fakeSink{},
+			faults: f, t: t, blind: true}
 		good := &fakeSink{}
 		e := jobOf(t, vfstest.New(), Options{}, s.source(),
 			config.Route{Sink: s.sinkUse()}, config.Route{Sink: use(stream.SinkRole, good)})
@@ -126,7 +134,8 @@ func TestRestartIsSeen(t *testing.T) {
 			t.Errorf("the other route: %+v", n)
 		}
 		node := e.Tree().Children[0].Children[0]
-		if node.State != supervise.Waiting || node.Err != "sink fake: no such table" || node.Starts != uint64(r.Starts) {
+		if node.State != supervise.Waiting || node.Err != "sink fake: no such table" ||
+			node.Starts != uint64(r.Starts) {
 			t.Errorf("the tree:\n%v", e.Tree())
 		}
 		if st := e.Status(); st.Ready || !strings.Contains(strings.Join(st.Why, " "), "no such table") {
@@ -159,7 +168,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			began := time.Now()
 			e.Drain()
-			if err := <-ended; err == nil || !strings.Contains(err.Error(), "struck") || time.Since(began) > 2*time.Second {
+			if err := <-ended; err == nil || !strings.Contains(err.Error(), "struck") ||
+				time.Since(began) > 2*time.Second {
 				t.Errorf("%s: Run = %v, %v after Drain", f.site, err, time.Since(began))
 			}
 		}
@@ -175,14 +185,17 @@ func TestOnceIsNotRestarted(t *testing.T) {
 			s := &faulty{fakeSource: &fakeSource{lines: numbered(10), size: 5}, sink: &fakeSink{}, faults: f, t: t}
 			e := jobOf(t, vfstest.New(), Options{Once: true}, s.source(), config.Route{Sink: s.sinkUse()})
 			began := time.Now()
-			if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "panic: struck") || f.calls["sink open"] != 1 {
+			if err := e.Run(t.Context()); err == nil ||
+				!strings.Contains(err.Error(), "panic: struck") || f.calls["sink open"] != 1 {
 				t.Errorf("%s: Run = %v, the sink was opened %d times", site, err, f.calls["sink open"])
 			}
 			if took := time.Since(began); took > time.Minute {
 				t.Errorf("%s: it took %v", site, took)
 			}
 		}
-		refuses := &fakeSink{deliver: func(context.Context, stream.Attempt) error { return &flow.Rejected{Err: errors.New("400")} }}
+		refuses := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
+			return &flow.Rejected{Err: errors.New("400")}
+		}}
 		source := &fakeSource{lines: numbered(5000), size: 50}
 		e := fakeJob(t, vfstest.New(), Options{}, source, config.Route{Sink: use(stream.SinkRole, refuses)})
 		if err := e.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "stopped by the guard") {
@@ -199,7 +212,9 @@ func TestOnceIsNotRestarted(t *testing.T) {
 // the restarted route reopens the checkpoint. In both cases the next run finds nothing left to do.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
-		t.Run(string(op), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { failedCheckpoint(t, op, starts) }) })
+		t.Run(string(op), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { failedCheckpoint(t, op, starts) })
+		})
 	}
 }
 
@@ -208,7 +223,10 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	m := vfstest.New()
 	f := &faults{calls: make(map[string]int)}
 	s := &faulty{fakeSource: &fakeSource{lines: numbered(records), size: 5}, sink: &fakeSink{}, faults: f, t: t}
-	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error { _ = retry.Sleep(ctx, time.Second); return ctx.Err() }
+	s.sink.deliver = func(ctx context.Context, _ stream.Attempt) error {
+		_ = retry.Sleep(ctx, time.Second)
+		return ctx.Err()
+	}
 	route := config.Route{Sink: s.sinkUse(), Checkpoint: config.Checkpoint{Replay: replay, Sync: time.Second}}
 	e := jobOf(t, m, Options{}, s.source(), route)
 	ended := make(chan error, 1)
@@ -241,7 +259,8 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 		t.Error(err)
 	}
 	again := &fakeSink{}
-	next := jobOf(t, m, Options{Once: true}, use(stream.SourceRole, s.fakeSource), config.Route{Sink: use(stream.SinkRole, again)})
+	next := jobOf(t, m, Options{Once: true}, use(stream.SourceRole, s.fakeSource),
+		config.Route{Sink: use(stream.SinkRole, again)})
 	if err := next.Run(t.Context()); err != nil || len(again.got) > 0 {
 		t.Errorf("the next run: %v, %d records", err, len(again.got))
 	}

@@ -47,7 +47,8 @@ func (r *keeper) load(ctx context.Context) error {
 	}
 	r.resumed = &resumed{marks: held}
 	if behind > 0 {
-		r.host.log.Warn("the sink holds less than the local state says; what it lacks is delivered again", "partitions", behind)
+		r.host.log.Warn("the sink holds less than the local state says; what it lacks is "+
+			"delivered again", "partitions", behind)
 	}
 	return nil
 }
@@ -72,7 +73,8 @@ func (a *amount) add(m stream.Mark) {
 
 // emptyLedger is the error of a ledger that holds nothing although the local state shows progress.
 func (r *keeper) emptyLedger(lost amount) error {
-	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows progress in %d partitions; up to %d bytes "+
+	return fmt.Errorf("sink %s: its ledger (%s) is missing or empty, but the local state shows "+
+		"progress in %d partitions; up to %d bytes "+
 		"of files, or keys of tables, would be delivered again: restore the ledger, or accept that with %s",
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }

@@ -131,7 +131,9 @@ func (r *route) send(ctx context.Context, group *supervise.Group) error {
 func joined(errs ...error) error {
 	var out []error
 	for _, err := range errs {
-		if err == nil || slices.ContainsFunc(out, func(e error) bool { return errors.Is(e, err) || errors.Is(err, e) }) {
+		if err == nil || slices.ContainsFunc(out, func(e error) bool {
+			return errors.Is(e, err) || errors.Is(err, e)
+		}) {
 			continue
 		}
 		out = append(out, err)
@@ -235,7 +237,8 @@ func (r *route) watchDrain(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 			if lost.reached(r) {
-				const unable = "no worker can deliver, so draining ended; what waits will be delivered at the next start: %s"
+				const unable = "no worker can deliver, so draining ended; what waits will be " +
+					"delivered at the next start: %s"
 				r.host.stop(final(fmt.Errorf(unable, r.trouble())))
 				return nil
 			}
@@ -259,7 +262,8 @@ func (r *route) watchStall(ctx context.Context) error {
 		if unsettled == 0 {
 			r.progress.Store(int64(r.now()))
 		} else if quiet >= r.stall {
-			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s", r.stall, unsettled, r.trouble()))
+			r.host.stop(fmt.Errorf("nothing was delivered for %v while %d records wait: %s",
+				r.stall, unsettled, r.trouble()))
 			return nil
 		}
 		if lost.reached(r) {

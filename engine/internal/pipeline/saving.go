@@ -36,9 +36,10 @@ type keeper struct {
 
 	some chan struct{} // something has settled: write soon; nil if a write is more than an append, or unnecessary
 
-	gone     []string               // partitions to forget; only the checkpoint's goroutine uses these fields
-	prunable []string               // partitions that the sink may drop once the checkpoint has durably forgotten them
-	untold   map[string]stream.Mark // by partition: progress saved since the source and the sink were last told; nil if none
+	gone     []string // partitions to forget; only the checkpoint's goroutine uses these fields
+	prunable []string // partitions that the sink may drop once the checkpoint has durably forgotten them
+	// By partition: progress saved since the source and the sink were last told; nil if none.
+	untold map[string]stream.Mark
 
 	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it
 }
@@ -313,7 +314,9 @@ func (r *keeper) tell(ctx context.Context) error {
 	if len(r.untold) == 0 {
 		return nil
 	}
-	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int { return strings.Compare(a.Part.ID, b.Part.ID) })
+	marks := slices.SortedFunc(maps.Values(r.untold), func(a, b stream.Mark) int {
+		return strings.Compare(a.Part.ID, b.Part.ID)
+	})
 	if marks = r.assigned.current(marks); len(marks) == 0 {
 		r.untold = nil
 		return nil

@@ -38,7 +38,8 @@ func (e *Engine) shown(now time.Time, routes []status.Route) *status.Child {
 
 func shownChild(s supervise.Status, now time.Time) *status.Child {
 	c := &status.Child{
-		Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1, Reason: stream.MaskURLs(s.Err), Since: s.Since.UTC(),
+		Name: s.Name, State: s.State.String(), Restarts: max(s.Starts, 1) - 1,
+		Reason: stream.MaskURLs(s.Err), Since: s.Since.UTC(),
 	}
 	if !s.Since.IsZero() {
 		c.Seconds = max(0, now.Sub(s.Since).Seconds())

@@ -47,7 +47,8 @@ func (s *spreadSource) Read(ctx context.Context, b *stream.Batch) error {
 	for _, part := range s.parts {
 		span := stream.Span{Part: part, Bytes: 5}
 		span.From.Num, span.To.Num = s.at, s.at+5
-		b.Records = append(b.Records, stream.Record{Off: uint32(len(b.Data)), Len: 4, Span: uint32(len(b.Spans)), Origin: span.To})
+		b.Records = append(b.Records,
+			stream.Record{Off: uint32(len(b.Data)), Len: 4, Span: uint32(len(b.Spans)), Origin: span.To})
 		b.Data = append(b.Data, "line\n"...)
 		b.Spans = append(b.Spans, span)
 		b.Origins++
@@ -92,7 +93,8 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, sink, source := vfstest.New(), &fakeSink{}, spread(parts)
 				source.refuse = test.refuse
-				route := config.Route{Sink: use(stream.SinkRole, sink), Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: test.sync}}
+				route := config.Route{Sink: use(stream.SinkRole, sink),
+					Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: test.sync}}
 				e := jobOf(t, m, Options{}, use(stream.SourceRole, source), route)
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
@@ -100,7 +102,8 @@ func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 				time.Sleep(seconds * time.Second)
 				synctest.Wait()
 				r := e.pipes[0].slots[0].route.keeper
-				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits", e.picture().Routes[0].Delivered,
+				t.Logf("%d delivered, %d marks written, %d wait to be told, %d commits",
+					e.picture().Routes[0].Delivered,
 					source.noted.Load(), len(r.untold), source.commits.Load())
 				if n := source.noted.Load(); n < seconds*parts || n > seconds*marks {
 					t.Errorf("%d marks were written in %d s", n, seconds)

@@ -41,7 +41,9 @@ func (s *state) store() (*checkpoint.Store, error) {
 		_ = s.open.Close() // an error repeats the failure that is already known
 		s.open = nil
 	}
-	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) { s.log.Warn("checkpoint", "error", err) }})
+	store, report, err := checkpoint.Open(s.dir, checkpoint.Options{Warn: func(err error) {
+		s.log.Warn("checkpoint", "error", err)
+	}})
 	if err != nil {
 		return nil, fmt.Errorf("state directory %s: %w", s.name, err)
 	}
@@ -131,7 +133,8 @@ func (s *state) present(files vfs.FS) error {
 		return s.lost
 	}
 	gone := func(err error) error {
-		s.lost = final(fmt.Errorf("state directory %s was deleted or replaced while penstock runs, so progress cannot be saved; "+
+		s.lost = final(fmt.Errorf("state directory %s was deleted or replaced while penstock "+
+			"runs, so progress cannot be saved; "+
 			"restore it, or start again from what is left: %w", s.name, err))
 		return s.lost
 	}

@@ -73,7 +73,8 @@ func (e *Engine) openAdmin() (*pages, error) {
 		return nil, nil
 	}
 	p := &pages{o: admin.Options{
-		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status, Live: e.picture, Log: e.o.Log,
+		Address: a.Address, Token: a.Token, Hosts: a.Hosts, Pprof: a.Pprof, Status: e.Status,
+		Live: e.picture, Log: e.o.Log,
 		Reload: e.Reload, Dashboard: e.o.Dashboard, LogLevel: e.o.LogLevel, LogTail: &e.tail,
 		Tap:     e.Tap,
 		Metrics: collectorsOf(e),

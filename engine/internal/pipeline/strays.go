@@ -32,9 +32,11 @@ func (e *Engine) reportStrays(store *checkpoint.Store) {
 	if len(strays) == 0 {
 		return
 	}
-	e.o.Log.Warn("the state directory has checkpoints of routes that are not in the config", "state", e.cfg.State, "routes", strays)
+	e.o.Log.Warn("the state directory has checkpoints of routes that are not in the config",
+		"state", e.cfg.State, "routes", strays)
 	for _, key := range fresh {
-		e.o.Log.Warn("route starts from the beginning; if it was renamed, give it its old name to resume", "route", key, "others", strays)
+		e.o.Log.Warn("route starts from the beginning; if it was renamed, give it its old name "+
+			"to resume", "route", key, "others", strays)
 	}
 }
 

@@ -66,7 +66,8 @@ func TestTraceOfARun(t *testing.T) {
 					t.Fatal(err)
 				}
 				replayed(t, m, e)
-				if old, err := m.ReadFile("/traces/flow.ndjson.1"); err != nil || !strings.Contains(string(old), `"seed":5`) {
+				if old, err := m.ReadFile("/traces/flow.ndjson.1"); err != nil ||
+					!strings.Contains(string(old), `"seed":5`) {
 					t.Errorf("the trace of the run before is %q, %v", old, err)
 				}
 			})
@@ -85,11 +86,13 @@ func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
 		t.Fatal(err)
 	}
 	want := e.picture().Routes[0]
-	if int64(got.Status.Attempts) != want.Attempts || got.Status.Settled == 0 || got.Ended != "the route ended" || got.Torn {
+	if int64(got.Status.Attempts) != want.Attempts || got.Status.Settled == 0 ||
+		got.Ended != "the route ended" || got.Torn {
 		t.Errorf("the replay has %d attempts, %d settled, ended %q; the run had %d attempts",
 			got.Status.Attempts, got.Status.Settled, got.Ended, want.Attempts)
 	}
-	for _, part := range []string{`"route":"p/r0"`, `"name":"worker-2"`, `"outcome":"throttled"`, `"do":"bury"`, `"started":"2000-`} {
+	for _, part := range []string{`"route":"p/r0"`, `"name":"worker-2"`, `"outcome":"throttled"`,
+		`"do":"bury"`, `"started":"2000-`} {
 		if !bytes.Contains(text, []byte(part)) {
 			t.Errorf("the trace has no %s", part)
 		}

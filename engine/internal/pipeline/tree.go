@@ -83,6 +83,7 @@ func (s *slot) fill(node *supervise.Status) {
 	}
 	status, names := sender.Status()
 	for _, l := range status.Lanes {
-		lanes.Children = append(lanes.Children, supervise.Status{Name: names[l.Lane], State: lanes.State, Starts: 1, Since: lanes.Since})
+		lanes.Children = append(lanes.Children,
+			supervise.Status{Name: names[l.Lane], State: lanes.State, Starts: 1, Since: lanes.Since})
 	}
 }

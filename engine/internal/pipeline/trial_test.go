@@ -36,7 +36,8 @@ func TestTrial(t *testing.T) {
 			}
 		}
 		if most := mayKill + len(kills)*(mayKill+11); deaths > most {
-			t.Fatalf("seed %d: %d deaths for %d of %d origins, want at most %d", seed, deaths, len(kills), origins, most)
+			t.Fatalf("seed %d: %d deaths for %d of %d origins, want at most %d", seed, deaths,
+				len(kills), origins, most)
 		}
 	}
 }

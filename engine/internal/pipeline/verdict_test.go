@@ -50,7 +50,8 @@ func TestEveryRecordDead(t *testing.T) {
 			for n := range 200 {
 				records := []int{1, 6, 101, 1500}[n%4]
 				source := &fakeSource{lines: numbered(records), size: []int{5000, 1000, 7}[n%3]}
-				e := fakeJob(t, vfstest.New(), Options{Once: true}, source, config.Route{Sink: use(stream.SinkRole, sink())})
+				e := fakeJob(t, vfstest.New(), Options{Once: true}, source,
+					config.Route{Sink: use(stream.SinkRole, sink())})
 				if err := e.Run(t.Context()); err == nil {
 					t.Fatalf("run %d: %d records were refused and Run returned no error", n, records)
 				}

@@ -55,7 +55,8 @@ func (w *waits) open(p *pipe) error {
 	if p.sharing.on { // the next owner may be on another machine
 		return nil
 	}
-	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() && w.cfg.Flow.Order != "partition"
+	able := w.assigned == nil && !allOrdered(w.sender.lanes()) && !w.keeper.memory.layered() &&
+		w.cfg.Flow.Order != "partition"
 	dir, err := p.state.waitingDir(p.name, w.cfg.Name)
 	if err != nil {
 		return err
@@ -84,8 +85,10 @@ func (w *waits) open(p *pipe) error {
 		return err
 	}
 	if !able {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order now, in which they have no place: "+
-			"deliver them with the former configuration, or accept that they are lost and remove that directory", records, dir.Path()))
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the route keeps an order "+
+			"now, in which they have no place: "+
+			"deliver them with the former configuration, or accept that they are lost and remove "+
+			"that directory", records, dir.Path()))
 	}
 	if n > 0 {
 		w.host.log.Info("batches wait for a retry since an earlier run", "ranges", n, "records", records)
@@ -104,7 +107,8 @@ func (w *waits) check(exists bool, state string) error {
 	}
 	for m := range w.keeper.memory.marks() {
 		if m.Waiting {
-			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and %q has some: put it back, or accept that "+
+			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and "+
+				"%q has some: put it back, or accept that "+
 				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
 		}
 	}
@@ -138,7 +142,8 @@ func (w *waits) begin(reader stream.Reader) error {
 	}
 	w.ranges, _ = reader.(stream.RangeReader)
 	if n, records, _ := w.store.Held(); w.ranges == nil && n > 0 {
-		return final(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read them again: deliver them with the former "+
+		return final(fmt.Errorf("%d records wait for a retry in %s, and the source cannot read "+
+			"them again: deliver them with the former "+
 			"configuration, or accept that they are lost and remove that directory", records, w.dir.Path()))
 	}
 	return nil

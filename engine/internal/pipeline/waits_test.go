@@ -228,8 +228,10 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 	status, _ := r.sender.sender.Status()
 	const ahead = 6 // records of a batch at hand, and of one that is being read
-	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting || n < s.InFlight+s.Waiting-ahead {
-		t.Errorf("the sender and the store account for %d records, the books for %d in flight and %d waiting", n, s.InFlight, s.Waiting)
+	if n := int64(status.WaitingCost + status.InFlightCost); n > s.InFlight+s.Waiting ||
+		n < s.InFlight+s.Waiting-ahead {
+		t.Errorf("the sender and the store account for %d records, the books for %d in flight "+
+			"and %d waiting", n, s.InFlight, s.Waiting)
 	}
 }
 
@@ -255,7 +257,8 @@ func TestWaitsOfLostData(t *testing.T) {
 		s := e.picture().Routes[0]
 		conserved(t, s)
 		if s.Delivered != 90 || s.ReadRecords != 90 || s.Counters["waiting_lost"] != 10 {
-			t.Errorf("%d delivered of %d, %d lost; want 90, 90, 10", s.Delivered, s.ReadRecords, s.Counters["waiting_lost"])
+			t.Errorf("%d delivered of %d, %d lost; want 90, 90, 10", s.Delivered, s.ReadRecords,
+				s.Counters["waiting_lost"])
 		}
 		stop()
 		<-ended

@@ -25,7 +25,9 @@ func TestSettledIsWrittenAtOnce(t *testing.T) {
 	}{
 		"durable when acked": {func(s *fakeSink) config.Use { return use(stream.SinkRole, s) }, records},
 		"to be synced":       {func(s *fakeSink) config.Use { fault.sink = s; return fault.sinkUse() }, records},
-		"ledgered":           {func(s *fakeSink) config.Use { return use(stream.SinkRole, &ledgerSink{fakeSink: s}) }, 0},
+		"ledgered": {func(s *fakeSink) config.Use {
+			return use(stream.SinkRole, &ledgerSink{fakeSink: s})
+		}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -34,7 +36,8 @@ func TestSettledIsWrittenAtOnce(t *testing.T) {
 					_ = retry.Sleep(ctx, time.Millisecond)
 					return ctx.Err()
 				}
-				route := config.Route{Sink: test.sink(sink), Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: time.Hour}}
+				route := config.Route{Sink: test.sink(sink),
+					Checkpoint: config.Checkpoint{Replay: 1 << 20, Sync: time.Hour}}
 				e := fakeJob(t, m, Options{}, &fakeSource{lines: numbered(records), size: 1}, route)
 				ctx, stop := context.WithCancel(t.Context())
 				ended := make(chan error, 1)

@@ -53,17 +53,19 @@ func (s Stage) Matches(text string) bool {
 
 // Sample is one record at one stage.
 type Sample struct {
-	At        time.Time       `json:"at"`
-	Route     string          `json:"route"`
-	Stage     string          `json:"stage"`
-	ID        string          `json:"id"`                // of the record; the same at all stages
-	Outcome   string          `json:"outcome"`           // read, kept, dropped, dead, delivered, or an attempt's failure
-	Worker    string          `json:"worker,omitempty"`  // at the sink
-	Attempt   int             `json:"attempt,omitempty"` // at the sink
-	Reason    string          `json:"reason,omitempty"`
-	Record    json.RawMessage `json:"record,omitempty"`    // the record as JSON
-	Truncated string          `json:"truncated,omitempty"` // its beginning, in place of Record, if it is larger than 8 KiB
-	Skipped   uint64          `json:"skipped,omitempty"`   // samples that this reader was too slow for since the last one
+	At    time.Time `json:"at"`
+	Route string    `json:"route"`
+	Stage string    `json:"stage"`
+	ID    string    `json:"id"` // of the record; the same at all stages
+	// Read, kept, dropped, dead, delivered, or an attempt's failure.
+	Outcome string          `json:"outcome"`
+	Worker  string          `json:"worker,omitempty"`  // at the sink
+	Attempt int             `json:"attempt,omitempty"` // at the sink
+	Reason  string          `json:"reason,omitempty"`
+	Record  json.RawMessage `json:"record,omitempty"` // the record as JSON
+	// Its beginning, in place of Record, if it is larger than 8 KiB.
+	Truncated string `json:"truncated,omitempty"`
+	Skipped   uint64 `json:"skipped,omitempty"` // samples that this reader was too slow for since the last one
 }
 
 // Registry holds the routes of a process, by "pipeline/route". The zero value is empty.

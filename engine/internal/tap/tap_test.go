@@ -45,7 +45,8 @@ func TestOffer(t *testing.T) {
 			r.Offer(Stage{}, 100, record)
 			r.Offer(Stage{Index: -1}, 100, record)
 		}
-		if got := drain(all); len(got) != 10 || got[0].Stage != "source" || got[0].Route != "p/r" || got[0].At.IsZero() {
+		if got := drain(all); len(got) != 10 || got[0].Stage != "source" || got[0].Route != "p/r" ||
+			got[0].At.IsZero() {
 			t.Errorf("%d samples of two stages with a rate of 5: %+v", len(got), got)
 		}
 		if got := drain(sink); len(got) != 1 || got[0].Stage != "sink" {

@@ -199,7 +199,8 @@ func (s *State) workers(rows []row, at, room int) []string {
 			name = clean(r.Route) + " " + name
 		}
 		out = append(out, s.line(style, s.columns(name, []string{
-			w.State, w.Gate, fmt.Sprint(w.InFlight), Figure(w.Window), Seconds(w.RoundTrip), Figure(w.Rate), Figure(float64(w.Failed)),
+			w.State, w.Gate, fmt.Sprint(w.InFlight), Figure(w.Window), Seconds(w.RoundTrip),
+			Figure(w.Rate), Figure(float64(w.Failed)),
 		}, workerWidths)))
 	}
 	for len(out) < room+1 {
@@ -215,7 +216,8 @@ func (s *State) details(r row) []string {
 		"state       " + w.State, "            " + clean(w.Reason),
 		"gate        " + w.Gate + ": " + clean(w.Words),
 		fmt.Sprintf("window      %s, %d in flight", Figure(w.Window), w.InFlight),
-		fmt.Sprintf("round trip  %s, with nothing queued %s, overdue after %s", Seconds(w.RoundTrip), Seconds(w.Base), Seconds(w.Timeout)),
+		fmt.Sprintf("round trip  %s, with nothing queued %s, overdue after %s",
+			Seconds(w.RoundTrip), Seconds(w.Base), Seconds(w.Timeout)),
 		fmt.Sprintf("attempts    %d delivered, %d failed, %d throttled", w.Delivered, w.Failed, w.Throttled),
 	}
 	if w.Misconfigured {

@@ -143,7 +143,9 @@ func (s *State) move(n int) {
 
 // at returns the index of the selected row, or of the first if it is not there.
 func (s *State) at(rows []row) int {
-	return max(0, slices.IndexFunc(rows, func(r row) bool { return r.Route == s.selected.Route && r.Name == s.selected.Name }))
+	return max(0, slices.IndexFunc(rows, func(r row) bool {
+		return r.Route == s.selected.Route && r.Name == s.selected.Name
+	}))
 }
 
 // rows returns the workers that match the filter, in order.
@@ -176,7 +178,8 @@ func (s *State) rows() (out []row) {
 func (s *State) compare(a, b row) int {
 	switch s.order {
 	case ByAttention:
-		return cmp.Or(cmp.Compare(attention(b.worker), attention(a.worker)), cmp.Compare(b.worker.RoundTrip, a.worker.RoundTrip))
+		return cmp.Or(cmp.Compare(attention(b.worker), attention(a.worker)),
+			cmp.Compare(b.worker.RoundTrip, a.worker.RoundTrip))
 	case ByRate:
 		return cmp.Compare(b.worker.Rate, a.worker.Rate)
 	case ByRoundTrip:

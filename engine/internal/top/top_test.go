@@ -174,7 +174,8 @@ func TestMessages(t *testing.T) {
 	s.Frame(frame(2, 2))
 	got := plain(s)
 	for _, want := range []string{
-		"running for 3m20s: ready", "p/r0: limited by the workers", "31.0 MiB", "31s", "NORMAL", "window", "4 workers by attention",
+		"running for 3m20s: ready", "p/r0: limited by the workers", "31.0 MiB", "31s", "NORMAL",
+		"window", "4 workers by attention",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
@@ -188,9 +189,11 @@ func TestMessages(t *testing.T) {
 
 func TestFigures(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
-		{Figure(0.01), "0"}, {Figure(3), "3"}, {Figure(3.25), "3.2"}, {Figure(12345), "12345"}, {Figure(123456), "123.5k"},
+		{Figure(0.01), "0"}, {Figure(3), "3"}, {Figure(3.25), "3.2"}, {Figure(12345), "12345"},
+		{Figure(123456), "123.5k"},
 		{Figure(2e6), "2.0M"}, {Figure(3e9), "3.0G"}, {Bytes(-1), "-"}, {Bytes(12), "12 B"}, {Bytes(1536), "1.5 KiB"},
-		{Seconds(0), "-"}, {Seconds(0.0000123), "12µs"}, {Seconds(0.25), "250ms"}, {Seconds(2.5), "2.5s"}, {Span(61), "1m1s"},
+		{Seconds(0), "-"}, {Seconds(0.0000123), "12µs"}, {Seconds(0.25), "250ms"},
+		{Seconds(2.5), "2.5s"}, {Span(61), "1m1s"},
 		{Span(7200), "2h0m"}, {Span(90000), "1d1h"},
 	} {
 		if c.got != c.want {

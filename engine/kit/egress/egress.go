@@ -34,7 +34,9 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 		return nil, fmt.Errorf("network %s is not allowed", network)
 	}
 	dialer := net.Dialer{Timeout: d.Timeout, KeepAlive: 30 * time.Second, Resolver: d.Resolver}
-	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error { return d.check(address) }
+	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		return d.check(address)
+	}
 	return dialer.DialContext(ctx, network, address)
 }
 
@@ -73,7 +75,8 @@ func NewTransport(d *Dialer, o TransportOptions) *http.Transport {
 	}
 	return &http.Transport{
 		DialContext: d.DialContext, TLSClientConfig: o.TLS, TLSHandshakeTimeout: d.Timeout, ForceAttemptHTTP2: true,
-		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: o.IdleTimeout, MaxResponseHeaderBytes: o.HeaderBytes,
-		DisableCompression: true,
+		MaxIdleConns: o.IdleConnections, MaxIdleConnsPerHost: 8, IdleConnTimeout: o.IdleTimeout,
+		MaxResponseHeaderBytes: o.HeaderBytes,
+		DisableCompression:     true,
 	}
 }

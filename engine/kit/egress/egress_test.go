@@ -21,19 +21,27 @@ func TestTricks(t *testing.T) {
 	for _, raw := range []string{
 		"https://127.0.0.2/", "https://localhost/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/",
 		"https://127.1/",
-		"https://127.0.1/", "https://0/", "https://a.shops.example.0x7f/", "https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/",
-		"https://[0:0:0:0:0:ffff:127.0.0.1]/", "https://[::127.0.0.1]/", "https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/",
-		"https://[fe80::1%25eth0]/", "https://[fe80::1%eth0]/", "https://169.254.169.254/latest/meta-data/", "https://[fd00:ec2::254]/",
-		"https://metadata.google.internal/", "https://pay.example.com@evil.example/", "https://evil.example#@pay.example.com/",
+		"https://127.0.1/", "https://0/", "https://a.shops.example.0x7f/",
+		"https://[::ffff:127.0.0.1]/", "https://[::ffff:7f00:1]/",
+		"https://[0:0:0:0:0:ffff:127.0.0.1]/", "https://[::127.0.0.1]/",
+		"https://[64:ff9b::7f00:1]/", "https://[2002:7f00:1::]/",
+		"https://[fe80::1%25eth0]/", "https://[fe80::1%eth0]/",
+		"https://169.254.169.254/latest/meta-data/", "https://[fd00:ec2::254]/",
+		"https://metadata.google.internal/", "https://pay.example.com@evil.example/",
+		"https://evil.example#@pay.example.com/",
 		"https://user:password@pay.example.com/", "https://pay.example.com.evil.example/", "https://evilshops.example/",
 		"https://shops.example/",
-		"https://.shops.example/", "https://a..shops.example/", "https://pay.example.com./", "https://pay.example.com:22/",
-		"https://pay.example.com:0443/", "https://pay.example.com:/", "https://pay.example.com:443443/", "http://pay.example.com/",
+		"https://.shops.example/", "https://a..shops.example/", "https://pay.example.com./",
+		"https://pay.example.com:22/",
+		"https://pay.example.com:0443/", "https://pay.example.com:/",
+		"https://pay.example.com:443443/", "http://pay.example.com/",
 		"http://pay.example.com:443/", "ftp://pay.example.com/", "file:///etc/passwd",
 		"gopher://pay.example.com/_x", "https:pay.example.com",
 		"//pay.example.com/", "https://pay.example.com\\@evil.example/", "https://evil.example\\.shops.example/",
-		"https://pay.example.com/\r\nHost: evil", "https://pay.example.com/a b", "https://pay。example。com/", "https://ⓟay.example.com/",
-		"https://%70ay.example.org/", "https://[::1]:8443/", "https:///path", "https://", "", "https://*.shops.example/",
+		"https://pay.example.com/\r\nHost: evil", "https://pay.example.com/a b",
+		"https://pay。example。com/", "https://ⓟay.example.com/",
+		"https://%70ay.example.org/", "https://[::1]:8443/", "https:///path", "https://", "",
+		"https://*.shops.example/",
 	} {
 		u, address, err := shops.Check(raw)
 		var refused *RefusedError
@@ -66,10 +74,14 @@ func TestAddresses(t *testing.T) {
 		"127.0.0.1": true, "127.255.255.254": true,
 		"169.254.169.254": false, "172.16.0.1": true, "172.31.255.255": true, "192.0.0.192": false, "192.0.2.1": false,
 		"192.88.99.1": false,
-		"192.168.1.1": true, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.1": false, "224.0.0.1": false, "240.0.0.1": false,
-		"255.255.255.255": false, "168.63.129.16": false, "::": false, "::1": true, "::ffff:10.0.0.1": false, "::ffff:8.8.8.8": false,
-		"::7f00:1": false, "64:ff9b::a00:1": false, "64:ff9b:1::1": false, "100::1": false, "2001::1": false, "2001:20::1": false,
-		"2001:db8::1": false, "2002:a00:1::": false, "3fff::1": false, "5f00::1": false, "fc00::1": true, "fd12::1": true,
+		"192.168.1.1": true, "198.18.0.1": false, "198.51.100.1": false, "203.0.113.1": false,
+		"224.0.0.1": false, "240.0.0.1": false,
+		"255.255.255.255": false, "168.63.129.16": false, "::": false, "::1": true,
+		"::ffff:10.0.0.1": false, "::ffff:8.8.8.8": false,
+		"::7f00:1": false, "64:ff9b::a00:1": false, "64:ff9b:1::1": false, "100::1": false,
+		"2001::1": false, "2001:20::1": false,
+		"2001:db8::1": false, "2002:a00:1::": false, "3fff::1": false, "5f00::1": false,
+		"fc00::1": true, "fd12::1": true,
 		"fd00:ec2::254": false,
 		"fd20:ce::254":  false, "fe80::1": false, "fe80::1%eth0": false, "fec0::1": false, "ff02::1": false,
 	} {
@@ -81,7 +93,8 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s with private: true: allowed %v, want %v", text, allowed, withPrivate)
 		}
 	}
-	for _, text := range []string{"8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450::1"} {
+	for _, text := range []string{"8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1",
+		"2606:4700::1111", "2a00:1450::1"} {
 		if err := strict.CheckAddress(netip.MustParseAddr(text)); err != nil {
 			t.Error(err)
 		}
@@ -148,7 +161,8 @@ func TestRebinding(t *testing.T) {
 	for i, want := range []string{"stopped", "refused", "refused", "refused"} {
 		_, err := d.DialContext(t.Context(), "tcp", "pay.example.com:443")
 		var refused *RefusedError
-		if isRefused := errors.As(err, &refused); want == "refused" && !isRefused || want == "stopped" && !errors.Is(err, errStopped) {
+		if isRefused := errors.As(err, &refused); want == "refused" && !isRefused ||
+			want == "stopped" && !errors.Is(err, errStopped) {
 			t.Errorf("dial %d: %v, want %s", i, err, want)
 		}
 	}
@@ -215,7 +229,8 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("%q is allowed as %v at %s, and that is %v at %s, %v", raw, u, address, again, same, err)
 		}
 		host := u.Hostname()
-		if host != "pay.example.com" && !strings.HasSuffix(host, ".shops.example") && netip.MustParseAddr(host).String() != host {
+		if host != "pay.example.com" && !strings.HasSuffix(host, ".shops.example") &&
+			netip.MustParseAddr(host).String() != host {
 			t.Errorf("%q is allowed for host %q", raw, host)
 		}
 	})

@@ -198,12 +198,14 @@ func checkName(name string) string {
 		}
 		for _, c := range []byte(l) {
 			if (c|0x20 < 'a' || c|0x20 > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-				return "the host holds other bytes than letters, digits, '-' and '_'; write other names in their form xn--"
+				return "the host holds other bytes than letters, digits, '-' and '_'; write " +
+					"other names in their form xn--"
 			}
 		}
 	}
 	last := strings.ToLower(labels[len(labels)-1])
-	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") && strings.Trim(last[2:], "0123456789abcdef") == "" {
+	if strings.Trim(last, "0123456789") == "" || strings.HasPrefix(last, "0x") &&
+		strings.Trim(last[2:], "0123456789abcdef") == "" {
 		return "the host ends in a number, as an address does"
 	}
 	return ""
@@ -218,9 +220,11 @@ var (
 		"100.100.100.200/32": "metadata service", "168.63.129.16/32": "metadata service",
 		"::/128": "unspecified", "::/96": "IPv4-compatible", "::ffff:0:0/96": "IPv4-mapped",
 		"64:ff9b::/96": "NAT64", "64:ff9b:1::/48": "NAT64",
-		"100::/64": "discard", "2001::/23": "Teredo or protocol assignments", "2001:db8::/32": "documentation", "2002::/16": "6to4",
-		"3fff::/20": "documentation", "5f00::/16": "segment routing", "fe80::/10": "link-local", "fec0::/10": "site-local",
-		"ff00::/8": "multicast", "fd00:ec2::/32": "metadata service", "fd20:ce::/32": "metadata service",
+		"100::/64": "discard", "2001::/23": "Teredo or protocol assignments",
+		"2001:db8::/32": "documentation", "2002::/16": "6to4",
+		"3fff::/20": "documentation", "5f00::/16": "segment routing", "fe80::/10": "link-local",
+		"fec0::/10": "site-local",
+		"ff00::/8":  "multicast", "fd00:ec2::/32": "metadata service", "fd20:ce::/32": "metadata service",
 	})
 	private = prefixes(map[string]string{
 		"10.0.0.0/8": "private", "100.64.0.0/10": "shared", "127.0.0.0/8": "loopback", "172.16.0.0/12": "private",

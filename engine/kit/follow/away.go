@@ -39,7 +39,9 @@ func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 			return false
 		}
 		entries, err := dir.Entries(folder)
-		return err != nil || !slices.ContainsFunc(entries, func(e vfs.Entry) bool { return !strings.HasPrefix(e.Name, ".") })
+		return err != nil || !slices.ContainsFunc(entries, func(e vfs.Entry) bool {
+			return !strings.HasPrefix(e.Name, ".")
+		})
 	}
 }
 
@@ -69,7 +71,8 @@ func (l *lister) isAway(label string, dev uint64) bool {
 		away = p.Away(label, dev)
 		l.folders.away[of] = away
 		if away {
-			l.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was read of its files is kept until it is")
+			l.refuse(of.folder, "the folder is not there, or nothing is mounted on it; what was "+
+				"read of its files is kept until it is")
 		}
 	}
 	return away

@@ -56,8 +56,10 @@ type GoneError struct {
 
 // Error names the budget and the remedies.
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("%d deleted files that were not read to their ends hold %d bytes on the disk, more than deleted_max "+
-		"(%d), the oldest is %q of route %q; make the receiver faster, raise deleted_max, or choose deleted_beyond: keep or drop",
+	return fmt.Sprintf("%d deleted files that were not read to their ends hold %d bytes on the "+
+		"disk, more than deleted_max "+
+		"(%d), the oldest is %q of route %q; make the receiver faster, raise deleted_max, or "+
+		"choose deleted_beyond: keep or drop",
 		e.Files, e.Bytes, e.Max, e.Oldest, e.Route)
 }
 
@@ -74,7 +76,8 @@ const (
 // counts those that are new.
 func (g *growing) deleted() (all deletedFiles) {
 	for _, f := range g.c.table.byKey {
-		if !f.isUnlisted() || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 || len(f.cursors) > 0 && f.all((*cursor).isSealed) {
+		if !f.isUnlisted() || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 ||
+			len(f.cursors) > 0 && f.all((*cursor).isSealed) {
 			continue
 		}
 		all.files = append(all.files, f)
@@ -145,6 +148,7 @@ func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 		g.c.h.Count("deleted_over_budget", 1)
 	}
 	g.c.log.Warn("deleted files are held until they are read", "files", len(all.files), "bytes", all.bytes,
-		"deleted_max", g.o.DeletedMax, "oldest", all.oldest.label, "held", (g.c.now() - all.oldest.nameless).Round(time.Millisecond),
+		"deleted_max", g.o.DeletedMax, "oldest", all.oldest.label, "held",
+		(g.c.now() - all.oldest.nameless).Round(time.Millisecond),
 		"route", all.route)
 }

@@ -88,7 +88,9 @@ func (d completions) rejoin(r *Reader, id string) bool {
 // nothing to drop: the next one of its route does.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
-		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool { return p.r.attendance != gone && !p.r.isDone(p.id) }) {
+		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool {
+			return p.r.attendance != gone && !p.r.isDone(p.id)
+		}) {
 			return false
 		}
 		for _, p := range all {

@@ -29,7 +29,8 @@ func PackedAs(compression string, maxExpansion int) (Packed, error) {
 	p, ok := compressions[compression]
 	switch {
 	case !ok:
-		return p, &stream.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, none, gzip or zstd", compression)}
+		return p, &stream.OptionError{Key: "compression", Err: fmt.Errorf("is %q, want auto, "+
+			"none, gzip or zstd", compression)}
 	case maxExpansion < 0:
 		return p, &stream.OptionError{Key: "max_expansion", Err: fmt.Errorf("is %d, want 0 or more", maxExpansion)}
 	}
@@ -90,7 +91,8 @@ func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 }
 
 func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
-	return unpack.New(kind, unpack.Options{MaxExpansion: u.c.o.Packed.MaxExpansion, Go: u.c.h.Go, Decoders: &u.decoders})
+	return unpack.New(kind,
+		unpack.Options{MaxExpansion: u.c.o.Packed.MaxExpansion, Go: u.c.h.Go, Decoders: &u.decoders})
 }
 
 // findView finds out again how a file is compressed that was known by its stat alone.
@@ -175,7 +177,8 @@ func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 		read = cur.pos.Next
 	}
 	if f.trouble == nil {
-		u.c.log.Warn("a compressed file cannot be read to its end; the whole records before are delivered, the file is left where it is, "+
+		u.c.log.Warn("a compressed file cannot be read to its end; the whole records before are "+
+			"delivered, the file is left where it is, "+
 			"and read on when it has changed", "file", f.label, "delivered", read, "error", err)
 		u.c.count("files_unreadable", 1)
 		f.trouble = &trouble{}
@@ -206,7 +209,8 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()
 	file := lines.File{
-		ReaderAt: r.filler.source(f), Part: cur.part, Size: f.info.Size, Sealed: end.sealed, Flush: end.flush, Growing: grows,
+		ReaderAt: r.filler.source(f), Part: cur.part, Size: f.info.Size, Sealed: end.sealed,
+		Flush: end.flush, Growing: grows,
 		Before: before,
 	}
 	if err := r.c.unpacker.framingOf(f); err != nil {

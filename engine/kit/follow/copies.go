@@ -193,8 +193,10 @@ func (k *copies) logNew(f *file) {
 		return
 	}
 	f.aside.restored = false
-	k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: it is read from its beginning; what was read of "+
-		"the other one comes twice if it was restored from a backup that did not keep its time", "file", f.label, "size", f.info.Size)
+	k.c.log.Warn("a file has the name and the content of one that is gone, and is newer: it is "+
+		"read from its beginning; what was read of "+
+		"the other one comes twice if it was restored from a backup that did not keep its time",
+		"file", f.label, "size", f.info.Size)
 	k.c.count("files_doubtful", 1)
 }
 

@@ -65,7 +65,8 @@ func (k *copies) mayBe(f, w *file, head []byte) bool {
 		return true
 	}
 	id := k.c.ids.idOf(w.entry)
-	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil || f.info.Size < w.info.Size || w.info.Size == 0 {
+	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) || f.view != nil ||
+		f.info.Size < w.info.Size || w.info.Size == 0 {
 		return false
 	}
 	return int64(id.Len) >= min(w.info.Size, fileid.MaxHead) && id.MatchHead(head)

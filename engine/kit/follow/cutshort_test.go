@@ -108,7 +108,8 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 		first, rest := readAll(t, r, t.Context(), 20*time.Second)
 		got := slices.Sorted(slices.Values(append(first, rest...)))
 		if want := []string{"1 one", "2 two", "3 three", "4 four"}; !slices.Equal(got, want) || reads < 5 {
-			t.Errorf("%q, then %q, together %q after %d reads of b.log, want %q; the log:\n%s", first, rest, got, reads, want, &d.log)
+			t.Errorf("%q, then %q, together %q after %d reads of b.log, want %q; the log:\n%s",
+				first, rest, got, reads, want, &d.log)
 		}
 	})
 }

@@ -42,7 +42,8 @@ func (c *Catalogue) CheckLimit() {
 		return
 	}
 	if most := max(minOpen, process/2); c.limit.lower(most) {
-		c.log.Warn("fewer files are held open than open_files: raise the limit of open files of the process (ulimit -n)",
+		c.log.Warn("fewer files are held open than open_files: raise the limit of open files of "+
+			"the process (ulimit -n)",
 			"open_files", c.o.OpenFiles, "process_limit", process, "used", most)
 	}
 }

@@ -108,7 +108,8 @@ func (r *route) waits(n *inode) bool {
 
 func (n *inode) info(name string) vfs.Info {
 	return vfs.Info{
-		Name: name, Size: int64(len(n.text)), ModTime: n.changed, Dev: 1, Ino: n.number, Birth: n.born, Links: uint64(n.links),
+		Name: name, Size: int64(len(n.text)), ModTime: n.changed, Dev: 1, Ino: n.number,
+		Birth: n.born, Links: uint64(n.links),
 	}
 }
 

@@ -19,7 +19,9 @@ func TestEmptyFileIsWrittenToAndRotated(t *testing.T) {
 		opened bool // it was read before it was emptied
 		rotate func(t *testing.T, d *folder)
 	}{
-		{"emptied, renamed to what is not listed", true, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.old") }},
+		{"emptied, renamed to what is not listed", true, func(t *testing.T, d *folder) {
+			d.rename(t, "a.log", "a.old")
+		}},
 		{"emptied, deleted", true, func(t *testing.T, d *folder) { d.delete(t, "a.log") }},
 		{"emptied, renamed", true, func(t *testing.T, d *folder) { d.rename(t, "a.log", "a.log.1") }},
 		{"emptied, copied, deleted", true, func(t *testing.T, d *folder) {
@@ -93,7 +95,8 @@ func TestRewrittenAndRenamedAway(t *testing.T) {
 		seen       bool // the route has seen that the file was emptied before it ended
 	}{
 		{"shorter", "4 four\n", false}, {"longer", "4 four is longer than all that was read of it\n", false},
-		{"shorter, seen empty", "4 four\n", true}, {"longer, seen empty", "4 four is longer than all that was read of it\n", true},
+		{"shorter, seen empty", "4 four\n", true},
+		{"longer, seen empty", "4 four is longer than all that was read of it\n", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,8 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 // A file is emptied, or rewritten, after it was looked at and before the copy that was made of it
 // is compared with it.
 func TestEmptiedWhileItIsCompared(t *testing.T) {
-	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as what was there before\n"} {
+	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as " +
+		"what was there before\n"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d, a, b := twoRoutes(t, follow.Growing{})
@@ -169,7 +170,8 @@ func TestCopyAmongManyWidows(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)
 			for i := range 200 {
-				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4, Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
+				id := fileid.New(fileid.File{Dev: 1, Ino: uint64(1 + i), Birth: 1, Size: 4,
+					Head: fmt.Appendf(nil, "%03d\n", i)}, nil)
 				m := stream.Mark{
 					Part:      stream.Partition{ID: id.String(), Name: []string{"a.log", "a.log.2"}[i%2]},
 					Watermark: stream.Position{Num: 4},

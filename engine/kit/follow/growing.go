@@ -77,7 +77,8 @@ func (g *growing) endOf(f *file) (ending, bool) {
 func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	c, cur := g.c, f.by(r)
 	isSealed := cur != nil && cur.sealed
-	if c.unpacker.isTroubled(f, now) || f.entry != nil && cur == nil || f.isUnlisted() && !isSealed && !g.reach(f, now) {
+	if c.unpacker.isTroubled(f, now) || f.entry != nil && cur == nil || f.isUnlisted() &&
+		!isSealed && !g.reach(f, now) {
 		return false
 	}
 	switch {
@@ -239,7 +240,9 @@ func (g *growing) lastLine(f *file) (int64, error) {
 
 // beginsAtEnd reports whether a route that has no progress begins at the end of f.
 func (g *growing) beginsAtEnd(f *file) bool {
-	return g.o.FromEnd && !f.metEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool { return !r.marked && f.met <= r.first })
+	return g.o.FromEnd && !f.metEmpty && slices.ContainsFunc(g.c.readers, func(r *Reader) bool {
+		return !r.marked && f.met <= r.first
+	})
 }
 
 // canBegin reports whether it can be found out where the routes begin in a new file.

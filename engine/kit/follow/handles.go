@@ -163,7 +163,8 @@ func (h *handles) openFewer() bool {
 		return false
 	}
 	if h.c.limit.lower(most) {
-		h.c.log.Warn("the process has too many files open; fewer are held open: raise its limit (ulimit -n), or lower open_files",
+		h.c.log.Warn("the process has too many files open; fewer are held open: raise its limit "+
+			"(ulimit -n), or lower open_files",
 			"open_files", h.c.o.OpenFiles, "used", most)
 	}
 	return true

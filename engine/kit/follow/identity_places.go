@@ -81,12 +81,14 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
-		c.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition", m.Part.ID, "error", err)
+		c.log.Warn("the checkpoint has a partition that is no file; it is left alone", "partition",
+			m.Part.ID, "error", err)
 		return id, id, false
 	}
 	proof, err := fileid.ParseProof(m.Note)
 	if err != nil {
-		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its id alone", "file", m.Part.Name, "error", err)
+		c.log.Warn("the checkpoint has a note that cannot be read; the file is known by its "+
+			"id alone", "file", m.Part.Name, "error", err)
 	}
 	now = id
 	if proof.Moved != (fileid.Key{}) {

@@ -14,7 +14,8 @@ import (
 // the id by which it knows the file, and goes on where it was.
 func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 	for name, how := range map[string]struct{ noted, moved, first bool }{
-		"with a note": {noted: true}, "by a ledger": {}, "in a copy": {noted: true, moved: true}, "before": {first: true},
+		"with a note": {noted: true}, "by a ledger": {}, "in a copy": {noted: true, moved: true},
+		"before": {first: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

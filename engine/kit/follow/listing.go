@@ -13,7 +13,8 @@ import (
 // counted are the counters of a route's reader; docs/operating.md has the meaning of each. They are
 // shown from the start, so that the first event of a kind is seen as a change.
 var counted = []string{
-	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated", "files_orphaned", "files_grown",
+	"files_vanished", "bytes_vanished", "files_replaced", "files_doubtful", "files_rotated",
+	"files_orphaned", "files_grown",
 	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
 }
 
@@ -277,7 +278,8 @@ func (c *Catalogue) lose(f *file, why string) {
 		return
 	}
 	if left := f.left(); !c.strategy.grows() || left > 0 && !f.excused {
-		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are lost: %s", f.label, left, f.info.Size, why))
+		c.h.Fault(fmt.Errorf("file %q is gone before it was read to its end, %d of %d bytes are "+
+			"lost: %s", f.label, left, f.info.Size, why))
 		for _, cur := range f.cursors {
 			if c.strategy.grows() && cur.left() == 0 {
 				continue
@@ -354,8 +356,10 @@ func (c *Catalogue) replaced(f *file, why string) {
 		}
 	}
 	*f = file{
-		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, met: f.met, handle: f.handle, used: f.used,
-		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1), queues: f.queues, metEmpty: true,
+		dir: f.dir, name: f.name, label: f.label, info: f.info, scan: f.scan, met: f.met,
+		handle: f.handle, used: f.used,
+		state: f.state.on(replaced), nameless: f.nameless, since: now, unread: max(now, 1),
+		queues: f.queues, metEmpty: true,
 	}
 	if old.aside != nil && old.aside.listed != "" {
 		f.rare().listed = old.aside.listed

@@ -120,7 +120,8 @@ func (cur *cursor) remember(b *stream.Batch, before int64) {
 	s := &b.Spans[n-1]
 	size := cur.pos.Next - before
 	head, tail, written := r.filler.Seen(before, cur.pos.Next)
-	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == cur.pos.Next && s.From.Num <= before; plain {
+	if plain := written || s.To.Num-s.From.Num == int64(s.Bytes) && s.To.Num == cur.pos.Next &&
+		s.From.Num <= before; plain {
 		fresh := tail
 		if !written {
 			fresh = b.Data[len(b.Data)-int(size):]

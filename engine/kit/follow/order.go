@@ -9,7 +9,8 @@ import (
 // one file may affect that of another, so wherever several are identified, the order must depend on
 // the files alone.
 func byLabel(a, b *file) int {
-	return cmp.Or(strings.Compare(a.label, b.label), strings.Compare(a.id(), b.id()), cmp.Compare(a.info.Ino, b.info.Ino),
+	return cmp.Or(strings.Compare(a.label, b.label), strings.Compare(a.id(), b.id()),
+		cmp.Compare(a.info.Ino, b.info.Ino),
 		cmp.Compare(a.info.Dev, b.info.Dev))
 }
 

@@ -109,7 +109,8 @@ func (q *quiet) nameGone(f *file) {
 		c.release(f)
 	case f.handle != nil:
 		f.state, f.nameless = f.state.on(losesName), c.now()
-		c.log.Warn("a file was renamed or deleted while it was read; it is read to its end", "file", f.label, "read", f.read())
+		c.log.Warn("a file was renamed or deleted while it was read; it is read to its end", "file",
+			f.label, "read", f.read())
 		c.count("files_orphaned", 1)
 	default:
 		c.lose(f, "its name is gone and it was not held open")

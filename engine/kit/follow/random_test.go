@@ -314,7 +314,8 @@ func (s *rotating) restart() {
 	}
 	s.open(first)
 	if s.late > 0 && s.rnd.IntN(2) == 0 {
-		s.routes[first].run(s.t, s.about(time.Duration(1+s.rnd.Int64N(int64(s.late/time.Millisecond)))*time.Millisecond))
+		s.routes[first].run(s.t,
+			s.about(time.Duration(1+s.rnd.Int64N(int64(s.late/time.Millisecond)))*time.Millisecond))
 	}
 	s.open(1 - first)
 }
@@ -361,7 +362,8 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	s.open(1)
 	for who := range 2 {
 		s.writers = append(s.writers, &rotator{
-			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait, name: fmt.Sprintf("w%d.log", who),
+			d: d, disk: d.Dir.(*disk), rnd: s.rnd, who: who, have: s.have, wait: s.wait,
+			name: fmt.Sprintf("w%d.log", who),
 		})
 	}
 	d.step = s.step
@@ -408,7 +410,8 @@ func FuzzRotations(f *testing.F) {
 					got = slices.Compact(got)
 				}
 				if !slices.Equal(got, want) {
-					t.Errorf("seed %d: route %d: %s; it delivered\n%s", seed, i, differ(got, want), strings.Join(r.trace, "\n"))
+					t.Errorf("seed %d: route %d: %s; it delivered\n%s", seed, i, differ(got, want),
+						strings.Join(r.trace, "\n"))
 				}
 			}
 			if t.Failed() {

@@ -69,7 +69,8 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	return &Reader{
 		c: c, o: o, wake: make(chan struct{}, 1), listed: make(chan struct{}, 1), saved: make(map[string]int64),
 		notes: notes{byID: make(map[string]*note)}, forgets: forgets{stored: make(map[string]bool)},
-		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, unsaved: make(map[string]int64), done: make(map[string]bool),
+		filler: filler{Filler: lines.Filler{Rules: c.o.Rules}}, unsaved: make(map[string]int64),
+		done: make(map[string]bool),
 	}
 }
 

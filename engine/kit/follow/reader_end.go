@@ -60,7 +60,8 @@ func (r *Reader) ended() (bool, error) {
 		return false, nil
 	}
 	if young > 0 {
-		c.log.Warn("files are still being written; what was there of them is read, the rest is left to the next run", "files", young)
+		c.log.Warn("files are still being written; what was there of them is read, the rest is "+
+			"left to the next run", "files", young)
 	}
 	if len(failed) == 0 {
 		return true, io.EOF

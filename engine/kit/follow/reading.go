@@ -27,7 +27,8 @@ type Reading struct {
 // DefaultReading reads lines of at most 1 MiB in UTF-8, of files that may be compressed.
 func DefaultReading() Reading {
 	return Reading{
-		MaxRecord: 1 << 20, Framing: framing.Defaults(), Encoding: "utf-8", DecodeError: "keep", Compression: "auto", MaxExpansion: 1000,
+		MaxRecord: 1 << 20, Framing: framing.Defaults(), Encoding: "utf-8", DecodeError: "keep",
+		Compression: "auto", MaxExpansion: 1000,
 		LongRecord: "cut",
 	}
 }
@@ -89,7 +90,8 @@ func (o *Polling) Validate() error {
 func CheckGlobs(key string, globs []string) error {
 	for i, g := range globs {
 		if _, err := path.Match(g, ""); err != nil || g == "" {
-			return wrong(fmt.Sprintf("%s[%d]", key, i), "%q is not a glob; brackets must close, and it may not be empty", g)
+			return wrong(fmt.Sprintf("%s[%d]", key, i), "%q is not a glob; brackets must close, "+
+				"and it may not be empty", g)
 		}
 	}
 	return nil

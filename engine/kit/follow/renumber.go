@@ -36,6 +36,7 @@ func (c *Catalogue) renumber() {
 		}
 	}
 	if n > 0 {
-		c.log.Info("a file system has another device number; its files are recognised by inode and birth time", "files", n)
+		c.log.Info("a file system has another device number; its files are recognised by inode "+
+			"and birth time", "files", n)
 	}
 }

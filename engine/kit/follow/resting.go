@@ -51,7 +51,8 @@ func (z *resting) restsAlready(s Sight, info stat) bool {
 		return false
 	}
 	for _, m := range c.identify.marks(e) {
-		if grows := c.strategy.grows(); grows && (m.mark.Finished || m.mark.Part.Name != s.Label) || !grows && !m.mark.Finished {
+		if grows := c.strategy.grows(); grows && (m.mark.Finished || m.mark.Part.Name != s.Label) ||
+			!grows && !m.mark.Finished {
 			return false
 		}
 	}
@@ -66,7 +67,8 @@ func (z *resting) restsAlready(s Sight, info stat) bool {
 }
 
 func (z *resting) lay(dir Dir, name, label, text string, info stat) {
-	d := rest{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime, birth: info.Birth, scan: z.c.table.scans}
+	d := rest{text: text, key: keyOf(info), size: info.Size, modTime: info.ModTime,
+		birth: info.Birth, scan: z.c.table.scans}
 	if z.c.strategy.grows() {
 		d.dir, d.label, d.name = dir, label, len(name)
 	}
@@ -132,7 +134,8 @@ func (z *resting) rise(d *rest) {
 	}
 	now := c.now()
 	f := &file{
-		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1), scan: d.scan, met: d.scan,
+		dir: d.dir, name: label[len(label)-d.name:], label: label, since: now, unread: max(now, 1),
+		scan: d.scan, met: d.scan,
 		info:     stat{Size: d.size, ModTime: d.modTime, Birth: d.birth, Dev: key.Dev, Ino: key.Ino, Links: 1},
 		metEmpty: true,
 	}
@@ -270,11 +273,13 @@ func (z *resting) retireIdle() {
 
 // isIdle reports whether a growing file is listed and closed, and nothing of it is left to be read.
 func (z *resting) isIdle(f *file) bool {
-	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 || f.trouble != nil || f.dir == nil {
+	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 ||
+		f.trouble != nil || f.dir == nil {
 		return false
 	}
 	return z.c.table.has(f) && z.c.table.byLabel[f.label] == f && f.entry.file == f && f.all(func(cur *cursor) bool {
-		return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() && !cur.changed() && cur.drained == f.info.Size &&
+		return !cur.sealed && !cur.touch && !cur.skipping() && !cur.partial() && !cur.changed() &&
+			cur.drained == f.info.Size &&
 			cur.entry == f.entry
 	})
 }

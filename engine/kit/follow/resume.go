@@ -23,7 +23,8 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	delete(r.forgets.stored, e.text)
 	r.c.ids.ref(e)
 	f.cursors = append(f.cursors, cur)
-	if id, err := fileid.Parse(e.text); f.state != awaiting && err == nil && !isOf(id, f.info) && cur.note.proof.Moved != keyOf(f.info) {
+	if id, err := fileid.Parse(e.text); f.state != awaiting && err == nil && !isOf(id, f.info) &&
+		cur.note.proof.Moved != keyOf(f.info) {
 		r.notes.move(cur.note, f.seen(nil, false), true)
 		cur.touch = stored
 	}

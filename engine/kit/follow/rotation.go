@@ -137,7 +137,8 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 		if w.label = m.mark.Part.Name; m.mark.Finished && !unknown {
 			continue
 		}
-		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark), note: m.r.notes.begin(e.text, proofOf(m.mark))}
+		cur := &cursor{r: m.r, f: w, entry: e, pos: lines.Resume(m.mark),
+			note: m.r.notes.begin(e.text, proofOf(m.mark))}
 		cur.told = m.mark.Finished
 		cur.part = &stream.Partition{ID: e.text, Name: m.mark.Part.Name}
 		delete(m.r.forgets.stored, e.text)

@@ -54,7 +54,9 @@ func (t *rotation) searchBeside(deleted []*file) {
 	})
 	for _, s := range sights {
 		all := slices.DeleteFunc(slices.Clone(byKey[keyOf(statOf(s.Info))]), func(w *file) bool { return !t.is(w, s) })
-		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool { return w.entry != nil && c.ids.phaseOf(w.entry) != known })
+		same := slices.DeleteFunc(slices.Clone(all), func(w *file) bool {
+			return w.entry != nil && c.ids.phaseOf(w.entry) != known
+		})
 		if len(same) == 0 {
 			same = append(same, nil)
 		}
@@ -332,7 +334,8 @@ func (t *rotation) mayLead(w *file, now time.Duration) bool {
 // new content, since its lines may appear under an unlisted name.
 func (t *rotation) isUnreadIn(w *file, id fileid.ID) bool {
 	f := t.c.table.byKey[id.Key()]
-	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil && isOf(id, f.info) && f.isUnreadBySome() &&
+	return w.state == awaiting && t.c.ids.phaseOf(w.entry) != known && f != nil &&
+		isOf(id, f.info) && f.isUnreadBySome() &&
 		(f.isUnlisted() || f.info.Size > 0 || f.isMovedOrGrown())
 }
 

@@ -80,7 +80,8 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 		},
 	} {
 		for _, noted := range []bool{true, false} {
-			t.Run(tt.name+map[bool]string{true: "", false: ", with the mark of a sink's ledger"}[noted], func(t *testing.T) {
+			t.Run(tt.name+map[bool]string{true: "",
+				false: ", with the mark of a sink's ledger"}[noted], func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					d, a, _ := earlierRun(t)
 					d.hidden = "old"
@@ -156,7 +157,8 @@ func TestRestoredBackupIsWrittenTo(t *testing.T) {
 		want []string
 	}{
 		{"after its time was set", true, []string{"1 one", "2 two", "3 three", "4 four"}},
-		{"before its time could be seen", false, []string{"1 one", "1 one", "2 two", "2 two", "3 three", "3 three", "4 four"}},
+		{"before its time could be seen", false,
+			[]string{"1 one", "1 one", "2 two", "2 two", "3 three", "3 three", "4 four"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -19,7 +19,8 @@ type stat struct {
 
 // infoOf is the reverse of statOf, for a regular file without its name.
 func infoOf(s stat) vfs.Info {
-	return vfs.Info{Size: s.Size, ModTime: s.ModTime.time(), Birth: s.Birth.time(), Dev: s.Dev, Ino: s.Ino, Links: s.Links}
+	return vfs.Info{Size: s.Size, ModTime: s.ModTime.time(), Birth: s.Birth.time(), Dev: s.Dev,
+		Ino: s.Ino, Links: s.Links}
 }
 
 // stamp is a time in nanoseconds since 1970; 0: not known.

@@ -13,7 +13,8 @@ import (
 var (
 	stateNames = []string{"listed", "nameless", "beside", "finished", "awaiting", "stray", "ended"}
 	eventNames = []string{
-		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "missed", "isFinished", "copied", "found", "expired", "lost",
+		"grown", "truncated", "renamed", "replaced", "losesName", "deleted", "missed", "isFinished",
+		"copied", "found", "expired", "lost",
 		"sealed",
 	}
 )

@@ -81,7 +81,8 @@ func (t *table) meet(s Sight, info stat, now time.Duration) change {
 	t.displace(s.Label)
 	c := change{kind: isNew}
 	c.f = &file{
-		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1), scan: t.scans, met: t.scans,
+		dir: s.Dir, name: s.Name, label: s.Label, info: info, since: now, unread: max(now, 1),
+		scan: t.scans, met: t.scans,
 		metEmpty: info.Size == 0,
 	}
 	t.byLabel[s.Label] = c.f

@@ -108,7 +108,8 @@ func FuzzTable(f *testing.F) {
 			before := maps.Clone(tab.byKey)
 			gone, renamed := m.step(&tab)
 			for _, g := range gone { // the caller reads them no more
-				if m.names[g.label].Ino == g.info.Ino && sameFile(statOf(m.names[g.label]), g.info) && tab.byLabel[g.label] == g {
+				if m.names[g.label].Ino == g.info.Ino &&
+					sameFile(statOf(m.names[g.label]), g.info) && tab.byLabel[g.label] == g {
 					t.Fatalf("seed %d: %s is reported as gone, and is there", seed, g.label)
 				}
 				tab.remove(g)

@@ -296,7 +296,8 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	b.Spans = append(b.Spans, stream.Span{Part: cur.part, Range: stream.Range{From: from, To: to}})
 	cur.pos.Next = cur.skipTo
 	cur.note.suffix = append(cur.note.suffix[:0], before...)
-	r.notes.set(cur.note, cur.note.proof.WithHead(head[:min(int64(len(head)), cur.skipTo)]).WithPlace(cur.skipTo, before))
+	r.notes.set(cur.note,
+		cur.note.proof.WithHead(head[:min(int64(len(head)), cur.skipTo)]).WithPlace(cur.skipTo, before))
 	return false, true
 }
 

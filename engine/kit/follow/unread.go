@@ -51,7 +51,9 @@ func (t *rotation) meetUnread() {
 // be one of the finished ones.
 func (t *rotation) isUnread(u *file) bool {
 	return t.c.table.has(u) && u.entry == nil && slices.ContainsFunc(t.c.identify.knownAs(u), func(e *Entry) bool {
-		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool { return u.trouble != nil || !m.mark.Finished })
+		return slices.ContainsFunc(t.c.identify.marks(e), func(m storedMark) bool {
+			return u.trouble != nil || !m.mark.Finished
+		})
 	})
 }
 
@@ -91,7 +93,8 @@ func (k *copies) holdUnread(f *file) bool {
 	}
 	if now >= a.unread {
 		a.restored = false
-		k.c.log.Warn("a file begins as one does that cannot be read, and waits no longer: it is read from its beginning; what was read of "+
+		k.c.log.Warn("a file begins as one does that cannot be read, and waits no longer: it is "+
+			"read from its beginning; what was read of "+
 			"the other one comes twice if this is a copy of it", "file", f.label, "size", f.info.Size)
 		k.c.count("files_doubtful", 1)
 		return false

@@ -50,7 +50,8 @@ func (c *Catalogue) Watch(
 // watchUntilBusy is Watch until all readers are busy. It reports whether they are. again reports
 // that they were since an earlier call, so that the latest changes are unknown.
 func watchUntilBusy(
-	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool, again bool,
+	ctx context.Context, c *Catalogue, stop <-chan struct{}, dirs func() []string,
+	ours func(path string, written bool) bool, again bool,
 ) (busy bool, err error) {
 	w, err := fsnotify.NewBufferedWatcher(eventsAtOnce)
 	if err != nil {
@@ -175,7 +176,8 @@ func noteIdle(c *Catalogue) {
 }
 
 // changes reports whether an event, or one of those that wait behind it, is the source's.
-func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool, ours func(path string, written bool) bool) bool {
+func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool,
+	ours func(path string, written bool) bool) bool {
 	for found := false; ; {
 		if e.Has(fsnotify.Remove) {
 			delete(watched, e.Name) // if it is a directory, its watch went with it

@@ -195,7 +195,8 @@ func (a *watched) findGrown() {
 		})
 	})
 	if err != nil {
-		c.h.Fault(fmt.Errorf("finished files cannot be listed; what was written to them since the last run is not seen: %w", err))
+		c.h.Fault(fmt.Errorf("finished files cannot be listed; what was written to them since "+
+			"the last run is not seen: %w", err))
 	}
 }
 

@@ -94,18 +94,19 @@ func TestDrainDelivers(t *testing.T) {
 		got := [2]map[string]int{make(map[string]int), make(map[string]int)}
 		sinkOf := func(n int, name string) stream.Component {
 			calls := 0
-			return memory.NewSink(memory.SinkOptions{Name: name, Deliver: func(_ context.Context, b *stream.Batch) error {
-				time.Sleep(10 * time.Millisecond)
-				mu.Lock()
-				defer mu.Unlock()
-				if calls++; n == 1 && calls%5 == 0 {
-					return errors.New("busy")
-				}
-				for _, i := range b.AppendKept(nil) {
-					got[n][string(b.Text(i))]++
-				}
-				return nil
-			}}).Component()
+			return memory.NewSink(memory.SinkOptions{Name: name,
+				Deliver: func(_ context.Context, b *stream.Batch) error {
+					time.Sleep(10 * time.Millisecond)
+					mu.Lock()
+					defer mu.Unlock()
+					if calls++; n == 1 && calls%5 == 0 {
+						return errors.New("busy")
+					}
+					for _, i := range b.AppendKept(nil) {
+						got[n][string(b.Text(i))]++
+					}
+					return nil
+				}}).Component()
 		}
 		e, ended := start(t, `
 state: /state

@@ -104,7 +104,8 @@ func TestPollEvents(t *testing.T) {
 		t.Error("a poll was refused as an attempt is")
 	}
 	for e, want := range map[parked.Event]parked.State{
-		parked.Accept: parked.Done, parked.Stop: parked.Dead, parked.Abort: parked.Waiting, parked.Cancel: parked.Cancelled,
+		parked.Accept: parked.Done, parked.Stop: parked.Dead, parked.Abort: parked.Waiting,
+		parked.Cancel: parked.Cancelled,
 	} {
 		if next := step(t, p, polled, e, start, 0); next.State != want || !next.Polled() {
 			t.Errorf("%v: %+v, want state %v of the same operation", e, next, want)

@@ -122,7 +122,8 @@ func OpenExisting(ctx context.Context, o Options) (*Store, error) {
 	}
 	path := (&url.URL{Path: filepath.ToSlash(full)}).EscapedPath()
 	dsn := fmt.Sprintf(
-		"file:%s?_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=cache_size(-%d)",
+		"file:%s?_txlock=immediate&_pragma=busy_timeout(%d)&_pragma=journal_mode(WAL)"+
+			"&_pragma=synchronous(FULL)&_pragma=cache_size(-%d)",
 		path,
 		busyWait.Milliseconds(),
 		pageCache,

@@ -47,13 +47,16 @@ network: { rtt: 10ms }
 
 const (
 	finiteJob = "duration: 3600s\n" +
-		"workers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { rate: 10 }, { rate: 5 } ]\n" +
+		"workers: [ { count: 4, rate: 100 }, { count: 4, rate: 50 }, { count: 2, rate: 20 }, { " +
+		"rate: 10 }, { rate: 5 } ]\n" +
 		"network: { rtt: 10ms }\nload: { batches: 20000 }\n"
 	openLoad  = "duration: 60s\nload: { poisson: 0.6 }\n" + article
 	endless   = "duration: 60s\nload: saturated\n" + article
 	parallel  = endless + "slots: 8\n"
-	coldStart = "duration: 10s\nworkers: [ { rate: 2000, slots: 200 } ]\nservice: deterministic\nload: { batches: 500 }\n"
-	equalHang = "duration: 90s\nwarmup: 5s\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { rtt: 10ms }\nload: { poisson: 0.6 }\n" +
+	coldStart = "duration: 10s\nworkers: [ { rate: 2000, slots: 200 } ]\nservice: " +
+		"deterministic\nload: { batches: 500 }\n"
+	equalHang = "duration: 90s\nwarmup: 5s\nworkers: [ { count: 12, rate: 50 } ]\nnetwork: { " +
+		"rtt: 10ms }\nload: { poisson: 0.6 }\n" +
 		"events: [ { at: 30s, for: 30s, workers: [0], hang: true } ]\n"
 	noTimeout = "timeout: 24h\n"
 	unbounded = "fixed:100000"
@@ -86,7 +89,8 @@ func Experiments() []Experiment { return append(experiments(), oneLimit(), resta
 
 func experiments() []Experiment {
 	return []Experiment{{
-		Name: "dispatch", Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
+		Name:     "dispatch",
+		Question: "Hash without acks, round robin with windows, the idlest first: a finite job, and 60 % load",
 		Columns: []Column{
 			{Title: "20,000 batches take s", scenario: 0, figure: scenario.Finish},
 			{Title: "60 %: p50 ms", scenario: 1, figure: scenario.LatencyP50},
@@ -109,7 +113,8 @@ func experiments() []Experiment {
 		},
 		Rows: windowSizes(),
 	}, {
-		Name: "step", Question: "One step of the window a round, or one an ack: endless backlog, one slot a worker and eight",
+		Name: "step", Question: "One step of the window a round, or one an ack: endless backlog, " +
+			"one slot a worker and eight",
 		Columns: []Column{
 			{Title: "goodput %", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "round trip ms", scenario: 0, figure: scenario.RTTMean},
@@ -123,7 +128,8 @@ func experiments() []Experiment {
 			{Name: "per ack, 50 ms threshold", spec: "linear:50ms:per_ack", scenarios: []string{endless, parallel}},
 		},
 	}, {
-		Name: "slow_start", Question: "Slow start or linear: 500 batches to one idle worker of 200 slots, and the twelve",
+		Name:     "slow_start",
+		Question: "Slow start or linear: 500 batches to one idle worker of 200 slots, and the twelve",
 		Columns: []Column{
 			{Title: "500 batches take s", scenario: 0, figure: scenario.Finish},
 			{Title: "twelve: overshoot", scenario: 1, figure: scenario.Overshoot},
@@ -131,8 +137,9 @@ func experiments() []Experiment {
 		},
 		Rows: slowStarts(),
 	}, {
-		Name:     "after_timeout",
-		Question: "After a timeout the same worker again, or the next: one of twelve equal ones hangs for 30 s, 60 % load",
+		Name: "after_timeout",
+		Question: "After a timeout the same worker again, or the next: one of twelve equal ones " +
+			"hangs for 30 s, 60 % load",
 		Columns: []Column{
 			{Title: "p99 ms", figure: scenario.LatencyP99},
 			{Title: "p99.9 ms", figure: scenario.LatencyP999},
@@ -143,8 +150,13 @@ func experiments() []Experiment {
 			{Name: "the same worker", spec: "linear+hash", scenarios: []string{equalHang}},
 			{Name: "the next one", spec: "linear+hash_once", scenarios: []string{equalHang}},
 		},
-	}, {
-		Name: "batch_records", Question: "Records in a batch: 32,750 records a second that workers can take, network 10 ms",
+	}, batchSizes()}
+}
+
+func batchSizes() Experiment {
+	return Experiment{
+		Name:     "batch_records",
+		Question: "Records in a batch: 32,750 records a second that workers can take, network 10 ms",
 		Columns: []Column{
 			{Title: "goodput %, window 4", scenario: 0, figure: scenario.Goodput, scale: 100},
 			{Title: "goodput %, linear", scenario: 1, figure: scenario.Goodput, scale: 100},
@@ -152,12 +164,13 @@ func experiments() []Experiment {
 			{Title: "round trip ms", scenario: 1, figure: scenario.RTTMean},
 		},
 		Rows: batchRecords(),
-	}}
+	}
 }
 
 func windowSizes() (rows []Row) {
 	for _, n := range []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64} {
-		rows = append(rows, Row{Name: fmt.Sprintf("fixed %d", n), spec: fmt.Sprintf("fixed:%d", n), scenarios: []string{endless}})
+		rows = append(rows,
+			Row{Name: fmt.Sprintf("fixed %d", n), spec: fmt.Sprintf("fixed:%d", n), scenarios: []string{endless}})
 	}
 	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
 }
@@ -174,11 +187,13 @@ func slowStarts() (rows []Row) {
 
 func batchRecords() (rows []Row) {
 	form := "duration: 12s\nload: saturated\nsize: { constant: %d }\n" +
-		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }", "rate: 500 }", "rate: 5 }",
+		strings.NewReplacer("100 }", "5000 }", "50 }", "2500 }", "20 }", "1000 }", "rate: 10 }",
+			"rate: 500 }", "rate: 5 }",
 			"rate: 250 }").Replace(article)
 	for _, n := range []int{1, 3, 10, 30, 100, 300, 1000} {
 		text := fmt.Sprintf(form, n)
-		rows = append(rows, Row{Name: fmt.Sprintf("%d records", n), spec: "fixed:4", scenarios: []string{text, "linear\n" + text}})
+		rows = append(rows,
+			Row{Name: fmt.Sprintf("%d records", n), spec: "fixed:4", scenarios: []string{text, "linear\n" + text}})
 	}
 	return rows
 }

@@ -201,7 +201,9 @@ func rank(t *testing.T, win window.Algorithm, p dispatch.Policy, r []receiver) [
 	for i := range slower {
 		slower[i] = i
 	}
-	slices.SortFunc(slower, func(a, b int) int { return int(r[a].network + r[a].service - r[b].network - r[b].service) })
+	slices.SortFunc(slower, func(a, b int) int {
+		return int(r[a].network + r[a].service - r[b].network - r[b].service)
+	})
 	for round := 1; ; round++ { // one to each, and all answer; in the last nobody does
 		var order []int
 		ids := make([]uint64, len(r))
