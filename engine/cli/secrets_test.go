@@ -39,6 +39,9 @@ var secretCases = map[string]struct {
 
 		"sign.standard_webhooks.secrets": aNotify + `sign: {standard_webhooks: {secrets: [%s]}}`,
 		"sign.hmac.secret":               aNotify + `sign: {hmac: {header: X, secret: %s}}`,
+		"discovery.nats.password":        aWorkers + `user: me, password: %s}}`,
+		"discovery.nats.token":           aWorkers + `token: %s}}`,
+		"discovery.nats.url":             aWorkersAt + `%s}}`,
 	}, []string{
 		`endpoints: ["http://me:MARK@127.0.0.1:1/in?token=MARK"]`,
 		`endpoints: ["http://127.0.0.1:1/in?token=MARK&apikey=MARK", "http://127.0.0.1:1/in?MARK"]`,
@@ -46,48 +49,87 @@ var secretCases = map[string]struct {
 		`endpoints: ["http://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1/?token=MARK"`,
 		`endpoints: ["https://127.0.0.1:1"], proxy: "http://me:MARK@127.0.0.1:1"`,
 		`endpoints: ["http://127.0.0.1:1"], headers: {X-Api-Key: MARK}, basic: {user: me, password: MARK}`,
+		aWorkers + `user: me, password: MARK}}`,
 	}},
 	"elasticsearch": {stream.SinkRole, map[string]string{
-		"endpoints":      `endpoints: [%s]`,
-		"headers":        aSink + `headers: {X-Api-Key: %s}`,
-		"bearer":         aSink + `bearer: %s`,
-		"basic.password": aSink + `basic: {user: me, password: %s}`,
-		"api_key":        aSink + `api_key: %s`,
+		"endpoints":               `endpoints: [%s]`,
+		"headers":                 aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":                  aSink + `bearer: %s`,
+		"basic.password":          aSink + `basic: {user: me, password: %s}`,
+		"api_key":                 aSink + `api_key: %s`,
+		"discovery.nats.password": aWorkers + `user: me, password: %s}}`,
+		"discovery.nats.token":    aWorkers + `token: %s}}`,
+		"discovery.nats.url":      aWorkersAt + `%s}}`,
 	}, []string{
 		`endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
 		aSink + `headers: {X: MARK}, api_key: "id:MARK"`,
+		aWorkers + `user: me, password: MARK}}`,
 	}},
 	"loki": {stream.SinkRole, map[string]string{
-		"endpoints":      `endpoints: [%s]`,
-		"headers":        aSink + `headers: {X-Api-Key: %s}`,
-		"bearer":         aSink + `bearer: %s`,
-		"basic.password": aSink + `basic: {user: me, password: %s}`,
+		"endpoints":               `endpoints: [%s]`,
+		"headers":                 aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":                  aSink + `bearer: %s`,
+		"basic.password":          aSink + `basic: {user: me, password: %s}`,
+		"discovery.nats.password": aWorkers + `user: me, password: %s}}`,
+		"discovery.nats.token":    aWorkers + `token: %s}}`,
+		"discovery.nats.url":      aWorkersAt + `%s}}`,
 	}, []string{
 		`endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
 		aSink + `headers: {X: MARK}, bearer: MARK`,
+		aWorkers + `user: me, password: MARK}}`,
 	}},
 	"clickhouse": {stream.SinkRole, map[string]string{
-		"endpoints":      `table: t, endpoints: [%s]`,
-		"headers":        `table: t, ` + aSink + `headers: {X-Api-Key: %s}`,
-		"bearer":         `table: t, ` + aSink + `bearer: %s`,
-		"basic.password": `table: t, ` + aSink + `basic: {user: me, password: %s}`,
+		"endpoints":               `table: t, endpoints: [%s]`,
+		"headers":                 `table: t, ` + aSink + `headers: {X-Api-Key: %s}`,
+		"bearer":                  `table: t, ` + aSink + `bearer: %s`,
+		"basic.password":          `table: t, ` + aSink + `basic: {user: me, password: %s}`,
+		"discovery.nats.password": `table: t, ` + aWorkers + `user: me, password: %s}}`,
+		"discovery.nats.token":    `table: t, ` + aWorkers + `token: %s}}`,
+		"discovery.nats.url":      `table: t, ` + aWorkersAt + `%s}}`,
 	}, []string{
 		`table: t, endpoints: ["http://me:MARK@127.0.0.1:1/?token=MARK"]`,
 		`table: t, ` + aSink + `headers: {X: MARK}, bearer: MARK`,
+		`table: t, ` + aWorkers + `user: me, password: MARK}}`,
 	}},
 	"http_server": {stream.SourceRole, map[string]string{
-		"token":  `listen: "127.0.0.1:0", token: %s`,
-		"tokens": `listen: "127.0.0.1:0", tokens: {client: %s}`,
+		"token":                `listen: "127.0.0.1:0", token: %s`,
+		"tokens":               `listen: "127.0.0.1:0", tokens: {client: %s}`,
+		"buffer.nats.password": `listen: "127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    `listen: "127.0.0.1:0", ` + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      `listen: "127.0.0.1:0", ` + aBufferAt + `%s}}`,
+		"register.password":    aRegister + `user: me, password: %s}`,
+		"register.token":       aRegister + `token: %s}`,
+		"register.url":         `listen: "127.0.0.1:0", register: {subject: w, url: %s}`,
 	}, []string{
 		`listen: "127.0.0.1:0", token: MARK`,
 		`listen: "127.0.0.1:0", tokens: {client: MARK}`,
+		`listen: "127.0.0.1:0", ` + aBuffer + `token: MARK}}`,
+		aRegister + `user: me, password: MARK}`,
 	}},
 	"otlp": {stream.SourceRole, map[string]string{
-		"token":  `listen: "127.0.0.1:0", token: %s`,
-		"tokens": `listen: "127.0.0.1:0", tokens: {client: %s}`,
+		"token":                `listen: "127.0.0.1:0", token: %s`,
+		"tokens":               `listen: "127.0.0.1:0", tokens: {client: %s}`,
+		"buffer.nats.password": `listen: "127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    `listen: "127.0.0.1:0", ` + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      `listen: "127.0.0.1:0", ` + aBufferAt + `%s}}`,
 	}, []string{
 		`listen: "127.0.0.1:0", token: MARK`,
 		`listen: "127.0.0.1:0", tokens: {client: MARK}`,
+		`listen: "127.0.0.1:0", ` + aBuffer + `token: MARK}}`,
+	}},
+	"syslog": {stream.SourceRole, map[string]string{
+		"buffer.nats.password": `listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    `listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      `listen: "tcp://127.0.0.1:0", ` + aBufferAt + `%s}}`,
+	}, []string{
+		`listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: MARK}}`,
+	}},
+	"socket": {stream.SourceRole, map[string]string{
+		"buffer.nats.password": `listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    `listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      `listen: "tcp://127.0.0.1:0", ` + aBufferAt + `%s}}`,
+	}, []string{
+		`listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: MARK}}`,
 	}},
 	"kafka": {stream.SourceRole, map[string]string{
 		"sasl.password": kafkaBase + `sasl: {mechanism: scram_sha_256, user: me, password: %s}`,
@@ -130,6 +172,14 @@ var secretCases = map[string]struct {
 		`table: t, mysql: "me:MARK@tcp(127.0.0.1:1)/db?timeout=1s"`,
 	}},
 }
+
+const (
+	aWorkersAt = `endpoints: [{nats: workers}], discovery: {nats: {url: `
+	aWorkers   = aWorkersAt + `"nats://127.0.0.1:1", `
+	aBufferAt  = `ack: buffered, buffer: {nats: {stream: s, url: `
+	aBuffer    = aBufferAt + `"nats://127.0.0.1:1", `
+	aRegister  = `listen: "127.0.0.1:0", register: {subject: w, url: "nats://127.0.0.1:1", `
+)
 
 const kafkaBase = `brokers: ["127.0.0.1:1"], group: g, topics: [t], connect_timeout: 100ms, `
 
