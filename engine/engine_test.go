@@ -47,6 +47,9 @@ pipelines:
   command:
     source: {exec: {command: [df], every: 1m, timeout: 30s}}
     sink: drop
+  journal:
+    source: {journald: {units: [nginx.service]}}
+    sink: drop
   pipe:
     source: stdin
     sink: stdout

@@ -68,7 +68,7 @@ func (s *store) clone() *store {
 func (s *store) options(once bool) stream.OpenOptions {
 	marks := maps.Clone(s.marks)
 	return stream.OpenOptions{
-		Route: "main", Once: once,
+		Route: streamtest.Route, Once: once,
 		Resume: func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok },
 		Known:  maps.Values(marks),
 	}
