@@ -209,8 +209,8 @@ func TestEndpointOptions(t *testing.T) {
 		want string
 		e    Endpoint
 	}{
-		{"endpoint 1: write one of a URL, dns and srv", Endpoint{}},
-		{"write one of a URL, dns and srv", Endpoint{DNS: "a", SRV: "b", Port: 1}},
+		{"endpoint 1: write one of a URL, dns, srv and nats", Endpoint{}},
+		{"write one of a URL, dns, srv and nats", Endpoint{DNS: "a", SRV: "b", Port: 1}},
 		{"port, scheme and path belong to dns", Endpoint{URL: "http://a", Port: 1}},
 		{"dns needs the port", Endpoint{DNS: "a"}},
 		{"the records of srv name the port", Endpoint{SRV: "a", Port: 1}},
