@@ -39,9 +39,9 @@ func (d *dying) Append(ctx context.Context, number uint64, text []byte) error {
 	return d.kept.Append(ctx, number, text)
 }
 
-// request is an identified request of some records.
-func request(id int, rnd *rand.Rand) (r intake.Records) {
-	rnd = rand.New(rand.NewPCG(uint64(id), 7)) // equal at each repetition
+// request is an identified request of some records, the same at each repetition.
+func request(id int) (r intake.Records) {
+	rnd := rand.New(rand.NewPCG(uint64(id), 7))
 	size := 1 + rnd.IntN(40)
 	if rnd.IntN(4) == 0 {
 		size = 200 << 10 // requests that are cut over envelopes
@@ -122,7 +122,7 @@ func TestKeysSurvive(t *testing.T) {
 					if !last && rnd.IntN(3) == 0 {
 						continue
 					}
-					p.offer(t, fmt.Sprint(i), request(i, rnd))
+					p.offer(t, fmt.Sprint(i), request(i))
 					if rnd.IntN(3) == 0 {
 						p.offer(t, "", request(1000+run, rnd))
 					}
@@ -154,7 +154,7 @@ func TestKeysSurvive(t *testing.T) {
 				t.Error("nothing was deleted, so that no copy of keys was read")
 			}
 			for i := range requests {
-				want := request(i, rnd)
+				want := request(i)
 				end := int64(0)
 				for k := range want.Len() {
 					end += int64(len(want.Text(k))) + 1
