@@ -124,7 +124,7 @@ func TestKeysSurvive(t *testing.T) {
 					}
 					p.offer(t, fmt.Sprint(i), request(i))
 					if rnd.IntN(3) == 0 {
-						p.offer(t, "", request(1000 + run))
+						p.offer(t, "", request(1000+run))
 					}
 					if rnd.IntN(2) == 0 {
 						synctest.Wait() // stored in an envelope of its own
