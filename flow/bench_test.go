@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"io"
+	"math"
 	"testing"
 
 	"github.com/penstock-io/penstock/flow/control"
@@ -83,7 +84,11 @@ func TestAllocationsAnItem(t *testing.T) {
 		c := control.Config{Window: window.Fixed{Size: 1}}
 		return testing.AllocsPerRun(1, func() { sendCount(t, n, mustMachine(t, c)) })
 	}
-	if got := (run(many) - run(few)) / (many - few); got > 2.05 {
-		t.Errorf("%.2f allocations an item, want at most 2", got)
+	least := math.Inf(1) // what the runtime allocates meanwhile only adds to it
+	for range 3 {
+		least = min(least, (run(many)-run(few))/(many-few))
+	}
+	if least > 2.05 {
+		t.Errorf("%.2f allocations an item, want at most 2", least)
 	}
 }

@@ -22,7 +22,7 @@ func TestRenamedFiles(t *testing.T) {
 		f := bounded{t: t, about: fmt.Sprintf("spool_dir, %d files of 5 kB, finished: rename", n)}
 		start := time.Duration(0)
 		if !s.full {
-			start = emptyRun(t, source)
+			start, _ = emptyRun(t, source)
 		}
 		var ratios []float64
 		for range s.pairs {
