@@ -185,7 +185,7 @@ func (x *terminal) top(fast, slow string) {
 
 // tap drives `penstock tap`: a few samples of all stages, and one stage into a file until Ctrl-C.
 func (x *terminal) tap(file string) {
-	x.command("tap --count 20 --rate 5 "+x.config, " | cut -c 1-120")
+	x.command("tap --count 20 --rate 5 "+x.config, " | sed 's/\"id\":\"[^\"]*\",//' | cut -c 1-120")
 	x.shows(`"stage":"source"`, `"stage":"1:parse"`, `"stage":"2:drop"`, `"outcome":"kept"`,
 		"exit code 0")
 	x.command("tap "+x.config, " shop/main:sink > "+file)
