@@ -84,7 +84,7 @@ func TestAllocationsAnItem(t *testing.T) {
 		c := control.Config{Window: window.Fixed{Size: 1}}
 		return testing.AllocsPerRun(1, func() { sendCount(t, n, mustMachine(t, c)) })
 	}
-	least := math.Inf(1) // what the runtime allocates meanwhile only adds to it
+	least := math.Inf(1) // allocations of the runtime only add to it
 	for range 3 {
 		least = min(least, (run(many)-run(few))/(many-few))
 	}

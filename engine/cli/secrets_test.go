@@ -118,18 +118,18 @@ var secretCases = map[string]struct {
 		`listen: "127.0.0.1:0", ` + aBuffer + `token: MARK}}`,
 	}},
 	"syslog": {stream.SourceRole, map[string]string{
-		"buffer.nats.password": `listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
-		"buffer.nats.token":    `listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: %s}}`,
-		"buffer.nats.url":      `listen: "tcp://127.0.0.1:0", ` + aBufferAt + `%s}}`,
+		"buffer.nats.password": aSocket + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    aSocket + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      aSocket + aBufferAt + `%s}}`,
 	}, []string{
-		`listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: MARK}}`,
+		aSocket + aBuffer + `user: me, password: MARK}}`,
 	}},
 	"socket": {stream.SourceRole, map[string]string{
-		"buffer.nats.password": `listen: "tcp://127.0.0.1:0", ` + aBuffer + `user: me, password: %s}}`,
-		"buffer.nats.token":    `listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: %s}}`,
-		"buffer.nats.url":      `listen: "tcp://127.0.0.1:0", ` + aBufferAt + `%s}}`,
+		"buffer.nats.password": aSocket + aBuffer + `user: me, password: %s}}`,
+		"buffer.nats.token":    aSocket + aBuffer + `token: %s}}`,
+		"buffer.nats.url":      aSocket + aBufferAt + `%s}}`,
 	}, []string{
-		`listen: "tcp://127.0.0.1:0", ` + aBuffer + `token: MARK}}`,
+		aSocket + aBuffer + `token: MARK}}`,
 	}},
 	"kafka": {stream.SourceRole, map[string]string{
 		"sasl.password": kafkaBase + `sasl: {mechanism: scram_sha_256, user: me, password: %s}`,
@@ -174,6 +174,7 @@ var secretCases = map[string]struct {
 }
 
 const (
+	aSocket    = `listen: "tcp://127.0.0.1:0", `
 	aWorkersAt = `endpoints: [{nats: workers}], discovery: {nats: {url: `
 	aWorkers   = aWorkersAt + `"nats://127.0.0.1:1", `
 	aBufferAt  = `ack: buffered, buffer: {nats: {stream: s, url: `

@@ -104,7 +104,8 @@ func (c *cluster) publish(prefix string, n int) (texts []string) {
 	var acks []jetstream.PubAckFuture
 	for i := range n {
 		text := fmt.Sprintf("%s-%d", prefix, i)
-		ack, err := c.js.PublishAsync("orders.new", []byte(text))
+		ack, err := c.js.PublishAsync("orders.new", []byte(text),
+			jetstream.WithStallWait(time.Minute))
 		if err != nil {
 			c.t.Fatal(err)
 		}

@@ -113,8 +113,8 @@ func timed(t *testing.T, config string) (runResult, time.Duration, float64) {
 	return res, took, mib
 }
 
-// emptyRun returns the time and the maximum memory in MiB of a run over a folder without files. The
-// memory is mostly pages of the program's file: their number depends on the state of the page cache.
+// emptyRun returns the time and the maximum memory in MiB of a run over a folder without files.
+// Most of that memory is pages of the program's file, which depend on the state of the page cache.
 func emptyRun(t *testing.T, source string) (time.Duration, float64) {
 	t.Helper()
 	dir := t.TempDir()
