@@ -1,5 +1,5 @@
-// Package redislist holds a source and a sink for lists in Redis, written as an outsider of
-// Penstock would. docs/connectors.md explains it step by step.
+// Package redislist holds a source and a sink for lists in Redis, written as an outsider of Penstock
+// would. docs/connectors.md explains it step by step.
 package redislist
 
 import (
@@ -19,12 +19,10 @@ type Options struct {
 // Validate reports the first option that is wrong.
 func (o *Options) Validate() error {
 	if o.URL == "" {
-		return &stream.OptionError{Key: "url", Err: errors.New("missing, such as " +
-			"redis://127.0.0.1:6379/0")}
+		return &stream.OptionError{Key: "url", Err: errors.New("missing, such as redis://127.0.0.1:6379/0")}
 	}
 	if _, err := redis.ParseURL(o.URL); err != nil {
-		return &stream.OptionError{Key: "url",
-			Err: errors.New("want redis://[user:password@]host:port/db")}
+		return &stream.OptionError{Key: "url", Err: errors.New("want redis://[user:password@]host:port/db")}
 	}
 	if o.Key == "" {
 		return &stream.OptionError{Key: "key", Err: errors.New("missing: the name of a list")}
@@ -39,8 +37,7 @@ const timeout = 5 * time.Second
 func (o *Options) client() (*redis.Client, error) {
 	c, err := redis.ParseURL(o.URL)
 	if err != nil {
-		// Err may hold the password.
-		return nil, errors.New("url: want redis://[user:password@]host:port/db")
+		return nil, errors.New("url: want redis://[user:password@]host:port/db") // err may hold the password
 	}
 	c.ContextTimeoutEnabled = true
 	c.ReadTimeout, c.WriteTimeout = timeout, timeout

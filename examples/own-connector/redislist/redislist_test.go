@@ -49,9 +49,7 @@ func TestSink(t *testing.T) {
 	connectortest.Sink(t, connectortest.SinkCase{Start: func(t *testing.T) connectortest.Receiver {
 		o, client := fresh(t)
 		return connectortest.Receiver{
-			New: func(t *testing.T, h *streamtest.Host) stream.Sink {
-				return made[stream.Sink](t, Sink(), o, h)
-			},
+			New: func(t *testing.T, h *streamtest.Host) stream.Sink { return made[stream.Sink](t, Sink(), o, h) },
 			Received: func(t *testing.T) []string {
 				values, err := client.LRange(t.Context(), o.Key, 0, -1).Result()
 				if err != nil {
@@ -70,21 +68,17 @@ func TestSource(t *testing.T) {
 		want = append(want, fmt.Sprintf("record %d %s", i, strings.Repeat("x", i%60)))
 	}
 	connectortest.Source(t, connectortest.SourceCase{
-		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made[stream.Source](t, Source(), o, h)
-		},
+		New:  func(t *testing.T, h *streamtest.Host) stream.Source { return made[stream.Source](t, Source(), o, h) },
 		Want: [][]string{want},
 		Reset: func(t *testing.T) {
-			if err := errors.Join(client.FlushDB(t.Context()).Err(),
-				client.RPush(t.Context(), o.Key, want).Err()); err != nil {
+			if err := errors.Join(client.FlushDB(t.Context()).Err(), client.RPush(t.Context(), o.Key, want).Err()); err != nil {
 				t.Fatal(err)
 			}
 		},
 	})
 }
 
-// TestRoutes checks that records are removed when every route has settled them, and positions stay
-// the same.
+// TestRoutes: records are removed when every route has settled them, and positions stay the same.
 func TestRoutes(t *testing.T) {
 	o, client := fresh(t)
 	if err := client.RPush(t.Context(), o.Key, "a", "b", "c").Err(); err != nil {
@@ -101,8 +95,7 @@ func TestRoutes(t *testing.T) {
 			t.Fatal(err)
 		}
 		part := *r.(*reader).part
-		if err := r.Commit(t.Context(),
-			[]stream.Mark{{Part: part, Watermark: stream.Position{Num: to}}}); err != nil {
+		if err := r.Commit(t.Context(), []stream.Mark{{Part: part, Watermark: stream.Position{Num: to}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,22 +144,20 @@ func TestOptions(t *testing.T) {
 		{"redis://127.0.0.1:6379/0", "", "key: missing"},
 	} {
 		err := (&Options{URL: c.url, Key: c.key}).Validate()
-		if err == nil || !strings.HasPrefix(err.Error(), c.want) ||
-			strings.Contains(err.Error(), "secret") {
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q, %q: %v, want %q", c.url, c.key, err, c.want)
 		}
 	}
 }
 
-// TestPage checks that the code that docs/connectors.md shows is the code of this module.
+// TestPage: the code that docs/connectors.md shows is the code of this module.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/connectors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, name := range []string{"../main.go", "../penstock.yaml", "options.go", "sink.go",
-		"source.go", "redislist_test.go"} {
+	for _, name := range []string{"../main.go", "../penstock.yaml", "options.go", "sink.go", "source.go", "redislist_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

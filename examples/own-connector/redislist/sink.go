@@ -59,8 +59,7 @@ func (s *sink) Close() error {
 // remember is how long Redis knows a batch that it has taken.
 const remember = time.Hour
 
-// push appends values once: a batch whose marker is there was taken before, and its answer was
-// lost.
+// push appends values once: a batch whose marker is there was taken before, and its answer was lost.
 var push = redis.NewScript(`
 if redis.call('TYPE', KEYS[1]).ok ~= 'list' and redis.call('EXISTS', KEYS[1]) == 1 then
   return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is not a list')
@@ -79,8 +78,7 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	if len(values) == 1 {
 		return stream.Report{}, nil
 	}
-	taken, err := push.Run(ctx, s.client, []string{s.key, s.key + ":penstock:" + b.ID()},
-		values...).Int()
+	taken, err := push.Run(ctx, s.client, []string{s.key, s.key + ":penstock:" + b.ID()}, values...).Int()
 	if err == nil && taken == 0 {
 		s.host.Count("batches_known", 1)
 	}

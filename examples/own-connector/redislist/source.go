@@ -21,16 +21,15 @@ func Source() stream.Component {
 			options := o.(*Options)
 			client, err := options.client()
 			routes := h.(stream.SourceHost).Routes
-			return &source{key: options.Key, client: client, routes: routes,
-				settled: make(map[string]int64)}, err
+			return &source{key: options.Key, client: client, routes: routes, settled: make(map[string]int64)}, err
 		},
 	}
 }
 
 // source reads a list from its head, and removes records when every route has settled them.
 //
-// A position is how many records were ever in front of it. The hash KEY:penstock holds how many
-// were removed (base), so that positions stay the same while the list shrinks.
+// A position is how many records were ever in front of it. The hash KEY:penstock holds how many were
+// removed (base), so that positions stay the same while the list shrinks.
 type source struct {
 	key    string
 	client *redis.Client
@@ -132,8 +131,7 @@ func (r *reader) fill(ctx context.Context, b *stream.Batch) error {
 		if len(values) == 0 {
 			break
 		}
-		// Records in front of base are gone: another program has removed them.
-		r.next = max(r.next, base)
+		r.next = max(r.next, base) // records in front of base are gone: another program has removed them
 		for _, v := range values {
 			if b.Full() {
 				break
