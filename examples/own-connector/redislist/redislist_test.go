@@ -71,7 +71,8 @@ func TestSource(t *testing.T) {
 		New:  func(t *testing.T, h *streamtest.Host) stream.Source { return made[stream.Source](t, Source(), o, h) },
 		Want: [][]string{want},
 		Reset: func(t *testing.T) {
-			if err := errors.Join(client.FlushDB(t.Context()).Err(), client.RPush(t.Context(), o.Key, want).Err()); err != nil {
+			if err := errors.Join(client.FlushDB(t.Context()).Err(),
+				client.RPush(t.Context(), o.Key, want).Err()); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -157,7 +158,8 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, name := range []string{"../main.go", "../penstock.yaml", "options.go", "sink.go", "source.go", "redislist_test.go"} {
+	for _, name := range []string{"../main.go", "../penstock.yaml", "options.go", "sink.go",
+		"source.go", "redislist_test.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
