@@ -50,6 +50,13 @@ func (l *lane) writeReady(group []*delivery, broken error) error {
 	}
 	l.writes.Lock()
 	defer l.writes.Unlock()
+	l.mu.Lock()
+	over := l.over
+	l.mu.Unlock()
+	if over != nil { // the lane was detached meanwhile: its file is cut and must not grow again
+		answer(group, over)
+		return nil
+	}
 	var err error
 	if broken != nil {
 		err = l.reopen()

@@ -1,0 +1,43 @@
+package file
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+	"github.com/penstock-io/penstock/stream"
+)
+
+// TestNothingWrittenAfterDetach checks that a group which the writer took before another program
+// renamed the file is not appended to that file after it was cut: the group is delivered again.
+func TestNothingWrittenAfterDetach(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out")
+	s, err := New(Options{Path: path, Format: Raw, Fsync: SyncAck}, connectortest.NewHost(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Open(t.Context(), stream.SinkOptions{
+		Pipeline: "test", Route: "main", Lanes: func([]stream.Lane) {},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	taken := &delivery{data: []byte("again\n"), done: make(chan error, 1)}
+	s.lane.writes.Lock()
+	err = s.lane.detach(errMoved)
+	s.lane.writes.Unlock()
+	if _, ok := errors.AsType[*stream.ReopenError](err); !ok {
+		t.Fatalf("detach: %v, want a ReopenError", err)
+	}
+	if err := s.lane.writeReady([]*delivery{taken}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := <-taken.done; !errors.Is(err, errMoved) {
+		t.Errorf("the delivery ended with %v, want %v", err, errMoved)
+	}
+	if now, err := os.ReadFile(path); err != nil || len(now) > 0 {
+		t.Errorf("%v, the file holds %q, want nothing", err, now)
+	}
+}
