@@ -35,9 +35,9 @@ test: ## The tests of both modules (what the README calls).
 
 .PHONY: race
 race: export GORACE = atexit_sleep_ms=0 # else each child that a test starts sleeps a second before it ends
-race: ## The same under the race detector; but for endtoend, which drives a program that was built without it, and the pure flow/control.
+race: ## The same under the race detector; but for endtoend, which drives a program that was built without it, and the pure flow/control and its simulator.
 	go test -race -short $$(go list ./... | grep -v '/flow/control$$')
-	cd engine && go test -race -short $$(go list ./... | grep -v /internal/endtoend)
+	cd engine && go test -race -short $$(go list ./... | grep -vE '/internal/(endtoend|lab/flowsim)$$')
 
 .PHONY: slim
 slim: ## The root module requires nothing.

@@ -119,7 +119,7 @@ func growthFigure(points map[string][][2]float64) string {
 
 func (g growing) run(e *env) (points [][2]float64, err error) {
 	for _, n := range g.steps {
-		if g.name == "size" && n >= manyBytes && !roomFor(e, 2*n) {
+		if g.name == "size" && n >= manyBytes && !roomFor(e.dir, 2*n) {
 			fmt.Printf("%-8s %10d   not measured: there is not twice as much room on the disk\n",
 				g.name, n)
 			continue
@@ -146,10 +146,10 @@ func (g growing) run(e *env) (points [][2]float64, err error) {
 	return points, nil
 }
 
-// roomFor reports whether the scratch folder's disk has n bytes left.
-func roomFor(e *env, n int64) bool {
+// roomFor reports whether the file system of dir has n bytes left.
+func roomFor(dir string, n int64) bool {
 	var disk syscall.Statfs_t
-	return syscall.Statfs(e.dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
+	return syscall.Statfs(dir, &disk) == nil && int64(disk.Bavail)*int64(disk.Bsize) > n
 }
 
 // smallest is the least cost that is told, in CPU seconds: below it a run is no different from one

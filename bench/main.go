@@ -66,12 +66,12 @@ func main() {
 		"all by default")
 	flag.BoolVar(&o.json, "json", false, "print only one JSON object a workload and program")
 	flag.StringVar(&o.dir, "dir", "", "where the scratch folder is made, removed at the end; "+
-		"default: the system's")
+		"default: the system's, and for -gate /dev/shm, where it has room")
 	flag.BoolVar(&o.check, "check", false, "exit 1 when a target is missed")
 	flag.BoolVar(&o.full, "full", false, "longer runs and more of them")
 	o.keptFlags(flag.CommandLine)
 	flag.BoolVar(&o.keep, "keep", false,
-		"write what was measured, on a quiet machine, into the file of ratios")
+		"with -gate: write what was measured, on a quiet machine, into the file of ratios")
 	flag.BoolVar(&o.gate, "gate", false,
 		"measure the workloads whose ratios are kept, and exit 1 when one has fallen by "+
 			"more than 20 %")
