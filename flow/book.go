@@ -135,7 +135,7 @@ func (o *BookOptions[R]) complete() (err error) {
 		return errors.New("flow: book: BookOptions.Checkpoint is nil; it is where a restart " +
 			"learns what is settled")
 	case o.At == nil:
-		return errors.New("flow: book: BookOptions.At is nil; it says where a row stands")
+		return errors.New("flow: book: BookOptions.At is nil; it must return the position of a row")
 	case o.Replay < 0:
 		return fmt.Errorf("flow: book: BookOptions.Replay is %d; want a number above 0, or 0 for "+
 			"the default", o.Replay)

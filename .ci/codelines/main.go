@@ -3,7 +3,7 @@
 //	go run ./.ci/codelines a477cea
 //
 // A code line holds at least one token. Blank lines, comments, tests and testdata do not count.
-// packages.txt says which folders have moved, and which files hold features that are newer than
+// packages.txt lists the folders that have moved, and the files of features that are newer than
 // the commit. Those files are counted apart. The column "gone" counts the lines of the commit that
 // are in no file any more, so moved code does not count, and a line that was changed does.
 package main
@@ -25,7 +25,7 @@ import (
 	"strings"
 )
 
-// classes says which folders are compared as one, and which files hold newer features.
+// classes lists the folders that are compared as one, and the files of newer features.
 //
 //go:embed packages.txt
 var classes string

@@ -24,7 +24,7 @@ func TestBrokerMessages(t *testing.T) {
 	nobody := closedAddress(t)
 	const validate, run = "validate", "run --once"
 	source := func(broker, options string) string {
-		return fmt.Sprintf("{kafka: {brokers: [%q], connect_timeout: 1s, group: g, %s}}", broker,
+		return fmt.Sprintf("{kafka: {brokers: [%q], connect_timeout: 10s, group: g, %s}}", broker,
 			options)
 	}
 	stream := func(url, options string) string {

@@ -76,8 +76,8 @@ made durable in the state directory. A start goes on from it.`,
 		Long: `Show prints for each route and partition the watermark (everything up to it is
 settled), how many stretches above it are settled, and whether the source is done
 with it; and for each ordered worker the place up to which its receiver has taken
-the data. "survives" says what an entry holds against: a kill only, until the sink
-has synced, or a power loss, too. Show only reads, also while a run is under way.
+the data. "survives" is what an entry survives: a kill only, until the sink has synced,
+or a power loss as well. Show only reads, also while a run is under way.
 
 With --json it prints one object a partition or place, then one with "ok".`,
 		Example: `  penstock checkpoint show penstock.yaml

@@ -21,7 +21,7 @@ import (
 func (p *program) checkpointVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify CONFIG|STATE",
-		Short: "Read a checkpoint to its end and say whether it is whole",
+		Short: "Read a checkpoint to its end and report damage",
 		Long: `Verify checks every entry's checksum and prints what the file holds. It only reads,
 also while a run is under way. The exit code is 1 where anything is damaged; a start
 goes on from what stands before the damage, and keeps a copy of the file.`,

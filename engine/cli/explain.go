@@ -35,7 +35,7 @@ func (p *program) explainCommand() *cobra.Command {
 		Long: `Explain says why a worker's window is what it is, which gate keeps more from being
 sent to it (its window, the credit that it advertises, a rate limit, the breaker, the
 replay bound, order, memory, or nothing), and what would change that. Without --worker
-it gives a line for each worker, and says what holds the route back.
+it prints a line for each worker, and what limits the route.
 
 It knows that from a trace, for any moment of a run:
 

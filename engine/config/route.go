@@ -66,7 +66,7 @@ func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool)
 		p.Source, _ = l.use(s, stream.SourceRole, what)
 		l.source = p.Source
 	} else if !meant["source"] && l.options.Source == "" {
-		l.fail(key, "%s has no source; it says where the data comes from",
+		l.fail(key, "%s has no source, from which data is read",
 			what).Hint = l.example(stream.SourceRole)
 	}
 	routes, sink := keys["routes"], keys["sink"]
@@ -188,7 +188,7 @@ func (l *loader) route(
 	if s := keys["sink"]; s != nil {
 		r.Sink, _ = l.use(s, stream.SinkRole, what)
 	} else if !meant["sink"] && !meant["routes"] {
-		l.fail(key, "%s has no sink; it says where the data goes",
+		l.fail(key, "%s has no sink, to which data is written",
 			what).Hint = l.example(stream.SinkRole)
 	}
 	if p := keys["processors"]; p != nil {

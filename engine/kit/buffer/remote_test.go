@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/kit/intake"
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
@@ -199,9 +200,7 @@ func TestRemoteRefuses(t *testing.T) {
 	} {
 		config := good()
 		change(&config)
-		if _, err := js.CreateStream(t.Context(), config); err != nil {
-			t.Fatal(want, err)
-		}
+		createStream(t, js, config)
 		err := open(remoteOptions(s.urls(), 0))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("open = %v, want %q", err, want)
@@ -210,9 +209,7 @@ func TestRemoteRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := js.CreateStream(t.Context(), good()); err != nil {
-		t.Fatal(err)
-	}
+	createStream(t, js, good())
 	if err := open(remoteOptions(s.urls(), 0)); err != nil {
 		t.Error(err)
 	}
@@ -220,6 +217,19 @@ func TestRemoteRefuses(t *testing.T) {
 	long.maxRecord = 8 << 20
 	if err := open(long); err == nil || !strings.Contains(err.Error(), "raise max_payload") {
 		t.Errorf("open = %v", err)
+	}
+}
+
+// createStream creates a stream, again while the server still removes the files of the stream of
+// the same name that was deleted before.
+func createStream(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
+	t.Helper()
+	create := func(ctx context.Context) error {
+		_, err := js.CreateStream(ctx, config)
+		return err
+	}
+	if err := retry.Do(t.Context(), create, retry.Options{MaxElapsed: time.Minute}); err != nil {
+		t.Fatal(err)
 	}
 }
 
