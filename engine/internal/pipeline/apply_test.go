@@ -253,15 +253,27 @@ func TestApplyRefuses(t *testing.T) {
 				t.Errorf("%s: %d starts, %d delivered, %s", r.Name, r.Starts, r.Delivered, r.Health)
 			}
 		}
-		a.e.Drain()
-		if err := a.e.Apply(t.Context(), a.config("p/r=2")); err == nil || !strings.Contains(err.Error(), "draining") {
-			t.Errorf("while draining, Apply = %v", err)
-		}
 		a.stop()
 		if err := a.e.Apply(t.Context(), a.config("p/r=2")); err == nil ||
 			!strings.Contains(err.Error(), "not running") {
 			t.Errorf("after the end, Apply = %v", err)
 		}
+	})
+}
+
+// TestApplyWhileDraining checks that an engine that drains refuses a new configuration.
+func TestApplyWhileDraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := startApplied(t, 5, "p/r=1")
+		a.pace.Store(int64(20 * time.Second)) // a batch is in flight during the drain
+		time.Sleep(time.Second)
+		a.e.Drain()
+		if err := a.e.Apply(t.Context(), a.config("p/r=2")); err == nil ||
+			!strings.Contains(err.Error(), "draining") {
+			t.Errorf("Apply = %v", err)
+		}
+		time.Sleep(5 * time.Minute)
+		a.stop()
 	})
 }
 
