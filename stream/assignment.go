@@ -122,8 +122,8 @@ type PartitionLedger interface {
 	Take(ctx context.Context, parts []Taking) ([]Taken, error)
 	// Confirm allows deliveries for assignments of the latest Take. Between Take and Confirm the
 	// engine verifies that this process still owns the partitions. Otherwise a process that was
-	// suspended before Take, and lost the partitions meanwhile, would fence off the true owner and
-	// write in its place. Confirm does no I/O.
+	// suspended before Take, and lost the partitions meanwhile, could write in the epoch that it
+	// took from the true owner. Confirm does no I/O.
 	Confirm(assignments []uint32)
 	// Release removes assignments. It does no I/O and waits for nothing.
 	Release(assignments []uint32)

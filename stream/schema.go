@@ -84,7 +84,7 @@ type Noticer interface {
 
 // ExclusiveUser is an optional interface of the options that [Component.Options] returns. Exclusive
 // names resources that only one component of a config can have, such as "standard input" or "tcp
-// port 514"; the engine refuses a config in which two components need the same resource.
+// port 514". The engine refuses a config in which two components need the same resource.
 type ExclusiveUser interface {
 	Exclusive() []string
 }
