@@ -58,9 +58,9 @@ func (p Flume) Validate() error { return nil }
 // FlumePenalty is the time for which Flume's FailoverSinkProcessor skips a failed sink: 1 s * 2^f
 // after f failures in a row, f from 1, at most Max.
 //
-// Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on
-// the penalty is negative or 0, so that the sink is tried without pause, and from the 32nd on it
-// starts over at 1 s.
+// Quirk: the penalty is computed in an int of milliseconds, which wraps (Compat only). From the
+// 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
+// it starts over at 1 s.
 type FlumePenalty struct {
 	Max    time.Duration // maxpenalty; 0 waits 0
 	Compat bool

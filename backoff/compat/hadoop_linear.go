@@ -27,8 +27,8 @@ type HadoopLinear struct{ pairs *[]HadoopPair }
 // HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds
 // after a draw of U[0.5, 1.5) of it.
 //
-// Quirk: the first pair serves one retry more than it says, so "10000,6,60000,10" gives 7 retries
-// of 10 s and 10 of 60 s.
+// Quirk: the first pair serves one retry more than its Retries, so "10000,6,60000,10" gives 7
+// retries of 10 s and 10 of 60 s.
 func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 	own := slices.Clone(pairs)
 	return HadoopLinear{&own}
@@ -89,7 +89,7 @@ func (p HadoopLinear) Pairs() []HadoopPair {
 	return slices.Clone(*p.pairs)
 }
 
-// pair is the original's search: the first pair serves one retry more than it says.
+// pair is the original's search: the first pair serves one retry more than its Retries.
 func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	if p.pairs == nil {
 		return HadoopPair{}, false

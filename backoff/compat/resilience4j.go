@@ -34,7 +34,7 @@ type Resilience4j struct {
 }
 
 // Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms,
-// times 1.5, no cap. Randomization is that of ofExponentialRandomBackoff(), 0.5, and counts with
+// times 1.5, no cap. Randomization is 0.5, as in ofExponentialRandomBackoff(), and is used with
 // Random.
 func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
