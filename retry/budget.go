@@ -34,7 +34,7 @@ var (
 	errThrottled = errors.New("throttled because the service refuses requests")
 )
 
-// isRetry reports whether ctx is that of an attempt after the first.
+// isRetry reports whether ctx belongs to an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
 // unwanted reports whether err says nothing about the service because the caller of the attempt

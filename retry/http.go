@@ -125,8 +125,8 @@ func discardBody(body io.ReadCloser) {
 	if body == nil {
 		return
 	}
-	// The errors concern a response that nobody will see. The connection is closed if it is not fit
-	// for reuse.
+	// The errors do not matter, because the response is discarded. net/http closes the connection
+	// if it cannot be reused.
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }

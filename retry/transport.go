@@ -36,7 +36,7 @@ type Transport struct {
 	Idempotent func(req *http.Request) bool
 	// Prepare, if not nil, is called before each attempt, the first included. It may change req,
 	// which is a copy with its own URL and header: set a fresh token, sign it, or choose the host
-	// by a.Target. The context of req is that of the attempt. An error is the attempt's failure.
+	// by a.Target. The context of req is the attempt's context. An error is the attempt's failure.
 	Prepare func(req *http.Request, a Attempt) error
 	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise: the
 	// attempt's key if there is one, or else a new random one. Set it only if the servers honor
@@ -176,7 +176,7 @@ func (t *roundTrip) finish(err error) (*http.Response, error) {
 	case t.body != nil:
 		t.body.finish()
 	case !t.sent && t.req.Body != nil:
-		_ = t.req.Body.Close() // a RoundTripper always closes the body; nobody reads it
+		_ = t.req.Body.Close() // RoundTrip must close the body even if nothing was sent
 	}
 	if err == nil {
 		return t.resp, nil
