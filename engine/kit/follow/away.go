@@ -45,7 +45,7 @@ func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders are the results of the current listing for the folders of missing files.
+// folders caches, for one listing, which folders of missing files are away.
 type folders struct {
 	scan uint32
 	away map[folderOn]bool
@@ -56,7 +56,7 @@ type folderOn struct {
 	dev    uint64
 }
 
-// isAway reports whether the folder of a file that is missing is not there itself.
+// isAway reports whether the folder of a missing file is missing, too, but may come back.
 func (l *lister) isAway(label string, dev uint64) bool {
 	p, ok := l.c.place.(Rooted)
 	if !ok {
@@ -78,7 +78,7 @@ func (l *lister) isAway(label string, dev uint64) bool {
 	return away
 }
 
-// isStoredAway is isAway for a partition that a route has stored and whose data is at key.
+// isStoredAway is isAway for a partition that a route has stored, with data at key.
 func (l *lister) isStoredAway(r *Reader, id string, key fileid.Key) bool {
 	m, ok := r.resume(id)
 	return ok && l.isAway(m.Part.Name, key.Dev)

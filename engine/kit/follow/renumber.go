@@ -1,6 +1,6 @@
 package follow
 
-// born identifies a file on its file system, whatever device number that has.
+// born identifies a file on its file system, independent of the device number.
 type born struct {
 	ino   uint64
 	birth stamp
