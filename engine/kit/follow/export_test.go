@@ -8,7 +8,7 @@ func (r *Reader) HasEnded(id string) bool {
 	return r.c.ids.past[id]
 }
 
-// BeginRun and EndRun are the beginning and the end of Run, without its listings.
+// BeginRun does what Run does at its start, without listings; EndRun, what it does at its end.
 func (c *Catalogue) BeginRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
