@@ -19,8 +19,8 @@ type rotation struct {
 	change func(*tail.Options)
 	steps  []func(w *writer)
 	waits  bool // some lines come only when gone_wait or copy_wait is over
-	wide   int  // bytes that each line is longer by
-	// schedules under which lines exist nowhere any more, or the result is undecidable
+	wide   int  // extra bytes in each line
+	// reports whether, under a schedule, lines are destroyed or the result is undecidable
 	skip func(kill schedule) bool
 }
 
@@ -52,7 +52,7 @@ func schedules(steps, nth int, full bool) []schedule {
 	return all
 }
 
-// everywhere is the place of a schedule that strikes at each step.
+// everywhere is the step of a schedule that kills at each step.
 const everywhere = -1
 
 // between is how long the process runs between two steps.
@@ -150,9 +150,10 @@ func rotations() []rotation {
 		harnessCases(), packCases())
 }
 
-// Wherever the process is killed, every line of each case arrives exactly once at a receiver that
-// drops unsaved lines, and at least once at one that keeps them. PENSTOCK_ROTATION=full (make
-// rotation) runs every schedule of each case, otherwise every third.
+// TestRotation checks that, wherever the process is killed, every line of each case arrives exactly
+// once at a receiver that drops unsaved lines, and at least once at one that keeps them.
+// PENSTOCK_ROTATION=full (make rotation) runs every schedule of each case; otherwise every third
+// one runs.
 func TestRotation(t *testing.T) {
 	cases := rotations()
 	if len(cases) < 60 {
