@@ -34,8 +34,8 @@ func (r *Reader) isDone(id string) bool {
 	return saved || !ok
 }
 
-// awaitsDone reports whether the progress of a partition is dropped together with that of other
-// routes.
+// awaitsDone reports whether the progress of a partition is dropped together with the progress of
+// other routes.
 func (r *Reader) awaitsDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()

@@ -12,7 +12,7 @@ const (
 	// maxKin is the maximum number of files of one stem that a new file is compared with.
 	maxKin = 32
 	// untoldMost is the maximum number of listings for which a file is held back beyond its time.
-	// It applies if the file may be a copy of one that cannot be read because it lost its name
+	// It applies to a possible copy of a file that cannot be read, because that file lost its name
 	// since the last listing.
 	untoldMost = 3
 )

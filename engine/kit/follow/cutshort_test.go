@@ -43,7 +43,7 @@ func TestReadCutShort(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		linger time.Duration
-		at     string // the file at whose first read ctx ends; "" means after a second
+		at     string // ctx ends at the first read of this file; "" means after a second
 		first  int    // minimum number of lines from the Read that was cut short
 	}{
 		{"while it lingers", 10 * time.Second, "", 4},

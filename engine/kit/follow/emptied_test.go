@@ -87,8 +87,8 @@ func TestFileWithoutNameIsEmptied(t *testing.T) {
 }
 
 // TestRewrittenAndRenamedAway checks that the lines of a file are delivered if it is rewritten in
-// place and renamed to an unlisted name, while nothing runs or before its route looks again. Inode
-// and birth time identify it as the followed file.
+// place and renamed to an unlisted name. This happens while nothing runs, or before its route looks
+// again. Inode and birth time identify it as the followed file.
 func TestRewrittenAndRenamedAway(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string

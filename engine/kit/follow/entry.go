@@ -110,7 +110,7 @@ func (s *identities) end(e *Entry) {
 	s.unkeyLocked(e)
 }
 
-// forget removes an id whose progress is dropped.
+// forget removes an id when its progress is dropped.
 func (s *identities) forget(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -67,9 +67,10 @@ type aside struct {
 	// the listing up to which it is held back beyond its time, because its original is unreadable
 	untold uint32
 	why    string // awaiting: the reason
-	// awaiting or nameless, and its time is over: the latest time to give it up; 0 if not yet over
+	// the latest time to give up an awaiting or nameless file after its wait is over; 0 before
 	until time.Duration
-	// nameless, and its time is over: the unlisted name under which this listing found it
+	// a nameless file after its wait is over: its unlisted name as last found, and the listing
+	// before that
 	besideAs string
 	besideIn uint32
 	nextLook time.Duration // finished

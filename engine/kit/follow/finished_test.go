@@ -95,8 +95,7 @@ func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 }
 
 // TestRenamedWhileItIsSearchedFor checks that the search for an awaited file is repeated if the
-// file is renamed between the listing of its folder and the look at it, however late that look
-// comes.
+// file is renamed between the listing of its folder and the look at it. The look may come late.
 func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -270,8 +269,8 @@ func TestDoneWithWhereverItIsFound(t *testing.T) {
 	})
 }
 
-// TestKilledBeforeItForgot checks that the next process removes the mark of a deleted and completed
-// file at once, even in a run with Once, if the process was killed before it removed the mark.
+// TestKilledBeforeItForgot checks a process that is killed before it removes the mark of a deleted
+// and completed file. The next process removes the mark at once, even in a run with Once.
 func TestKilledBeforeItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

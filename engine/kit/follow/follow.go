@@ -1,6 +1,6 @@
-// Package follow reads many files as the batches of several routes, for sources whose data are
-// files in directories. In spool_dir each file is complete at some time; in tail, files grow and
-// are rotated.
+// Package follow reads many files as the batches of several routes, for sources that read files in
+// directories. In spool_dir each file is complete at some time. In tail, files grow and are
+// rotated.
 //
 // A [Catalogue] tracks the files of a source, once for all of its routes. It lists them and gives
 // each an identity independent of its name (package fileid). It notices files that grow, shrink,
@@ -63,7 +63,7 @@ type Options struct {
 	Forget   time.Duration // how long a file has to be gone before its progress is dropped
 	Identity Identity      // how a file of an earlier run is recognised
 
-	// returns the framing of a file that begins with head; nil if all use the one of Rules
+	// returns the framing of a file that begins with head; nil if all files use that of Rules
 	ByHead func(head []byte) lines.Framing
 	Packed Packed // how compressed files are read
 
@@ -89,7 +89,7 @@ type Beyond uint8
 
 // The choices when deleted files hold more than their budget.
 const (
-	KeepDeleted Beyond = iota // they are read to their ends all the same
+	KeepDeleted Beyond = iota // they are still read to their ends
 	DropDeleted               // the largest are given up, unread
 	StopDeleted               // the route stops
 )

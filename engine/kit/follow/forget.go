@@ -22,7 +22,7 @@ type forgets struct {
 	// uses it.
 	ended []string
 
-	stored  map[string]bool          // partitions of earlier runs of which no file was met
+	stored  map[string]bool          // partitions of earlier runs without a file so far
 	missing map[string]time.Duration // since when a sweep has not found the file of a partition
 	swept   time.Duration
 }

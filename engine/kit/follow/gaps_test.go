@@ -101,11 +101,11 @@ func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
-// TestCopyInAUsedInode checks that the copy of a file is recognised if the file was copied and
-// emptied while nothing ran, and the copy's inode belonged to another file that still has a mark.
-// Whichever of the two is read first does not matter.
+// TestCopyInAUsedInode checks that the copy of a file that was copied and emptied while nothing ran
+// is recognised, whichever of the two is read first. The copy's inode belonged to another file that
+// still has a mark.
 func TestCopyInAUsedInode(t *testing.T) {
-	for range 20 { // the order is that of a map
+	for range 20 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)
 			d.copyTruncate(t, "a.log", "a.log.1", func() {})
@@ -157,7 +157,7 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
 		stop(t, a, b)
 		for _, r := range []*route{a, b} {
-			maps.Copy(r.marks, before) // where the data lies was not saved
+			maps.Copy(r.marks, before) // the location of the data was not saved
 		}
 		a2, b2 := d.restarted(t, a, b)
 		turns(t, 10, time.Second, a2, b2)
@@ -168,7 +168,7 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 // TestCopyAmongManyWidows checks that a copy is recognised among any number of awaited old
 // rotations with names that begin like the name of the copy.
 func TestCopyAmongManyWidows(t *testing.T) {
-	for range 5 { // the order is that of a map
+	for range 5 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)
 			for i := range 200 {
@@ -193,7 +193,7 @@ func TestCopyAmongManyWidows(t *testing.T) {
 // while nothing ran, and an older file with the same inode that still has a mark. Both are awaited,
 // and the found file is matched to the right one.
 func TestRenamedAwayInAUsedInode(t *testing.T) {
-	for range 20 { // the order is that of a map
+	for range 20 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := twoRoutes(t, follow.Growing{})
 			d.hidden = "old"

@@ -13,7 +13,7 @@ import (
 // file's end.
 const lookSpacing = 5 * time.Millisecond
 
-// handles are the open files of a source, once for all routes. Those that were used longest ago are
+// handles are the open files of a source, once for all routes. The least recently used ones are
 // closed to make room.
 type handles struct {
 	c    *Catalogue

@@ -22,8 +22,8 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 }
 
 // TestDeletedFileIsMetAfterItsDataMoved checks that no line is delivered twice if the second route
-// first meets a file after the first route has continued in its copy, under the same id, and the
-// copy is moved again.
+// first meets a file after the first route has continued in its copy, under the same id. The copy
+// is then moved again.
 func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

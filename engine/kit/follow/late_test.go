@@ -147,8 +147,8 @@ func TestDeletedFileEndsLate(t *testing.T) {
 }
 
 // TestRenamedInEachListing checks that a file is not sealed at the end of gone_wait if two listings
-// missed it because it was renamed during each, and the route was busy in between. The file has a
-// listed name.
+// missed it because it was renamed during each. The route is busy in between. The file has a listed
+// name.
 func TestRenamedInEachListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -197,9 +197,8 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 	})
 }
 
-// TestManyRenamedFilesEndTogether checks that the directory of many files is read a few times, not
-// once per file, when all of them were renamed to unlisted names at once and their waiting times
-// end together.
+// TestManyRenamedFilesEndTogether checks many files that are renamed to unlisted names at once.
+// When their waiting times end together, their directory is read a few times, not once per file.
 func TestManyRenamedFilesEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files, most = 100, 10

@@ -18,8 +18,9 @@ var counted = []string{
 	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
 }
 
-// listPatience is how long listings may fail, since the catalogue was made or the last successful
-// one, before the routes stop. They restart with growing waits. With Once no listing may fail.
+// listPatience is how long listings may fail before the routes stop. It counts from the last
+// successful listing, or from the creation of the catalogue. Stopped routes restart with growing
+// waits. With Once no listing may fail.
 const listPatience = 10 * time.Second
 
 // routesWait is how long the first listing waits until all routes have opened. With the marks of
@@ -36,7 +37,7 @@ type lister struct {
 	at      time.Duration // when the last successful listing began
 	unmet   bool          // a route has stored progress of files that were not looked for yet
 	refused map[string]string
-	folders folders // in which files are missing
+	folders folders // folders of missing files
 }
 
 // notBefore returns when a route may list the files for the first time; 0 if it may now.

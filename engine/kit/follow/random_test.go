@@ -161,7 +161,7 @@ func (w *rotator) rotate() {
 		w.then(func() { done(); w.name = fmt.Sprintf("w%d-%d.log", w.who, w.names) })
 		return
 	}
-	for i := range w.rotated { // name.1 is made free
+	for i := range w.rotated { // free name.1
 		if w.rotated[i].base != base {
 			continue
 		}

@@ -55,7 +55,7 @@ type Reader struct {
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// ends of nameless sealed files whose last bytes are not saved; guarded by identities.mu
+	// ends of nameless sealed files with unsaved last bytes; guarded by identities.mu
 	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done  map[string]bool

@@ -7,10 +7,10 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// resting are files that every route has delivered completely, with stored progress: with finished:
-// keep when they are finished, growing ones when they are not held open. A resting file is only
-// listed until it is changed, renamed or deleted, or until a possible copy of it appears. Then it
-// is recognised by its progress, as after a restart.
+// resting are files that every route has delivered completely, with stored progress. These are
+// finished files, with finished: keep, and growing files that are not held open. A resting file is
+// only listed until it is changed, renamed or deleted, or until a possible copy of it appears. Then
+// it is recognised by its progress, as after a restart.
 type resting struct {
 	c     *Catalogue
 	rests rests
@@ -107,8 +107,8 @@ func (z *resting) awaitSuccessor(d *rest) {
 	}
 }
 
-// missed calls awaitSuccessor for resting files that are not listed. It recognises changed ones
-// before any other file, because a new file may be a copy of one of them.
+// missed calls awaitSuccessor for resting files that are not listed. It recognises changed resting
+// files before any other file, because a new file may be a copy of one of them.
 func (z *resting) missed() {
 	c := z.c
 	z.rests.each(func(d *rest) bool {

@@ -287,7 +287,7 @@ func (t *rotation) sawAll(f *file) {
 	}
 }
 
-// isKin reports whether f's label may have been made from another one by a rotation.
+// isKin reports whether a rotation may have changed the label from to that of f.
 func (t *rotation) isKin(f *file, from string) bool {
 	return strings.HasPrefix(path.Base(f.label), stem(from))
 }

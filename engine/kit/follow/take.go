@@ -301,9 +301,9 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	return false, true
 }
 
-// sealLost adds the seal of a file of which nothing more can be read, and reports whether that is
-// complete. Its progress identifies the copy that continues it until the copy has progress itself,
-// so the read range is first skipped in the copy.
+// sealLost adds the seal of a lost file to b. It returns false if b has no room. If a copy
+// continues the file, sealLost first skips the read range in the copy. Until the copy has progress
+// of its own, only the progress of the lost file identifies it.
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false
