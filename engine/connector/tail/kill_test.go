@@ -15,8 +15,8 @@ import (
 
 // TestRotationKilled runs the rotation cases with the real program. It delivers from real files to
 // real SQLite and to a real HTTP server, and is killed with SIGKILL. A sweep runs all cases under
-// one schedule in one process, with a pipeline for each case, so that a kill and a start cost no
-// more for 81 cases than for one.
+// one schedule in one process, with a pipeline for each case. So a kill and a start cost no more
+// for 81 cases than for one.
 
 // sweeps returns all schedules or, without full, two that kill the process at every step.
 func sweeps(cases []rotation, full bool) []schedule {
@@ -102,7 +102,7 @@ const (
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// time without progress after which missing lines are taken to wait for gone_wait
+	// time without progress after which missing lines are assumed to wait for gone_wait
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax

@@ -30,10 +30,11 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules returns the times of kills: never; before each step, immediately or after it has been
-// read; with the process down during each step; with it down from a step to the end; and in the
-// middle of reading a step's data. The last one kills at every step. Without full, each step gets
-// two of them, different ones in each case.
+// schedules returns the schedules of kills: none, six kinds for each step, and three kinds that
+// kill at every step. A process is killed before the step, at once or after it has read all earlier
+// data. It is down during the step, or from the step to the end. It is killed while it reads the
+// step's data, or after that, with nothing saved. Without full, each step gets two kinds, which
+// differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}
@@ -150,8 +151,8 @@ func rotations() []rotation {
 		harnessCases(), packCases())
 }
 
-// TestRotation checks that, wherever the process is killed, every line of each case arrives exactly
-// once at a receiver that drops unsaved lines, and at least once at one that keeps them.
+// TestRotation checks the lines of each case, wherever the process is killed. Every line arrives
+// exactly once at a receiver that drops unsaved lines, and at least once at one that keeps them.
 // PENSTOCK_ROTATION=full (make rotation) runs every schedule of each case; otherwise every third
 // one runs.
 func TestRotation(t *testing.T) {

@@ -165,9 +165,9 @@ func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 // stall lets time pass in a synctest bubble while no route reads.
 func stall(d time.Duration) { time.Sleep(d) }
 
-// TestRewrittenFileBeforeRouteOpens checks that a file with the name of one from an earlier run,
-// and the same first lines, is a new file even for a route that opens after the catalogue has met
-// the file.
+// TestRewrittenFileBeforeRouteOpens checks that a file with the name and the first lines of a file
+// of an earlier run is a new file. A route that opens after the catalogue has met the file sees it
+// in the same way.
 func TestRewrittenFileBeforeRouteOpens(t *testing.T) {
 	base := time.Now().Add(time.Hour) // no file was changed before it was created
 	bubble(t, nil, func(t *testing.T, p *world) {
