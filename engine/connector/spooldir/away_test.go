@@ -32,8 +32,8 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 }
 
 // TestNotMounted checks that the marks of files are kept without a time limit if their directory is
-// empty and on another device than they were, because it is a mount point without its file system.
-// The marks of deleted files are dropped.
+// a mount point without its file system: empty and on another device than the files were. The marks
+// of deleted files are dropped.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -221,8 +221,8 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 	}
 }
 
-// TestDeletionInterrupted checks that the next process deletes the hidden file that is left if a
-// process is killed between the two steps of a deletion, or renames it back if it is another file.
+// TestDeletionInterrupted checks a process that is killed between the two steps of a deletion and
+// leaves a hidden file. The next process deletes it, or renames it back if it is another file.
 func TestDeletionInterrupted(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
