@@ -119,7 +119,7 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 	return int64(len(text) - len(rest)), nil
 }
 
-// take applies one entry.
+// take applies one entry and reports whether it is valid.
 func (m *memory) take(kind byte, body []byte) bool {
 	r := wire.Reader{Rest: body}
 	switch kind {

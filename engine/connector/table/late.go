@@ -127,7 +127,7 @@ func (l *lateness) save(settled int64, main string) error {
 // found late rows, and the remaining ones are above the floor.
 //
 // A deleted row is no longer remembered: a row inserted later under its key is found like any other
-// late row. A key whose row was replaced between two searches is an error.
+// late row. A row that was replaced under its key between two searches is an error.
 func (l *lateness) look(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.memory.seen

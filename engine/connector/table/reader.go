@@ -123,7 +123,7 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	return nil
 }
 
-// next returns the next partition, in turn, that is ready or whose end is due for a check, or nil.
+// next returns the next partition, in turn, that is ready or due for a check of its end, or nil.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.turn + k) % len(r.parts)

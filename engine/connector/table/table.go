@@ -2,8 +2,8 @@
 // SQLite, PostgreSQL, and MySQL or MariaDB.
 //
 // Rows come in the order of columns that are unique together, in pages. Each page is an index scan
-// that starts after the last row. A row's place is an encoding of the values of these columns
-// (Position.Key), whose byte order is the order of the rows. Rows with equal times on both sides of
+// that starts after the last row. A row's place (Position.Key) encodes the values of these columns,
+// so that the byte order of places is the order of the rows. Rows with equal times on both sides of
 // a page boundary are therefore neither lost nor repeated. At the end of the table the source
 // follows it: it polls at growing intervals while no rows come, or waits for notifications.
 //
