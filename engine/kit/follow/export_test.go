@@ -8,7 +8,7 @@ func (r *Reader) HasEnded(id string) bool {
 	return r.c.ids.past[id]
 }
 
-// BeginRun does what Run does at its start, without listings; EndRun, what it does at its end.
+// BeginRun starts the state in which Run is running, without its listings. EndRun ends it.
 func (c *Catalogue) BeginRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -101,9 +101,10 @@ func (t *rotation) newBeside(s Sight) *file {
 	}
 }
 
-// leads follows an unlisted file if it continues a waiting file or stray. That is same, which has
-// the same inode, or, with same nil, a file that it is a copy of. told is false if this is
-// undecided, because the unlisted file was renamed since or is still being written.
+// leads follows an unlisted file if it continues a waiting file or stray. If same is not nil, that
+// file is same, which has the same inode. Otherwise it is a waiting file with data that was copied.
+// told is false if this is undecided, because the unlisted file was renamed since or is still being
+// written.
 func (t *rotation) leads(s Sight, same *file) (found, told bool) {
 	c, f := t.c, t.newBeside(s)
 	if same != nil && s.Label == same.label {
