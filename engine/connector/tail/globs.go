@@ -63,8 +63,8 @@ func one(pattern, name string) bool {
 	return match(pattern, name)
 }
 
-// match reports what path.Match does, with a short cut for patterns such as "*.log". Each listing
-// calls it several times for each file.
+// match is path.Match with a short cut for patterns such as "*.log". Each listing calls it several
+// times for each file.
 func match(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
 		return strings.HasSuffix(name, end)
