@@ -53,10 +53,10 @@ import (
 	"time"
 )
 
-// State is a place in a sequence of waits. Its zero value is the start. 24 bytes: store it with the
-// message.
+// State is a position in a sequence of waits. Its zero value is the start. It has 24 bytes and can
+// be stored with a message.
 type State struct {
-	// Waits so far, which is also the step of the next one; stays at its highest value.
+	// Number of waits so far, which is also the step of the next wait; stays at its highest value.
 	N     uint32
 	Step  uint32        // for the policy itself (DecorrelatedV2: its last draw)
 	Prev  time.Duration // the last wait
@@ -78,10 +78,10 @@ func (s State) After(d time.Duration) State {
 
 // Policy is a rule for waits: an immutable value that any number of goroutines may use at once.
 type Policy interface {
-	// Next returns the wait after the failure that s counts, and the state that follows. d is never
-	// negative. If ok is false, the caller gives up; d is then 0 and the state unchanged. src is
-	// called only from within Next, so a source that is not safe for concurrent use (rand.PCG)
-	// belongs to one caller. A nil src means the runtime's source.
+	// Next returns the wait at s, and the state after that wait. d is never negative. If ok is
+	// false, the caller gives up; d is then 0 and the state unchanged. src is called only from
+	// within Next, so a source that is not safe for concurrent use (rand.PCG) belongs to one
+	// caller. A nil src means the runtime's source.
 	Next(s State, src rand.Source) (d time.Duration, next State, ok bool)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// every is one policy of each kind and jitter mode, with settings that reach the cap.
+// every has one policy of each kind and jitter mode, with settings that reach the cap.
 func every() []struct {
 	name string
 	p    backoff.Policy
@@ -50,8 +50,8 @@ func every() []struct {
 	}
 }
 
-// BenchmarkNext measures the cost of a wait. Each sequence restarts after 20 waits, so that not
-// only the cap is timed.
+// BenchmarkNext measures the cost of a wait. Each sequence restarts after 20 waits, so that the
+// waits below the cap are measured, too.
 func BenchmarkNext(b *testing.B) {
 	for _, c := range every() {
 		b.Run(c.name, func(b *testing.B) {

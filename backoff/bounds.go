@@ -15,9 +15,9 @@ type Bounder interface {
 	Bounds(n int) (lowest, mean, highest time.Duration)
 }
 
-// Bounds returns the lowest, the mean and the highest wait of p at step n, from 0: enough to
-// compute a worst case before anything fails. Past the end of p all are 0; of a policy without a
-// Bounds method nothing is known, and it answers 0, 0 and the largest Duration.
+// Bounds returns the lowest, the mean and the highest wait of p at step n, from 0. Use it to
+// compute a worst case in advance. Past the end of p all are 0. For a policy without a Bounds
+// method, it returns 0, 0 and the largest Duration.
 func Bounds(p Policy, n int) (lowest, mean, highest time.Duration) {
 	if b, ok := p.(Bounder); ok {
 		return b.Bounds(n)

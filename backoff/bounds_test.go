@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestBounds draws 100,000 walks of 70 steps from each policy. No draw leaves Bounds, and the mean
-// is Bounds' mean. The draws do not pile up on the highest wait, and the jitter is not lost at the
-// cap. Seeds are fixed. A correct policy is refused by the comparison of means with a probability
-// below 1e-7 in all.
+// TestBounds draws 100,000 walks of 70 steps from each policy. It checks that no draw leaves Bounds
+// and that the mean is Bounds' mean. It also checks that draws do not pile up on the highest wait,
+// and that the jitter remains at the cap. Seeds are fixed. The comparison of means rejects a
+// correct policy with a total probability below 1e-7.
 func TestBounds(t *testing.T) {
 	walks, all := 100_000, true
 	if testing.Short() || raceEnabled {
@@ -36,7 +36,8 @@ func TestBounds(t *testing.T) {
 					states[i] = next
 					d.add(float64(wait))
 				}
-				// Bounds of some policies is an integral, and slow under the race detector.
+				// For some policies Bounds computes an integral, which is slow under the race
+				// detector.
 				if !all && n > 20 && n < 69 && d.n > 0 {
 					continue
 				}
@@ -68,7 +69,7 @@ type deal struct {
 	n                    int
 	atLowest, atHighest  int // draws that came to the extremes
 	lowest, highest      float64
-	first, sum, sumOfTwo float64 // sums are of the distance from the first draw
+	first, sum, sumOfTwo float64 // sums of the distances from the first draw
 }
 
 func (d *deal) add(x float64) {

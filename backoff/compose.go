@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Limit ends p after attempts attempts, the first call included: attempts-1 waits. 1 or less: no
-// wait at all. A p that ends earlier ends as before.
+// Limit ends p after the given number of attempts, the first call included, so there are attempts-1
+// waits. With 1 or less there is no wait. If p ends earlier, Limit changes nothing.
 func Limit(p Policy, attempts int) Policy {
 	if inner, ok := p.(limited); ok {
 		return limited{inner.p, min(inner.attempts, step(attempts))}
@@ -49,8 +49,8 @@ func (p limited) Validate() error {
 	return Validate(p.p)
 }
 
-// String writes attempts as a key of the policy, unless that policy has such a key or is made of
-// several.
+// String writes attempts as a key of the policy. If the policy has its own key attempts or combines
+// several policies, String writes limit(...) instead.
 func (p limited) String() string {
 	text, attempts := describe(p.p), strconv.FormatUint(uint64(p.attempts), 10)
 	if _, ok := p.p.(Binary); ok || strings.HasSuffix(text, ")") {
@@ -59,9 +59,9 @@ func (p limited) String() string {
 	return text + " attempts=" + attempts
 }
 
-// Then waits as a does for the first n waits, then as b does from its start. If a gives up before
-// its n-th wait, b follows there. (Then finds that place by the step: an a that ends by something
-// else, such as the time waited, ends the whole.) n below 0 counts as 0.
+// Then waits as a does for the first n waits, then as b does from its start. If a gives up at an
+// earlier step, b follows there. Only the steps of a count: if a gives up for another reason, such
+// as the time waited, the whole policy ends. n below 0 counts as 0.
 func Then(a Policy, n int, b Policy) Policy {
 	return sequence{a, waits(a, step(n)), step(n), b}
 }
@@ -69,11 +69,11 @@ func Then(a Policy, n int, b Policy) Policy {
 type sequence struct {
 	a     Policy
 	n     uint32 // waits of a before b follows
-	given uint32 // n as it was given, for String
+	given uint32 // the argument n of Then, for String
 	b     Policy
 }
 
-// waits returns how many of the first limit waits p has.
+// waits returns the number of waits that p has, at most limit.
 func waits(p Policy, limit uint32) uint32 {
 	low, high := uint32(0), limit
 	for low < high {
@@ -93,7 +93,7 @@ func (p sequence) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return shifted(p.b, s, p.n, src)
 }
 
-// shifted asks p for the wait of s with its first n waits left out.
+// shifted returns the wait of p at s, not counting the first n waits of s.
 func shifted(p Policy, s State, n uint32, src rand.Source) (time.Duration, State, bool) {
 	inner := s
 	inner.N -= n
@@ -121,8 +121,8 @@ func (p sequence) String() string {
 		describe(p.b) + ")"
 }
 
-// FirstNow waits 0 the first time and then as p does from its start: for failures that are mostly
-// gone at once.
+// FirstNow waits 0 the first time and then as p does from its start. Use it for failures that
+// mostly disappear at once.
 func FirstNow(p Policy) Policy { return firstNow{p} }
 
 type firstNow struct{ p Policy }
@@ -144,9 +144,9 @@ func (p firstNow) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (p firstNow) Validate() error { return Validate(p.p) }
 func (p firstNow) String() string  { return "first_now(" + describe(p.p) + ")" }
 
-// Sum waits as long as all of ps together, saturating, and gives up with the first that does:
-// Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter on top. No policies: it
-// waits 0.
+// Sum waits for the sum of the waits of ps, saturating, and gives up as soon as one of ps does.
+// Sum(Exponential(...), Random(...)) is an exponential with a fixed jitter on top. Without policies
+// it waits 0.
 func Sum(ps ...Policy) Policy { return sum(slices.Clone(ps)) }
 
 type sum []Policy
@@ -155,8 +155,7 @@ func (ps sum) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, plus)
 }
 
-// combine asks each of ps at the same place and joins their waits. A value that one of them keeps
-// in Step stays.
+// combine joins the waits of all ps at s. It keeps the Step of a policy that has changed it.
 func combine(ps []Policy, s State, src rand.Source,
 	join func(a, b time.Duration) time.Duration) (time.Duration, State, bool) {
 	var total time.Duration
@@ -190,7 +189,7 @@ func (ps sum) Bounds(n int) (lowest, mean, highest time.Duration) {
 func (ps sum) Validate() error { return validateAll(ps) }
 func (ps sum) String() string  { return "sum(" + describeAll(ps) + ")" }
 
-// Max waits as long as the longest of ps, and gives up with the first that does. No policies: it
+// Max waits for the longest wait of ps, and gives up as soon as one of ps does. Without policies it
 // waits 0.
 func Max(ps ...Policy) Policy { return longest(slices.Clone(ps)) }
 
@@ -200,8 +199,8 @@ func (ps longest) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return combine(ps, s, src, func(a, b time.Duration) time.Duration { return max(a, b) })
 }
 
-// Bounds takes each of the policies as uniform between its lowest and highest wait to compute the
-// mean of the longest.
+// Bounds computes the mean as if each policy's waits were uniform between the lowest and the
+// highest.
 func (ps longest) Bounds(n int) (lowest, mean, highest time.Duration) {
 	var lows, highs []float64
 	for _, p := range ps {
@@ -239,7 +238,7 @@ type zeros struct{}
 
 func (zeros) Uint64() uint64 { return 0 }
 
-// ends reports that p gives up at step n.
+// ends reports whether p gives up at step n.
 func ends(p Policy, n uint32) bool {
 	_, _, ok := p.Next(State{N: n}, zeros{})
 	return !ok
@@ -258,7 +257,7 @@ func validateAll(ps []Policy) error {
 	return errors.Join(faults...)
 }
 
-// describe is p as Parse reads it; of another package's policy its type.
+// describe returns p in the form that Parse reads, or the type of a p that has no String method.
 func describe(p Policy) string {
 	if s, ok := p.(fmt.Stringer); ok {
 		return s.String()

@@ -14,9 +14,9 @@ type Walk struct{ base, max time.Duration }
 
 // Decorrelated draws each wait from [base, 3 * the last wait], the first from [base, 3 base], cut
 // to max (M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015; the original
-// draws first and cuts afterwards, so that a fifth of its waits sit on the cap). max 0 means no cap
-// but the largest Duration. A short draw makes the next short too: of 190 clients in contention it
-// serves all later than full jitter does, and with more calls.
+// draws first and cuts afterwards, so that a fifth of its waits equal the cap). max 0 means no cap
+// but the largest Duration. A short draw makes the next one short, too: for 190 contending clients
+// it takes longer, and more calls, than full jitter.
 func Decorrelated(base, max time.Duration) Walk { return Walk{base, max} }
 
 func (p Walk) limits() (base, limit time.Duration) {
@@ -26,7 +26,7 @@ func (p Walk) limits() (base, limit time.Duration) {
 	return min(max(p.base, 0), limit), limit
 }
 
-// powersOf3 holds those that fit an int64.
+// powersOf3 holds the powers of 3 that fit an int64.
 var powersOf3 = func() (f [40]uint64) {
 	f[0] = 1
 	for i := 1; i < len(f); i++ {
@@ -35,8 +35,8 @@ var powersOf3 = func() (f [40]uint64) {
 	return f
 }()
 
-// highest returns the longest wait of the n-th draw, from 1; at 0 the base, which the first draw
-// starts from.
+// highest returns the longest wait of the n-th draw, from 1. For 0 it returns the base, from which
+// the first draw starts.
 func (p Walk) highest(n uint64) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {
@@ -45,8 +45,8 @@ func (p Walk) highest(n uint64) time.Duration {
 	return min(times(base, powersOf3[min(n, uint64(len(powersOf3)-1))]), limit)
 }
 
-// Next implements Policy. A last wait that this policy cannot have drawn (that of a Sum it is part
-// of, say) counts as the nearest that it can.
+// Next implements Policy. A last wait that this policy cannot have drawn, such as the wait of a Sum
+// that contains it, counts as the nearest possible wait.
 func (p Walk) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	base, limit := p.limits()
 	last := base
@@ -65,11 +65,12 @@ func (p Walk) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return base, min(max(p.mean(step(n)), base), highest), highest
 }
 
-// cells is how finely a distribution is followed.
+// cells is the number of cells that represent a distribution.
 const cells = 256
 
-// mean follows the distribution of the wait from step to step. Given the wait x before, the next is
-// uniform in [base, h(x)] with h(x) = min(3x, max); cells are equally wide in the logarithm.
+// mean computes the distribution of the wait step by step. After a wait of x the next one is
+// uniform in [base, h(x)] with h(x) = min(3x, max). All cells have the same width on a logarithmic
+// scale.
 func (p Walk) mean(n uint32) time.Duration {
 	base, limit := p.limits()
 	if base == 0 {
@@ -86,7 +87,7 @@ func (p Walk) mean(n uint32) time.Duration {
 	}
 	var share, next, density [cells]float64
 	share[0] = 1                     // the first wait follows one of base
-	for i := range min(n, 100) + 1 { // the distribution has settled long before
+	for i := range min(n, 100) + 1 { // the distribution is stable long before
 		clear(next[:])
 		clear(density[:])
 		for j := range cells {
@@ -120,19 +121,19 @@ func (p Walk) mean(n uint32) time.Duration {
 // Validate implements Validator.
 func (p Walk) Validate() error { return checkCapped(p.base, p.max) }
 
-// String is the policy as Parse reads it.
+// String returns the policy in the form that Parse reads.
 func (p Walk) String() string { return "decorrelated" + cappedSpec(p.base, p.max) }
 
 // Smooth is decorrelated jitter of the second kind: see [DecorrelatedV2].
 type Smooth struct {
 	base, max time.Duration
-	// The step at which the highest wait reaches the cap: later ones draw as it does.
+	// The step at which the highest wait reaches the cap. Later steps draw like this one.
 	held uint32
 }
 
 // DecorrelatedV2 is the smoother decorrelated jitter that Polly uses (G. Lucas,
 // Polly.Contrib.WaitAndRetry, DecorrelatedJitterBackoffV2): with t = n + U and x(t) = 2^t
-// tanh(sqrt(4t)) the wait at step n is (x(t) - x of the draw before) * base / 1.4. The median is
+// tanh(sqrt(4t)) the wait at step n is (x(t) - x of the previous draw) * base / 1.4. The median is
 // about base * 0.9, 1.1, 2, 4, 8. max 0 means no cap but the largest Duration. Polly cuts to max
 // after the draw. Here the policy stops growing when its longest wait reaches max, and repeats a
 // draw above it. It computes in floats.
@@ -146,7 +147,7 @@ func (p Smooth) hold() Smooth {
 	if base == 0 {
 		return p
 	}
-	// The highest wait is about base * 2^held: begin before.
+	// The highest wait is about base * 2^held: begin the search below that.
 	p.held = uint32(max(bits.Len64(uint64(limit/base))-3, 0))
 	for p.wait(float64(p.held)+1, float64(p.held)-1) < limit {
 		p.held++
@@ -156,7 +157,7 @@ func (p Smooth) hold() Smooth {
 
 func (p Smooth) limits() (base, limit time.Duration) { return Walk{p.base, p.max}.limits() }
 
-// curve is x(t); it has no past before 0.
+// curve is x(t), and 0 for a negative t.
 func curve(t float64) float64 {
 	if t <= 0 {
 		return 0
@@ -169,7 +170,7 @@ func (p Smooth) wait(t, before float64) time.Duration {
 	return scale(base, (curve(t)-curve(before))/1.4)
 }
 
-// Next implements Policy. State.Step keeps where the draw fell, as a share of 2^32.
+// Next implements Policy. State.Step keeps the draw U, as a share of 2^32.
 func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	_, limit := p.limits()
 	n := float64(min(s.N, p.held))
@@ -191,7 +192,7 @@ func (p Smooth) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return d, s, true
 }
 
-// Bounds implements Bounder. The mean is the integral over the draw and the one before.
+// Bounds implements Bounder. The mean is the integral over this draw and the previous one.
 func (p Smooth) Bounds(n int) (lowest, mean, highest time.Duration) {
 	_, limit := p.limits()
 	k := float64(min(step(n), p.held))
@@ -219,12 +220,12 @@ func (p Smooth) Bounds(n int) (lowest, mean, highest time.Duration) {
 		}
 	}
 	highest = min(p.wait(k+1, k-1), limit)
-	// 0: the draw before may have been the highest of its step.
+	// The lowest is 0 because the previous draw may have been the highest of its step.
 	return 0, min(scale(1, sum/cells), highest), highest
 }
 
 // Validate implements Validator.
 func (p Smooth) Validate() error { return checkCapped(p.base, p.max) }
 
-// String is the policy as Parse reads it.
+// String returns the policy in the form that Parse reads.
 func (p Smooth) String() string { return "decorrelated_v2" + cappedSpec(p.base, p.max) }

@@ -22,9 +22,9 @@ func draw(src rand.Source, span uint64) uint64 {
 	return hi
 }
 
-// drawAgain is draw's rare part: it rejects the draws that would make some integers likelier than
-// others. A source that is stuck on one value must not hang the caller; for any other 100
-// rejections in a row are out of the question.
+// drawAgain is the rare part of draw: it rejects draws that would make some integers more likely
+// than others. It stops after 100 rejections, so that a source stuck on one value cannot hang the
+// caller. With any other source, 100 rejections in a row are practically impossible.
 func drawAgain(src rand.Source, n, hi, lo uint64) uint64 {
 	threshold := -n % n
 	for range 100 {
@@ -43,7 +43,7 @@ func bits64(src rand.Source) uint64 {
 	return src.Uint64()
 }
 
-// runtimeBits is the one place where randomness comes in that nobody gave.
+// runtimeBits is the only use of the runtime's random source in this package.
 func runtimeBits() uint64 { return rand.Uint64() }
 
 // scale returns d * f cut to [0, MaxInt64], truncated to whole nanoseconds; NaN gives 0. The

@@ -9,11 +9,11 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A policy computes waits; the state is the caller's place in the sequence. The caller waits, or
-// package retry does.
+// A policy computes waits. The state is the caller's position in the sequence. The caller does the
+// waiting, or uses package retry.
 func Example() {
 	policy := backoff.Exponential(100*time.Millisecond, 2, 10*time.Second).Full()
-	source := rand.NewPCG(1, 2) // nil takes the runtime's
+	source := rand.NewPCG(1, 2) // nil means the runtime's source
 
 	var state backoff.State
 	for range 3 {
@@ -63,7 +63,7 @@ func ExampleFibonacci() {
 	// Output: 0s 10ms 10ms 20ms 30ms 50ms 80ms 130ms
 }
 
-// The schedule of a payment notification: after the last wait nobody is told any more.
+// The schedule of a payment notification: the policy gives up after the last wait.
 func ExampleTable() {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	schedule := backoff.Table(15*s, 15*s, 30*s, 3*m, 10*m, 20*m, 30*m, 30*m, 30*m, 60*m, 3*h, 3*h,
@@ -120,7 +120,7 @@ func ExampleDecorrelatedV2() {
 	// 4.13s
 }
 
-// Against contention: the interval is measured in the latency of one attempt.
+// Against contention, the interval is a multiple of the latency of one attempt.
 func ExampleRecommended() {
 	policy := backoff.Recommended(40*time.Millisecond, 2*time.Second)
 	for n := range 4 {
@@ -134,7 +134,7 @@ func ExampleRecommended() {
 	// 0s 250ms 500ms
 }
 
-// At the cap the range is cut to it: nothing is above, and nothing piles up there.
+// The range of a draw is cut to the cap: no wait is above the cap, and waits do not pile up on it.
 func ExampleLadder() {
 	ladder := backoff.Exponential(time.Second, 2, 8*time.Second)
 	for _, policy := range []backoff.Ladder{ladder, ladder.Full(), ladder.Equal(),
@@ -219,7 +219,8 @@ func ExampleValidate() {
 	// Output: factor 0.5: want 1 or more, and finite
 }
 
-// The state is small and plain: it is stored with a message and continues after a restart.
+// The state is small and can be stored with a message, so that the sequence continues after a
+// restart.
 func ExampleState() {
 	policy := backoff.Exponential(time.Second, 2, time.Minute)
 	_, state, _ := policy.Next(backoff.State{}, nil)

@@ -10,9 +10,9 @@ import (
 )
 
 // Exponential waits base, base*factor, base*factor^2, ... at most max; max 0 means no cap but the
-// largest Duration. A whole factor is computed in integers, exactly; one with a fraction in floats,
-// truncated to whole nanoseconds. A factor that is not above 0 counts as 1. Without a jitter mode
-// every wait is the interval itself: see [Ladder.Full].
+// largest Duration. With a whole factor the waits are exact. With a fractional factor they are
+// computed in floats and truncated to whole nanoseconds. A factor that is not above 0 counts as 1.
+// Without a jitter mode every wait is the interval itself: see [Ladder.Full].
 //
 //	Exponential(250*time.Millisecond, 2, 30*time.Second).Full()
 func Exponential(base time.Duration, factor float64, max time.Duration) Ladder {
@@ -77,8 +77,8 @@ func power(d time.Duration, f uint64, n uint32) time.Duration {
 	return d
 }
 
-// floatPower returns f^n by squaring. math.Pow may differ between platforms, multiplications that
-// are rounded one by one do not.
+// floatPower returns f^n by squaring. The results of math.Pow may differ between platforms. Results
+// of multiplications that are rounded one by one do not.
 func floatPower(f float64, n uint32) float64 {
 	x := 1.0
 	for ; n > 0; n >>= 1 {

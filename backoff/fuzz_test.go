@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// FuzzPolicies makes every policy of any numbers whatever and asks it at any state: no panic, no
-// negative wait, none outside Bounds or above the cap.
+// FuzzPolicies calls every policy, with arbitrary settings, at arbitrary states. It checks that no
+// call panics and that no wait is negative, outside Bounds or above the cap.
 func FuzzPolicies(f *testing.F) {
 	for _, a := range []int64{0, 1, -1, 1e9, math.MaxInt64, math.MinInt64, 1 << 62} {
 		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1),

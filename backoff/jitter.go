@@ -22,15 +22,15 @@ const (
 var jitterNames = [...]string{none: "none", full: "full", equal: "equal",
 	proportional: "proportional", additive: "additive"}
 
-// jitter is where in the interval a wait is drawn.
+// jitter is the rule for drawing a wait from an interval.
 type jitter struct {
 	mode  jitterMode
 	width float64 // of proportional and additive, as a share of the interval
 }
 
-// spread returns the lowest and the highest wait of an interval under a cap. It never leaves [0,
-// cap], and where the interval is beyond the cap the range is as wide as that of the last interval
-// beneath it.
+// spread returns the lowest and the highest wait of an interval under a cap. Both are in [0,
+// limit]. An interval above limit counts as limit. With additive jitter, intervals are limited to
+// limit/(1+width), so that the range at the cap is as wide as below it.
 func (j jitter) spread(d, limit time.Duration) (lo, hi time.Duration) {
 	d = min(max(d, 0), limit)
 	switch j.mode {
@@ -67,7 +67,7 @@ func (j jitter) validate() error {
 	return nil
 }
 
-// spec is the jitter as Parse reads it, with a space before it; nothing for none.
+// spec returns the jitter in the form that Parse reads, with a leading space, or "" for none.
 func (j jitter) spec() string {
 	switch j.mode {
 	case none:

@@ -16,32 +16,32 @@ import (
 // [Recommended] make one. The methods Full, Equal, Proportional, Additive and Plain return a copy
 // with another jitter mode. The zero Ladder waits 0 forever.
 type Ladder struct {
-	// Never written after its constructor; one word, so that a Ladder in a Policy is called without
-	// a copy.
+	// p is never written after its constructor. A single pointer lets a Policy hold a Ladder
+	// without a copy at each call.
 	p *ladder
 }
 
 type ladder struct {
 	growth growth
 	jitter jitter
-	max    time.Duration // cap on every wait; 0 means none, negative is a fault and means none too
+	max    time.Duration // cap on every wait; 0 means none; negative is invalid and means none, too
 	rungs  []rung        // the first steps, ready to draw from
-	last   uint32        // the rung that stands for all steps from it on; MaxUint32: there is none
+	last   uint32        // rung that all later steps share; MaxUint32 if there is none
 
-	invalid error // the result of Validate, computed once because every retry asks for it
+	invalid error // the result of Validate, computed once because every retry needs it
 }
 
 // rung is the range from which a step draws: n waits from lo on, n at least 1.
 type rung struct{ lo, n uint64 }
 
-// maxRungs is how many steps a Ladder computes in advance. An exponential ladder is at its cap long
-// before, a table may be longer.
+// maxRungs is the number of steps that a Ladder computes in advance. An exponential ladder reaches
+// its cap long before; a table may be longer.
 const maxRungs = 64
 
-// growth is the rule for the interval of step n, not yet cut to a cap.
+// growth is the rule for the interval of step n, before the cap is applied.
 type growth interface {
 	interval(n uint32) (d time.Duration, ok bool) // ok false: the ladder ends before n
-	// settled reports that all steps from n on have the interval of n.
+	// settled reports whether all steps from n on have the interval of n.
 	settled(n uint32) bool
 	validate(max time.Duration) error
 	spec() string // name and keys as Parse reads them, without max and jitter
@@ -114,7 +114,7 @@ func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	switch {
 	case r.n == 1:
 		return time.Duration(r.lo), s.After(time.Duration(r.lo)), true
-	case src == nil: // a branch of its own, so that src is not kept over the call
+	case src == nil: // a separate branch, so that src is not kept across the call
 		if hi, lo = bits.Mul64(runtimeBits(), r.n); lo < r.n {
 			hi = drawAgain(nil, r.n, hi, lo)
 		}
@@ -127,7 +127,7 @@ func (l Ladder) Next(s State, src rand.Source) (time.Duration, State, bool) {
 	return d, s.After(d), true
 }
 
-// far is Next beyond the steps that were computed in advance.
+// far is Next for steps that were not computed in advance.
 //
 //go:noinline
 func (p *ladder) far(s State, src rand.Source) (time.Duration, State, bool) {
@@ -148,30 +148,30 @@ func (l Ladder) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return time.Duration(r.lo), time.Duration(r.lo + (r.n-1)/2), time.Duration(r.lo + r.n - 1)
 }
 
-// step turns the int of Bounds into a step: negative counts as 0.
+// step converts the n of Bounds to a step; a negative n counts as 0.
 func step(n int) uint32 {
 	return uint32(min(max(int64(n), 0), math.MaxUint32))
 }
 
-// Plain removes the jitter: every wait is the interval itself, at most the cap. It is for schedules
-// and for a single client. Many clients without jitter collide again and again, and take 7 to 14
-// times as long.
+// Plain removes the jitter: every wait is the interval itself, at most the cap. Use it for
+// schedules and for a single client. Many clients without jitter collide again and again, and take
+// 7 to 14 times as long.
 func (l Ladder) Plain() Ladder { return l.with(jitter{}) }
 
-// Full draws each wait from [0, interval], both ends included. The best of the simple modes under
-// contention.
+// Full draws each wait from [0, interval], both ends included. Under contention it is the best of
+// the simple modes.
 func (l Ladder) Full() Ladder { return l.with(jitter{mode: full}) }
 
 // Equal draws each wait from [interval/2, interval]: never a short wait, at the price of more
 // collisions than Full.
 func (l Ladder) Equal() Ladder { return l.with(jitter{mode: equal}) }
 
-// Proportional draws each wait from the interval -f to +f of itself, f in [0, 1], cut to the cap:
-// at the cap from [(1-f) cap, cap].
+// Proportional draws each wait from [(1-f) interval, (1+f) interval], cut to the cap, with f in [0,
+// 1]. At the cap it draws from [(1-f) cap, cap].
 func (l Ladder) Proportional(f float64) Ladder { return l.with(jitter{proportional, f}) }
 
-// Additive draws each wait from the interval to (1+f) of itself, f 0 or more. The interval is held
-// at cap/(1+f), so that the jitter is as wide at the cap as before it.
+// Additive draws each wait from [interval, (1+f) interval], with f of 0 or more. The interval grows
+// to at most cap/(1+f), so that the jitter is as wide at the cap as below it.
 func (l Ladder) Additive(f float64) Ladder { return l.with(jitter{additive, f}) }
 
 func (l Ladder) with(j jitter) Ladder {

@@ -13,7 +13,7 @@ import (
 func Fixed(d time.Duration) Ladder { return newLadder(fixedGrowth(d), jitter{}, 0) }
 
 // Linear waits d, d+increment, d+2*increment, ... at most max; max 0 means no cap but the largest
-// Duration. Under contention it is never right: the wait has to grow faster than the crowd.
+// Duration. Do not use it under contention, which needs waits that grow faster.
 func Linear(d, increment, max time.Duration) Ladder {
 	return newLadder(linearGrowth{d, increment}, jitter{}, max)
 }
@@ -102,7 +102,7 @@ func (g polynomialGrowth) spec() string {
 
 type fibonacciGrowth time.Duration
 
-// fibonacci holds the numbers that fit an int64: the 93rd does not.
+// fibonacci holds the Fibonacci numbers that fit an int64: the 93rd does not.
 var fibonacci = func() (f [93]uint64) {
 	f[1] = 1
 	for i := 2; i < len(f); i++ {
@@ -133,7 +133,7 @@ func (g fibonacciGrowth) validate(max time.Duration) error {
 
 func (g fibonacciGrowth) spec() string { return "fibonacci unit=" + time.Duration(g).String() }
 
-// Validate implements Validator: it names the setting that is wrong.
+// Validate implements Validator. The error names the invalid setting.
 func (l Ladder) Validate() error {
 	if l.p == nil {
 		return nil
@@ -141,7 +141,7 @@ func (l Ladder) Validate() error {
 	return l.p.invalid
 }
 
-// String is the policy as Parse reads it.
+// String returns the policy in the form that Parse reads.
 func (l Ladder) String() string {
 	if l.p == nil {
 		return "fixed delay=0s"
@@ -164,7 +164,7 @@ func (l Ladder) String() string {
 	return spec + l.p.jitter.spec()
 }
 
-// checkBase is the rule for the first wait of a ladder: not negative, not above its cap.
+// checkBase returns an error if the first wait of a ladder is negative or above its cap.
 func checkBase(name string, d, max time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("%s %v is negative", name, d)
@@ -175,10 +175,10 @@ func checkBase(name string, d, max time.Duration) error {
 	return nil
 }
 
-// number writes a float so that it reads back as the same.
+// number formats a float so that it parses back to the same value.
 func number(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
-// checkCapped is the rule for a policy of a base and a cap.
+// checkCapped validates a policy that has a base and a cap.
 func checkCapped(base, limit time.Duration) error {
 	if limit < 0 {
 		return fmt.Errorf("max %v is negative; 0 means no cap", limit)
@@ -189,7 +189,7 @@ func checkCapped(base, limit time.Duration) error {
 	return checkBase("base", base, limit)
 }
 
-// cappedSpec is a base and a cap as Parse reads them.
+// cappedSpec returns a base and a cap in the form that Parse reads.
 func cappedSpec(base, limit time.Duration) string {
 	spec := " base=" + base.String()
 	if limit != 0 {

@@ -28,23 +28,23 @@ import (
 //	decorrelated_v2 base=1s max=30s
 //	recommended latency=100ms max=30s
 //
-// factor and degree may be left out and are 2 then; max left out or none means no cap (recommended:
-// left out, latency is 100ms and max 30s); max_exponent is 10 and attempts of slotted 16. jitter is
-// none, full, equal, proportional or additive, the last two with a width (width=0.2 is 20 %);
-// random, slotted and the decorrelated ones have no jitter but their own. attempts=5 ends any
-// policy, the first call included. Policies are put together as in Go:
+// The defaults are factor=2, degree=2, max_exponent=10 and, for slotted, attempts=16. Without max,
+// or with max=none, there is no cap. The defaults of recommended are latency=100ms and max=30s.
+// jitter is none, full, equal, proportional or additive, the last two with a width (width=0.2 is 20
+// %). random, slotted and the decorrelated policies do not accept jitter. attempts=5 ends any
+// policy after 5 attempts, the first call included. Policies are combined as in Go:
 //
 //	first_now(SPEC)    then(SPEC; 3; SPEC)    max(SPEC; SPEC)    sum(SPEC; SPEC)    limit(SPEC; 5)
 //
 // An error names the part that is wrong: an unknown policy or key, a key given twice, a value that
-// is negative, too large or no number, a max below the first wait. The text of String is read as
-// the same policy.
+// is negative, too large or not a number, or a max below the first wait. Parse reads the text of
+// String as the same policy.
 //
-// The policies of other libraries are in package backoff/compat, whose Parse reads both.
+// The policies of other libraries are in package backoff/compat. Its Parse reads both.
 func Parse(spec string) (Policy, error) { return ParseWith(spec, nil) }
 
-// ParseWith is Parse with further policies: more has a reader for each name. The returned policies
-// are validated. Each should have a String method with a text that ParseWith can read.
+// ParseWith is like Parse, with additional policies: more maps each name to a reader. The returned
+// policies are validated. Each should have a String method with a text that ParseWith can read.
 func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, error) {
 	p, err := parser(more).parse(strings.TrimSpace(spec), 0)
 	if err != nil {
@@ -53,10 +53,11 @@ func ParseWith(spec string, more map[string]func(*Settings) Policy) (Policy, err
 	return p, nil
 }
 
-// maxNesting is how deep policies may stand inside each other in a text.
+// maxNesting is the maximum depth of nested policies in a text.
 const maxNesting = 16
 
-// parser reads the policies of readers, and its own.
+// parser maps the names of additional policies to their readers. It also reads the policies in
+// readers.
 type parser map[string]func(*Settings) Policy
 
 func (more parser) parse(spec string, depth int) (Policy, error) {
@@ -98,7 +99,7 @@ func (more parser) parse(spec string, depth int) (Policy, error) {
 	return p, Validate(p)
 }
 
-// readers make the policies that have a name of their own.
+// readers maps the name of each policy to a function that creates it from its keys.
 var readers = map[string]func(*Settings) Policy{
 	"fixed":  func(k *Settings) Policy { return k.jitter(Fixed(k.must("delay"))) },
 	"random": func(k *Settings) Policy { return Random(k.must("max")) },
@@ -137,7 +138,7 @@ func readSlotted(k *Settings) Policy {
 	if !ok {
 		attempts = 16
 	}
-	delete(k.values, "attempts") // it is slotted's own, not the limit of any policy
+	delete(k.values, "attempts") // Slotted applies it, so parse must not apply Limit
 	if exponent > 63 {
 		k.Fail(fmt.Errorf("max_exponent %d: want 63 or less", exponent))
 	}
@@ -201,7 +202,7 @@ func parseCount(text string) (int, error) {
 	return int(n), nil
 }
 
-// split cuts at the semicolons that are in no inner parentheses.
+// split splits text at the semicolons outside of parentheses.
 func split(text string) ([]string, error) {
 	var parts []string
 	depth, from := 0, 0

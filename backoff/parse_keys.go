@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Settings are the keys and values of one policy in a text. A reader of [ParseWith] takes those
-// that it knows; the first fault is kept, and a key that was not taken is unknown.
+// Settings are the keys and values of one policy in a text. A reader given to [ParseWith] takes the
+// keys that it knows. The first fault is kept, and a key that was not taken is an unknown key.
 type Settings struct {
 	policy string
 	values map[string]string
@@ -30,7 +30,7 @@ func (k *Settings) Fail(err error) {
 	}
 }
 
-// Text takes a key; false: it is not given.
+// Text takes a key and returns its value, or false if it is not given.
 func (k *Settings) Text(key string) (string, bool) {
 	if !slices.Contains(k.known, key) {
 		k.known = append(k.known, key)
@@ -51,7 +51,7 @@ func (k *Settings) finish(words []string) error {
 	return k.err
 }
 
-// Duration takes a duration of 0 or more; false: it is not given.
+// Duration takes a key with a duration of 0 or more. It returns false if the key is not given.
 func (k *Settings) Duration(key string) (time.Duration, bool) {
 	text, ok := k.Text(key)
 	if !ok {
@@ -75,7 +75,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// must is a duration that has to be there.
+// must takes a key with a duration, which is required.
 func (k *Settings) must(key string) time.Duration {
 	d, ok := k.Duration(key)
 	if !ok {
@@ -84,7 +84,7 @@ func (k *Settings) must(key string) time.Duration {
 	return d
 }
 
-// cap is max; left out it is missing, none is 0.
+// cap takes the key max. It returns missing if the key is not given, and 0 for none.
 func (k *Settings) cap(missing time.Duration) time.Duration {
 	if k.values["max"] == "none" {
 		k.Text("max")
@@ -100,7 +100,7 @@ func (k *Settings) cap(missing time.Duration) time.Duration {
 	return d
 }
 
-// Float takes a number; missing stands for one that is not given.
+// Float takes a key with a number. It returns missing if the key is not given.
 func (k *Settings) Float(key string, missing float64) float64 {
 	text, ok := k.Text(key)
 	if !ok {
@@ -113,7 +113,8 @@ func (k *Settings) Float(key string, missing float64) float64 {
 	return f
 }
 
-// Number takes a whole number from least to 2^31-1; false: it is not given.
+// Number takes a key with a whole number from least to 2^31-1. It returns false if the key is not
+// given.
 func (k *Settings) Number(key string, least int) (int, bool) {
 	text, ok := k.Text(key)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// specs are texts that String gives back as they are.
+// specs are texts that String returns unchanged after Parse.
 var specs = []string{
 	"fixed delay=1s",
 	"fixed delay=1s jitter=proportional width=0.1",

@@ -12,7 +12,7 @@ import (
 
 func seeded(seed uint64) rand.Source { return rand.NewPCG(seed, 1) }
 
-// foreign is a policy of another package: it waits its step in seconds, six times.
+// foreign stands for a policy of another package. It waits n seconds at step n, six times.
 type foreign struct{}
 
 func (foreign) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
@@ -107,7 +107,7 @@ func TestJitterAtTheCap(t *testing.T) {
 	}
 }
 
-// TestSlottedTotals has the figures of 802.3 and of the articles: 15 and 16 waits.
+// TestSlottedTotals checks the total waits of 802.3 and of the articles: 15 and 16 waits.
 func TestSlottedTotals(t *testing.T) {
 	// 366.13 ms and 418.51 ms.
 	for attempts, want := range map[int]time.Duration{16: 366131200, 17: 418508800} {
@@ -207,7 +207,7 @@ type stuck uint64
 
 func (s stuck) Uint64() uint64 { return uint64(s) }
 
-// TestSeeds has waits that have to be the same on every platform.
+// TestSeeds checks that the waits of a seed are the same on every platform.
 func TestSeeds(t *testing.T) {
 	for _, c := range []struct {
 		p    backoff.Policy

@@ -12,8 +12,8 @@ import (
 // Uniform waits a random time below its limit: see [Random].
 type Uniform struct{ limit time.Duration }
 
-// Random draws each wait from [0, max): max itself never comes. It does not grow, so it suits a
-// known number of clients. A max of 0 or less waits 0.
+// Random draws each wait from [0, max), which excludes max. The waits do not grow, so Random suits
+// a known number of clients. A max of 0 or less waits 0.
 func Random(max time.Duration) Uniform { return Uniform{max} }
 
 // Next implements Policy.
@@ -41,7 +41,7 @@ func (p Uniform) Validate() error {
 	return nil
 }
 
-// String is the policy as Parse reads it.
+// String returns the policy in the form that Parse reads.
 func (p Uniform) String() string { return "random max=" + p.limit.String() }
 
 // Binary is the truncated binary exponential backoff of IEEE 802.3: see [Slotted].
@@ -53,7 +53,7 @@ type Binary struct {
 
 // Slotted is the truncated binary exponential backoff of IEEE 802.3, clause 4.2.3.2.5: after
 // collision c it waits r slots, r an integer uniform in [0, 2^k - 1] with k = min(c, maxExponent),
-// and after attempts transmissions gives up.
+// and it gives up after attempts transmissions.
 //
 //	Slotted(51200*time.Nanosecond, 10, 16) // 10 Mb/s: 512 bit times; 15 waits, at most 366.13 ms in all
 //	Slotted(51200*time.Nanosecond, 10, 17) // the articles' count of 16 retries: at most 418.51 ms in all
@@ -67,7 +67,7 @@ func Slotted(slot time.Duration, maxExponent, attempts int) Binary {
 	return Binary{slot, uint32(min(max(maxExponent, 0), 63)), step(attempts)}
 }
 
-// exponent returns how many random bits make r at step n.
+// exponent returns the number of random bits in r at step n.
 func (p Binary) exponent(n uint32) uint32 { return uint32(min(uint64(n)+1, uint64(p.maxExponent))) }
 
 func (p Binary) ended(n uint32) bool { return p.attempts > 0 && uint64(n)+1 >= uint64(p.attempts) }
@@ -106,7 +106,7 @@ func (p Binary) Validate() error {
 	return nil
 }
 
-// String is the policy as Parse reads it.
+// String returns the policy in the form that Parse reads.
 func (p Binary) String() string {
 	return "slotted slot=" + p.slot.String() + " max_exponent=" +
 		strconv.FormatUint(uint64(p.maxExponent), 10) +

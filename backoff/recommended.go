@@ -13,20 +13,20 @@ import (
 // at most max: 2, 4.5, 8, 12.5, ... latencies of one attempt. max 0 means no cap but the largest
 // Duration.
 //
-// Why, as measured with the set-up of the AWS Architecture Blog (clients that read and write one
-// version, 100 trials):
+// The reasons, as measured with the setup of the AWS Architecture Blog (clients that read and write
+// one version, 100 trials):
 //
-//   - Jitter decides: without it the same waits take 7 to 14 times as long. Full jitter costs as
-//     many calls as equal jitter and is a quarter to a third faster.
-//   - The wait has to be in proportion to the latency of an attempt. A base of one latency saves 30
-//     % of the calls of a base of an eighth of it, and costs 2 % of the time.
-//   - A square grows fast enough to part a crowd (any growth above linear is stable, Hastad,
+//   - Jitter matters most: without it the same waits take 7 to 14 times as long. Full jitter costs
+//     as many calls as equal jitter and is a quarter to a third faster.
+//   - The wait has to be proportional to the latency of an attempt. Compared with a base of an
+//     eighth of the latency, a base of one latency saves 30 % of the calls and takes 2 % more time.
+//   - A square grows fast enough to spread out a crowd (any growth above linear is stable, Hastad,
 //     Leighton and Rogoff 1996) and does not overshoot as doubling does. For 50 to 190 clients it
 //     beats full jitter over a doubling interval in time (2 to 15 %) and in calls (20 to 30 %). For
 //     10 clients it takes somewhat longer than doubling.
 //
-// Under a load that never ends, rather than a crowd that has to be served once, doubling keeps more
-// throughput: there, and where the latency is unknown, use Exponential(...).Full().
+// Under continuous load, unlike a crowd that is served once, doubling keeps more throughput. Under
+// such a load, or if the latency is unknown, use Exponential(...).Full().
 func Recommended(latency, max time.Duration) Ladder {
 	return newLadder(recommendedGrowth(latency), jitter{mode: full}, max)
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Table waits each of delays once, in order, and then gives up: the schedules of payment
-// notifications, such as 15s, 15s, 30s, 3m, 10m, ... An empty table gives up at once.
+// Table waits each of delays once, in order, and then gives up. Use it for schedules such as those
+// of payment notifications: 15s, 15s, 30s, 3m, 10m, ... An empty table gives up at once.
 func Table(delays ...time.Duration) Ladder {
 	return newLadder(tableGrowth{slices.Clone(delays)}, jitter{}, 0)
 }

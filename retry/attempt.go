@@ -13,8 +13,8 @@ type Attempt struct {
 	Err    error  // the failure of the previous attempt; nil in the first attempt and in a hedge
 }
 
-// FromContext returns the attempt for which ctx was given to an operation, a Budget or a hook.
-// Outside of any retry it returns the first attempt of a call without a key.
+// FromContext returns the attempt that ctx belongs to, for a ctx that an operation, a Budget or a
+// hook received. Outside of any retry it returns the first attempt of a call without a key.
 func FromContext(ctx context.Context) Attempt {
 	if c, ok := ctx.Value(attemptKey{}).(*attemptContext); ok {
 		return c.attempt
@@ -25,7 +25,8 @@ func FromContext(ctx context.Context) Attempt {
 type attemptKey struct{}
 
 // attemptContext is the context of an attempt. It never changes, so an operation may keep it after
-// the attempt. First attempts use the caller's context itself if that says the same.
+// the attempt. A first attempt uses the caller's context itself, unless the call is nested, has a
+// key or suppresses nested retries.
 type attemptContext struct {
 	context.Context // the caller's
 	attempt         Attempt
@@ -41,8 +42,8 @@ func (c *attemptContext) Value(key any) any {
 
 type suppressorKey struct{}
 
-// suppressor suppresses the retries inside one attempt while that attempt runs. They find it in the
-// attempt's context.
+// suppressor suppresses the retries inside one attempt while that attempt runs. The retries find it
+// in the attempt's context.
 type suppressor struct{ over atomic.Bool }
 
 // active reports whether s suppresses retries now.

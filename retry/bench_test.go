@@ -48,7 +48,8 @@ func BenchmarkLoopSuccess(b *testing.B) {
 	}
 }
 
-// One failure, a wait of 0, one success: the cost of the work between two attempts.
+// BenchmarkDoOneRetry measures the work between two attempts: one failure, a wait of 0, one
+// success.
 func BenchmarkDoOneRetry(b *testing.B) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -20,7 +20,7 @@ func hasBody[T any]() bool {
 	return false
 }
 
-// bodyOf returns where v holds its body, and nil if it has none.
+// bodyOf returns a pointer to the body in v, or nil if it has none.
 func bodyOf[T any](v *T) *io.ReadCloser {
 	switch v := any(v).(type) {
 	case **http.Response:
@@ -53,8 +53,8 @@ func limitBody[T any](
 	}
 }
 
-// cancelOnClose returns a body that calls cancel when it has been closed or a read has failed, as
-// at its end.
+// cancelOnClose returns a body that calls cancel when it is closed or a read returns an error,
+// including io.EOF.
 func cancelOnClose(body io.ReadCloser, cancel context.CancelFunc) io.ReadCloser {
 	b := &cancelingBody{ReadCloser: body, cancel: cancel}
 	if w, ok := body.(io.Writer); ok { // the connection of a 101 Switching Protocols
@@ -90,7 +90,7 @@ func (b *cancelingBody) Close() error {
 // records up to limit bytes of other bodies while they are read.
 //
 // A RoundTripper may still read and close the body of one attempt while the next one runs. So each
-// attempt has a replayedBody of its own, and only that of the newest attempt gets data.
+// attempt has its own replayedBody, and only the one of the newest attempt gets data.
 type replay struct {
 	source   io.ReadCloser
 	seeker   io.Seeker // nil if the source cannot be rewound
@@ -107,7 +107,7 @@ type replay struct {
 	closed  bool
 }
 
-// newReplay prepares body, whose length is known unless it is below 0.
+// newReplay prepares body. A negative length means that its length is unknown.
 func newReplay(body io.ReadCloser, length, limit int64) *replay {
 	r := &replay{source: body, limit: limit}
 	if s, ok := body.(io.Seeker); ok {
@@ -120,7 +120,7 @@ func newReplay(body io.ReadCloser, length, limit int64) *replay {
 	return r
 }
 
-// err reports why the body cannot be sent again.
+// err returns the reason why the body cannot be sent again, or nil.
 func (r *replay) err() error {
 	if r.overflow.Load() {
 		const text = "%w: its body exceeds %d bytes: set Request.GetBody or Transport.MaxBuffer"
@@ -136,7 +136,7 @@ func (r *replay) next() io.ReadCloser {
 	return b
 }
 
-// finish says that no attempt follows.
+// finish is called when no attempt follows. It closes the source unless the newest body is in use.
 func (r *replay) finish() {
 	r.closing.Lock()
 	defer r.closing.Unlock()
@@ -146,7 +146,7 @@ func (r *replay) finish() {
 	}
 }
 
-// close closes the source once. The lock closing is held.
+// close closes the source once. The caller holds closing.
 func (r *replay) close() error {
 	if r.closed {
 		return nil
@@ -158,7 +158,7 @@ func (r *replay) close() error {
 // replayedBody is the body of one attempt.
 type replayedBody struct {
 	replay *replay
-	off    int  // read of the recorded bytes
+	off    int  // number of recorded bytes read
 	begun  bool // the source has been rewound
 	closed bool // guarded by replay.closing
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestReadCloserOutlivesItsAttempt: an operation may return the body alone. Its context then lives
-// until the body has been read or closed.
+// TestReadCloserOutlivesItsAttempt checks that if an operation returns only the body, its context
+// lives until the body has been read or closed.
 func TestReadCloserOutlivesItsAttempt(t *testing.T) {
 	rest := strings.Repeat("b", 1<<20) // more than a connection buffers
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -72,7 +72,7 @@ func (c closer) Close() error {
 	return nil
 }
 
-// TestHedgeClosesLateReadClosers checks that a body that comes too late is closed.
+// TestHedgeClosesLateReadClosers checks that Hedge closes a body that comes too late.
 func TestHedgeClosesLateReadClosers(t *testing.T) {
 	late := closer{strings.NewReader(""), make(chan struct{})}
 	_, err := retry.Hedge(t.Context(), func(ctx context.Context) (io.ReadCloser, error) {

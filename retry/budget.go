@@ -11,14 +11,14 @@ import (
 )
 
 // Budget limits the attempts of all calls that share it, so that a service that is down or slow
-// does not receive several times its load in retries. Circuit breakers and rate limiters fit too:
-// the methods name no type of this package. A Budget is safe for concurrent use.
+// does not receive several times its load in retries. Circuit breakers and rate limiters can
+// implement it without an import of this package. A Budget is safe for concurrent use.
 type Budget interface {
 	// Allow is called right before each attempt, after the wait. An error refuses the attempt and
 	// stops the retry with ErrBudget, which wraps the error. Allow may wait for permission until
-	// ctx ends. FromContext(ctx) tells a retry (Number above 1) from a first attempt, and has the
-	// failure that is being retried. Poll does not ask before another poll of work that is not
-	// ready.
+	// ctx ends. FromContext(ctx) distinguishes a retry (Number above 1) from a first attempt, and
+	// holds the failure that is being retried. Poll does not call Allow before it polls again after
+	// ErrNotReady.
 	Allow(ctx context.Context) error
 	// Report is called once for each allowed attempt, after it has ended, with the same context. A
 	// nil err is a success, and an err marked by Permanent a failure that is not retried. An err
@@ -34,11 +34,11 @@ var (
 	errThrottled = errors.New("throttled because the service refuses requests")
 )
 
-// isRetry reports whether ctx is that of an attempt after the first.
+// isRetry reports whether ctx belongs to an attempt after the first.
 func isRetry(ctx context.Context) bool { return FromContext(ctx).Number > 1 }
 
 // unwanted reports whether err says nothing about the service because the caller of the attempt
-// gave up. The error may be the cause for which ctx was canceled, and nothing more.
+// gave up. An operation may return just the cause of the cancellation, so unwanted checks ctx, too.
 func unwanted(ctx context.Context, err error) bool {
 	if err == nil {
 		return false
@@ -47,7 +47,7 @@ func unwanted(ctx context.Context, err error) bool {
 }
 
 // TokenBucket returns the budget of the AWS SDKs: size tokens, full at the start. A retry takes
-// price of them. A success puts back refill tokens and, if it was a retry, its price. Time refills
+// price tokens. A success puts back refill tokens and, if it was a retry, its price. Time refills
 // nothing, so a service that is down receives first attempts only. AWS uses (500, 5, 1). Values
 // below 1 count as 1.
 //
@@ -106,8 +106,8 @@ func (b *tokenBucket) priceOf(ctx context.Context) int {
 }
 
 // Ratio returns the budget of Finagle, Linkerd and tower: over the window, the retries are at most
-// share of the calls, plus perSecond per second regardless of calls, without which a client with
-// few calls could never retry. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
+// share of the calls, plus perSecond per second regardless of calls, so that a client with few
+// calls can retry, too. Finagle uses (0.2, 10, 10 s). A window of 0 or less means 10 s.
 func Ratio(share, perSecond float64, window time.Duration) Budget {
 	if window <= 0 {
 		window = 10 * time.Second
@@ -173,9 +173,9 @@ func (b *inFlightBudget) Report(ctx context.Context, _ error) {
 // k = 2; a k below 1 counts as 1. Src is the source of randomness, used under a lock; nil means the
 // runtime's.
 //
-// Only evidence of overload counts against the service: timeouts, failures to get an answer, the
+// Only evidence of overload counts against the service: timeouts, failures to get a response, the
 // HTTP statuses 408, 429, 502, 503, 504 and 520 to 527, and failures of other kinds that are
-// retryable. An answer such as 404, 409 or 422 counts as accepted. A call that its caller canceled
+// retryable. A response such as 404, 409 or 422 counts as accepted. A call that its caller canceled
 // does not count.
 func Throttle(k float64, src rand.Source) Budget {
 	if src == nil {

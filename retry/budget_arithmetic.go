@@ -10,7 +10,7 @@ type tokens struct {
 	left                int
 }
 
-// take pays for a retry, or reports that it cannot.
+// take takes the price of a retry, and reports whether enough tokens were left.
 func (t *tokens) take(price int) bool {
 	if t.left < price {
 		return false
@@ -27,7 +27,7 @@ const windowParts = 10
 // window counts two things over a sliding window of time.
 type window struct {
 	width  time.Duration // of one slice
-	newest int64         // number of the newest slice, from the start of time
+	newest int64         // number of the newest slice, counted from time 0
 	slices [windowParts][2]int64
 	sums   [2]int64
 }
@@ -54,7 +54,8 @@ func (w *window) add(now time.Duration, which int, n int64) {
 	w.sums[which] += n
 }
 
-// takeOut removes one from the newest slice, unless it is empty because the window has moved on.
+// takeOut subtracts 1 from the count of the newest slice, unless that is 0 because the window has
+// moved on.
 func (w *window) takeOut(now time.Duration, which int) {
 	if w.advance(now); w.slices[w.newest%windowParts][which] > 0 {
 		w.add(now, which, -1)

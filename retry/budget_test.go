@@ -28,7 +28,7 @@ func contextOf(t *testing.T, number int, err error) (ctx context.Context) {
 	return ctx
 }
 
-// priced is a failure with a price of its own for the retry.
+// priced is a failure that sets the price of its retry.
 type priced int
 
 func (priced) Error() string    { return "failed" }
@@ -103,7 +103,7 @@ func TestRatio(t *testing.T) {
 	})
 }
 
-// The sliding counts are compared with those of a plain list of instants.
+// TestRatioAgainstAList compares the sliding counts with the counts of a plain list of instants.
 func TestRatioAgainstAList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = 10 * time.Second
@@ -118,8 +118,8 @@ func TestRatioAgainstAList(t *testing.T) {
 				calls = append(calls, time.Now())
 				continue
 			}
-			// The window slides in tenths: instants within nine tenths count, those older than all
-			// of it do not.
+			// The window slides in tenths: instants within nine tenths of it always count, older
+			// ones than the whole window never do.
 			since := func(all []time.Time, d time.Duration) (n int) {
 				for _, at := range all {
 					if time.Since(at) < d {
@@ -179,8 +179,8 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
-// A service that can serve 20 of 100 requests per second receives about twice that, and all
-// requests soon after it has recovered.
+// TestThrottle checks that a service that can serve 20 of 100 requests per second receives about
+// 40, and soon after its recovery all 100.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := retry.Throttle(2, rand.NewPCG(1, 2))
@@ -217,7 +217,7 @@ func TestThrottle(t *testing.T) {
 	})
 }
 
-// Only evidence of overload makes a throttle refuse calls.
+// TestThrottleEvidence checks that only evidence of overload makes a throttle refuse calls.
 func TestThrottleEvidence(t *testing.T) {
 	status := func(code int) func(context.Context) error {
 		return func(context.Context) error { return retry.HTTP(&http.Response{StatusCode: code}) }
@@ -263,7 +263,8 @@ func TestThrottleEvidence(t *testing.T) {
 	}
 }
 
-// A call that is canceled while its attempt runs says nothing about the service.
+// TestThrottleIgnoresCancellation checks that a call that is canceled during its attempt does not
+// count.
 func TestThrottleIgnoresCancellation(t *testing.T) {
 	b := retry.Throttle(2, rand.NewPCG(1, 2))
 	for range 1000 {
@@ -286,7 +287,7 @@ type ledger struct {
 	open     map[context.Context]bool // allowed, not reported
 	allowed  int
 	outcomes []error
-	refuse   int // the number of the attempt that is refused
+	refuse   int // number of the attempt to refuse
 }
 
 func newLedger(refuse int) *ledger {
@@ -314,8 +315,8 @@ func (l *ledger) Report(ctx context.Context, err error) {
 	l.outcomes = append(l.outcomes, err)
 }
 
-// check compares the number of allowed attempts, and the outcomes by errors.Is; a negative number
-// is not compared.
+// check compares the number of allowed attempts, unless allowed is negative, and the outcomes by
+// errors.Is.
 func (l *ledger) check(t *testing.T, allowed int, outcomes ...error) {
 	t.Helper()
 	l.mu.Lock()
@@ -340,7 +341,7 @@ func TestBudgetIsAskedAndTold(t *testing.T) {
 			if !errors.Is(err, retry.ErrBudget) || !errors.Is(err, errRefused) || e.Attempts != 2 {
 				t.Errorf("%v: want ErrBudget after the second attempt", err)
 			}
-			// Asked right before the attempt, after the wait.
+			// Allow is called right before the attempt, after the wait.
 			if time.Since(begun) != 2*time.Second {
 				t.Errorf("refused after %v, want 2s", time.Since(begun))
 			}
@@ -432,7 +433,7 @@ func TestBudgetIsToldOfEveryAllowedAttempt(t *testing.T) {
 	})
 }
 
-// limiter is a rate limiter as others write them: it waits for permission.
+// limiter is a typical rate limiter of another package: it waits for permission.
 type limiter struct{ next time.Time }
 
 func (l *limiter) Allow(ctx context.Context) error {
@@ -474,8 +475,8 @@ func TestBudgetThatWaits(t *testing.T) {
 	})
 }
 
-// Without a budget a service that fails receives three times its load, and with one at most a tenth
-// more.
+// TestBudgetBoundsAStorm checks that a failing service receives three times its load without a
+// budget, and at most a tenth more with one.
 func TestBudgetBoundsAStorm(t *testing.T) {
 	for _, c := range []struct {
 		budget retry.Budget

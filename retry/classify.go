@@ -40,23 +40,23 @@ func (a Action) String() string {
 	return "unknown action"
 }
 
-// Classify is the default classification of failures, here for custom ones to build on. In this
-// order:
+// Classify is the default classification of failures. Custom classifications can call it. It
+// applies these rules, in this order:
 //
 //   - An error marked by Permanent, or an inner retry's *Error that stopped with ErrPermanent, is
 //     Fail.
 //   - An error with a method Action() Action decides for itself, as *StatusError does.
-//   - A network failure that trying again cannot mend is Fail: an unsupported URL scheme, a
+//   - A network failure that another attempt cannot fix is Fail: an unsupported URL scheme, a
 //     malformed URL, method or header, a body of another length than declared, a certificate that
 //     cannot be verified or that the server refuses, an unknown host, too many redirects.
 //   - Everything else is Retry.
 //
-// Causes at any depth count.
+// The rules also apply to causes, at any depth.
 func Classify(err error) Action { return inspect(err).classify(err) }
 
 // mark is an error with an instruction for the retry around it.
 type mark struct {
-	cause     error // nil: the mark is a hint without a failure
+	cause     error // nil if the mark is a hint without a failure
 	after     time.Duration
 	permanent bool
 }
@@ -72,8 +72,8 @@ func (m *mark) Error() string {
 // Unwrap returns the cause.
 func (m *mark) Unwrap() error { return m.cause }
 
-// Permanent reports whether the error is not worth another attempt. Circuit breakers, which do not
-// know this package, ask for it.
+// Permanent reports whether the error is not worth another attempt. Package breaker, which does not
+// import this package, calls it through an interface.
 func (m *mark) Permanent() bool { return m.permanent || inspect(m.cause).permanent }
 
 // Permanent marks err so that no retry around it tries again, regardless of Options.Classify. The
@@ -99,7 +99,7 @@ func After(d time.Duration, err error) error {
 type verdict struct {
 	permanent bool
 	action    Action
-	after     time.Duration // 0 none, negative no wait
+	after     time.Duration // 0 means no hint, negative no wait
 }
 
 // classify is Classify for an error that has been inspected.
@@ -116,7 +116,7 @@ func (v verdict) classify(err error) Action {
 }
 
 // inspect reads the verdict of err and its causes. The first hint and the first action count. Of an
-// inner retry only the last failure speaks, because the hints of earlier ones are outdated.
+// inner retry only the last failure counts, because the hints of earlier failures are outdated.
 func inspect(err error) (v verdict) {
 	for err != nil && !v.permanent {
 		switch e := err.(type) {

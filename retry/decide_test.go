@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// classify returns a classification by errors.Is; other errors are left undecided.
+// classify returns a classification by errors.Is, with Undecided for other errors.
 func classify(actions map[error]retry.Action) func(error) retry.Action {
 	return func(err error) retry.Action {
 		for target, action := range actions {
@@ -44,7 +44,7 @@ func TestFailover(t *testing.T) {
 			Classify: classify(map[error]retry.Action{errDown: retry.Failover}),
 		})
 		want := []string{
-			// All are tried before the first wait.
+			// All targets are tried before the first wait.
 			"1: target 0 at 0s", "2: target 1 at 0s", "3: target 2 at 0s",
 			"4: target 0 at 1s", "5: target 1 at 1s", "6: target 2 at 1s",
 			"7: target 2 at 2s", "8: target 0 at 3s",
@@ -79,7 +79,8 @@ func TestRefresh(t *testing.T) {
 			}
 			return nil
 		}, retry.Options{Policy: fixed, Refresh: renew, Classify: onStale})
-		// At once after the first refresh; then the token is still refused, so the policy's waits.
+		// After the first refresh the attempt starts at once. The token is still refused, so the
+		// policy's waits follow.
 		if want := seconds(0, 0, 1, 2); err != nil || !slices.Equal(starts, want) ||
 			refreshes != 3 {
 			t.Errorf("%v, attempts at %v, want %v; %d refreshes", err, starts, want, refreshes)
@@ -106,8 +107,8 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
-// After progress, as of a stream that ran for an hour before it broke, attempts and waits count
-// from the start again.
+// TestProgress checks that after progress, as of a stream that ran for an hour before it broke,
+// attempts and waits are counted from the start again.
 func TestProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var starts []time.Duration
@@ -199,7 +200,7 @@ func TestSuppressNested(t *testing.T) {
 	run := func(t *testing.T, outermost retry.Options, calls *int) error {
 		return retry.Do(t.Context(), func(ctx context.Context) error {
 			return retry.Do(ctx, func(ctx context.Context) error {
-				// A context of the caller's own in between.
+				// a context of the caller between the two retries
 				inner, cancel := context.WithTimeout(ctx, time.Hour)
 				defer cancel()
 				return retry.Do(inner, func(context.Context) error {
@@ -241,8 +242,8 @@ func TestSuppressNested(t *testing.T) {
 	})
 }
 
-// A context that outlives its attempt affects no later retry, not even through
-// context.WithoutCancel.
+// TestContextKeptFromAnAttempt checks that a context that outlives its attempt affects no later
+// retry, not even through context.WithoutCancel.
 func TestContextKeptFromAnAttempt(t *testing.T) {
 	for _, suppress := range []bool{false, true} {
 		var kept []context.Context
@@ -264,8 +265,8 @@ func TestContextKeptFromAnAttempt(t *testing.T) {
 	}
 }
 
-// Retries inside the attempts of a reconnect loop work as they would outside, because the loop does
-// not suppress them.
+// TestRetryInsideALongAttempt checks that retries inside the attempts of a reconnect loop work as
+// they do outside, because the loop does not suppress them.
 func TestRetryInsideALongAttempt(t *testing.T) {
 	calls := 0
 	err := retry.Do(t.Context(), func(ctx context.Context) error {
@@ -281,7 +282,8 @@ func TestRetryInsideALongAttempt(t *testing.T) {
 	}
 }
 
-// An inner retry that found a failure permanent is not run again by the outer one.
+// TestInnerVerdictReachesTheOuterRetry checks that an outer retry does not repeat an inner retry
+// that stopped for a permanent failure.
 func TestInnerVerdictReachesTheOuterRetry(t *testing.T) {
 	onDown := classify(map[error]retry.Action{errDown: retry.Fail})
 	for name, inner := range map[string]func(context.Context) error{
@@ -364,7 +366,8 @@ func TestAttemptInContext(t *testing.T) {
 	})
 }
 
-// A caller's context is not kept alive by the package after the call.
+// TestContextIsNotRetained checks that the package does not keep a caller's context alive after the
+// call.
 func TestContextIsNotRetained(t *testing.T) {
 	freed := make(chan struct{})
 	func() {

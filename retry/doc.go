@@ -15,8 +15,8 @@
 //
 // # HTTP
 //
-// [Transport] retries under an http.Client, with Retry-After, bodies, timeouts that include the
-// body, and keys for requests that are not idempotent:
+// [Transport] retries inside an http.Client. It handles Retry-After, request bodies, timeouts that
+// include the response body, and keys for requests that are not idempotent:
 //
 //	transport := &retry.Transport{Options: retry.Options{MaxElapsed: time.Minute}}
 //	client := http.Client{Transport: transport}
@@ -25,8 +25,8 @@
 //
 // # Polling
 //
-// [Poll] asks until a long operation elsewhere has ended. The function returns [ErrNotReady] while
-// it runs, which is no failure.
+// [Poll] calls a function until a long operation elsewhere has ended. The function returns
+// [ErrNotReady] while the operation runs; this does not count as a failure.
 //
 //	report, err := retry.Poll(ctx, probe, retry.Options{
 //		Policy: backoff.Fixed(time.Second), MaxElapsed: time.Hour,
@@ -35,18 +35,18 @@
 // # Hedging
 //
 // [Hedge] starts a second attempt beside a slow one and takes the first result. [Fallback] calls an
-// alternative in the end.
+// alternative when the retry has stopped.
 //
 //	resp, err := retry.Hedge(ctx, get, retry.HedgeOptions{Delay: 80 * time.Millisecond}, nil)
 //
-// [HedgeTransport] hedges under an http.Client. Package httpclient composes it with everything
-// else.
+// [HedgeTransport] hedges inside an http.Client. Package httpclient combines it with retries,
+// limits and circuit breakers.
 //
 // # Budgets
 //
-// A [Budget] shared by all calls to a service keeps their retries from becoming a storm:
-// [TokenBucket], [Ratio], [InFlight] and [Throttle], or a circuit breaker or a rate limiter with
-// the same two methods.
+// A [Budget] shared by all calls to a service prevents a storm of retries. It is a [TokenBucket],
+// [Ratio], [InFlight] or [Throttle], or a circuit breaker or rate limiter with the same two
+// methods.
 //
 //	var budget = retry.TokenBucket(500, 5, 1)
 //	err := retry.Do(ctx, call, retry.Options{Budget: budget})
@@ -55,7 +55,7 @@
 //
 // An attempt is one run of the operation, the first included. A retry is an attempt after the
 // first. Limits count attempts, so MaxAttempts: 3 allows three runs with two waits between them. A
-// hint is a wait that the service asked for. [Loop] offers the attempts to a range statement.
+// hint is a wait that the service asked for. [Loop] makes the attempts in a range statement.
 //
 // # Contexts
 //

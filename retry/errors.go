@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, its error
-// and cause stand there instead. If the next wait would have outlived the context's deadline, Stop
-// is context.DeadlineExceeded for errors.Is.
+// The reasons for which a retry stops, in Error.Stop. If the caller's context has ended, Stop wraps
+// the context's error and cause instead. If the next wait would have outlived the context's
+// deadline, Stop matches context.DeadlineExceeded.
 var (
 	// ErrPermanent means that the failure was marked by Permanent or classified as Fail.
 	ErrPermanent = errors.New("retry: not retryable")
@@ -23,13 +23,13 @@ var (
 	// ErrHint means that the server asked for a longer wait than MaxHint. Error.After holds the
 	// wait.
 	ErrHint = errors.New("retry: asked to wait too long")
-	// ErrBudget means that the Budget refused the attempt. The budget's own error is wrapped beside
-	// it.
+	// ErrBudget means that the Budget refused the attempt. Error.Stop also wraps the budget's own
+	// error.
 	ErrBudget = errors.New("retry: refused by the budget")
 	// ErrNested means that an outer retry with SuppressNested will try again.
 	ErrNested = errors.New("retry: left to the outer retry")
 	// ErrNotRepeatable means that the HTTP request cannot be sent again: it is not idempotent, or
-	// its body is gone.
+	// its body cannot be read again.
 	ErrNotRepeatable = errors.New("retry: request cannot be sent again")
 	// ErrOptions means that the options are invalid. No attempt was made.
 	ErrOptions = errors.New("retry: invalid options")
@@ -41,7 +41,8 @@ var ErrAttemptTimeout error = attemptTimeoutError{}
 // errDeadline means that the next wait would have outlived the context's deadline.
 var errDeadline error = &deadlineError{}
 
-// errAbandoned means that the body of a Loop left after a failure, or continued without End.
+// errAbandoned means that the body of a Loop left the range after a failure, or continued without a
+// call of End.
 var errAbandoned = errors.New("retry: loop left")
 
 type deadlineError struct{}
@@ -169,7 +170,7 @@ func (e *PanicError) LogValue() slog.Value {
 		slog.String("msg", fmt.Sprint(e.Value)), slog.String("stack", string(e.Stack)))
 }
 
-// final reports whether an outer retry cannot mend the error by trying again.
+// final reports whether another attempt by an outer retry is useless.
 func (e *Error) final() bool {
 	return errors.Is(e.Stop, ErrPermanent) || errors.Is(e.Stop, ErrOptions)
 }
@@ -182,7 +183,7 @@ func stoppedBy(err error, reasons ...error) bool {
 	})
 }
 
-// ended returns why ctx has ended: its error, and its cause if that says more. Nil while it lives.
+// ended returns the error of ctx, with its cause if that differs, or nil if ctx has not ended.
 func ended(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {

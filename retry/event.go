@@ -14,7 +14,7 @@ type EventKind uint8
 const (
 	AttemptStarted EventKind = iota + 1 // an attempt begins
 	AttemptFailed                       // an attempt has failed; the next one begins after Wait
-	// A poll is not ready or not begun; the next one begins after Wait.
+	// A poll was not ready, or the first one has not begun; the next one begins after Wait.
 	Waiting
 	Succeeded // an attempt has succeeded, which ends the call
 	Stopped   // the call has failed; Stop is the reason

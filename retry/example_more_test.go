@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// The default of a classifier can be reversed: here only files that do not exist yet are retried.
+// A classifier can make Fail the default: here only a file that does not exist yet is worth a
+// retry.
 func ExampleOptions_classifyOnly() {
 	attempts := 0
 	err := retry.Do(context.Background(), func(context.Context) error {
@@ -31,7 +32,7 @@ func ExampleOptions_classifyOnly() {
 	// Output: open spool: permission denied (not retryable, attempt 3)
 }
 
-// An expired token is renewed, and the attempt after that begins at once.
+// An expired token is renewed, and the next attempt begins at once.
 func ExampleOptions_refresh() {
 	expired, token := errors.New("token has expired"), "old"
 	err := retry.Do(context.Background(), func(context.Context) error {
@@ -56,8 +57,8 @@ func ExampleOptions_refresh() {
 	// <nil>
 }
 
-// The key is the same in every attempt, and in the retries inside them, so the receiver can tell
-// the second copy.
+// The key is the same in every attempt, and in the retries inside them, so the receiver can
+// recognize the second copy.
 func ExampleOptions_key() {
 	calls := 0
 	_ = retry.Do(context.Background(), func(ctx context.Context) error {

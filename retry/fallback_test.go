@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestFallbackFailure checks that if the fallback fails too, its failure is the last one, and a
-// timeout stays a timeout.
+// TestFallbackFailure checks that if the fallback fails, too, its failure is found first and a
+// timeout is still reported as a timeout.
 func TestFallbackFailure(t *testing.T) {
 	once := retry.Options{MaxAttempts: 1}
 	fail := func(err error) func(context.Context) (int, error) {
@@ -49,8 +49,8 @@ func TestFallbackFailure(t *testing.T) {
 	}
 }
 
-// TestBudgetsIgnoreTheCauseOfACancellation: an operation may return the cause for which its caller
-// gave up. That says nothing about the service.
+// TestBudgetsIgnoreTheCauseOfACancellation checks that budgets ignore a failure that is only the
+// cause of the caller's cancellation, because it says nothing about the service.
 func TestBudgetsIgnoreTheCauseOfACancellation(t *testing.T) {
 	for name, b := range map[string]retry.Budget{
 		"throttle":     retry.Throttle(2, rand.NewPCG(1, 2)),
@@ -69,8 +69,8 @@ func TestBudgetsIgnoreTheCauseOfACancellation(t *testing.T) {
 	}
 }
 
-// TestErrorsAsLogValues checks that all errors of the package are logged as attributes, and marks
-// as their causes.
+// TestErrorsAsLogValues checks that errors of the package are logged as groups of attributes, and
+// marked errors like their causes.
 func TestErrorsAsLogValues(t *testing.T) {
 	var out strings.Builder
 	drop := func(groups []string, a slog.Attr) slog.Attr {

@@ -12,31 +12,32 @@ import (
 // HedgeOptions are the settings of Hedge. The zero value starts two attempts at once. A negative
 // Delay or MaxAttempts is refused with ErrOptions.
 type HedgeOptions struct {
-	// Delay is how long the attempts so far may run before another one starts beside them: best the
-	// 95th percentile of the latency, by which a twentieth of the calls need two attempts. Zero
-	// starts all at once.
+	// Delay is the time without a result after which another attempt starts. Use the 95th
+	// percentile of the latency: then a twentieth of the calls need two attempts. Zero starts all
+	// at once.
 	Delay time.Duration
 	// MaxAttempts limits the attempts, including the first. Zero means 2.
 	MaxAttempts int
-	// Budget limits the attempts. If it refuses one, Hedge starts no further ones. It may wait in
-	// Allow. Nil means no such limit.
+	// Budget limits the attempts. If it refuses an attempt, Hedge starts no further ones. Allow may
+	// wait. Nil means no such limit.
 	Budget Budget
-	// Classify decides how to handle a failure, as in Options. Fail ends the call; every other
-	// action replaces the attempt.
+	// Classify decides how to handle a failure, as in Options. Fail ends the call; after any other
+	// action, Hedge replaces the attempt.
 	Classify func(err error) Action
 	// Key is the idempotency key of the call, as in Options.
 	Key string
-	// Wait makes Hedge return only after all attempts have: for operations that use memory of the
-	// caller.
+	// Wait makes Hedge return only after all attempts have returned. Set it for operations that use
+	// memory of the caller.
 	Wait bool
-	// KeepContext keeps the context of the winning attempt alive until ctx ends: for values that
-	// depend on it, such as *sql.Rows. By default it ends when Hedge returns, and for an
-	// *http.Response or io.ReadCloser when the body has been closed or read to its end.
+	// KeepContext keeps the context of the winning attempt alive until ctx ends. Set it for values
+	// that depend on that context, such as *sql.Rows. By default the context ends when Hedge
+	// returns, and for an *http.Response or io.ReadCloser when the body has been closed or read to
+	// its end.
 	KeepContext bool
 }
 
-// errHedged is the cause that ends the context of an attempt whose result is not needed. It is
-// context.Canceled too.
+// errHedged is the cause that ends the context of an attempt with a result that is not needed. It
+// also matches context.Canceled.
 var errHedged error = hedgedError{}
 
 type hedgedError struct{}
@@ -44,8 +45,7 @@ type hedgedError struct{}
 func (hedgedError) Error() string   { return "retry: another attempt succeeded" }
 func (hedgedError) Is(t error) bool { return t == context.Canceled }
 
-// PanicError is the value with which Hedge panics if an attempt, which has a goroutine of its own,
-// panics.
+// PanicError is the value with which Hedge panics if an attempt panics on its own goroutine.
 type PanicError struct {
 	Value any    // the value of the attempt's panic
 	Stack []byte // the stack of the attempt
@@ -65,12 +65,12 @@ func (e *PanicError) Unwrap() error {
 // attempt is replaced at once, or after the wait that its server asked for. The operation must
 // tolerate running twice at the same time.
 //
-// Discard receives the results of attempts that succeed too late, on their own goroutines, and
-// frees them. If it is nil, an io.ReadCloser and the body of an *http.Response are closed, and
-// other values are dropped.
+// Hedge passes the result of an attempt that succeeds too late to discard, which frees it. discard
+// runs on the attempt's goroutine. If it is nil, an io.ReadCloser and the body of an *http.Response
+// are closed, and other values are dropped.
 //
 // Each attempt has a goroutine of its own, which ends with the attempt. If an attempt panics, Hedge
-// panics with a *PanicError; if Hedge has returned, the attempt's panic passes through.
+// panics with a *PanicError; after Hedge has returned, the attempt's panic is not recovered.
 func Hedge[T any](
 	ctx context.Context, op func(context.Context) (T, error), o HedgeOptions, discard func(T),
 ) (T, error) {
@@ -95,8 +95,8 @@ func Hedge[T any](
 	}
 	defer func() { r.cancelLosers() }()
 	v, stop := r.run()
-	// From here on attempts that succeed discard their results. One may have succeeded at the
-	// moment of the stop: its result is on the way, and counts.
+	// From here on, attempts that succeed discard their results. One attempt may have succeeded at
+	// the moment of the stop. Its result is not received yet, but counts.
 	if !r.decided.CompareAndSwap(false, true) && stop != nil {
 		v, stop = r.awaitWinner(), nil
 	}
@@ -144,11 +144,11 @@ type race[T any] struct {
 	cancels  []context.CancelCauseFunc // of the attempts
 	running  int
 	refusals int
-	refused  error // by the budget: no further attempt starts
+	refused  error // error of the budget; if set, no further attempt starts
 	winner   int   // the number of the attempt that succeeded first
 	failures failures
 	hint     time.Duration
-	results  chan result[T] // has room for all: no attempt ever blocks on it
+	results  chan result[T] // has room for all results, so that no attempt blocks on it
 	decided  atomic.Bool    // the result of Hedge is known
 }
 
@@ -242,8 +242,7 @@ func (r *race[T]) release(v *T) {
 	}
 }
 
-// failed decides about a failure: the wait before the attempt that replaces it, or the reason to
-// stop.
+// failed returns the wait before the attempt that replaces a failed one, or the reason to stop.
 func (r *race[T]) failed(err error) (wait time.Duration, stop error) {
 	r.failures.add(err)
 	action, after := r.classify(err)
@@ -318,7 +317,7 @@ func (r *race[T]) outcome(a *result[T]) error {
 	return a.err
 }
 
-// report tells the budget the outcome of an attempt that it allowed.
+// report reports to the budget the outcome of an attempt that it allowed.
 func (r *race[T]) report(ctx context.Context, outcome error) {
 	if r.options.Budget != nil {
 		r.options.Budget.Report(ctx, outcome)

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// script is an operation whose attempts take the times and return the results of steps.
+// script is an operation. Each attempt takes the time and returns the result of its step.
 type script struct {
 	mu     sync.Mutex
 	begun  time.Time
@@ -113,7 +113,7 @@ func TestHedge(t *testing.T) {
 				}
 				v, err := retry.Hedge(t.Context(), s.op, c.options, nil)
 				took := time.Since(s.begun)
-				synctest.Wait() // the attempts that lost notice it
+				synctest.Wait() // the losing attempts notice the end of their contexts
 				if took != c.after || v != c.want || !slices.Equal(s.starts, c.starts) {
 					t.Errorf("%d after %v, attempts at %v; want %d after %v, at %v", v, took,
 						s.starts, c.want, c.after, c.starts)
@@ -200,7 +200,8 @@ func TestHedgePanics(t *testing.T) {
 		retry.HedgeOptions{Delay: time.Hour}, nil)
 }
 
-// The winner's response can be read after Hedge has returned, until its body is closed.
+// TestHedgeResponseBody checks that the winner's response can be read after Hedge has returned,
+// until its body is closed.
 func TestHedgeResponseBody(t *testing.T) {
 	release := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -236,8 +237,8 @@ func TestHedgeResponseBody(t *testing.T) {
 	}
 }
 
-// The context of a winner whose value is no response ends with Hedge, or with the caller's context
-// if it is kept.
+// TestHedgeContextOfTheWinner checks that the winner's context, if its value has no body, ends with
+// Hedge or, with KeepContext, with the caller's context.
 func TestHedgeContextOfTheWinner(t *testing.T) {
 	for _, keep := range []bool{false, true} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +255,7 @@ func TestHedgeContextOfTheWinner(t *testing.T) {
 	}
 }
 
-// A response that comes too late is closed.
+// TestHedgeClosesLateResponses checks that Hedge closes a response that comes too late.
 func TestHedgeClosesLateResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -283,7 +284,8 @@ func TestHedgeGoexit(t *testing.T) {
 	}
 }
 
-// A success at the instant of the caller's end is either returned or discarded, never lost.
+// TestHedgeLosesNoResult checks that a success at the instant at which the caller's context ends is
+// either returned or discarded, never lost.
 func TestHedgeLosesNoResult(t *testing.T) {
 	for range 200 {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,7 +308,7 @@ func TestHedgeLosesNoResult(t *testing.T) {
 	}
 }
 
-// A hedge is no retry: a retry inside one of its attempts works as it would alone.
+// TestRetryWithinAHedge checks that a retry inside an attempt of a hedge works as it does alone.
 func TestRetryWithinAHedge(t *testing.T) {
 	calls := 0
 	v, err := retry.Hedge(t.Context(), func(ctx context.Context) (int, error) {

@@ -7,11 +7,12 @@ import (
 )
 
 // HedgeTransport is an http.RoundTripper that starts a second request beside a slow one and returns
-// the first response, whatever its status: a [Transport] around it judges that. See [Hedge].
+// the first response, regardless of its status. Put a [Transport] around it to retry by status. See
+// [Hedge].
 //
-// It hedges requests that are idempotent by their method or by a header field Idempotency-Key and
-// whose body, if there is one, can be had again by Request.GetBody. Others are sent once. The
-// fields must not change once in use; then it is safe for concurrent use.
+// It hedges requests that are idempotent by their method or by a header field Idempotency-Key. If
+// there is a body, the request must have GetBody. Other requests are sent once. The fields must not
+// change once in use; then it is safe for concurrent use.
 type HedgeTransport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
@@ -30,7 +31,7 @@ func (t *HedgeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return next.RoundTrip(req)
 	}
 	if req.Body != nil {
-		defer req.Body.Close() // each attempt has a body of its own
+		defer req.Body.Close() // each attempt has its own body
 	}
 	return Hedge(req.Context(), func(ctx context.Context) (*http.Response, error) {
 		attempt := req.Clone(ctx)

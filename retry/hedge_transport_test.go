@@ -21,8 +21,7 @@ type roundTripFunc func(*http.Request) (*http.Response, error)
 // RoundTrip implements http.RoundTripper.
 func (f roundTripFunc) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// TestTransportFallback checks that the fallback replaces failures and retryable statuses, and
-// nothing else.
+// TestTransportFallback checks that the fallback replaces only failures and retryable statuses.
 func TestTransportFallback(t *testing.T) {
 	for _, c := range []struct {
 		status int // 0: no response
@@ -55,8 +54,8 @@ func TestTransportFallback(t *testing.T) {
 	}
 }
 
-// TestHedgeTransport checks that slow requests that may be sent twice are, with their body; others
-// are sent once.
+// TestHedgeTransport checks that a slow request is sent twice, with its body, if that is allowed,
+// and otherwise once.
 func TestHedgeTransport(t *testing.T) {
 	for _, c := range []struct {
 		method, body string

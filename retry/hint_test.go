@@ -27,7 +27,7 @@ func TestReadHint(t *testing.T) {
 		{retryAfter: "Sat, 21 Nov 2026 12:00:07 GMT", want: 7 * time.Second, ok: true},
 		{retryAfter: "Saturday, 21-Nov-26 12:00:07 GMT", want: 7 * time.Second, ok: true},
 		{retryAfter: "Sat Nov 21 12:00:07 2026", want: 7 * time.Second, ok: true},
-		// Our clock or theirs is wrong, or it is over.
+		// The date has passed, or one of the clocks is wrong.
 		{retryAfter: "Sat, 21 Nov 2020 12:00:07 GMT", want: 0, ok: true},
 		{retryAfter: "Fri, 31 Dec 9999 23:59:59 GMT", want: math.MaxInt64, ok: true},
 		{rateLimit: []string{`"default";r=0;t=30`}, want: 30 * time.Second, ok: true},

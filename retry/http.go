@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// StatusError is the failure of an HTTP request that was answered with status 400 or above.
+// StatusError is the failure of an HTTP request with a response status of 400 or above.
 type StatusError struct {
 	Status int    // such as 503
 	Text   string // such as "503 Service Unavailable"
 	Method string
 	URL    string        // without password
-	Wait   time.Duration // the wait for which the server asked; 0 none
+	Wait   time.Duration // the wait for which the server asked; 0 if none
 	Keyed  bool          // the request had an Idempotency-Key
 }
 
@@ -43,9 +43,9 @@ func (e *StatusError) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// HTTP returns nil for a response with a status below 400, and else a *StatusError with the hint of
-// its header. It does not read the body; closing it remains the caller's duty. Retries handle the
-// error by its status: a 503 is retried, a 404 is not.
+// HTTP returns nil for a response with a status below 400, and otherwise a *StatusError with the
+// hint from the response's header. It does not read the body; closing it remains the caller's duty.
+// Retries handle the error by its status: a 503 is retried, a 404 is not.
 func HTTP(resp *http.Response) error {
 	if resp.StatusCode < 400 {
 		return nil
@@ -90,12 +90,11 @@ func statusAction(status int, keyed bool) Action {
 	return Fail
 }
 
-// isOriginFailure reports whether status is one by which CDNs say that they cannot reach the origin
-// server.
+// isOriginFailure reports whether CDNs send status when they cannot reach the origin server.
 func isOriginFailure(status int) bool { return status >= 520 && status <= 527 }
 
 // idempotent reports whether sending the request twice has the effect of sending it once (RFC 9110
-// section 9.2.2), or the server can tell the second copy by its key.
+// section 9.2.2), or the server can recognize the second copy by its key.
 func idempotent(method string, h http.Header) bool {
 	switch method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace,
@@ -112,13 +111,13 @@ func declaresKey(h http.Header, name string) bool {
 	return ok && (len(values) == 0 || values[0] != "")
 }
 
-// hasKey reports whether h has a key by which the server can tell a second copy.
+// hasKey reports whether h has a key by which the server can recognize a second copy.
 func hasKey(h http.Header) bool {
 	return h.Get("Idempotency-Key") != "" || h.Get("X-Idempotency-Key") != ""
 }
 
-// maxDrain is how much of a discarded response's body is read so that its connection can be reused.
-// A longer body costs the connection.
+// maxDrain is the number of bytes of a discarded body that are read so that its connection can be
+// reused. If the body is longer, the connection is closed.
 const maxDrain = 64 << 10
 
 // discardBody reads the rest of a body, up to maxDrain, and closes it.
@@ -126,8 +125,8 @@ func discardBody(body io.ReadCloser) {
 	if body == nil {
 		return
 	}
-	// The errors concern a response that nobody will see. The connection is closed if it is not fit
-	// for reuse.
+	// The errors do not matter, because the response is discarded. net/http closes the connection
+	// if it cannot be reused.
 	_, _ = io.CopyN(io.Discard, body, maxDrain)
 	_ = body.Close()
 }

@@ -57,7 +57,8 @@ func TestStatusError(t *testing.T) {
 	}
 }
 
-// Without a classifier retries handle the failure of a response by its status.
+// TestStatusDecidesByDefault checks that without a classifier, the status of a response decides
+// about a retry.
 func TestStatusDecidesByDefault(t *testing.T) {
 	for status, want := range map[int]int{404: 1, 401: 1, 503: 10} {
 		calls := 0
@@ -72,7 +73,7 @@ func TestStatusDecidesByDefault(t *testing.T) {
 	}
 }
 
-// errors.AsType finds the last failure, not the first.
+// TestErrorsFindTheLastFailure checks that errors.AsType finds the last failure, not the first.
 func TestErrorsFindTheLastFailure(t *testing.T) {
 	statuses := []int{503, 502, 404}
 	n := 0
@@ -106,7 +107,7 @@ type server struct {
 	at      []time.Duration
 	bodies  []string
 	keys    []string
-	open    int // bodies of responses not closed yet
+	open    int // response bodies that are not closed yet
 }
 
 func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -295,7 +296,8 @@ func TestTransportCancelled(t *testing.T) {
 	})
 }
 
-// With a real server, the connection is reused because the responses in between are drained.
+// TestTransportOverTheWire checks that a connection to a real server is reused, because the
+// responses that are not returned are drained.
 func TestTransportOverTheWire(t *testing.T) {
 	var requests, connections atomic.Int32
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter,

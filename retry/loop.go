@@ -22,10 +22,10 @@ type Loop struct {
 
 // Attempts returns the contexts of the attempts, one by one, and waits between them. The range ends
 // after a success: an attempt that ended with nil, or that the body left by break or return without
-// End. It also ends if no further attempt may follow, and Err returns the reason. A body that
-// leaves after a failure, or continues without End, ends the range with an error.
+// End. It also ends if no further attempt may follow; Err then returns the reason. If the body
+// leaves after a failure or continues without End, the range ends with an error.
 //
-// At most one Options may be given; without, the defaults apply. Each range is a new retry.
+// At most one Options may be given; without Options the defaults apply. Each range is a new retry.
 func (l *Loop) Attempts(ctx context.Context, opts ...Options) iter.Seq[context.Context] {
 	return func(yield func(context.Context) bool) {
 		if l.state != nil {
@@ -68,8 +68,8 @@ type loopState struct {
 
 var loopStates = sync.Pool{New: func() any { return new(loopState) }}
 
-// newLoopState is apart from Attempts so that the compiler inlines that, and the Loop stays on the
-// caller's stack.
+// newLoopState is not part of Attempts so that the compiler inlines Attempts and the Loop stays on
+// the caller's stack.
 func newLoopState(ctx context.Context, opts []Options) *loopState {
 	l := loopStates.Get().(*loopState)
 	l.ctx = ctx

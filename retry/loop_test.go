@@ -19,7 +19,7 @@ func TestLoop(t *testing.T) {
 		var starts []time.Duration
 		var loop retry.Loop
 		attempts := loop.Attempts(t.Context(), retry.Options{Policy: fixed, Key: "k"})
-		for range 2 { // each range is a retry of its own
+		for range 2 { // each range is a new retry
 			begun, starts = time.Now(), nil
 			for ctx := range attempts {
 				starts = append(starts, time.Since(begun))
@@ -110,7 +110,8 @@ func TestLoopAttemptTimeout(t *testing.T) {
 	})
 }
 
-// The state of a range is reused by later loops, so a Loop must not reach into it after the range.
+// TestLoopMisuse checks that a Loop does not use the state of a range after the range, because
+// later loops reuse it.
 func TestLoopMisuse(t *testing.T) {
 	for name, misuse := range map[string]func(*retry.Loop){
 		"End before a range": func(l *retry.Loop) { l.End(nil) },

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Errors of net/http and crypto/tls that have no exported type of their own are known by the
-// beginnings of their texts. Those of crypto/tls are alerts: the server refuses the client's
+// Errors of net/http and crypto/tls without an exported type are recognized by the beginnings of
+// their texts. Most of the crypto/tls errors are alerts: the server refuses the client's
 // certificate, version or settings.
 var (
 	permanentHTTP = []string{
@@ -35,14 +35,14 @@ var (
 		"protocol version not supported",
 		"revoked certificate",
 		"server selected unsupported protocol version",
-		"unknown certificate", // authority, too
+		"unknown certificate", // also "unknown certificate authority"
 		"unrecognized name",
 		"unsupported certificate",
 	}
 )
 
-// permanentNetworkError reports whether err is a failure of a request that trying again cannot
-// mend. Of an inner retry only the last failure counts.
+// permanentNetworkError reports whether err is a failure of a request that another attempt cannot
+// fix. Of an inner retry only the last failure counts.
 func permanentNetworkError(err error) bool {
 	for err != nil {
 		switch e := err.(type) {
@@ -76,7 +76,7 @@ func permanentNetworkError(err error) bool {
 	return false
 }
 
-// hasPermanentText reports whether text is that of a permanent error without a type of its own.
+// hasPermanentText reports whether text is the text of a permanent error without an exported type.
 func hasPermanentText(text string) bool {
 	if rest, ok := strings.CutPrefix(text, "net/http: "); ok {
 		return beginsWithAny(rest, permanentNetHTTP)

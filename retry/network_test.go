@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestTransportTriesPermanentFailuresOnce covers requests that no server can accept, and servers
-// that refuse the client's side of TLS.
+// TestTransportTriesPermanentFailuresOnce checks that a request is sent once if no server can
+// accept it, or if the server refuses the client's side of TLS.
 func TestTransportTriesPermanentFailuresOnce(t *testing.T) {
 	serve := func(config *tls.Config) *httptest.Server {
 		s := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -59,8 +59,8 @@ func TestTransportTriesPermanentFailuresOnce(t *testing.T) {
 			rt := &retry.Transport{
 				Next: roundTripFunc(func(r *http.Request) (*http.Response, error) {
 					resp, err := next.RoundTrip(r)
-					// net/http closes the connection of a short body; its reader may report that
-					// first, in place of the cause.
+					// net/http closes the connection after a short body. The reader may report the
+					// closed connection instead of the cause.
 					if !errors.Is(err, net.ErrClosed) {
 						attempts++
 					}

@@ -40,11 +40,11 @@ type Options struct {
 	// exceed it is not begun; a running attempt is not interrupted. Zero means no limit.
 	MaxElapsed time.Duration
 	// MaxFailing is like MaxElapsed, but counts from the first failure after the last success or
-	// Progress: the run time of a first attempt that ran for an hour before it failed does not
-	// count. Zero means no limit.
+	// Progress. If the first attempt runs for an hour before it fails, that hour does not count.
+	// Zero means no limit.
 	MaxFailing time.Duration
-	// Classify decides how to handle a failure. It is not asked about errors marked by Permanent.
-	// Nil, and the answer Undecided, mean the function Classify.
+	// Classify decides how to handle a failure. It is not called for errors marked by Permanent. If
+	// it is nil or returns Undecided, the function Classify decides.
 	Classify func(err error) Action
 	// Budget limits the attempts of all calls that share it. Nil means no such limit.
 	Budget Budget
@@ -58,13 +58,13 @@ type Options struct {
 	// so that clients with the same hint do not all return at once.
 	ExactHint bool
 	// Targets is the number of services among which the operation chooses by Attempt.Target. After
-	// a failure with the action Failover the next target is tried at once, and Policy's wait
-	// follows when all have failed in turn. Zero means one target.
+	// a failure with the action Failover the next target is tried at once. Policy's wait follows
+	// when all targets have failed in turn. Zero means one target.
 	Targets int
-	// Refresh renews a stale token or address after a failure with the action Refresh; that is
-	// final if Refresh is nil. The first refresh in a row is followed by an attempt at once,
-	// further ones by Policy's wait. The error of Refresh is kept like that of an attempt; a
-	// Permanent one stops the retry.
+	// Refresh renews a stale token or address after a failure with the action Refresh. If Refresh
+	// is nil, such a failure is final. The first refresh in a row runs at once, further ones after
+	// Policy's wait; the next attempt follows without another wait. An error of Refresh is kept
+	// like the failure of an attempt; a Permanent error stops the retry.
 	Refresh func(ctx context.Context) error
 	// SuppressNested makes each retry inside an attempt run its operation once and stop with
 	// ErrNested. Three layers of three attempts are then three calls, not 27. A nested retry is
@@ -85,7 +85,7 @@ type Options struct {
 	repeatable func() error // reports why the operation cannot run again; nil if it always can
 }
 
-// check reports settings that cannot be meant.
+// check returns an error for invalid settings.
 func (o *Options) check() error {
 	if o.Policy != nil {
 		if err := backoff.Validate(o.Policy); err != nil {
@@ -136,13 +136,13 @@ func (o *Options) plain() bool {
 		o.Key == "" && !o.SuppressNested
 }
 
-// endless reports whether p never gives up by itself, asked about a step that no retry reaches.
+// endless reports whether p never gives up by itself. It tries a step that no retry reaches.
 func endless(p backoff.Policy) bool {
 	_, _, ok := p.Next(backoff.State{N: math.MaxUint32, Step: math.MaxUint32}, zeros{})
 	return ok
 }
 
-// zeros is a source of randomness for questions whose answer does not depend on it.
+// zeros is a source of randomness for calls with results that do not depend on it.
 type zeros struct{}
 
 // Uint64 implements rand.Source.

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Without options the waits are those of the default policy, drawn from Rand, between 10 attempts.
+// TestDefaultPolicy checks that without options there are 10 attempts, with waits of the default
+// policy, drawn from Rand.
 func TestDefaultPolicy(t *testing.T) {
 	waits := func(o retry.Options) (all []time.Duration) {
 		synctest.Test(t, func(t *testing.T) {

@@ -15,13 +15,13 @@ import (
 type plan struct {
 	row       int           // attempts that have ended since the start or the last progress
 	failovers int           // so far
-	refreshed bool          // the previous failure was answered by a refresh
+	refreshed bool          // the previous failure led to a refresh
 	state     backoff.State // of the policy
 	failing   bool
-	failedAt  time.Duration // of the first failure after the last success, since the start
+	failedAt  time.Duration // time of the first failure after the last success, since the start
 }
 
-// step is the outcome of an attempt about which to decide.
+// step is the outcome of an attempt, as the input of a decision.
 type step struct {
 	err        error
 	action     Action
@@ -29,12 +29,12 @@ type step struct {
 	now        time.Duration // since the start; only if a limit of time is set
 	contextErr error         // why the caller's context has ended; nil while it lives
 	suppressed bool          // an outer retry will try again
-	notReady   bool          // a poll's answer, and no failure
-	patient    bool          // goes on regardless of an outer retry
+	notReady   bool          // the poll was not ready, which is no failure
+	patient    bool          // continues even if suppressed
 }
 
-// decide returns the wait before the next attempt, or why there is none. Cheap reasons come first;
-// nothing is drawn from the policy for a call that has stopped.
+// decide returns the wait before the next attempt, or the reason to stop. Cheap checks come first;
+// if one of them stops the call, the policy draws nothing.
 func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	progress := s.action == Progress
 	if progress || s.notReady {
@@ -74,7 +74,7 @@ func (p *plan) decide(o *Options, s *step) (wait time.Duration, stop error) {
 	return wait, nil
 }
 
-// wait asks the policy and bounds the hint.
+// wait returns the wait of the policy, or the hint, limited by MaxHint.
 func (p *plan) wait(o *Options, s *step) (time.Duration, error) {
 	before := p.state
 	wait, next, ok := o.policy().Next(before, o.Rand)

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// For all settings and histories, a wait is never negative, never shorter than a hint that is
-// followed, and never leads past a limit. A call with a limit of attempts ends.
+// FuzzPlan checks, for all settings and histories, that a wait is never negative, never shorter
+// than a hint that is followed, and never leads past a limit. A call with a limit of attempts ends.
 func FuzzPlan(f *testing.F) {
 	f.Add(uint64(1), 0, int64(0), int64(0), int64(0), int64(time.Second), uint8(1), uint8(0))
 	f.Add(uint64(2), -1, int64(time.Hour), int64(time.Minute), int64(1<<62), int64(-5), uint8(3),
@@ -98,7 +98,8 @@ func TestEndless(t *testing.T) {
 	}
 }
 
-// A failover without a wait does not advance the policy.
+// TestFailoverAtOnceDoesNotAdvanceThePolicy checks that a failover without a wait does not advance
+// the policy.
 func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
 	o := Options{Policy: backoff.Linear(time.Second, time.Second, 0), Targets: 2, MaxAttempts: -1}
 	var p plan
@@ -119,8 +120,8 @@ func TestFailoverAtOnceDoesNotAdvanceThePolicy(t *testing.T) {
 	}
 }
 
-// Cheap reasons first, as cenkalti/backoff orders them: permanent, attempts, context, policy,
-// limits of time.
+// TestOrderOfReasons checks that cheap reasons come first, in the order of cenkalti/backoff:
+// permanent, attempts, context, policy, time limits.
 func TestOrderOfReasons(t *testing.T) {
 	dead := errors.New("dead")
 	o := Options{Policy: backoff.Table(), MaxAttempts: 1, MaxElapsed: 1}

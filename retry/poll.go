@@ -8,11 +8,11 @@ import (
 // ErrNotReady is returned by a probe while the operation is still running: see Poll.
 var ErrNotReady = errors.New("not ready")
 
-// Poll calls probe until the operation that it asks about has ended: at most 60 times by default,
-// and without a wait before the first (but see Options.WaitFirst). A nil error ends it with the
-// value. An error that is ErrNotReady asks again: it is no failure, and costs no budget. Every
-// other error is handled as in Do: one that is Permanent ends the poll, and one with a hint, such
-// as HTTP(resp) or After(d, ErrNotReady), demands its wait.
+// Poll calls probe until the operation that probe checks has ended, by default at most 60 times. It
+// does not wait before the first call, unless Options.WaitFirst is set. A nil error ends the poll
+// with the value. After an error that is ErrNotReady, Poll calls probe again. This is no failure,
+// and the Budget is not asked. Every other error is handled as in Do: a Permanent error ends the
+// poll. A hint, as in HTTP(resp) or After(d, ErrNotReady), demands its wait.
 //
 // Inside an attempt that suppresses retries, a poll continues after ErrNotReady and after an error
 // with a hint.

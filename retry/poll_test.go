@@ -122,8 +122,8 @@ func TestPollDefaults(t *testing.T) {
 	})
 }
 
-// The budget is asked for the first poll and for those after a failure, not for those after
-// ErrNotReady.
+// TestPollAndTheBudget checks that Poll asks the budget before the first poll and after a failure,
+// but not after ErrNotReady.
 func TestPollAndTheBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, n := newLedger(0), 0
@@ -149,8 +149,8 @@ func TestPollAndTheBudget(t *testing.T) {
 	})
 }
 
-// A poll that is not ready or that gets a hint continues inside an attempt that suppresses retries.
-// Another failure is left to the outer retry.
+// TestPollWithinARetry checks that inside an attempt that suppresses retries, a poll continues
+// after ErrNotReady or a hint, and leaves any other failure to the outer retry.
 func TestPollWithinARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		polls := 0

@@ -9,8 +9,8 @@ import (
 var defaults Options
 
 // Do runs op until it returns nil, and waits between the attempts. At most one Options may be
-// given; without, the defaults apply. The error is an *Error that holds the reason for the stop and
-// the failures of op; errors.Is and errors.AsType find both, the last failure first.
+// given; without Options the defaults apply. The error is an *Error that holds the reason for the
+// stop and the failures of op; errors.Is and errors.AsType find both, the last failure first.
 //
 // Op never runs with a context that has ended. With AttemptTimeout its context ends when it
 // returns.
@@ -25,7 +25,7 @@ func Do(ctx context.Context, op func(context.Context) error, opts ...Options) er
 	return do(ctx, op, opts)
 }
 
-// do is Do with all its cases. It is not inlined, to keep the stack frame of Do small.
+// do handles all cases of Do. It is not inlined, to keep the stack frame of Do small.
 //
 //go:noinline
 func do(ctx context.Context, op func(context.Context) error, opts []Options) error {
@@ -80,7 +80,7 @@ func resume(ctx context.Context, o *Options, op func(context.Context) error, err
 	return s.error(o, stop)
 }
 
-// Value is Do for an operation that returns a value. With an error the value is the zero value.
+// Value is Do for an operation that returns a value. If the error is not nil, the value is zero.
 //
 // If T is *http.Response or io.ReadCloser, AttemptTimeout covers the body too: the attempt's
 // context lives until the body is closed or read to its end.
@@ -107,7 +107,7 @@ func Value[T any](
 // Fallback is Value with an alternative: if op's retry stops, Fallback calls alternative once with
 // the error and returns its result. It does not if ctx has ended, if the options are invalid, or if
 // an outer retry will try op again. If alternative fails too, the error holds both failures, and
-// errors.As finds that of alternative first.
+// errors.As finds the failure of alternative first.
 //
 // To let attempts alternate between services, see Options.Targets and the action Failover.
 func Fallback[T any](

@@ -128,8 +128,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// A long first attempt that fails is retried where only the time of failing is limited
-// (cenkalti/backoff#188).
+// TestMaxFailingLeavesOutTheRunThatFailedFirst checks that a long first attempt that fails is
+// retried if only MaxFailing is set (cenkalti/backoff#188).
 func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -152,7 +152,7 @@ func TestMaxFailingLeavesOutTheRunThatFailedFirst(t *testing.T) {
 	})
 }
 
-// wait passes time inside a bubble.
+// wait waits for d or until ctx ends, in the virtual time of a bubble.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -221,7 +221,8 @@ func TestDoNeverRunsWithADeadContext(t *testing.T) {
 	})
 }
 
-// A wait that would outlive the deadline reads as a timeout, and as the context's own.
+// TestStopBeforeTheDeadline checks that a stop before a wait that would outlive the deadline is
+// reported as a timeout, and matches context.DeadlineExceeded.
 func TestStopBeforeTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -347,7 +348,8 @@ func TestValue(t *testing.T) {
 	}
 }
 
-// The default policy: ten attempts, each wait drawn from [0, min(30 s, 100 ms * 2^n)].
+// TestDefaults checks the default policy: ten attempts, each wait drawn from [0, min(30 s, 100 ms *
+// 2^n)].
 func TestDefaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var waits [10]time.Duration

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sequence carries out one call: it asks the plan and the budget, and waits. It belongs to one
-// goroutine. The options are passed beside it because a field would move them to the heap.
+// sequence runs one call: it asks the plan and the budget, and waits. It is used by one goroutine.
+// The options are passed as arguments because a field would move them to the heap.
 type sequence struct {
 	ctx        context.Context // of the attempt that runs or comes next
 	attempt    Attempt         // that runs or comes next
@@ -77,8 +77,8 @@ func (s *sequence) enter(ctx context.Context, o *Options) {
 	}
 }
 
-// elapsed returns the time since the call, or since the first time it was asked for if no setting
-// needs the clock.
+// elapsed returns the time since the call or, if no setting needs the clock, since the first call
+// of elapsed.
 func (s *sequence) elapsed() time.Duration {
 	if !s.clocked {
 		s.started, s.clocked = time.Now(), true
@@ -87,7 +87,7 @@ func (s *sequence) elapsed() time.Duration {
 	return time.Since(s.started)
 }
 
-// admit asks the budget for the next attempt. It makes sure that the context lives, in any case.
+// admit asks the budget, if there is one, for the next attempt. It stops the call if ctx has ended.
 func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
 	if stop = ended(ctx); stop != nil || o.Budget == nil {
 		return stop
@@ -109,7 +109,7 @@ func (s *sequence) admit(ctx context.Context, o *Options) (stop error) {
 	return stop
 }
 
-// report tells the budget the outcome of the attempt that it allowed.
+// report reports to the budget the outcome of the attempt that it allowed.
 func (s *sequence) report(o *Options, err error) {
 	if s.granted {
 		s.granted = false
@@ -120,7 +120,8 @@ func (s *sequence) report(o *Options, err error) {
 // errPanicked is the outcome of an attempt whose operation panicked.
 var errPanicked = Permanent(errors.New("retry: the operation panicked"))
 
-// run makes one attempt. A panic of op passes through after the budget has been told.
+// run makes one attempt. If op panics, run reports that to the budget and does not recover the
+// panic.
 func (s *sequence) run(o *Options, op func(context.Context) error) error {
 	ctx := s.ctx
 	if o.AttemptTimeout > 0 {
@@ -145,7 +146,7 @@ func (s *sequence) start(o *Options) {
 	}
 }
 
-// finish records that an attempt ended. The budget learns of a failure when that has been
+// finish records that an attempt ended. A failure is reported to the budget later, when it is
 // classified.
 func (s *sequence) finish(o *Options, err error) {
 	s.leave()
@@ -238,13 +239,13 @@ func (s *sequence) next(ctx context.Context, o *Options, st *step) (stop error) 
 		s.enter(ctx, o)
 	}
 	if st.notReady && s.attempts > 0 {
-		return ended(ctx) // asking again about unfinished work is no retry
+		return ended(ctx) // polling unfinished work again is no retry
 	}
 	return s.admit(ctx, o)
 }
 
-// refresh calls Options.Refresh. A failure of it leaves the next attempt to fail again, unless it
-// is Permanent.
+// refresh calls Options.Refresh. If that fails, the next attempt still runs, unless the failure is
+// Permanent.
 func (s *sequence) refresh(ctx context.Context, o *Options) (stop error) {
 	err := o.Refresh(s.ctx)
 	if err == nil {
@@ -276,8 +277,8 @@ func (s *sequence) yield() {
 	}
 }
 
-// sleep waits for d, which is more than 0, or the end of the context. It checks the context in any
-// case because a select has no order of preference.
+// sleep waits for d, which is more than 0, or the end of the context. It always checks the context
+// at the end, because select chooses at random if both are ready.
 func (s *sequence) sleep(ctx context.Context, d time.Duration) error {
 	s.spins = 0
 	if s.timer == nil {

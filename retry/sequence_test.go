@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Where the timer and the end of the context are both there, a select takes either: the wait must
-// notice the end in any case.
+// TestSleepNoticesTheEndWhateverSelectTakes checks that sleep notices the end of the context even
+// if the timer has expired, too. A select takes either of the two.
 func TestSleepNoticesTheEndWhateverSelectTakes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

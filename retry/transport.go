@@ -12,16 +12,16 @@ const defaultMaxBuffer = 1 << 20
 
 // Transport is an http.RoundTripper that retries.
 //
-// It retries requests that may be sent twice: those with an idempotent method, with a header field
-// Idempotency-Key (a nil value counts, and is not sent), and those for which Idempotent says so. A
+// It retries requests that may be sent twice. They have an idempotent method or a header field
+// Idempotency-Key (a nil value counts, and is not sent), or Idempotent returns true for them. A
 // body is sent again through Request.GetBody, by rewinding an io.Seeker such as a file, or from a
 // buffer.
 //
 // Failures to get a response are retried unless they are permanent, and so are responses whose
 // status asks for it; see [Classify] and [StatusError.Action]. If no attempt follows, the last
 // response is returned as it is, so the caller sees the 503 and its body. Without a response, or
-// with a context that has ended, the error is an *Error. A request that should have been retried
-// but cannot be sent again stops with ErrNotRepeatable, in the error or, if there is a response, in
+// with a context that has ended, the error is an *Error. If a request should be retried but cannot
+// be sent again, the reason is ErrNotRepeatable. It is in the error or, if there is a response, in
 // the event Stopped.
 //
 // The fields must not change once in use. Then a Transport is safe for concurrent use if its
@@ -31,21 +31,20 @@ type Transport struct {
 	Next http.RoundTripper
 	// Options are the settings. AttemptTimeout covers the reading of the response's body.
 	Options Options
-	// Idempotent reports whether a request that is not idempotent by its method or header may be
-	// sent twice all the same. Nil means that none may.
+	// Idempotent reports whether a request that is not idempotent by its method or header may
+	// nevertheless be sent twice. Nil means that no such request may.
 	Idempotent func(req *http.Request) bool
 	// Prepare, if not nil, is called before each attempt, the first included. It may change req,
-	// which is a copy with a URL and header of its own: set a fresh token, sign it, or choose the
-	// host by a.Target. The context of req is that of the attempt. An error is the attempt's
-	// failure.
+	// which is a copy with its own URL and header: set a fresh token, sign it, or choose the host
+	// by a.Target. The context of req is the attempt's context. An error is the attempt's failure.
 	Prepare func(req *http.Request, a Attempt) error
 	// NewKeys adds an Idempotency-Key to requests that may not be sent twice otherwise: the
 	// attempt's key if there is one, or else a new random one. Set it only if the servers honor
 	// such keys.
 	NewKeys bool
-	// MaxBuffer is the number of bytes kept of a request body that can be neither had again by
-	// GetBody nor rewound. A longer body is sent once. Zero means 1 MiB; a negative number means
-	// that nothing is kept.
+	// MaxBuffer is the maximum number of bytes kept of a request body that has no GetBody and
+	// cannot be rewound. A longer body is sent once. Zero means 1 MiB; a negative number means that
+	// nothing is kept.
 	MaxBuffer int64
 	// Fallback, if not nil, provides the response if the retry stops without a usable one, for
 	// example from a cache. The error is an *Error. It is not called if the request's context has
@@ -81,8 +80,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return trip.finish(Do(req.Context(), once, o))
 }
 
-// keyFor returns the key for a request: the setting, that of the attempt around the request, or a
-// new one.
+// keyFor returns the key for a request: Options.Key, the key of the attempt around the request, or
+// a new key.
 func (o *Options) keyFor(ctx context.Context) string {
 	if o.Key != "" {
 		return o.Key
@@ -98,7 +97,7 @@ type roundTrip struct {
 	transport *Transport
 	req       *http.Request
 	header    http.Header
-	once      error   // why the request can be sent only once
+	once      error   // the reason why the request can be sent only once
 	body      *replay // nil if the body needs no replay
 	sent      bool    // the request's own body went to Next, which closes it
 	resp      *http.Response
@@ -116,7 +115,7 @@ func (t *roundTrip) prepareBody() {
 	t.body = newReplay(t.req.Body, t.req.ContentLength, max(limit, 0))
 }
 
-// repeatable reports why the request cannot be sent again.
+// repeatable returns the reason why the request cannot be sent again, or nil.
 func (t *roundTrip) repeatable() error {
 	if t.once != nil || t.body == nil {
 		return t.once
@@ -177,7 +176,7 @@ func (t *roundTrip) finish(err error) (*http.Response, error) {
 	case t.body != nil:
 		t.body.finish()
 	case !t.sent && t.req.Body != nil:
-		_ = t.req.Body.Close() // a RoundTripper always closes the body; nobody reads it
+		_ = t.req.Body.Close() // RoundTrip must close the body even if nothing was sent
 	}
 	if err == nil {
 		return t.resp, nil

@@ -27,8 +27,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// Failures that trying again cannot mend are final, as http.Transport returns them and wrapped by
-// http.Client.
+// TestPermanentNetworkErrors checks that failures that another attempt cannot fix are final, both
+// as http.Transport returns them and as http.Client wraps them.
 func TestPermanentNetworkErrors(t *testing.T) {
 	secure := httptest.NewUnstartedServer(http.NotFoundHandler())
 	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -217,7 +217,8 @@ func TestTransportIdempotence(t *testing.T) {
 	}
 }
 
-// Prepare can change every attempt, for example after a refresh of the token.
+// TestTransportPrepare checks that Prepare can change every attempt, for example after a refresh of
+// the token.
 func TestTransportPrepare(t *testing.T) {
 	var seen []string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -265,8 +266,8 @@ func TestTransportPrepare(t *testing.T) {
 	}
 }
 
-// refusing is a server that reads a part of each body before it answers 503, and the whole of the
-// last.
+// refusing returns a server that reads a part of each of the first times bodies before it responds
+// with 503, and the whole of the next one.
 func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) {
 	bodies = new([]string)
 	var mu sync.Mutex
@@ -289,7 +290,8 @@ func refusing(t *testing.T, times int) (srv *httptest.Server, bodies *[]string) 
 	return srv, bodies
 }
 
-// A file is rewound, from the position where it was handed over, and closed once in the end.
+// TestTransportRewindsFiles checks that a file is rewound to the position that it had at the call,
+// and is closed once at the end.
 func TestTransportRewindsFiles(t *testing.T) {
 	srv, bodies := refusing(t, 3)
 	defer srv.Close()
@@ -322,8 +324,8 @@ func TestTransportRewindsFiles(t *testing.T) {
 	}
 }
 
-// A body that can be read only once is buffered up to MaxBuffer; a longer one is sent once, and
-// that is reported.
+// TestTransportBuffersBodies checks that a body that can be read only once is buffered up to
+// MaxBuffer, and that a longer one is sent once and reported.
 func TestTransportBuffersBodies(t *testing.T) {
 	const length = 100_000
 	content := strings.Repeat("0123456789", length/10)
@@ -385,8 +387,8 @@ func (c *closeRecorder) isClosed() bool {
 	return c.closed
 }
 
-// A RoundTripper may continue reading the body of a failed attempt while the next one runs: it gets
-// an error, and the next attempt gets the whole body.
+// TestTransportStaleReader checks that a RoundTripper that reads the body of a failed attempt
+// during the next attempt gets an error, and that the next attempt gets the whole body.
 func TestTransportStaleReader(t *testing.T) {
 	for name, body := range map[string]io.ReadCloser{
 		"buffered": io.NopCloser(io.MultiReader(strings.NewReader("the whole body"))),
@@ -401,7 +403,7 @@ func TestTransportStaleReader(t *testing.T) {
 						t.Error(err)
 					}
 					stale = req.Body
-					return nil, errDown // without closing the body: that may follow later
+					return nil, errDown // the body may be closed later
 				}
 				part := make([]byte, 5)
 				if _, err := io.ReadFull(req.Body, part); err != nil {
@@ -437,7 +439,8 @@ type nopSeeker struct{ *bytes.Reader }
 
 func (*nopSeeker) Close() error { return nil }
 
-// AttemptTimeout covers the body of a response that Value returns.
+// TestValueResponseBody checks that AttemptTimeout covers the body of a response that Value
+// returns.
 func TestValueResponseBody(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("0123456789", 100_000))
@@ -472,7 +475,8 @@ func TestValueResponseBody(t *testing.T) {
 	})
 }
 
-// The body of a 101 Switching Protocols response remains writable.
+// TestValueResponseBodyIsWritable checks that the body of a 101 Switching Protocols response
+// remains writable.
 func TestValueResponseBodyIsWritable(t *testing.T) {
 	var written bytes.Buffer
 	resp, err := retry.Value(t.Context(), func(context.Context) (*http.Response, error) {

@@ -19,9 +19,9 @@ import (
 
 func TestVectors(t *testing.T) {
 	vectors.Run(t, vectors.Retry, map[string]func(*testing.T, vectors.Case){
-		// Its server errors are final.
+		// In the pseudocode a server error is final.
 		"polling.pseudo": func(t *testing.T, c vectors.Case) { polling(t, c, 0, fatal) },
-		// Its loop polls once more than its MAX.
+		// The Java loop polls once more than its MAX.
 		"polling.java":   func(t *testing.T, c vectors.Case) { polling(t, c, 1, errServerFault) },
 		"aws.tokens":     awsTokens,
 		"cenkalti.retry": cenkaltiRetry,
@@ -33,7 +33,7 @@ var (
 	fatal          = Permanent(errors.New("fatal"))
 )
 
-// polling runs the articles' polling loops: they wait before each poll, 2^n units.
+// polling runs the polling loops of the articles, which wait 2^n units before each poll.
 func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 	unit := c.Params.Duration(t, "unit_ns")
 	results := map[string]error{
@@ -68,13 +68,13 @@ func polling(t *testing.T, c vectors.Case, more int, serverError error) {
 	}
 }
 
-// pricedError is a failure with a price for its retry, or the budget's price if it is 0.
+// pricedError is a failure that sets the price of its retry; 0 means the budget's price.
 type pricedError int
 
 func (pricedError) Error() string    { return "failed" }
 func (p pricedError) RetryCost() int { return int(p) }
 
-// awsTokens empties a fresh bucket of 500 tokens.
+// awsTokens counts the retries that a new bucket of 500 tokens grants.
 func awsTokens(t *testing.T, c vectors.Case) {
 	price, costs := 5, map[string]int{"plain": 0, "throttle": 0, "timeout": 10}
 	switch mode := c.Params.Text(t, "mode"); mode {
@@ -108,8 +108,8 @@ func awsTokens(t *testing.T, c vectors.Case) {
 	}
 }
 
-// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti: -1 is
-// its Stop.
+// nextBackOff is a policy that always returns one value, like a constant BackOff of cenkalti, where
+// -1 is Stop.
 type nextBackOff time.Duration
 
 func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
@@ -119,8 +119,8 @@ func (d nextBackOff) Next(s backoff.State, _ rand.Source) (time.Duration, backof
 	return time.Duration(d), s.After(time.Duration(d)), true
 }
 
-// cenkaltiRetry makes one decision of Retry: the hint replaces the wait of the policy and restarts
-// it.
+// cenkaltiRetry compares one decision of cenkalti's Retry: the hint replaces the wait of the policy
+// and restarts the policy.
 func cenkaltiRetry(t *testing.T, c vectors.Case) {
 	for _, d := range c.Decisions {
 		in := d.Input
@@ -208,7 +208,7 @@ func runCenkaltiRetry(t *testing.T, o Options, failure error, ran time.Duration,
 	}
 }
 
-// checkResets compares how often the policy restarts, which only the plan shows.
+// checkResets compares the number of restarts of the policy, which only the plan shows.
 func checkResets(t *testing.T, o *Options, failure error, ran time.Duration, live bool,
 	d vectors.Decision) {
 	begun := backoff.State{N: 7}

@@ -67,8 +67,8 @@ func TestAlign(t *testing.T) {
 	b.Release()
 }
 
-// TestAlignPoisons checks that Poison overwrites the bytes before those that Align begins with, and
-// that Release keeps an aligned arena for the next batch without mixing their data.
+// TestAlignPoisons checks that Poison overwrites the data of an aligned arena, and that the next
+// batch reuses the arena but starts empty.
 func TestAlignPoisons(t *testing.T) {
 	p := &stream.Pool{Poison: true}
 	b := p.Get(stream.BatchLimits{})

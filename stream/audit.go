@@ -2,11 +2,11 @@ package stream
 
 import "context"
 
-// Rereadable is an optional part of the options of a [Source] that can be read a second time,
-// beside a running route and without a trace: for `penstock audit`.
+// Rereadable is an optional interface of the options of a [Source] that `penstock audit` can read a
+// second time, while a route runs and without side effects.
 type Rereadable interface {
-	// Reread returns how to read all data again, or an error with the reason why that is impossible
-	// with these options.
+	// Reread describes how to read all data again. The error is the reason if these options make
+	// that impossible.
 	Reread() (Reread, error)
 }
 
@@ -14,27 +14,28 @@ type Rereadable interface {
 type Reread struct {
 	// Options are passed to [Component].New of the source.
 	Options any
-	// Finished reports whether the source has finished the partition of this name, so that all of
-	// it was settled although its mark may be deleted. Nil means none.
+	// Finished reports whether the source has finished the partition of this name. All of a
+	// finished partition was settled, although its mark may be deleted. Nil means that no partition
+	// is finished.
 	Finished func(name string) bool
 }
 
-// AuditedSink is a [Sink] that lets its contents be counted, beside a running route and without
-// a trace in its data.
+// AuditedSink is a [Sink] that can count its contents while a route runs, without changing its
+// data.
 type AuditedSink interface {
 	// Audit connects to the receiver. It is called instead of Open. Only Pipeline, Route and Place
 	// of o are set.
 	Audit(ctx context.Context, o SinkOptions) (Audit, error)
 }
 
-// Audit compares records that a receiver must hold with those that it holds. It is used by one
-// goroutine.
+// Audit compares the records that a receiver must hold with the records that it holds. It is used
+// by one goroutine.
 type Audit interface {
 	// Ledger returns the progress in the ledger of a TransactionalSink, without fencing off any
 	// process. ok is false if the sink has no ledger.
 	Ledger(ctx context.Context) (marks []Mark, ok bool, err error)
-	// Expect adds the kept records of b to those that the receiver must hold. It does not retain
-	// b, and may call [Batch.Drop] for records that the receiver must have refused.
+	// Expect adds the kept records of b to the records that the receiver must hold. It does not
+	// retain b, and may call [Batch.Drop] for records that the receiver must have refused.
 	Expect(ctx context.Context, b *Batch) error
 	// Compare calls found for each difference. Records with equal content are one difference.
 	Compare(ctx context.Context, found func(AuditDifference) error) error

@@ -126,7 +126,7 @@ func (b *Batch) AppendRaw(dst []byte) []byte {
 		if b.Records[i].State == Kept {
 			raw := b.Raw(i)
 			dst = append(dst, raw...)
-			// without a line end of its own, a trailing one is part of the text
+			// no line end follows the text; a newline at the end of the text is part of it
 			if len(raw) == int(b.Records[i].Len) {
 				dst = append(dst, '\n')
 			}
@@ -179,7 +179,7 @@ func (b *Batch) Bury(i int, reason error) {
 // Reason returns why record i was buried.
 func (b *Batch) Reason(i int) error { return b.reasons[i] }
 
-// Parsed records that records have fields, so that their raw bytes no longer represent them.
+// Parsed notes that the records have fields, so that their raw bytes no longer represent them.
 func (b *Batch) Parsed() { b.changed = true }
 
 // Untouched reports whether all records are unchanged: none was dropped, buried, added or parsed.
@@ -197,7 +197,7 @@ func (b *Batch) AppendKept(dst []int) []int {
 	return dst
 }
 
-// Kept returns the number of kept records; before Split, that of the origins.
+// Kept returns the number of kept records or, before Split, the number of origins.
 func (b *Batch) Kept() int {
 	if len(b.Records) == 0 || !b.changed {
 		if len(b.Records) == 0 {
@@ -214,15 +214,14 @@ func (b *Batch) Kept() int {
 	return n
 }
 
-// Encode sets Payload to the encoding of the batch by e, in reused memory. Only the batch's single
-// owner may call it.
+// Encode sets Payload to e's encoding of the batch, in reused memory. Only the batch's single owner
+// may call it.
 func (b *Batch) Encode(e Encoder) (err error) {
 	b.Payload, err = e.Encode(b.spare[:0], b)
 	return err
 }
 
-// page is the size of a memory page, within which the alignment of a copy's source and target
-// matters.
+// page is the size of a memory page; see Align.
 const page = 4096
 
 // Align reserves n bytes in an empty batch. The first byte gets the same offset in its memory page

@@ -187,8 +187,8 @@ func TestPoolReusesWithoutAllocation(t *testing.T) {
 	}
 }
 
-// FuzzPieces cuts and picks at random and compares the result with the lines: nothing is lost or
-// repeated, the spans tile, and the raw bytes are those of the lines.
+// FuzzPieces checks pieces cut or picked at random: no line is lost or repeated, the spans tile,
+// and the raw bytes equal the lines.
 func FuzzPieces(f *testing.F) {
 	f.Add([]byte("a\nb\nc\n|d|\n\ne"), uint64(1))
 	f.Add([]byte("|||x\r\ny|"), uint64(2))
@@ -256,8 +256,8 @@ func pickAtRandom(b *stream.Batch, rnd *rand.Rand) (pieces []*stream.Batch) {
 	return pieces
 }
 
-// checkTiles compares the pieces' spans, sorted, with those of the whole, and their origins and raw
-// bytes with its totals.
+// checkTiles checks that the pieces' spans tile the spans of b, and that their origins and raw
+// bytes add up to the totals of b.
 func checkTiles(t *testing.T, b *stream.Batch, pieces []*stream.Batch) {
 	t.Helper()
 	if len(pieces) == 0 {

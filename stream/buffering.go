@@ -9,23 +9,23 @@ import (
 // ErrNoBuffer is returned by OpenBuffer of options that have no buffer.
 var ErrNoBuffer = errors.New("the source has no buffer")
 
-// BufferingOptions is an optional part of the options of a source with a durable buffer: it opens
-// the stored data without the source, for commands of operators.
+// BufferingOptions is an optional interface of the options of a source with a durable buffer: it
+// opens the stored data without the source, for commands of operators.
 type BufferingOptions interface {
 	// OpenBuffer opens the buffer of a source with that state directory. The error is
 	// [ErrNoBuffer], or wraps fs.ErrNotExist if nothing was stored yet.
 	OpenBuffer(ctx context.Context, stateDir string) (OpenBuffer, error)
 }
 
-// OpenBuffer is a durable buffer without its source. It belongs to one goroutine.
+// OpenBuffer is a durable buffer that was opened without its source. It is used by one goroutine.
 type OpenBuffer interface {
 	// Bounds returns the numbers of the first and the last envelope, 0 and 0 if there is none.
 	Bounds(ctx context.Context) (first, last uint64, err error)
-	// Envelope returns the envelope with a number. The error is that of the store; a corrupt or
-	// missing envelope is none.
+	// Envelope returns the envelope with a number. A corrupt or missing envelope is not an error;
+	// only a failure of the store is.
 	Envelope(ctx context.Context, number uint64) (Envelope, error)
-	// Skip makes all routes of the source skip the envelopes from first to last, from its next start
-	// on.
+	// Skip makes all routes of the source skip the envelopes from first to last. It takes effect
+	// when the source starts the next time.
 	Skip(ctx context.Context, first, last uint64) error
 	Close() error
 }
@@ -36,7 +36,7 @@ type Envelope struct {
 	Stored  time.Time // zero if it is corrupt
 	Records [][]byte  // nil if it is corrupt, or has copies of keys only
 	Bytes   int       // on disk
-	Keys    int       // of requests
+	Keys    int       // number of request keys
 	Corrupt string    // the damage; empty if there is none
 	Skipped bool      // by an operator
 }

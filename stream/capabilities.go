@@ -14,21 +14,21 @@ import (
 //	        AppendSink         appends to an output that has an end, and may sync later than
 //	                           it acknowledges
 //	        TransactionalSink  stores positions in the transaction of the data
-//	        PartitionLedger    and fences off other processes for each partition
-//	        DeadLetterSink     stores dead letters in that transaction, too
+//	        PartitionLedger    also fences off other processes, for each partition
+//	        DeadLetterSink     also stores dead letters in that transaction
 //	        ParkingSink        delivers records later, from a store of its own
-//	        SourceBoundSink    stores positions where the source keeps them, with the data
+//	        SourceBoundSink    stores positions in the store of the source, with the data
 //	        AuditedSink        lets its contents be counted
 //	Source  Finisher           renames or deletes partitions that are delivered
 //	        Holder             keeps deleted data until all routes have read it
 //	        AssignedSource     has partitions that a broker assigns and revokes, and stores
 //	                           positions there
-//	        SharedSource       can be read by one process of a cluster after another
-//	Reader  AssignedReader     knows which partitions it owns; that of an AssignedSource
+//	        SharedSource       can be read by the processes of a cluster, one at a time
+//	Reader  AssignedReader     knows which partitions it owns; for an AssignedSource
 //	        Estimator          knows how much is left
 //	        InputReader        notices that its input changes while nothing reads it
 //	        PartitionTracker   recognizes partitions after a restart, and knows which are deleted
-//	        RangeReader        reads data again that waits for a retry
+//	        RangeReader        reads again the data of batches that wait for a retry
 //	        SettledReader      answers its senders when their data is settled
 //	        DrainingReader     returns the data that it has taken when its route drains
 //	options Shaper, Preferred, EnvironmentUser, ExclusiveUser, Noticer, ParkingOptions, Rereadable
@@ -51,9 +51,8 @@ type Encoding uint8
 // The encodings.
 const (
 	EncodeNone Encoding = iota // no batch, with these options
-	// nil is returned for unchanged batches; without processors Deliver encodes the rare changed
-	// ones
-	// others
+	// changed batches: Encode returns nil for unchanged ones. Without processors Encode is not
+	// called, and Deliver encodes the few batches that are changed.
 	EncodeChanged
 	EncodeAll
 )
@@ -93,10 +92,10 @@ type TransactionalSink interface {
 	Prune(ctx context.Context, partitionIDs []string) error
 }
 
-// DeadLetterSink is an optional part of a [TransactionalSink] that also stores dead letters, in the
-// transaction of their spans. The engine's own files have them, too.
+// DeadLetterSink is an optional interface of a [TransactionalSink] that also stores dead letters,
+// in the transaction of their spans. The engine writes them to its own files, too.
 type DeadLetterSink interface {
-	// StoresDeadLetters reports whether the options ask for it. It is called once, before Open. If
+	// StoresDeadLetters reports whether the options enable this. It is called once, before Open. If
 	// so, Deliver stores the dead records of each batch with its kept ones.
 	StoresDeadLetters() bool
 	// StoreDead is called in place of Store. It stores the dead records of b, with the reasons that
@@ -104,14 +103,14 @@ type DeadLetterSink interface {
 	StoreDead(ctx context.Context, b *Batch) error
 }
 
-// SourceBoundSink is an optional part of a [Sink] that can store positions where the source of its
-// route keeps them, in the transaction of the data: such as the offsets of a Kafka consumer group.
+// SourceBoundSink is an optional interface of a [Sink] that can store positions in the source's own
+// store, in the transaction of the data. An example is the offsets of a Kafka consumer group.
 type SourceBoundSink interface {
-	// BindSource returns the sink to use in place of this one behind an [AssignedSource], or nil
-	// if the options ask for no such transactions. The route is that of [OpenOptions].Route. The
-	// returned sink is a [PartitionLedger], and the engine does not call [Reader].Commit of its
-	// route. An error refuses the config. BindSource is called once, before Open, and not for a
-	// replay of dead letters.
+	// BindSource returns the sink that replaces this one in a route with an [AssignedSource], or
+	// nil if the options ask for no such transactions. route is the same as [OpenOptions].Route.
+	// The returned sink is a [PartitionLedger], and the engine does not call the Commit of the
+	// route's [Reader]. An error refuses the config. BindSource is called once, before Open, and
+	// not for a replay of dead letters.
 	BindSource(source Source, route string) (Sink, error)
 }
 
@@ -160,13 +159,13 @@ type PartitionTracker interface {
 	Forget() []string
 }
 
-// SharedSource is an optional part of a [Source]: its partitions and positions mean the same on
-// every machine, like those of a table of a database server or of an API. In a cluster one process
-// after another runs it, each from the marks of the one before. An [AssignedSource] needs no such
-// thing.
+// SharedSource is an optional interface of a [Source]: its partitions and positions mean the same
+// on every machine, like those of a table of a database server or of an API. In a cluster one
+// process at a time runs the source, and the next one resumes from its marks. An [AssignedSource]
+// does not need this interface.
 type SharedSource interface {
 	Source
-	// Shared returns nil if this instance is such a source, and otherwise the reason and a remedy.
+	// Shared returns nil if this instance is a SharedSource, and otherwise the reason and a remedy.
 	Shared() error
 }
 
@@ -176,20 +175,20 @@ type SettledReader interface {
 	// Settled reports progress of this route as soon as it is safe against a crash: delivered
 	// records are as durable as the sink makes them, and dead letters are on disk. Only then may a
 	// sender be told that its data has arrived. Marks are as in Commit, which follows later. It is
-	// called on the checkpoint's goroutine, beside Read, and must not wait.
+	// called on the checkpoint's goroutine, concurrently with Read, and must not wait.
 	Settled(marks []Mark)
 }
 
 // DrainingReader is a [Reader] of data that cannot be read again.
 type DrainingReader interface {
-	// Drain is called once, beside Read, when the route drains. From then on Read returns the data
-	// that the source has already taken, then io.EOF. The context of Read ends only if that takes
-	// longer than `drain:`. Without this part it ends at once.
+	// Drain is called once, concurrently with Read, when the route drains. From then on Read
+	// returns the data that the source has already taken, then io.EOF. The context of Read ends
+	// only if that takes longer than `drain:`. Without this interface it ends at once.
 	Drain()
 }
 
-// RangeReader is a [Reader] that can read data again, in any order, until it is settled. Its route
-// stores batches that wait long for a retry by position only, without their data.
+// RangeReader is a [Reader] that can read data again, in any order, until it is settled. For
+// batches that wait long for a retry, its route stores only positions, not the data.
 type RangeReader interface {
 	// CanReadRanges reports whether ReadRanges can read this partition.
 	CanReadRanges(partitionID string) bool

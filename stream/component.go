@@ -28,20 +28,20 @@ type Host interface {
 	// Names are constants in snake_case, never made from data.
 	Count(name string, n int64)
 	// Fault reports a problem that does not end the component and is not visible in the counts of
-	// records: an unreadable file, or a record that may have the text of another one. It is logged
-	// as an error, and a finite run (`run --once`) exits with it. Equal texts are reported once.
-	// It is safe for concurrent use.
+	// records: an unreadable file, or a record that may have the text of another record. It is
+	// logged as an error, and a finite run (`run --once`) exits with it. Equal texts are reported
+	// once. It is safe for concurrent use.
 	Fault(err error)
 }
 
 // SourceHost is the [Host] of a source. The Host that the engine passes to [Component].New of a
 // source implements it.
 //
-// It belongs to one instance of the source and so to the pipeline, not to a route. A restart of a
-// route, or of all of them, leaves the instance and its goroutines alone. When a goroutine fails,
-// the engine stops the routes and the other goroutines, waits with backoff, calls New again with a
-// new SourceHost, and starts the routes again. On every stop the routes stop first, then the
-// goroutines, and the state directory is closed last.
+// It belongs to one instance of the source and so to the pipeline, not to a route. Restarts of
+// routes do not affect the instance or its goroutines. When a goroutine fails, the engine stops the
+// routes and the other goroutines, waits with backoff, calls New again with a new SourceHost, and
+// starts the routes again. On every stop the routes stop first, then the goroutines, and the state
+// directory is closed last.
 type SourceHost interface {
 	// Host is the part that all components have. Go may be called at any time: goroutines that New
 	// asks for start when the pipeline runs, before any Open, and never if it does not run, as in a
@@ -50,10 +50,10 @@ type SourceHost interface {
 	Host
 	// State returns the source's own state directory, for state that belongs to no single route. It
 	// is opened, and created if missing, by the first call; all calls of one instance return the
-	// same Dir, which the engine closes. The directory's name depends on that of the pipeline
-	// alone, so the contents survive restarts of the pipeline and of the process. Its user may
-	// delete it while the process is stopped. State fails before the pipeline runs (call it in Open
-	// or in a goroutine, not in New) and after the source has stopped.
+	// same Dir, which the engine closes. The directory's name depends only on the pipeline's name,
+	// so the contents survive restarts of the pipeline and of the process. Users may delete it
+	// while the process is stopped. State fails before the pipeline runs (call it in Open or in a
+	// goroutine, not in New) and after the source has stopped.
 	State() (vfs.Dir, error)
 	// Routes returns the names of the pipeline's routes, as in [OpenOptions].Route, including those
 	// that have not opened a reader yet or wait for their restart. Routes may join and leave while
@@ -75,12 +75,12 @@ const (
 type Component struct {
 	Role Role
 	Name string // the key in a config; snake_case
-	// When is the option whose presence selects this component among those of the same role and
-	// name. "" is for the one without such an option.
+	// When is the option whose presence selects this component among components of the same role
+	// and name. Empty means the component that is selected without such an option.
 	When string
 	// Options returns a pointer to a struct that holds the defaults; see docs/configuration.md for
-	// its tags. A method Validate() error on it is called after decoding; an [OptionError] in it is
-	// shown at its place.
+	// its tags. If the struct has a method Validate() error, it is called after decoding; an
+	// [OptionError] that it returns is shown at the option's position.
 	Options func() any
 	// New validates and assembles; it starts nothing and accesses neither disk nor network. options
 	// is the decoded result of Options. The result is a Source, Processor or Sink according to
@@ -97,7 +97,7 @@ type OptionError struct {
 	Key string
 	Err error
 	At  int // offset of the mistake in the option's text, in characters
-	// Word, if set, is an unknown name, and Known are the known ones: the nearest is suggested.
+	// Word, if set, is an unknown name. Known lists the known names; the nearest one is suggested.
 	Word  string
 	Known []string
 }
@@ -120,7 +120,7 @@ type Member struct {
 }
 
 // Composite is implemented by the options of a sink that consists of other sinks, such as failover.
-// In a config they are a list of sinks.
+// In a config these options are a list of sinks.
 type Composite interface {
 	// Add appends a member. The config calls it for each element of the list, then Validate.
 	Add(m Member)

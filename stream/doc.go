@@ -2,9 +2,9 @@
 //
 // It contains the types of the data ([Batch], [Record], [Span], [Mark]) and the interfaces that
 // sources, processors and sinks implement ([Source], [Processor], [Sink], [Component]). The engine
-// owns their instances and calls them. A connector imports this package and nothing of the engine,
-// so a third-party connector can do everything that a built-in one can. The outcomes of a delivery
-// ([Throttled], [Rejected], [Misconfigured]) are aliases of those of package flow.
+// owns their instances and calls them. A connector imports this package and no package of the
+// engine, so a third-party connector can do everything that a built-in one can. The outcomes of a
+// delivery ([Throttled], [Rejected], [Misconfigured]) are aliases of types in package flow.
 //
 // # Ownership of a batch
 //

@@ -6,16 +6,16 @@ import (
 )
 
 // ErrTakenOver is matched by the error of a [TransactionalSink] after another process has loaded
-// its ledger. It ends the route, unless processes of a cluster own the pipeline in turn.
+// its ledger. It ends the route, unless the processes of a cluster run the pipeline in turn.
 var ErrTakenOver = errors.New("another process has taken over the ledger")
 
 // ReopenError asks the engine to close a sink and to open a new one at once, because the sink's
-// output was replaced. A goroutine of the sink (Host.Go) returns it. It is no failure: delivered
-// batches stay delivered. Returned while the route is still opening it is a failure, after which
-// the route restarts with backoff.
+// output was replaced. A goroutine of the sink (Host.Go) returns it. It is not a failure: delivered
+// batches stay delivered. If it is returned while the route is still opening, it counts as a
+// failure and the route restarts with backoff.
 type ReopenError struct {
-	// Place is the SinkOptions.Place of the new sink, instead of the checkpoint's, until one has
-	// opened there.
+	// Place is the SinkOptions.Place of the new sink. It replaces the checkpoint's place until a
+	// sink has opened there.
 	Place string
 	Err   error // the reason
 }
@@ -33,7 +33,7 @@ type RefusedError struct {
 	Reasons map[string]error
 }
 
-// Error returns their number and one reason.
+// Error returns the number of records and one reason.
 func (e *RefusedError) Error() string {
 	for _, err := range e.Reasons {
 		if len(e.Reasons) == 1 {

@@ -73,7 +73,7 @@ func (b *Batch) OpenFields(i int) (from int) {
 }
 
 // AppendData appends text to the arena and returns its position, for values created by a processor.
-// It belongs to no span.
+// The text belongs to no span.
 func (b *Batch) AppendData(text []byte) (off, n uint32) {
 	off = uint32(len(b.Data))
 	b.Data = append(b.Data, text...)

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// AppendPosition appends p in the form of ids and headers: its number and, for a keyset, ~ and the
-// key in base64url.
+// AppendPosition appends p in the form that ids and headers use: its number and, for a keyset, ~
+// and the key in base64url.
 func AppendPosition(dst []byte, p Position) []byte {
 	dst = strconv.AppendInt(dst, p.Num, 10)
 	if p.Key != "" {
@@ -80,7 +80,7 @@ func (s *Span) identity(at int64) *Identity {
 	return nil
 }
 
-// position returns the position in the id of a record at a position of the span.
+// position maps a record's position in the span to the position in its id.
 func (e *Identity) position(at int64) int64 {
 	if at == e.To {
 		return e.Last

@@ -47,8 +47,8 @@ func openQuote(text string) byte {
 
 const schemeLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-"
 
-// urlEnd returns the end of the URL that text continues: the quote that encloses it, otherwise the
-// next space or quote.
+// urlEnd returns the end of a URL in text, which begins after the URL's scheme. The URL ends at the
+// quote that encloses it, otherwise at the next space or quote.
 func urlEnd(text string, quote byte) int {
 	stop := " \t\r\n\"'`<>\\"
 	if quote != 0 {
@@ -101,8 +101,8 @@ func maskURL(b *strings.Builder, text string, end int) int {
 	return max(from, 0) + maskQuery(b, text[:end])
 }
 
-// maskQuery appends a URL behind its user to b, with the values of its query masked, and returns
-// its length.
+// maskQuery appends the part of a URL after its user to b, with the values of its query masked, and
+// returns its length.
 func maskQuery(b *strings.Builder, text string) int {
 	i := strings.IndexAny(text, "?#")
 	if i < 0 {

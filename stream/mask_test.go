@@ -64,7 +64,7 @@ func TestMaskURLs(t *testing.T) {
 	}
 }
 
-// FuzzMaskURLs masks the password and a query's value of URLs between other text.
+// FuzzMaskURLs checks that MaskURLs masks the password and the query values of a URL.
 func FuzzMaskURLs(f *testing.F) {
 	f.Add("me", "secret", "host", "/in", "text ", " more")
 	f.Add("", "p@ss/w?rd#", "[::1]:80", "/a@b", "\"", "\": refused")

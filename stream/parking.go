@@ -6,11 +6,11 @@ import (
 )
 
 // ParkingSink is a [Sink] that takes records into a store of its own, in the state directory, and
-// delivers them later. A batch is delivered, as flow sees it, when its records are durable there.
-// The engine shows them as parked until the sink has delivered them.
+// delivers them later. For package flow, a batch is delivered as soon as its records are durable in
+// that store. The engine shows them as parked until the sink has delivered them.
 //
-// The store is local: the engine refuses such a sink for an [AssignedSource], whose partitions may
-// continue at another node.
+// The store is local. The engine therefore refuses a ParkingSink for an [AssignedSource], whose
+// partitions may continue at another node.
 type ParkingSink interface {
 	Sink
 	// Parked returns the sums of the store. It is called after Open, from any goroutine, and must
@@ -20,8 +20,8 @@ type ParkingSink interface {
 	Deliveries() DeliveryStore
 }
 
-// ParkedCounts are sums over a store, in source records. Waiting is the present number, and
-// Exhausted the part of it that waits for an operator; the others only grow.
+// ParkedCounts are sums over a store, in source records. Waiting is the current number of parked
+// records, and Exhausted is the part of it that waits for an operator. The other sums only grow.
 type ParkedCounts struct {
 	Waiting, Exhausted, Delivered, Dead, Cancelled int64
 }
@@ -31,19 +31,18 @@ type ParkedCounts struct {
 type DeliveryStore interface {
 	// Delivery returns the newest delivery of a key, with its history.
 	Delivery(ctx context.Context, key string) (Delivery, error)
-	// DeliveryOf is Delivery for the deliveries of one owner: those of others do not exist.
+	// DeliveryOf is like Delivery, but finds only deliveries of the given owner.
 	DeliveryOf(ctx context.Context, key string, owner DeliveryOwner) (Delivery, error)
 	// List returns a page of deliveries by ascending ID, without their histories.
 	List(ctx context.Context, f DeliveryFilter) ([]Delivery, error)
-	// Retry makes the next attempt or poll of a waiting or exhausted delivery due now, as an extra
-	// one.
+	// Retry makes an extra attempt or poll of a waiting or exhausted delivery due now.
 	Retry(ctx context.Context, key string) (Delivery, error)
 	// Cancel ends a waiting or exhausted delivery.
 	Cancel(ctx context.Context, key string) (Delivery, error)
 }
 
-// ParkingOptions is an optional part of the options of a [ParkingSink]: it opens the store without
-// the sink, for commands that look at it beside a running process or without one.
+// ParkingOptions is an optional interface of the options of a [ParkingSink]. It opens the store
+// without the sink, for commands that read the store whether or not a process is running.
 type ParkingOptions interface {
 	// OpenDeliveries opens the store in the directory that [SinkOptions].StateDir returns. The
 	// error wraps fs.ErrNotExist if nothing was parked yet.
@@ -70,8 +69,8 @@ type constError string
 // Error returns the text.
 func (e constError) Error() string { return string(e) }
 
-// DeliveryOwner is a receiver that may ask for its own deliveries: those that are signed with the
-// keys of its name, and those to its hosts. The zero value owns none.
+// DeliveryOwner is a receiver that may query its own deliveries: deliveries signed with the keys of
+// its name, and deliveries to its hosts. The zero value owns none.
 type DeliveryOwner struct {
 	Name  string
 	Hosts []string // names without ports, in lower case
@@ -93,9 +92,9 @@ type Delivery struct {
 	Host      string            `json:"host"`   // of the next request
 	URL       string            `json:"url"`    // without its query
 	State     string            `json:"state"`
-	Planned   int               `json:"attempts_planned"`       // of the schedule
+	Planned   int               `json:"attempts_planned"`       // attempts in the schedule
 	Attempt   int               `json:"next_attempt,omitempty"` // from 1; 0 if none is left
-	Operation *Operation        `json:"operation,omitempty"`    // that is polled
+	Operation *Operation        `json:"operation,omitempty"`    // the polled operation, if any
 	Parked    time.Time         `json:"parked_at"`
 	Next      time.Time         `json:"next_at,omitzero"` // of the next attempt or poll
 	Ended     time.Time         `json:"ended_at,omitzero"`
@@ -112,7 +111,7 @@ type Operation struct {
 }
 
 // DeliveryAttempt is a line of a delivery's history: an attempt, a planned time that passed without
-// one, or an action of an operator.
+// an attempt, or an action of an operator.
 type DeliveryAttempt struct {
 	At     time.Time `json:"at"`
 	Event  string    `json:"event"`
@@ -129,7 +128,7 @@ type DeadLetter struct {
 	File      string // name of the partition
 	Position  Position
 	Record    []byte
-	Reason    string // the same for all records of a kind
+	Reason    string // the same for all records with this kind of problem
 	Detail    string
 	Attempts  int
 	Worker    string

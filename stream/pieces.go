@@ -1,8 +1,8 @@
 package stream
 
 // Cut returns records i to j-1 as a batch that shares the arena and holds b until its last Release.
-// Neither end may be inside an origin. Cuts that tile the records also tile the spans: a span
-// without records goes to the piece before it, or to the first. It calls Split.
+// Neither end may separate records of one origin. Cuts that tile the records also tile the spans: a
+// span without records goes to the piece before it, or to the first piece. Cut calls Split.
 func (b *Batch) Cut(i, j int) *Batch {
 	b.Split()
 	if i < 0 || j > len(b.Records) || i >= j || i > 0 && sameOrigin(b.Records, i-1, i) ||
@@ -17,9 +17,10 @@ func (b *Batch) Cut(i, j int) *Batch {
 	return p.Batch
 }
 
-// Pick returns the given records, ascending, as a batch with exactly their spans. Records that are
-// not kept, and spans without records, go with the previous kept record, or with the first one.
-// Picks that divide the kept records therefore tile b. It calls Split.
+// Pick returns the kept records with the given ascending indexes as a batch that covers exactly
+// their parts of the spans. Records that are not kept, and spans without records, go with the
+// previous kept record, or with the first one. If several Picks divide the kept records among them,
+// they therefore tile b. Pick calls Split.
 func (b *Batch) Pick(index []int) *Batch {
 	b.Split()
 	p := newPiece(b)

@@ -55,7 +55,7 @@ func (b BytesPerSecond) MarshalText() ([]byte, error) {
 	return []byte(strconv.FormatFloat(float64(b), 'g', -1, 64) + "B/s"), nil
 }
 
-// cutRate separates the amount of a rate from the seconds in which it may go.
+// cutRate splits a rate into its amount and the seconds of its unit.
 func cutRate(text string) (amount string, seconds float64, err error) {
 	amount, unit, _ := strings.Cut(text, "/")
 	switch unit {

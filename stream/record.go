@@ -18,8 +18,8 @@ type Partition struct {
 	// Name is for people and may change, like the name of a file.
 	Name string
 	// RecordPrefix begins the ids of its records. Empty means ID. Partitions with the same prefix
-	// have the same record at the same position: a broker delivers a message again, and it comes
-	// in another partition.
+	// have the same record at the same position. For example, a broker that redelivers a message
+	// may put it in another partition.
 	RecordPrefix string
 }
 
@@ -42,11 +42,11 @@ type Span struct {
 // Identity gives the records of a part of a span the ids that they have in another partition: a
 // request that was received with a key has the same ids wherever it is stored.
 type Identity struct {
-	// From and To are positions in the span: those of records are above From, the last one is To.
+	// From and To are positions in the span. The part's records are above From, the last one at To.
 	From, To int64
 	Prefix   string // in place of the partition's id
-	// First and Last are the positions in ids that stand for From and To. Those between count from
-	// First.
+	// First and Last are the positions that ids contain in place of From and To. Positions in
+	// between count from First.
 	First, Last int64
 }
 
@@ -66,10 +66,10 @@ type Record struct {
 	Field, NumFields uint32 // Batch.Fields[Field : Field+NumFields]
 	Span, Sub        uint32 // Batch.Spans[Span]; the nth record made from the same origin, from 0
 	State            State  //
-	// it has fields, possibly none; otherwise its only field is message, its text; see
-	// [Batch.SetFields]
+	// the record was parsed into fields, possibly none; otherwise its only field is message, its
+	// text; see [Batch.SetFields]
 	Parsed bool
-	// of its source record; with Span and Sub it is the record's id
+	// position of its source record; with Span and Sub it identifies the record
 	Origin Position
 }
 

@@ -7,7 +7,7 @@ import "maps"
 type Savepoint struct {
 	data, spans, names, types, fields, records, origins, added int
 
-	last    Span // the last of spans, which a reader may extend
+	last    Span // copy of the last span, which a reader may extend
 	changed bool
 	reasons map[int]error
 
@@ -16,7 +16,7 @@ type Savepoint struct {
 	oldFields  []Field
 }
 
-// Savepoint returns the state of b, for an owner that only appends to it before it rolls back.
+// Savepoint returns the state of b, for an owner that only appends to b before it calls RollbackTo.
 func (b *Batch) Savepoint() (s Savepoint) {
 	s.measure(b)
 	return s

@@ -25,7 +25,7 @@ func pictureOf(b *Batch) picture {
 	}
 }
 
-// TestSavepointCopy checks that all changes of a batch at any stage are undone, repeatedly.
+// TestSavepointCopy checks that RollbackTo undoes all changes of a batch at any stage, repeatedly.
 func TestSavepointCopy(t *testing.T) {
 	change := func(b *Batch) {
 		b.Split()
@@ -69,8 +69,8 @@ func same(a, b picture) bool {
 		(len(a.Reasons) == 0 && len(b.Reasons) == 0 || reflect.DeepEqual(a.Reasons, b.Reasons))
 }
 
-// TestSavepoint checks that data appended by a reader is removed, including the extension of a
-// span; with SavepointBefore, the last of the records.
+// TestSavepoint checks that RollbackTo removes data appended by a reader, including the extension
+// of a span. With SavepointBefore it removes the last record.
 func TestSavepoint(t *testing.T) {
 	part := &Partition{ID: "p"}
 	b := NewBatch(BatchLimits{})

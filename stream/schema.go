@@ -57,32 +57,34 @@ func (s Schema) Clone() Schema {
 	return s
 }
 
-// Shaper is an optional part of the options of a source, processor or sink ([Component.Options]).
-// Shape is called once per route when a config is read, after Validate has succeeded. in is the
-// schema of the incoming records, [UnparsedSchema] for a source. Shape stores the parts that New
-// needs, and returns the schema of the outgoing records (in, for a sink). Its errors are shown like
-// those of Validate. Without a config Shape is not called, and the schema is unknown.
+// Shaper is an optional interface of the options of a source, processor or sink
+// ([Component.Options]). Shape is called once per route when a config is read, after Validate has
+// succeeded. in is the schema of the incoming records, [UnparsedSchema] for a source. Shape stores
+// the parts that New needs, and returns the schema of the outgoing records (in, for a sink). Its
+// errors are shown like those of Validate. Without a config Shape is not called, and the schema is
+// unknown.
 type Shaper interface {
 	Shape(in Schema) (out Schema, err error)
 }
 
-// EnvironmentUser is an optional part of the result of [Component.Options]. FromEnvironment reports
-// settings that the config leaves to the environment, one short line each without secrets, such as
-// "http://es:9200/ through proxy http://proxy:3128". The commands validate and status show them.
+// EnvironmentUser is an optional interface of the options that [Component.Options] returns.
+// FromEnvironment reports settings that the config leaves to the environment, one short line each
+// without secrets, such as "http://es:9200/ through proxy http://proxy:3128". The commands validate
+// and status show them.
 type EnvironmentUser interface {
 	FromEnvironment() []string
 }
 
-// Noticer is an optional part of the result of [Component.Options]. Notices returns remarks on
-// options that are valid, such as an [OptionError] for a key that has a new name. It is called
-// after Validate. The command validate shows them.
+// Noticer is an optional interface of the options that [Component.Options] returns. Notices returns
+// remarks on options that are valid, such as an [OptionError] for a key that has a new name. It is
+// called after Validate. The command validate shows them.
 type Noticer interface {
 	Notices() []error
 }
 
-// ExclusiveUser is an optional part of the options that [Component.Options] returns. Exclusive
+// ExclusiveUser is an optional interface of the options that [Component.Options] returns. Exclusive
 // names resources that only one component of a config can have, such as "standard input" or "tcp
-// port 514"; a config that gives one to two components is refused.
+// port 514". The engine refuses a config in which two components need the same resource.
 type ExclusiveUser interface {
 	Exclusive() []string
 }

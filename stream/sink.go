@@ -20,7 +20,7 @@ type Attempt = flow.Attempt[*Batch]
 type Split = flow.Split[*Batch]
 
 // Piece returns b, cut from a delivered batch by [Batch.Cut] or [Batch.Pick], as an item of a
-// [Split]. It has no Keys: the Sender assigns those of the item that it replaces.
+// [Split]. The item has no Keys: the Sender assigns the keys of the item that it replaces.
 func Piece(b *Batch) flow.Item[*Batch] {
 	return flow.Item[*Batch]{Value: b, Cost: float64(max(1, b.Kept())), Bytes: b.RawBytes()}
 }
@@ -39,8 +39,8 @@ type Processor interface {
 // Sink is a destination of data. The engine opens it once for each route.
 type Sink interface {
 	// Open connects or checks the preconditions of the first batch, and calls o.Lanes at least once
-	// before it returns. An error ends the route before anything is read; another sink is opened
-	// after a wait.
+	// before it returns. An error ends the route before anything is read; the engine opens another
+	// sink after a wait.
 	Open(ctx context.Context, o SinkOptions) error
 	// Close frees all resources. No Deliver is running. It may be called twice.
 	Close() error
@@ -52,25 +52,26 @@ type SinkOptions struct {
 	// Place is the last place that an ordered lane reported (Report.Place) in the checkpoint from
 	// which this run resumes, or "" the first time. A file sink truncates to it.
 	Place string
-	// Lanes sets the whole list of workers, and is called again when it changes: DNS, restarts,
-	// remote nodes. Workers are identified by name: existing names are kept, new ones added,
-	// missing ones drained. It is safe for concurrent use.
+	// Lanes sets the whole list of workers. The sink calls it again when the list changes because
+	// of DNS, restarts or remote nodes. Workers are identified by name: existing names are kept,
+	// new ones added, missing ones drained. It is safe for concurrent use.
 	Lanes func([]Lane)
 	// StateDir returns the path of the route's own directory for the sink, beneath the state
-	// directory, and creates it. The contents survive restarts. nil if there is none, as in a test.
+	// directory, and creates it. The contents survive restarts. StateDir is nil if there is no
+	// state directory, as in a test.
 	StateDir func() (string, error)
-	// DeadLetter makes dead letters of records that the engine counts as delivered. It returns when
-	// they are durable. nil if there is none, as in a test.
+	// DeadLetter dead-letters records that the engine counts as delivered. It returns when the dead
+	// letters are durable. DeadLetter is nil if they cannot be stored, as in a test.
 	DeadLetter func(ctx context.Context, letters []DeadLetter) error
 	// Synced returns a time: the positions of all records that were settled before it are in a
-	// synced checkpoint, so that they are not read again. It is zero before the first sync, and safe
-	// for concurrent use. nil if there is no checkpoint, as in a test.
+	// synced checkpoint, so that they are not read again. The time is zero before the first sync.
+	// Synced is safe for concurrent use, and nil if there is no checkpoint, as in a test.
 	Synced func() time.Time
-	// Sealed is set when the batches of this route are pieces of finite work (`run --once`).
+	// Once is set if the work of this route is finite (`run --once`).
 	Once bool
 }
 
-// Preferred is an optional part of a sink's options (the result of [Component].Options): the batch
-// limits at which the sink is fast, used if the config does not set `batch:`. Zero fields mean no
-// preference. It is called after decoding.
+// Preferred is an optional interface of a sink's options (the result of [Component].Options): the
+// batch limits at which the sink is fast, used if the config does not set `batch:`. Zero fields
+// mean no preference. It is called after decoding.
 type Preferred interface{ PreferredBatch() BatchLimits }

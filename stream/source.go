@@ -14,15 +14,16 @@ type Mark struct {
 	Part      Partition
 	Watermark Position
 	Above     []Range // ascending, disjoint, all above Watermark
-	// the source has finished it on request, or it was sealed and completely settled
+	// the source has finished the partition on request, or the partition was sealed and completely
+	// settled
 	Finished bool
 	// metadata of the source to be returned after a restart; see PartitionTracker; may be ""
 	Note string
-	// some of it waits for a retry and is stored elsewhere: the partition is not finished
+	// some of the data waits for a retry and is stored elsewhere: the partition is not finished
 	Waiting bool
 
-	// Assignment is the number of the assignment that settled it, in Commit of an AssignedReader;
-	// else 0.
+	// Assignment is the number of the assignment in which the progress was made. It is set in
+	// Commit of an AssignedReader only; otherwise it is 0.
 	Assignment uint32
 }
 
@@ -40,14 +41,15 @@ type OpenOptions struct {
 	Route string // "pipeline/route"
 	// Resume returns the settled progress of this route in a partition; ok is false if it has none.
 	Resume func(partitionID string) (Mark, bool)
-	// Known yields all marks of this route. A source that must recognize data under a changed name
-	// or with a grown head (a file: device, inode, birth time, head length) searches them in Open.
+	// Known yields all marks of this route. A source that must recognize data after it was renamed
+	// or has grown searches these marks in Open. A file source, for example, compares device,
+	// inode, birth time and head length.
 	Known iter.Seq[Mark]
 	// Linger bounds the wait of an incomplete batch for more data. Zero means no wait.
 	Linger time.Duration
 	// State opens this route's own state directory, creating it if missing, for state that does not
 	// fit in marks. The source closes it. State shared by all routes belongs in [SourceHost].State.
-	// It is nil if there is none, as in a test.
+	// State is nil if the route has no state directory, as in a test.
 	State func() (vfs.Dir, error)
 	// Assignments is for sources that report partitions assigned and revoked by a broker; nil
 	// unless the Source is an AssignedSource. Resume and Known then contain no partitions: Assign
@@ -67,8 +69,8 @@ type OpenOptions struct {
 type Reader interface {
 	// Read appends whole records and their spans to b until b is [Batch.Full] or no more data is
 	// available. It blocks while b is empty, then at most for Linger. It skips ranges that Resume
-	// reports as settled, and cuts batches such that it would cut them in the same way after a
-	// crash. A span without bytes may be alone in a batch, to mark a partition as sealed (Last).
+	// reports as settled, and cuts batches at the same positions again after a crash. A span
+	// without bytes may be alone in a batch, to mark a partition as sealed (Last).
 	//
 	// io.EOF (with or without records in b) means that nothing will follow. Any other error ends
 	// the route after the records in b. If a reader can continue, for example after one unreadable

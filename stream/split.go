@@ -47,8 +47,8 @@ func appendLines(b *Batch, s, off uint32) uint32 {
 }
 
 // Expand inserts extra[i] empty records after record i, for each i, and returns the new index of
-// each old record. The new records have the origin of record i and their own numbers; the caller
-// fills them in. Its cost depends on the number of resulting records only.
+// each old record. The new records have the origin of record i and their own Sub; the caller fills
+// them in. Its cost depends on the number of resulting records only.
 func (b *Batch) Expand(extra []int) (index []int) {
 	total := len(b.Records)
 	for _, n := range extra {
@@ -82,8 +82,8 @@ func (b *Batch) Expand(extra []int) (index []int) {
 }
 
 // CanReadAgain reports whether reading the spans of b again gives the same records: no record is a
-// dead letter, and b is no piece of a batch in which one source record became several, because a
-// piece may contain only some of those.
+// dead letter, and b is not a piece of a batch in which one source record became several. Such a
+// piece may contain only some of these records.
 func CanReadAgain(b *Batch) bool {
 	for i := range b.Records {
 		if b.Records[i].State == Dead || b.parent != nil && b.Records[i].Sub > 0 {

@@ -21,7 +21,7 @@ import (
 // article's settings.
 type Akka struct {
 	Slot time.Duration // 0 waits 0
-	// At 1 or less every call starts over and waits 0, but for StayAtCeiling.
+	// At 1 or less every call starts over and waits 0, unless StayAtCeiling is set.
 	Ceiling       int
 	StayAtCeiling bool
 }
@@ -35,7 +35,8 @@ type AkkaState struct {
 	Started                       bool // Retries is above 0
 }
 
-// slotNumber returns the slot number that step n draws from; 0: the call resets, or always draws 0.
+// slotNumber returns the slot number that step n draws from, or 0 if the call resets or always
+// draws 0.
 func (p Akka) slotNumber(n uint32) uint64 {
 	switch {
 	case p.StayAtCeiling && n == 0:

@@ -50,11 +50,11 @@ func (p AWS) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(p.Delay(attempt, 0), p.Delay(attempt, .5), p.Delay(attempt, largest))
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p AWS) Validate() error { return nil }
 
 // AWS2026 is the same policy under AWS_NEW_RETRIES_2026: U[0, 1) * min(x * 2^n, Max) with x = Base,
-// or 1 s where the error was a throttle. The cap comes before the jitter, which is right.
+// or 1 s if the service throttled the request. The cap comes before the jitter, which is right.
 type AWS2026 struct {
 	Base      time.Duration // 0 means 50 ms, as in the SDK
 	Max       time.Duration // 0 waits 0
@@ -99,5 +99,5 @@ func (p AWS2026) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(low, middle, high)
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p AWS2026) Validate() error { return nil }

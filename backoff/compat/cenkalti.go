@@ -11,8 +11,8 @@ import (
 )
 
 // Cenkalti is the ExponentialBackOff of github.com/cenkalti/backoff v7 (v4 and v5 alike): an
-// interval that grows by Multiplier up to Max, and a wait uniform in the interval -Randomization to
-// +Randomization of itself.
+// interval that grows by Multiplier up to Max, and a wait uniform in [(1-Randomization) interval,
+// (1+Randomization) interval].
 //
 // Quirks: The jitter comes after the cap, so waits reach (1+Randomization) Max. An Initial above
 // Max is waited once. A Multiplier below 1 shrinks the interval, and at 0 it starts over. A
@@ -100,21 +100,21 @@ func (p Cenkalti) Bounds(n int) (lowest, mean, highest time.Duration) {
 // largest is the highest float below 1, the largest possible draw.
 const largest = 1 - 1.0/(1<<53)
 
-// wraps reports that a range of floats is not all within an int64, so that with Compat its draws
-// may be anything.
+// wraps reports whether a range of floats is partly outside of an int64, so that with Compat its
+// draws may have any value.
 func wraps(low, high float64) bool {
 	return !(low >= math.MinInt64 && high < math.MaxInt64 && high >= math.MinInt64 &&
 		low < math.MaxInt64)
 }
 
-// anything is the bounds of draws that wrap.
+// anything returns the bounds of draws that wrap.
 func anything() (lowest, mean, highest time.Duration) { return math.MinInt64, 0, math.MaxInt64 }
 
-// ordered puts three waits in order, for ranges that a negative setting has turned round.
+// ordered puts three waits in order, for ranges that a negative setting has reversed.
 func ordered(a, b, c time.Duration) (lowest, mean, highest time.Duration) {
 	lowest, highest = min(a, c), max(a, c)
 	return lowest, min(max(b, lowest), highest), highest
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p Cenkalti) Validate() error { return nil }

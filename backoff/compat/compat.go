@@ -1,6 +1,6 @@
-// Package compat holds the backoff policies of other libraries, one file each, exact to the quirk:
-// the same values, the same distribution, the same ends and the same refusals, compared with values
-// taken from the libraries themselves.
+// Package compat holds the backoff policies of other libraries, one file each, with all their
+// quirks. Values, distributions, ends and refused settings are the same. Tests compare them with
+// values taken from the libraries themselves.
 //
 // Use them to move a program without changing its waits. For new programs package backoff is
 // better: its policies stay within their cap and keep their jitter there. The doc comment of each
@@ -9,20 +9,19 @@
 // negative; time.Sleep and timers take that as 0, a hot loop.
 //
 // Every policy is a struct of its settings, an immutable value and a backoff.Policy: safe for
-// concurrent use, with the state outside and the randomness from a rand.Source. A field counts as
-// it is: zero means zero, unless its comment says that the original takes it for a default or for
-// no limit ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions with names that end in
-// Defaults ([FlumeDefaults], [CenkaltiDefaults], ...) return the settings of the original when
-// nothing is configured.
+// concurrent use, with the state outside and the randomness from a rand.Source. Zero means zero,
+// unless the field's comment says that zero means a default or no limit in the original
+// ([Jpillora], AWS2026.Base, KubernetesWait.Cap). Functions with names that end in Defaults
+// ([FlumeDefaults], [CenkaltiDefaults], ...) return the default settings of the original.
 //
-// Validate gives the original's error; a policy that the original would refuse to make gives up at
-// once. Bounds holds every wait that Next can give. Next counts steps from 0; a port whose original
-// can be asked about any int, also a negative one, has a method for that (Delay, Decide, Sleep).
-// [Counter] and [KubernetesItems] change with each call. Libraries in Java count milliseconds in a
-// long: where a port has a Duration, the largest and the lowest one stand for the ends of a long.
+// Validate returns the original's error; a policy that the original would refuse to create gives up
+// at once. Every wait that Next returns is within Bounds. Next counts steps from 0. If the original
+// accepts any int, even a negative one, the port has a method for that (Delay, Decide, Sleep).
+// [Counter] and [KubernetesItems] change with each call. Java libraries count milliseconds in a
+// long. In their ports the largest and the lowest Duration stand for the ends of a long.
 //
-// [Parse] reads a policy from text, those of package backoff included. The package reads no clock
-// and starts no goroutine, so it runs under testing/synctest.
+// [Parse] reads a policy from text, including the policies of package backoff. The package reads no
+// clock and starts no goroutine, so it runs under testing/synctest.
 package compat
 
 import (
@@ -77,7 +76,7 @@ func javaLong(x float64) int64 {
 }
 
 // amd64Long converts as Go does on amd64, where NaN and values out of range become the lowest
-// int64. In Go that depends on the platform; the ports give this everywhere.
+// int64. In Go the result depends on the platform; the ports return this one on every platform.
 func amd64Long(x float64) int64 {
 	if x != x || x >= math.MaxInt64 || x < math.MinInt64 {
 		return math.MinInt64
@@ -146,7 +145,7 @@ func scaled(n int64, unit time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// magnitude is the absolute value, that of the lowest int64 included.
+// magnitude returns the absolute value, also of the lowest int64.
 func magnitude(n int64) uint64 {
 	if n < 0 {
 		return -uint64(n)
@@ -186,7 +185,7 @@ func plus(a, b time.Duration) time.Duration {
 	return c
 }
 
-// clamp returns d, without compat at least 0.
+// clamp returns d with compat, and otherwise max(d, 0).
 func clamp(d time.Duration, compat bool) time.Duration {
 	if compat {
 		return d
@@ -194,8 +193,8 @@ func clamp(d time.Duration, compat bool) time.Duration {
 	return max(d, 0)
 }
 
-// repeat applies f to x n times. It stops early where the value stays, is NaN, or alternates
-// between two.
+// repeat applies f to x n times. It stops early when the value stays the same, is NaN, or
+// alternates between two values.
 func repeat[T int64 | float64](x T, n uint32, f func(T) T) T {
 	before := x
 	for i := range min(n, maxIterations) {
@@ -219,7 +218,7 @@ func count(n uint32) int { return int(min(n, math.MaxInt32)) }
 // attemptOf is n + 1 as an int of 32 bits.
 func attemptOf(n uint32) int { return int(min(uint64(n)+1, math.MaxInt32)) }
 
-// step turns the int of Bounds into a step: negative counts as 0.
+// step converts the n of Bounds to a step; a negative n counts as 0.
 func step(n int) uint32 { return uint32(min(max(int64(n), 0), math.MaxUint32)) }
 
 // name returns the name of an enum's value.
@@ -230,6 +229,6 @@ func name(names []string, value int) string {
 	return fmt.Sprintf("unknown value %d", value)
 }
 
-// maxIterations bounds the ports that have to repeat a rounding step by step to be exact; beyond,
-// they stay where they are. No setting in use needs more than a few hundred.
+// maxIterations bounds the number of steps that a port computes one by one to repeat the original's
+// roundings. Beyond it the wait stays the same. Real settings need at most a few hundred steps.
 const maxIterations = 1 << 16

@@ -13,11 +13,11 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// CuratorMaxSleep is the cap of a Curator that is made without one: 2^31-1 ms.
+// CuratorMaxSleep is the cap of a Curator that is created without a cap: 2^31-1 ms.
 const CuratorMaxSleep = math.MaxInt32 * time.Millisecond
 
-// CuratorMaxRetries is the limit that Curator's ExponentialBackoffRetry pins its own to, with a
-// line in the log.
+// CuratorMaxRetries is the highest MaxRetries of Curator's ExponentialBackoffRetry, which reduces a
+// higher one to it and logs that.
 const CuratorMaxRetries = 29
 
 // Curator is ExponentialBackoffRetry and BoundedExponentialBackoffRetry of curator-client 5.9: base
@@ -25,16 +25,16 @@ const CuratorMaxRetries = 29
 //
 // Quirks: The first wait is always exactly Base, and no wait is 0. Base is twice as likely as any
 // other wait. The cap comes after the draw, so waits pile up on it. MaxRetries above 29 counts as
-// 29. Asked for a step beyond, the original shifts an int out of its range: step 30 throws, 31
+// 29. For higher steps the original shifts an int out of its range: step 30 throws, 31
 // waits Base, and so on (Sleep with Compat).
 type Curator struct {
 	Base       time.Duration // whole milliseconds
-	MaxSleep   time.Duration // CuratorMaxSleep where the original is made without one
+	MaxSleep   time.Duration // CuratorMaxSleep if the original is created without a cap
 	MaxRetries int           // 0 or less: no retry
 	Compat     bool          // whether negative settings give negative waits, as in the original
 }
 
-// choices returns how many integers r has after retryCount retries.
+// choices returns the number of possible values of r after retryCount retries.
 func (p Curator) choices(retryCount int) (uint64, error) {
 	if !p.Compat {
 		return 1 << min(uint64(max(retryCount, 0))+1, 30), nil
@@ -51,8 +51,8 @@ func javaBound(bound int32) (uint64, error) {
 }
 
 // Sleep is the original's getSleepTimeMs: the wait after retryCount retries, whether or not they
-// are used up. The error is that of a retryCount that the original's shift does not survive (30,
-// 62, -2, ...), with Compat only.
+// are used up. With Compat it returns an error for a retryCount at which the original's shift makes
+// it throw (30, 62, -2, ...).
 func (p Curator) Sleep(retryCount int, src rand.Source) (time.Duration, error) {
 	choices, err := p.choices(retryCount)
 	if err != nil {
@@ -70,7 +70,7 @@ func curatorWait(base, limit time.Duration, r uint64) time.Duration {
 	return min(scaled(int64(max(r, 1)), base), limit)
 }
 
-// Retries returns how many retries are granted.
+// Retries returns the number of retries that are granted.
 func (p Curator) Retries() int { return min(max(p.MaxRetries, 0), CuratorMaxRetries) }
 
 // Next implements backoff.Policy.
@@ -110,7 +110,7 @@ func curatorBounds(base, limit time.Duration,
 	return ordered(first, time.Duration(javaLong(sum/count)), last)
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p Curator) Validate() error { return nil }
 
 // CuratorFixed is RetryNTimes, RetryOneTime (MaxRetries 1) and RetryForever of Curator: the same
@@ -122,8 +122,8 @@ type CuratorFixed struct {
 	Compat     bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries, also a negative number of
-// them, and its sleep before that.
+// Decide reports whether the original retries after retryCount retries, which may be negative, and
+// returns its sleep before that retry.
 func (p CuratorFixed) Decide(retryCount int) (slept time.Duration, retry bool) {
 	if p.Validate() != nil || !p.Forever && retryCount >= p.MaxRetries {
 		return 0, false
@@ -156,16 +156,16 @@ func (p CuratorFixed) Validate() error {
 
 // CuratorUntilElapsed is RetryUntilElapsed of Curator: the same wait until MaxElapsed.
 //
-// Quirk: it waits first and refuses afterwards, by an elapsed time taken before the wait, so that
-// it overshoots by a wait that nobody uses. Next, for which the waits are the elapsed time, leaves
-// that one out; Decide returns it.
+// Quirk: it measures the elapsed time, waits, and only then refuses, so that the last wait is
+// useless. Next, which takes the sum of the waits as the elapsed time, omits that wait; Decide
+// returns it.
 type CuratorUntilElapsed struct {
 	MaxElapsed, Sleep time.Duration
 	Compat            bool // whether a negative Sleep gives negative waits, as in the original
 }
 
-// Decide reports whether the original retries after retryCount retries and elapsed, and its sleep
-// before it returns: the duration and the number of sleeps.
+// Decide reports whether the original retries after retryCount retries and the time elapsed. It
+// also returns the original's sleep before that decision: the duration and the number of sleeps.
 func (p CuratorUntilElapsed) Decide(
 	retryCount int, elapsed time.Duration,
 ) (retry bool, slept time.Duration, sleeps int) {
@@ -185,13 +185,13 @@ func (p CuratorUntilElapsed) Next(s backoff.State,
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder; it knows no elapsed time.
+// Bounds implements backoff.Bounder. It ignores MaxElapsed, because the elapsed time is unknown.
 func (p CuratorUntilElapsed) Bounds(int) (lowest, mean, highest time.Duration) {
 	d := clamp(p.Sleep, p.Compat)
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p CuratorUntilElapsed) Validate() error { return nil }
 
 // curatorRetryable are the KeeperException codes that Curator's policies retry.
@@ -199,8 +199,8 @@ var curatorRetryable = []string{"CONNECTIONLOSS", "OPERATIONTIMEOUT", "SESSIONMO
 	"SESSIONEXPIRED"}
 
 // CuratorRetryable reports whether Curator's policies retry a KeeperException of that code
-// (CONNECTIONLOSS, ...). sessionFailed asks SessionFailedRetryPolicy, which refuses SESSIONEXPIRED.
-// For UNKNOWNSESSION ZooKeeper has a code but no exception.
+// (CONNECTIONLOSS, ...). sessionFailed selects SessionFailedRetryPolicy, which refuses
+// SESSIONEXPIRED. For UNKNOWNSESSION ZooKeeper has a code but no exception.
 func CuratorRetryable(code string, sessionFailed bool) (bool, error) {
 	if code == "UNKNOWNSESSION" {
 		//lint:ignore ST1005 the original's text

@@ -26,7 +26,7 @@ func ExampleAWS() {
 	// 4: 20s to 20s
 }
 
-// The jitter comes after the cap: a maximum of a minute is exceeded by half of it.
+// The jitter comes after the cap, so that waits exceed a maximum of a minute by up to half of it.
 func ExampleCenkalti() {
 	printBounds(compat.CenkaltiDefaults(), 0, 1, 20)
 	// Output:
@@ -52,7 +52,7 @@ func ExampleGRPC() {
 	// 20: 1m36s to 2m24s
 }
 
-// Its documentation says [0, 2^n); it is half to one and a half of 2^(n+1).
+// The original's documentation says [0, 2^n); the factor is really 0.5 to 1.5 times 2^(n+1).
 func ExampleHadoopExponential() {
 	policy := compat.HadoopExponential(3, 1000, compat.JavaMilliseconds)
 	printBounds(policy, 0, 1, 2)
@@ -64,7 +64,7 @@ func ExampleHadoopExponential() {
 	// maxRetries = 63 >= 63
 }
 
-// The classes of a Java exception choose the policy, by exactly their names.
+// The exact class of a Java exception selects the policy.
 func ExampleHadoopByException() {
 	policy := compat.HadoopByException(compat.HadoopTryOnce(), map[string]compat.Hadoop{
 		"ConnectException": compat.HadoopFixedCount(3, 2, compat.JavaSeconds),
@@ -97,7 +97,7 @@ func ExampleJpillora() {
 	// Output: 100ms 200ms 400ms 800ms 1s
 }
 
-// Where the interval reaches the cap, ExponentialBackoff ends, however many steps are left.
+// ExponentialBackoff ends when the interval reaches the cap, regardless of the steps that are left.
 func ExampleKubernetesWait() {
 	policy := compat.KubernetesWait{Duration: time.Second, Factor: 2, Steps: 10,
 		Cap: 5 * time.Second}
@@ -128,7 +128,7 @@ func ExampleResilience4j() {
 	// 1.687s <nil>
 }
 
-// The order of the wrappers decides: here the cap is inside, and the jitter exceeds it.
+// The order of the wrappers matters: here the cap is inside, so that the jitter exceeds it.
 func ExampleSethvargo() {
 	policy := compat.Sethvargo{
 		Shape: compat.SethvargoExponential, Base: time.Second,

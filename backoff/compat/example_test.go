@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Flume's ladder, while its channel is full.
+// The waits of Flume while its channel is full.
 func ExampleFlume() {
 	for n, wait := range backoff.Delays(compat.FlumeDefaults(), nil) {
 		if n == 6 {
@@ -34,7 +34,7 @@ func ExampleCounter() {
 	// 100ms 104.381845ms 214.957989ms
 }
 
-// A server that is on standby: go over to another, at once the first time.
+// If a server is on standby, the call fails over to another server, the first time without a wait.
 func ExampleHadoopFailover() {
 	policy := compat.HadoopFailover{MaxFailovers: 15, MaxRetries: 10, DelayMillis: 500,
 		MaxDelayMillis: 15000}
@@ -54,7 +54,7 @@ func ExampleHadoopMultipleLinearRandom() {
 	for range backoff.Delays(policy, nil) {
 		count++
 	}
-	fmt.Println(policy, count, "retries") // one more than it says
+	fmt.Println(policy, count, "retries") // one more than configured
 	// Output: MultipleLinearRandomRetry[6x10000ms, 10x60000ms] 17 retries
 }
 

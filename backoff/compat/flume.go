@@ -11,8 +11,8 @@ import (
 )
 
 // Flume is the wait of Apache Flume 1.11's SpoolDirectorySource when its channel is full or throws:
-// 250 ms, doubling, at most Max, and from the start again after a commit (begin with a new State
-// then). It never gives up.
+// 250 ms, doubling, at most Max. After a commit it starts over (use a new State). It never gives
+// up.
 //
 // Quirks: Max is not applied to the first wait, so a Max of 100 ms waits 250 ms once; with Off the
 // source spins. The doubling is of an int of milliseconds: with a Max near 2^31 it wraps to
@@ -52,15 +52,15 @@ func (p Flume) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p Flume) Validate() error { return nil }
 
-// FlumePenalty is how long Flume's FailoverSinkProcessor leaves a failed sink alone: 1 s * 2^f
+// FlumePenalty is the time for which Flume's FailoverSinkProcessor skips a failed sink: 1 s * 2^f
 // after f failures in a row, f from 1, at most Max.
 //
-// Quirk: the arithmetic is that of an int of milliseconds (Compat only): from the 22nd failure on
-// the penalty is negative or 0, so that the sink is tried without pause, and from the 32nd on it
-// starts over at 1 s.
+// Quirk: the penalty is computed in an int of milliseconds, which wraps (Compat only). From the
+// 22nd failure on it is negative or 0, so that the sink is tried without a pause. From the 32nd on
+// it starts over at 1 s.
 type FlumePenalty struct {
 	Max    time.Duration // maxpenalty; 0 waits 0
 	Compat bool
@@ -91,12 +91,12 @@ func (p FlumePenalty) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p FlumePenalty) Validate() error { return nil }
 
 // FlumeOrder is the penalty of Flume's OrderSelector (load-balancing sinks with backoff): 1 s *
-// 2^f, at most Max, with f counting failures up to 16. f starts over when the failure before is at
-// least an hour and its penalty ago.
+// 2^f, at most Max, with f counting failures up to 16. f starts over if the previous failure was at
+// least its penalty and an hour ago.
 type FlumeOrder struct {
 	Max    time.Duration // maxTimeOut; 0 waits 0
 	Compat bool          // whether a negative Max gives negative waits, as in the original
@@ -109,8 +109,8 @@ func (p FlumeOrder) penalty(f uint32) time.Duration {
 	return clamp(min(time.Second<<f, p.Max), p.Compat)
 }
 
-// Failed returns the penalty after a failure that came gap after the one before; the gap of the
-// first does not matter. The state keeps f in Step.
+// Failed returns the penalty after a failure that came gap after the previous one; gap is ignored
+// for the first failure. The state keeps f in Step.
 func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, backoff.State) {
 	f := min(s.Step, 16)
 	if s.N > 0 && gap < plus(p.penalty(f), time.Hour) {
@@ -124,7 +124,7 @@ func (p FlumeOrder) Failed(s backoff.State, gap time.Duration) (time.Duration, b
 	return d, s
 }
 
-// Next implements backoff.Policy: as Failed with a gap as long as the penalty before.
+// Next implements backoff.Policy, like Failed with a gap of 0.
 func (p FlumeOrder) Next(s backoff.State, _ rand.Source) (time.Duration, backoff.State, bool) {
 	s.Step = min(s.N, 16)
 	d, s := p.Failed(s, 0)
@@ -137,10 +137,10 @@ func (p FlumeOrder) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p FlumeOrder) Validate() error { return nil }
 
-// FlumeOutcome is how one turn of a Flume runner ended.
+// FlumeOutcome is the outcome of one turn of a Flume runner.
 type FlumeOutcome uint8
 
 // The outcomes of a turn.
@@ -159,9 +159,9 @@ func (o FlumeOutcome) String() string {
 // FlumeRunner is the wait between turns of Flume's PollableSourceRunner, or with Sink of its
 // SinkRunner: the number of BACKOFFs in a row times Increment, at most Max.
 //
-// Quirks: of a source an EventDeliveryException waits 0, a hot loop; of a sink every exception
-// waits Max. Neither counts. A negative Increment waits Max, because Thread.sleep throws at it; a
-// negative Max ends the original's runner, and waits 0 here.
+// Quirks: A source waits 0 after an EventDeliveryException, a hot loop; a sink waits Max after any
+// exception. Exceptions do not change the number of BACKOFFs. A negative Increment waits Max,
+// because Thread.sleep throws; a negative Max ends the original's runner, and waits 0 here.
 type FlumeRunner struct {
 	Increment time.Duration // 0 waits 0
 	Max       time.Duration // 0 waits 0
@@ -169,7 +169,7 @@ type FlumeRunner struct {
 }
 
 // FlumeRunnerDefaults returns the settings of both runners: 1 s more for each BACKOFF, at most 5 s.
-// Those of a sink cannot be configured.
+// The settings of a sink cannot be configured.
 func FlumeRunnerDefaults() FlumeRunner {
 	return FlumeRunner{Increment: time.Second, Max: 5 * time.Second}
 }
@@ -214,5 +214,5 @@ func (p FlumeRunner) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p FlumeRunner) Validate() error { return nil }

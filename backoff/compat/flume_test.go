@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The doubling of Flume 1.11 wraps with a maxBackoff near 2^31, and TimeUnit.sleep returns at once
-// from a negative wait.
+// TestFlumeDoesNotOverflow checks that waits do not wrap as in Flume 1.11, where the doubling wraps
+// with a maxBackoff near 2^31 and TimeUnit.sleep returns at once from a negative wait.
 func TestFlumeDoesNotOverflow(t *testing.T) {
 	for _, limit := range []time.Duration{math.MaxInt32 * time.Millisecond,
 		1 << 31 * time.Millisecond, math.MaxInt64} {

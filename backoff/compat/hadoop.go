@@ -14,8 +14,8 @@ import (
 )
 
 // Hadoop is a RetryPolicy of hadoop-common 3.4: it decides by the failure, the number of retries,
-// and the number of failovers to another server. Every one is a backoff.Policy too, which asks for
-// an IOException of an idempotent call.
+// and the number of failovers to another server. Each is also a backoff.Policy, for an IOException
+// of an idempotent call.
 //
 // The family: [HadoopTryOnce], [HadoopForever], [HadoopFixedCount], [HadoopFixedForever],
 // [HadoopFixedTime], [HadoopProportional], [HadoopExponential], [HadoopMultipleLinearRandom],
@@ -33,8 +33,8 @@ type HadoopFailure struct {
 	Err       JavaError
 	Retries   int // earlier retries of the call, failovers included
 	Failovers int // earlier failovers
-	// Idempotent: the call may be made twice, or the server makes sure that it takes effect at most
-	// once.
+	// Idempotent means that the call may be made twice, or that the server makes sure that it takes
+	// effect at most once.
 	Idempotent bool
 }
 
@@ -51,7 +51,7 @@ const (
 // String is fail, retry or failover.
 func (a HadoopAction) String() string { return name([]string{"fail", "retry", "failover"}, int(a)) }
 
-// HadoopDecision is a policy's answer. Reason is the original's text; a retry may have one too.
+// HadoopDecision is a policy's decision. Reason is the original's text; a retry may have one, too.
 type HadoopDecision struct {
 	Action HadoopAction
 	Delay  time.Duration
@@ -75,7 +75,7 @@ func HadoopMultiple(decisions ...HadoopDecision) HadoopDecision {
 	return all
 }
 
-// JavaUnit is a java.util.concurrent.TimeUnit, as the length of one in nanoseconds.
+// JavaUnit is a java.util.concurrent.TimeUnit, as its length in nanoseconds.
 type JavaUnit time.Duration
 
 // The units.
@@ -153,7 +153,8 @@ func (p HadoopSimple) Bounds(int) (lowest, mean, highest time.Duration) { return
 // Validate implements backoff.Validator.
 func (p HadoopSimple) Validate() error { return nil }
 
-// next asks p about an IOException of an idempotent call that has been retried s.N times.
+// next returns the decision of p about an IOException of an idempotent call that has been retried
+// s.N times.
 func next(p Hadoop, s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	if p.Validate() != nil {
 		return 0, s, false

@@ -7,8 +7,8 @@ import "strings"
 // JavaError is an exception as Hadoop's policies see it: classes by their simple names.
 type JavaError struct {
 	Class  string     // ConnectException, IOException, RemoteException, ...
-	Remote string     // of a RemoteException: the class that it was on the server
-	Cause  *JavaError // nil: none
+	Remote string     // the class on the server, for a RemoteException
+	Cause  *JavaError // nil if there is none
 }
 
 // ParseJavaError reads "IOException", "IOException caused by SaslException" (any depth) and "remote
@@ -27,7 +27,7 @@ func ParseJavaError(text string) JavaError {
 }
 
 // javaSubclasses are the public exceptions of the JDK and of hadoop-common 3.4 that the policies
-// may be asked about, by their superclass.
+// may have to handle, by their superclass.
 var javaSubclasses = map[string]string{
 	"AccessControlException":     "AuthorizationException",
 	"AsynchronousCloseException": "ClosedByInterruptException",
@@ -75,8 +75,8 @@ var javaSubclasses = map[string]string{
 	"ZipException":           "JarException",
 }
 
-// javaParents is the superclass of each class in javaSubclasses. A class that is not here is no
-// IOException, unless its name ends so.
+// javaParents is the superclass of each class in javaSubclasses. A class that is not listed is an
+// IOException only if its name ends in IOException.
 var javaParents = func() map[string]string {
 	parents := map[string]string{}
 	for parent, classes := range javaSubclasses {
@@ -98,7 +98,7 @@ func (e JavaError) isA(class string) bool {
 	return false
 }
 
-// anyIsA asks e and every cause.
+// anyIsA reports whether e or one of its causes is a class.
 func (e JavaError) anyIsA(class string) bool {
 	for c := &e; c != nil; c = c.Cause {
 		if c.isA(class) {

@@ -19,7 +19,7 @@ import (
 // Quirks: The first failover waits 0, and the second 2 Delay on average. The delay is cut to
 // MaxDelay before the jitter, so it reaches 1.5 MaxDelay. The product wraps, and so does the shift
 // at 64 (Compat only). MaxRetries counts retries less failovers. A remote AccessControlException is
-// no refusal, but a matter for Fallback.
+// not refused at once: Fallback decides about it.
 type HadoopFailover struct {
 	Fallback       Hadoop // nil means HadoopTryOnce
 	MaxFailovers   int
@@ -44,8 +44,8 @@ func (p HadoopFailover) sleep(times int, u float64) time.Duration {
 	return millis(hadoopTime(p.DelayMillis, times, p.MaxDelayMillis, p.Compat, u))
 }
 
-// failovers are the classes that mean that the call did not reach a server, or one that does not
-// serve.
+// failovers are the exception classes that mean that the call reached no server, or a server that
+// does not serve requests.
 var failovers = []string{
 	"ConnectException", "EOFException", "NoRouteToHostException", "UnknownHostException",
 	"StandbyException",
@@ -135,20 +135,20 @@ type HadoopByClass struct {
 
 // HadoopByException looks up the class of the exception.
 //
-// Quirk: only that very class, no subclass and no cause; a RemoteException is one whatever it
-// carries.
+// Quirk: only the exact class counts, not its superclasses or causes. A RemoteException counts as
+// RemoteException, regardless of the class that it carries.
 func HadoopByException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Class }, fallback, policies}
 }
 
 // HadoopByRemoteException looks up the class that a RemoteException carries; every other exception
-// takes the default.
+// gets the fallback.
 func HadoopByRemoteException(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string { return e.Remote }, fallback, policies}
 }
 
-// HadoopOtherThanRemoteAndSASL looks up the class of an exception that is no RemoteException and
-// has no SaslException among its causes; those take the default.
+// HadoopOtherThanRemoteAndSASL looks up the class of an exception. A RemoteException, and an
+// exception with a SaslException among its causes, gets the fallback.
 func HadoopOtherThanRemoteAndSASL(fallback Hadoop, policies map[string]Hadoop) HadoopByClass {
 	return HadoopByClass{func(e JavaError) string {
 		if e.isA("RemoteException") || e.anyIsA("SaslException") {

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// HadoopPair is one stretch of HadoopMultipleLinearRandom.
+// HadoopPair is a number of retries with the same sleep, for HadoopMultipleLinearRandom.
 type HadoopPair struct {
 	Retries int
 	Sleep   time.Duration // whole milliseconds
@@ -27,17 +27,17 @@ type HadoopLinear struct{ pairs *[]HadoopPair }
 // HadoopMultipleLinearRandom retries with the sleep of each pair in turn, rounded to milliseconds
 // after a draw of U[0.5, 1.5) of it.
 //
-// Quirk: the first pair serves one retry more than it says, so "10000,6,60000,10" gives 7 retries
-// of 10 s and 10 of 60 s.
+// Quirk: the first pair serves one retry more than its Retries, so "10000,6,60000,10" gives 7
+// retries of 10 s and 10 of 60 s.
 func HadoopMultipleLinearRandom(pairs ...HadoopPair) HadoopLinear {
 	own := slices.Clone(pairs)
 	return HadoopLinear{&own}
 }
 
-// ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", sleeps in
-// milliseconds; nil: the text is not of that form, for which the original logs and returns null.
-// Spaces around numbers, a plus sign and commas at the end are taken; 0, negative and odd counts of
-// numbers are not.
+// ParseHadoopMultipleLinearRandom reads "sleep1,retries1,sleep2,retries2,...", with sleeps in
+// milliseconds. For any other text it returns nil, where the original logs and returns null. It
+// accepts spaces around numbers, a plus sign and trailing commas. It does not accept 0, negative
+// numbers or an odd number of numbers.
 func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	elements := strings.Split(text, ",")
 	// Java's split leaves out empty elements at the end, unless the whole text is empty.
@@ -61,7 +61,7 @@ func ParseHadoopMultipleLinearRandom(text string) *HadoopLinear {
 	return &p
 }
 
-// positiveInt is Integer.parseInt of the trimmed text; -1 where that fails or gives 0 or less.
+// positiveInt is Integer.parseInt of the trimmed text, or -1 if that fails or returns 0 or less.
 func positiveInt(text string) int64 {
 	trimmed := strings.TrimFunc(text, func(r rune) bool { return r <= ' ' })
 	n, err := strconv.ParseInt(strings.Map(javaDigit, trimmed), 10, 32)
@@ -89,7 +89,7 @@ func (p HadoopLinear) Pairs() []HadoopPair {
 	return slices.Clone(*p.pairs)
 }
 
-// pair is the original's search: the first pair serves one retry more than it says.
+// pair is the original's search: the first pair serves one retry more than its Retries.
 func (p HadoopLinear) pair(retries int64) (HadoopPair, bool) {
 	if p.pairs == nil {
 		return HadoopPair{}, false

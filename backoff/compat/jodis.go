@@ -30,9 +30,9 @@ func JodisDefaults() Jodis {
 	return Jodis{Base: 100 * time.Millisecond, MaxSleep: 30 * time.Second, MaxElapsed: -1}
 }
 
-// Decide returns the wait after retryCount retries and elapsed; false: the time is up, and nothing
-// is slept. With Compat it is false too for a retryCount that makes the original throw (-2, -34,
-// ...).
+// Decide returns the wait after retryCount retries and the time elapsed. It returns false if the
+// time is up; the original then does not sleep. With Compat it also returns false for a retryCount
+// that makes the original throw (-2, -34, ...).
 func (p Jodis) Decide(retryCount int, elapsed time.Duration,
 	src rand.Source) (time.Duration, bool) {
 	limit := int64(math.MaxInt64)
@@ -61,7 +61,7 @@ func (p Jodis) choices(retryCount int) (uint64, error) {
 	return javaBound(1 << (min(30, int32(retryCount)+1) & 31))
 }
 
-// Next implements backoff.Policy: the waits are the elapsed time.
+// Next implements backoff.Policy. It takes the sum of the waits as the elapsed time.
 func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.State, bool) {
 	d, ok := p.Decide(count(s.N), max(s.Slept, 0), src)
 	if !ok {
@@ -70,8 +70,8 @@ func (p Jodis) Next(s backoff.State, src rand.Source) (time.Duration, backoff.St
 	return d, s.After(d), true
 }
 
-// Bounds implements backoff.Bounder. It knows no elapsed time, so it ignores the cut by MaxElapsed:
-// then the lowest is 0.
+// Bounds implements backoff.Bounder. The elapsed time is unknown, so with a MaxElapsed above 0 the
+// lowest is 0, and the others are at most MaxElapsed.
 func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	choices, err := p.choices(count(step(n)))
 	if err != nil || p.MaxElapsed == 0 {
@@ -84,5 +84,5 @@ func (p Jodis) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return clamp(lowest, p.Compat), clamp(mean, p.Compat), clamp(highest, p.Compat)
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p Jodis) Validate() error { return nil }

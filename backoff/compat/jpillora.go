@@ -36,7 +36,7 @@ func (p Jpillora) ForAttempt(attempt, random float64) time.Duration {
 	}
 	switch {
 	case d > math.MaxInt64-512:
-		// as a float 2^63-1024 is the last one below; the original compares so
+		// the largest float64 below 2^63 is 2^63-1024; the original compares floats, too
 		return high
 	case d != d || d < float64(low):
 		return low
@@ -78,18 +78,19 @@ func (p Jpillora) Bounds(n int) (lowest, mean, highest time.Duration) {
 	if low >= high || top <= low || !jittered {
 		return top, top, top
 	}
-	// Uniform from low to the interval that is not yet cut; the share above high sits on it.
+	// The draw is uniform from low to the interval before the cap. The share above high becomes
+	// high.
 	end := math.Min(float64(float64(low)*math.Pow(factor, float64(step(n)))), math.MaxFloat64)
 	kept := math.Min(1, (float64(high)-float64(low))/(end-float64(low)))
 	middle := kept*(float64(low)+math.Min(end, float64(high)))/2 + (1-kept)*float64(high)
 	return low, min(time.Duration(javaLong(middle)), top), top
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p Jpillora) Validate() error { return nil }
 
 // Backoff is [Counter] under the name that github.com/jpillora/backoff gives it, so that a program
-// moves over by its import alone.
+// needs to change only its import.
 type Backoff = Counter
 
 // Counter is the Backoff of github.com/jpillora/backoff: settings and a counter in one. Duration,
@@ -116,7 +117,7 @@ func (b *Counter) Duration() time.Duration {
 	return b.ForAttempt(float64(atomic.AddUint64(&b.attempt, 1) - 1))
 }
 
-// ForAttempt returns the wait for any attempt, from 0, and leaves the counter alone.
+// ForAttempt returns the wait for any attempt, from 0, and does not change the counter.
 func (b *Counter) ForAttempt(attempt float64) time.Duration {
 	p := Jpillora{b.Min, b.Max, b.Factor, b.Jitter}
 	if low, high, _ := p.settings(); low >= high || !b.Jitter {

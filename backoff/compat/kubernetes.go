@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait a Step: Duration * Factor^n
-// while Steps remain, then the same wait forever.
+// KubernetesWait is wait.Backoff of k8s.io/apimachinery v0.37, one wait for each call of its Step:
+// Duration * Factor^n while Steps remain, then the same wait forever.
 //
 // Quirks: The jitter, U[0, 1) * Jitter of the wait, comes on top of Cap. A Duration above Cap is
 // waited once. When the interval reaches Cap, Steps falls to 0, which ends ExponentialBackoff early
@@ -54,7 +54,8 @@ func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 			return wait, left
 		}
 		if left > 0 && (d == wait || d == before || i > maxIterations) {
-			// It stays or alternates: count the rest down at once. Step i+1 waits d, step i+2 wait.
+			// The interval stays or alternates: skip to step n at once. Step i+1 waits d, step i+2
+			// waits wait.
 			if rest := int64(n - i); rest <= int64(left) {
 				left -= int(rest)
 				if rest%2 == 0 {
@@ -72,7 +73,7 @@ func (p KubernetesWait) interval(n uint32) (d time.Duration, left int) {
 	return d, 0
 }
 
-// Next implements backoff.Policy: Step, which never ends.
+// Next implements backoff.Policy like the original's Step, which never ends.
 func (p KubernetesWait) Next(s backoff.State,
 	src rand.Source) (time.Duration, backoff.State, bool) {
 	d, _ := p.interval(s.N)
@@ -97,17 +98,17 @@ func (p KubernetesWait) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), at(.5), at(largest))
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesWait) Validate() error { return nil }
 
-// Loop returns the waits of ExponentialBackoff between the calls of its condition: it ends with
-// Steps, and early where the interval reaches the cap, because the original then counts no steps
-// any more.
+// Loop returns the waits of ExponentialBackoff between the calls of its condition: It ends when
+// Steps are used up, or earlier if the interval reaches the cap, because the original then sets
+// Steps to 0.
 func (p KubernetesWait) Loop() KubernetesLoop { return KubernetesLoop{p} }
 
 // KubernetesLoop is ExponentialBackoff of apimachinery: see [KubernetesWait.Loop].
 //
-// Quirk: where it ends by the cap, the original waits once more after its last call (Wasted).
+// Quirk: if the cap ends the loop, the original waits once more after its last call (Wasted).
 type KubernetesLoop struct{ wait KubernetesWait }
 
 // Next implements backoff.Policy.
@@ -147,7 +148,7 @@ func (p KubernetesLoop) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return max(lowest, 0), max(mean, 0), max(highest, 0)
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesLoop) Validate() error { return nil }
 
 // KubernetesJitter is wait.Jitter: Duration plus U[0, 1) * MaxFactor of it.
@@ -190,5 +191,5 @@ func (p KubernetesJitter) Bounds(int) (lowest, mean, highest time.Duration) {
 	return ordered(p.at(0), p.at(.5), p.at(largest))
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesJitter) Validate() error { return nil }

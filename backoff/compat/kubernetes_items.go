@@ -53,7 +53,7 @@ func (p KubernetesExponential) Bounds(n int) (lowest, mean, highest time.Duratio
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesExponential) Validate() error { return nil }
 
 // KubernetesFastSlow is the wait of client-go's ItemFastSlowRateLimiter: Fast for the first MaxFast
@@ -81,23 +81,24 @@ func (p KubernetesFastSlow) Bounds(n int) (lowest, mean, highest time.Duration) 
 	return d, d, d
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesFastSlow) Validate() error { return nil }
 
 // KubernetesItems counts failures for each item, as the rate limiters of client-go's work queues
 // do. It is safe for concurrent use.
 //
-// Quirk: an item is remembered until Forget, however many there are. MaxItems bounds them here.
+// Quirk: the original keeps every item until Forget, without a limit. Here MaxItems is the limit.
 type KubernetesItems[K comparable] struct {
 	Policy backoff.Policy // KubernetesExponential, KubernetesFastSlow, or any other; nil waits 0
-	// Items remembered; a further one waits as after its first failure. 0 means 100,000.
+	// Maximum number of items kept; each further item waits as after its first failure. 0 means
+	// 100,000.
 	MaxItems int
 
 	mu     sync.Mutex
 	states map[K]backoff.State // guarded by mu
 }
 
-// When counts a failure of item and returns how long it has to wait.
+// When counts a failure of item and returns its wait.
 func (l *KubernetesItems[K]) When(item K) time.Duration {
 	if l.Policy == nil {
 		return 0
@@ -122,7 +123,7 @@ func (l *KubernetesItems[K]) When(item K) time.Duration {
 	return d
 }
 
-// Forget starts item over.
+// Forget resets the failures of item.
 func (l *KubernetesItems[K]) Forget(item K) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,20 +137,20 @@ func (l *KubernetesItems[K]) NumRequeues(item K) int {
 	return int(l.states[item].N)
 }
 
-// KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: the wait before,
-// doubled, plus U[0, 1) * Jitter of it, at most Max; the first is Initial plus its jitter.
+// KubernetesFlow is the wait of an item in client-go's flowcontrol.Backoff: twice the previous
+// wait, plus U[0, 1) * Jitter of that, at most Max. The first wait is Initial plus its jitter.
 //
-// Quirks: the jitter compounds, for the next wait grows from the draw; the first is not cut to Max.
-// A failure that comes more than 2 Max after the one before counts as the first. With a Max above
-// half of the largest int64 that 2 Max wraps and every failure counts as the first, and the
-// doubling wraps too (Compat only).
+// Quirks: The jitter compounds, because each wait grows from the previous draw. The first wait is
+// not cut to Max. A failure more than 2 Max after the previous one counts as the first. If Max is
+// above half of the largest int64, 2 Max wraps and every failure counts as the first; the doubling
+// wraps, too (Compat only).
 type KubernetesFlow struct {
 	Initial, Max time.Duration
 	Jitter       float64 // 0 or less means none
 	Compat       bool
 }
 
-// Failed returns the wait after a failure that came gap after the one before.
+// Failed returns the wait after a failure that came gap after the previous one.
 func (p KubernetesFlow) Failed(s backoff.State, gap time.Duration,
 	src rand.Source) (time.Duration, backoff.State) {
 	random := 0.0
@@ -188,17 +189,17 @@ func (p KubernetesFlow) grown(last time.Duration, random float64) time.Duration 
 	return clamp(min(p.sum(p.sum(last, last), p.jitter(last, random)), p.Max), p.Compat)
 }
 
-// Next implements backoff.Policy: as Failed while nothing is forgotten.
+// Next implements backoff.Policy, like Failed with a gap of 0.
 func (p KubernetesFlow) Next(s backoff.State,
 	src rand.Source) (time.Duration, backoff.State, bool) {
 	d, s := p.Failed(s, 0, src)
 	return d, s, true
 }
 
-// Bounds implements backoff.Bounder, for failures of which none is forgotten. The mean follows that
-// of the wait before, and is too high where a part of the draws is cut to Max.
+// Bounds implements backoff.Bounder, for failures with a gap of 0. The mean is computed from the
+// mean of the previous wait, and is too high if some draws are cut to Max.
 func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
-	end := float64(max(p.Initial, p.Max)) * (2 + max(p.Jitter, 0)) // no sum is above
+	end := float64(max(p.Initial, p.Max)) * (2 + max(p.Jitter, 0)) // no sum is higher
 	if p.Compat && (p.Initial < 0 || p.Max < 0 || !(end < math.MaxInt64)) {
 		return anything()
 	}
@@ -209,5 +210,5 @@ func (p KubernetesFlow) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return lowest, mean, highest
 }
 
-// Validate implements backoff.Validator: the original takes everything.
+// Validate implements backoff.Validator: the original accepts all settings.
 func (p KubernetesFlow) Validate() error { return nil }

@@ -16,16 +16,17 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// Parse reads a policy from text: those of package backoff as [backoff.Parse] does, combinations
-// included, and those of this package, which [Specs] lists. A key is a field of the policy's struct
-// and has its unit and meaning: MaxSleep is max_sleep. One that is left out has the default that
-// Specs shows, if there is one. Compat is off, so that no wait is negative.
+// Parse reads a policy from text. It accepts the policies of package backoff, including
+// combinations, as [backoff.Parse] does, and the policies of this package, which [Specs] lists.
+// Each key sets the field of the same name in the policy's struct: max_sleep sets MaxSleep. A
+// missing key has the default that Specs shows, if there is one. Compat is off, so that no wait is
+// negative.
 //
-// The text of the policy's String method is read as the same policy.
+// Parse reads the text of the policy's String method as the same policy.
 func Parse(spec string) (backoff.Policy, error) { return backoff.ParseWith(spec, readers) }
 
-// specs are the policies that Parse reads, with all keys in the order of the fields. Of a key that
-// has to be given the value is a sample; the others are at their defaults.
+// specs are the policies that Parse reads, with all keys in the order of the fields. The value of a
+// required key is a sample; the other values are the defaults.
 var specs = []string{
 	"akka slot=10ms ceiling=10 stay_at_ceiling=false",
 	"aws max=20s",
@@ -64,9 +65,9 @@ var specs = []string{
 // max_retries of hadoop_exponential, hadoop_fixed_count and hadoop_proportional, and fast, slow,
 // max_fast, initial, max, duration and steps of kubernetes.
 //
-// pairs are milliseconds and retries in turn. wrappers are those around the backoff, innermost
-// first, such as jitter:250ms,capped:30s; the others are jitter_percent:10, full_jitter,
-// max_retries:5 and max_duration:1m.
+// pairs are milliseconds and retries in turn. wrappers are the wrappers around the backoff,
+// innermost first, such as jitter:250ms,capped:30s; the other wrappers are jitter_percent:10,
+// full_jitter, max_retries:5 and max_duration:1m.
 func Specs() []string { return slices.Clone(specs) }
 
 var readers = map[string]func(*backoff.Settings) backoff.Policy{
@@ -111,7 +112,7 @@ var readers = map[string]func(*backoff.Settings) backoff.Policy{
 // none is the value of a key that switches a limit off.
 const none = "none"
 
-// unlimited has, for the keys that may be none, the duration that means it.
+// unlimited maps each field that may be none to the duration that means no limit.
 var unlimited = map[string]time.Duration{
 	"Jodis.MaxElapsed": -1, "KubernetesWait.Cap": 0, "Polly.Max": 0,
 	"resilience4jText.Max": math.MaxInt64,
@@ -233,7 +234,7 @@ func readName(settings *backoff.Settings, key, text string, v reflect.Value) {
 	settings.Fail(fmt.Errorf("%s %q: want one of %s", key, text, strings.Join(names, ", ")))
 }
 
-// hadoopText has the settings of a HadoopLimited that counts.
+// hadoopText has the settings of a HadoopLimited with a maximum number of retries.
 type hadoopText struct {
 	Sleep      time.Duration
 	MaxRetries int
@@ -280,7 +281,7 @@ func (t hadoopPairsText) policy() (port, error) {
 	return *p, nil
 }
 
-// resilience4jText has Max instead of Max and Capped.
+// resilience4jText has one field, Max, for Max and Capped.
 type resilience4jText struct {
 	Initial       time.Duration
 	Multiplier    float64

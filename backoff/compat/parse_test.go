@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// TestSpecs parses each text that Specs lists. A key that has a default can be left out, and the
-// policy stays the same.
+// TestSpecs checks that Parse reads each text that Specs lists, and that the policy stays the same
+// without a key that has a default.
 func TestSpecs(t *testing.T) {
 	names := map[string]bool{}
 	for _, spec := range Specs() {
@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// The settings that are given count, also where they are zero.
+// TestParseSets checks that Parse uses the given settings, even if they are zero.
 func TestParseSets(t *testing.T) {
 	for spec, want := range map[string]backoff.Policy{
 		"flume max=0s off=true":                       Flume{Off: true},

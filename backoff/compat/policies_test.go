@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// every is one policy of each library, made of any numbers.
+// every returns one policy of each library, with arbitrary settings.
 func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Policy {
 	first, limit := time.Duration(a), time.Duration(b)
 	quirky := func(p HadoopLimited) HadoopLimited {
@@ -63,8 +63,8 @@ func every(a, b int64, x, y float64, n int, compat bool) map[string]backoff.Poli
 	}
 }
 
-// FuzzPolicies asks each policy of any settings at any state: no panic, nothing outside Bounds, and
-// without Compat no negative wait.
+// FuzzPolicies calls each policy, with arbitrary settings, at arbitrary states. It checks that no
+// call panics, that no wait is outside Bounds and, without Compat, that no wait is negative.
 func FuzzPolicies(f *testing.F) {
 	for _, a := range []int64{0, 1, -1, 1e9, math.MaxInt64, math.MinInt64, 1 << 62} {
 		for _, x := range []float64{0, 1, 1.5, 2, -1, .3, math.NaN(), math.Inf(1), math.Inf(-1),
@@ -101,13 +101,15 @@ func ask(t *testing.T, name string, p backoff.Policy, compat bool, s backoff.Sta
 	if !ok && (d != 0 || next != s) {
 		t.Errorf("%s %+v at %d gives up with %d and %+v after %+v", name, p, s.N, d, next, s)
 	}
-	// A wait that grows from the one before has bounds only on a walk.
+	// k8s/flow grows each wait from the previous one, so Bounds holds only on a walk from the
+	// start.
 	if name != "k8s/flow" && ok && s.N <= math.MaxInt32-1 && (d < low || d > high) {
 		t.Errorf("%s %+v at %d: %d is not in %d to %d (%v)", name, p, s.N, d, low, high, err)
 	}
 }
 
-// TestBounds draws walks of 70 steps from ordinary settings: all within Bounds, with its mean.
+// TestBounds checks that walks of 70 steps from ordinary settings stay within Bounds and have its
+// mean.
 func TestBounds(t *testing.T) {
 	walks := 3000
 	if testing.Short() {

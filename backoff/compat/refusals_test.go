@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestVectorsRefuses shows that TestVectors can fail: it runs it again over a folder of wrong
-// cases, each of which has to be refused, and of right ones beside them, which have to pass.
+// TestVectorsRefuses checks that TestVectors can fail. It runs TestVectors over a folder of wrong
+// cases, which must all fail, and of similar correct cases, which must all pass.
 func TestVectorsRefuses(t *testing.T) {
 	type object = map[string]any
 	flume := object{"max_backoff_ns": 4 * time.Second, "backoff": true,
@@ -21,7 +21,8 @@ func TestVectorsRefuses(t *testing.T) {
 			"ends": "continues"}
 	}
 	fast := object{"fast_ns": 1, "slow_ns": 9, "max_fast": 1}
-	// Uniform on [1 s, 1.5 s): the figures of wait.Jitter(1 s, 0.5), or of something near it.
+	// The statistics of wait.Jitter(1 s, 0.5), which is uniform on [1 s, 1.5 s), or of a similar
+	// function.
 	jitter := func(low, mean, high, deviation time.Duration, atoms ...object) object {
 		step := object{
 			"n": 0, "min_ns": low, "max_ns": high, "mean_ns": mean, "stddev_ns": deviation,

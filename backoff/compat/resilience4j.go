@@ -25,7 +25,8 @@ type Resilience4j struct {
 	Initial       time.Duration
 	Multiplier    float64
 	Randomization float64 // 0 to 1; used with Random
-	// The random functions: also with a Randomization of 0 they give at least 1 ms.
+	// Random selects the random functions, which return at least 1 ms even with a Randomization of
+	// 0.
 	Random bool
 	Max    time.Duration // 1 ms or more; used with Capped
 	Capped bool
@@ -33,14 +34,14 @@ type Resilience4j struct {
 }
 
 // Resilience4jDefaults returns the settings of IntervalFunction.ofExponentialBackoff(): 500 ms,
-// times 1.5, no cap. Randomization is that of ofExponentialRandomBackoff(), 0.5, and counts with
+// times 1.5, no cap. Randomization is 0.5, as in ofExponentialRandomBackoff(), and is used with
 // Random.
 func Resilience4jDefaults() Resilience4j {
 	return Resilience4j{Initial: 500 * time.Millisecond, Multiplier: 1.5, Randomization: .5}
 }
 
-// Delay returns the wait after any attempt, from 1; random is in [0, 1). It refuses what Validate
-// refuses, and an attempt below 1.
+// Delay returns the wait after any attempt, from 1; random is in [0, 1). It returns the error of
+// Validate, and an error for an attempt below 1.
 func (p Resilience4j) Delay(attempt int, random float64) (time.Duration, error) {
 	err := p.Validate()
 	// The constructors with a Max check Initial only when they are called with an attempt.
@@ -101,7 +102,8 @@ func (p Resilience4j) Bounds(n int) (lowest, mean, highest time.Duration) {
 	return ordered(at(0), middle(at), at(largest))
 }
 
-// middle is the mean of a wait that depends on one uniform draw, from 2000 evenly spaced ones.
+// middle computes the mean of a wait that depends on one uniform draw, from 2000 evenly spaced
+// draws.
 func middle(at func(u float64) time.Duration) time.Duration {
 	const cells = 2000
 	sum := 0.0

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// SethvargoShape is how the wait grows before any wrapper.
+// SethvargoShape is the growth of the wait before any wrapper.
 type SethvargoShape uint8
 
 // The shapes of github.com/sethvargo/go-retry. Its documentation says that Fibonacci waits 1, 1, 2,
@@ -50,8 +50,8 @@ const (
 	sethvargoDuration
 )
 
-// SethvargoJitter is WithJitter: U[-d, d) nanoseconds more, at least 0, so that a wide one piles up
-// on 0. A d of 0 or less changes nothing.
+// SethvargoJitter is WithJitter: it adds U[-d, d). The result is at least 0, so that with a large d
+// waits pile up on 0. A d of 0 or less changes nothing.
 func SethvargoJitter(d time.Duration) SethvargoWrapper {
 	if d <= 0 {
 		return SethvargoWrapper{}
@@ -96,9 +96,9 @@ func (w SethvargoWrapper) ended(s backoff.State) bool {
 // Sethvargo is a backoff of github.com/sethvargo/go-retry v0.5 with its wrappers, innermost first.
 // It saturates at the largest Duration, as the original does.
 //
-// Quirks: the order of the wrappers decides: a cap around a jitter gathers draws on it, a jitter
-// around a cap exceeds it. MaxDuration counts in the original from the construction, the
-// operation's time included; here it counts the waits, State.Slept.
+// Quirks: The order of the wrappers matters: with a cap around a jitter, draws pile up on the cap;
+// with a jitter around a cap, waits exceed the cap. The original's MaxDuration counts the time
+// since construction, including the operation; here it counts the waits, State.Slept.
 type Sethvargo struct {
 	Shape    SethvargoShape
 	Base     time.Duration // above 0
@@ -166,9 +166,9 @@ func percent(d time.Duration, top int64) time.Duration {
 	return duration(float64(float64(d)*(1-float64(top)/100)), false)
 }
 
-// Bounds implements backoff.Bounder. The mean is that of 2000 evenly spaced draws where there is
-// one jitter, and taken wrapper by wrapper where there are more. The cut by MaxDuration is not
-// counted: it depends on the waits before.
+// Bounds implements backoff.Bounder. With one jitter the mean is computed from 2000 evenly spaced
+// draws, with several jitters wrapper by wrapper. Bounds ignores the cut by MaxDuration, which
+// depends on the earlier waits.
 func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	k := step(n)
 	start := backoff.State{N: k}
@@ -181,7 +181,7 @@ func (p Sethvargo) Bounds(n int) (lowest, mean, highest time.Duration) {
 	highest = lowest
 	const cells = 2000
 	values := slices.Repeat([]time.Duration{lowest}, cells)
-	// With no factor in common with cells: they keep several jitters apart.
+	// No stride has a factor in common with cells, so that the draws of several jitters differ.
 	strides := [...]int{1, 919, 607, 1201, 1733}
 	for k, w := range p.Wrappers {
 		lowest, highest = w.low(lowest), w.high(highest)

@@ -178,7 +178,7 @@ func curatorFixed(read func(t *testing.T, p vectors.Object) CuratorFixed) func(*
 	}
 }
 
-// curatorSleep asks getSleepTimeMs, which knows no limit of retries.
+// curatorSleep checks the waits of getSleepTimeMs, which has no limit of retries.
 func curatorSleep(t *testing.T, c vectors.Case) {
 	p := Curator{
 		Base:       c.Params.Duration(t, "base_ns"),
@@ -222,7 +222,7 @@ var sethvargoVectors = func() handlers {
 				p.Wrappers = append(p.Wrappers, w)
 			}
 			s := vectors.Policy(p, at)
-			if timed { // its wait depends on the waits before
+			if timed { // its wait depends on the earlier waits
 				s.At = walked(s)
 			}
 			vectors.Check(t, c, s)
@@ -235,7 +235,7 @@ var sethvargoVectors = func() handlers {
 	}
 }()
 
-// walked asks a step by walking up to it.
+// walked returns a function that computes the wait of a step by walking up to it.
 func walked(s vectors.Subject) func(n int, src vectors.Rand) (time.Duration, bool) {
 	return func(n int, src vectors.Rand) (d time.Duration, ok bool) {
 		next := s.Walk(src)

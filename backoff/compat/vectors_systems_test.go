@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// scripted compares delays where each depends on earlier events: next gives the wait of turn i.
+// scripted compares delays that depend on earlier events. next returns the wait of turn i.
 func scripted(t *testing.T, c vectors.Case, next func(i int, src vectors.Rand) time.Duration) {
 	t.Helper()
 	src := vectors.Source(c, 0)
@@ -199,7 +199,7 @@ func checkHadoop(t *testing.T, c vectors.Case) {
 	p := hadoop(t, c.Policy, c.Params, vectors.Object{})
 	s := vectors.Policy(p, at)
 	if s.Err == nil {
-		// The limit of failovers counts failovers alone.
+		// MaxFailovers limits failovers only.
 		s.At = func(n int, src vectors.Rand) (time.Duration, bool) {
 			f := HadoopFailure{Err: JavaError{Class: "ConnectException"}, Retries: n, Failovers: n,
 				Idempotent: true}
@@ -243,7 +243,7 @@ func checkHadoopDecision(t *testing.T, c vectors.Case, d vectors.Decision) {
 	}
 }
 
-// hadoop makes the policy of a case, or of one that another holds; settings may stand in a
+// hadoop returns the policy of a case, or a policy inside another one. The settings may be in a
 // decision's input.
 func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 	t.Helper()
@@ -254,7 +254,7 @@ func hadoop(t *testing.T, name string, p, input vectors.Object) Hadoop {
 			t.Fatal(err)
 		}
 	}
-	in := func(key string) int64 { // in unit, also where the nanoseconds are beyond an int64
+	in := func(key string) int64 { // in unit, even if the nanoseconds exceed an int64
 		return new(big.Int).Quo(p.Big(t, key), big.NewInt(int64(unit))).Int64()
 	}
 	count := func(key string) int {

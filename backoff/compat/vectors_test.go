@@ -12,8 +12,8 @@ import (
 
 func at(n int) backoff.State { return backoff.State{N: uint32(n)} }
 
-// handlers has the function that checks the cases of each policy; every file of handlers adds its
-// own.
+// handlers maps each policy to the function that checks its cases. Each vectors_*_test.go file has
+// its own handlers.
 type handlers = map[string]func(*testing.T, vectors.Case)
 
 func TestVectors(t *testing.T) {
@@ -28,7 +28,7 @@ func TestVectors(t *testing.T) {
 	vectors.Run(t, vectors.Compat, all)
 }
 
-// policy is the handler of a policy that is a backoff.Policy and nothing more.
+// policy returns the handler of a policy that is only a backoff.Policy.
 func policy[P backoff.Policy](read func(t *testing.T, p vectors.Object) P) func(*testing.T,
 	vectors.Case) {
 	return func(t *testing.T, c vectors.Case) {
@@ -170,8 +170,8 @@ var jodisVectors = handlers{"jodis": func(t *testing.T, c vectors.Case) {
 	}
 }}
 
-// checkDelay compares a decision's delay: exactly, or as draws within the extremes that the library
-// was seen to give.
+// checkDelay compares a decision's delay: exactly, or as draws within the extremes measured from
+// the library.
 func checkDelay(t *testing.T, d vectors.Decision,
 	decide func(src vectors.Rand) (time.Duration, bool), want bool) {
 	t.Helper()
@@ -193,7 +193,7 @@ func checkDelay(t *testing.T, d vectors.Decision,
 	if !want && !random {
 		return
 	}
-	// The extremes of two samples of 3000 lie within 1 % of the range of each other but for once in
+	// The extremes of two samples of 3000 differ by less than 1 % of the range, except once in
 	// 10^13.
 	slack := 0.0
 	if random && d.Output.Int(t, "samples") > 0 {
@@ -206,7 +206,7 @@ func checkDelay(t *testing.T, d vectors.Decision,
 	}
 }
 
-// durationOr reads a setting; one that a case leaves out has the library's default.
+// durationOr reads a setting. It returns the library's default if the case omits the setting.
 func durationOr(t *testing.T, p vectors.Object, key string, missing time.Duration) time.Duration {
 	t.Helper()
 	if !p.Has(key) {

@@ -2,8 +2,8 @@
 // text that a broker stores with the offset, such as Kafka's, and decodes them.
 //
 // The text also identifies its writer: it contains a checksum over the partition's id and the
-// offset. A text of other software, or one that belongs to another offset, is detected and
-// rejected. The form is described in docs/formats/commit-metadata.md. The package is pure, safe for
+// offset. Decode therefore rejects text that other software wrote or that belongs to another
+// offset. The format is described in docs/formats/commit-metadata.md. The package is pure, safe for
 // concurrent use, and runs under testing/synctest.
 package commitmeta
 
@@ -55,8 +55,8 @@ func Encode(m stream.Mark, limit int) (text string, stored []stream.Range) {
 // MinLimit is the length of a text without ranges.
 const MinLimit = len(magic) + 6
 
-// Decode returns the ranges that text holds, and whether Encode made it for this partition and
-// offset. Otherwise there are none.
+// Decode returns the ranges that text holds. own reports whether Encode made text for this
+// partition and offset; if not, above is nil.
 func Decode(text, partitionID string, offset int64) (above []stream.Range, own bool) {
 	coded, found := strings.CutPrefix(text, magic)
 	if !found || len(text) > maxText {
@@ -87,7 +87,7 @@ func Decode(text, partitionID string, offset int64) (above []stream.Range, own b
 	return above, true
 }
 
-// IsOurs reports whether Encode made text, be it for another partition or offset.
+// IsOurs reports whether Encode made text, for any partition and offset.
 func IsOurs(text string) bool { return strings.HasPrefix(text, magic) }
 
 func checksum(partitionID string, offset int64, payload []byte) uint32 {

@@ -22,7 +22,7 @@ func markWith(watermark int64, ends ...int64) stream.Mark {
 	return m
 }
 
-// TestGolden holds the form against docs/formats/commit-metadata.md.
+// TestGolden checks the format against docs/formats/commit-metadata.md.
 func TestGolden(t *testing.T) {
 	m := markWith(100, 120, 180, 200, 500)
 	const want = "penstock1.8Qkd8hQ8FKwC"
@@ -36,7 +36,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNotOwn checks that a text that was not made for this partition and offset holds nothing.
+// TestNotOwn checks that Decode rejects text that was not made for this partition and offset.
 func TestNotOwn(t *testing.T) {
 	text, _ := commitmeta.Encode(markWith(100, 120, 180), commitmeta.DefaultLimit)
 	for _, c := range []struct {
@@ -58,8 +58,8 @@ func TestNotOwn(t *testing.T) {
 	}
 }
 
-// TestRangesThatDoNotFit checks that the lowest ranges stay, the text keeps to its limit, and
-// Encode returns those that it holds.
+// TestRangesThatDoNotFit checks that the text holds the lowest ranges and stays within its limit,
+// and that Encode returns exactly the ranges in the text.
 func TestRangesThatDoNotFit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -89,8 +89,8 @@ func TestRangesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that ranges that are believed are ascending, disjoint and above the offset, and
-// encode to the same text.
+// FuzzDecode checks that accepted ranges are ascending, disjoint and above the offset, and that
+// they encode to the same text.
 func FuzzDecode(f *testing.F) {
 	text, _ := commitmeta.Encode(markWith(100, 120, 180, 200, 500), commitmeta.DefaultLimit)
 	f.Add(text, int64(100))

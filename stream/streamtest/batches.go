@@ -11,7 +11,7 @@ import (
 // a.log.
 func Lines(lines ...string) *stream.Batch { return Text(strings.Join(lines, "\n") + "\n") }
 
-// Text is Lines for a text that ends with a line end.
+// Text is like Lines, for a text that ends with a line end.
 func Text(text string) *stream.Batch {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: 1 << 30, Records: 1 << 24})
 	b.Data = append(b.Data, text...)

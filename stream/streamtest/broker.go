@@ -44,11 +44,11 @@ type brokerRecord struct {
 	gap   bool // an offset without a record: compacted, aborted or a control record
 }
 
-// session is one membership in the group. A member that joins again has another one.
+// session is one membership in the group. A member that joins again gets another session.
 type session struct {
 	b      *Broker
 	name   string
-	gone   chan struct{} // closed when the member is out of the group
+	gone   chan struct{} // closed when the member has left the group
 	events []groupEvent
 }
 
@@ -170,8 +170,8 @@ func (b *Broker) Cut(member string) {
 	}
 }
 
-// Freeze ends the session of a member without notifying it, and suspends notifications to it until
-// Thaw. The broker still answers calls of the member.
+// Freeze ends the session of a member without notifying it, and withholds notifications from it
+// until Thaw. The broker still answers calls of the member.
 func (b *Broker) Freeze(member string) {
 	b.mu.Lock()
 	b.frozen[member] = true

@@ -80,8 +80,8 @@ type readPartition struct {
 	assigned chan struct{}      // closed when Assign has returned
 }
 
-// serve is a member of the group until ctx is done. A session that the broker has ended is replaced
-// by a new one.
+// serve keeps the reader in the group until ctx is done. When the broker ends the session, serve
+// joins again.
 func (r *brokerReader) serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		s := r.s.broker.join(r.s.member)
@@ -129,8 +129,8 @@ func (r *brokerReader) handle(ctx context.Context, s *session, e groupEvent) {
 	r.revoke(ctx, s, e.revoked)
 }
 
-// revoke releases partitions in an orderly way. If the session ends meanwhile they are lost with
-// it.
+// revoke releases partitions in an orderly way. If the session ends meanwhile, the partitions are
+// lost with it.
 func (r *brokerReader) revoke(ctx context.Context, s *session, ids []string) {
 	ctx, cancel := context.WithCancel(ctx)
 	over := make(chan struct{})
@@ -194,7 +194,7 @@ func (r *brokerReader) wake() {
 	r.changed = make(chan struct{})
 }
 
-// lose tells the engine that the broker has ended the session.
+// lose reports to the engine that the broker has ended the session.
 func (r *brokerReader) lose() {
 	r.mu.Lock()
 	ids := slices.Collect(maps.Keys(r.parts))
@@ -231,8 +231,8 @@ func (r *brokerReader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill reads from the first partition with data, beginning after that of the last batch. done
-// reports whether there are partitions and all were read to their ends.
+// fill reads from the first partition with data, beginning after the partition of the last batch.
+// done reports whether there are partitions and all were read to their ends.
 func (r *brokerReader) fill(b *stream.Batch) (done bool, ours, theirs <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

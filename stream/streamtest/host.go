@@ -2,9 +2,9 @@
 // the test, [Quiet] for synctest bubbles, and batches made from text ([Lines], [Text]) or value by
 // value ([Rows]).
 //
-// It imports the contract and the standard library, so that a connector's tests need nothing of the
-// engine. The suite that every connector passes is engine/connector/connectortest. The package is
-// for tests only, and runs under testing/synctest if a host is created and stopped in the bubble.
+// It does not import the engine, so that a connector's tests do not need it. The suite that every
+// connector passes is engine/connector/connectortest. The package is for tests only, and runs under
+// testing/synctest if a host is created and stopped in the bubble.
 package streamtest
 
 import (
@@ -47,7 +47,7 @@ type Host struct {
 // from Stop fails the test.
 func NewHost(t testing.TB) *Host { return NewHostOn(t, vfs.OS()) }
 
-// NewHostOn is NewHost with the given file system.
+// NewHostOn is like NewHost, but with the given file system.
 func NewHostOn(t testing.TB, files vfs.FS) *Host {
 	t.Helper()
 	h := &Host{

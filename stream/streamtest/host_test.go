@@ -44,8 +44,8 @@ func files(t *testing.T, h stream.SourceHost) int {
 	return len(entries)
 }
 
-// TestProcesses gives two hosts the same state, like two lives of one process, and a third one
-// none.
+// TestProcesses checks that two hosts with the same state directory, like two runs of one process,
+// share its files, and that a third host does not see them.
 func TestProcesses(t *testing.T) {
 	state := t.TempDir()
 	first := streamtest.NewHost(t)
@@ -85,7 +85,7 @@ func TestHostRecords(t *testing.T) {
 	}
 }
 
-// TestInABubble runs a goroutine of a host in the virtual time of testing/synctest.
+// TestInABubble checks that a goroutine of a host runs in the virtual time of testing/synctest.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := streamtest.NewHost(t)

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Quiet is a stream.Host for a synctest bubble, in which a goroutine that watches files would stop
-// time: it runs only the goroutines that the test selects. It records logs and counts, and is safe
-// for concurrent use.
+// Quiet is a stream.Host for a synctest bubble. A goroutine that watches files would stop the
+// bubble's time, so Quiet runs only the goroutines that the test selects. It records logs and
+// counts, and is safe for concurrent use.
 type Quiet struct {
 	files vfs.FS
 	log   *slog.Logger
@@ -68,7 +68,7 @@ func (h *Quiet) Go(name string, run func(context.Context) error) {
 }
 
 // Stop ends the context of all goroutines and waits for them, like the end of a process. Go may be
-// called after it.
+// called after Stop.
 func (h *Quiet) Stop() {
 	h.mu.Lock()
 	if h.cancel != nil {

@@ -62,7 +62,7 @@ func (s *Store) Repeated() int {
 	return s.repeated
 }
 
-// SetDown makes every transaction fail with err; nil ends that.
+// SetDown makes every transaction fail with err, until SetDown(nil).
 func (s *Store) SetDown(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +76,7 @@ func (s *Store) Forget(partitionID string) {
 	delete(s.ledgers, partitionID)
 }
 
-// Steal begins an epoch of a partition, like a late Take by a process that has lost it.
+// Steal begins an epoch of a partition, like a late Take by a process that no longer owns it.
 func (s *Store) Steal(partitionID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,6 @@ type StoreSink struct {
 	Workers int
 	// Before, if not nil, is called in each transaction before it commits. An error aborts it.
 	Before func(ctx context.Context, a stream.Attempt) error
-	// After, if not nil, is called when a transaction has committed. An error is an answer that
 	// After, if not nil, is called after a commit. An error simulates a lost response.
 	After func(ctx context.Context, a stream.Attempt) error
 	// BeforeTake, if not nil, is called by Take.
@@ -236,8 +235,8 @@ func (s *StoreSink) Store(_ context.Context,
 	return s.commit(spans, nil)
 }
 
-// commit writes rows and spans together, unless the spans exist. It checks the current epoch: that
-// of a late attempt is too old, or its assignment has been released.
+// commit writes rows and spans together, unless the spans exist. It fails a late attempt: its epoch
+// is not current, or its assignment has been released.
 func (s *StoreSink) commit(spans []stream.Span, rows []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

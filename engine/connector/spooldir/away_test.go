@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// unmounted is a file system in which directories lie on another device than files do.
+// unmounted is a file system that reports another device for directories than for files.
 type unmounted struct{ vfs.FS }
 
 func (u unmounted) OpenDir(name string) (vfs.Dir, error) {
@@ -31,9 +31,9 @@ func (d unmountedDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// TestNotMounted: an empty directory that lies on another device than its files did is one on which
-// nothing is mounted: the marks of its files are kept, however long. Those of files that were
-// deleted from a directory are not.
+// TestNotMounted checks that the marks of files are kept without a time limit if their directory is
+// a mount point without its file system: empty and on another device than the files were. The marks
+// of deleted files are dropped.
 func TestNotMounted(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -19,7 +19,7 @@ import (
 const logLine = "192.168.%d.7 - - [17/May/2015:10:05:%02d +0000] " +
 	"\"GET /presentations/logstash-monitorama-2013/images/kibana-search.png HTTP/1.1\" 200 203023\n"
 
-// logLines are about size bytes of log.
+// logLines returns about size bytes of log lines.
 func logLines(size int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < size; i++ {
@@ -28,7 +28,7 @@ func logLines(size int) []byte {
 	return b.Bytes()
 }
 
-// The budget: nothing is allocated for a record, and little for a batch.
+// TestReadAllocations checks that reading allocates nothing for a record, and little for a batch.
 func TestReadAllocations(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.log", string(logLines(8<<20)))
@@ -57,7 +57,8 @@ func TestReadAllocations(t *testing.T) {
 	}
 }
 
-// count is the limit: read into one buffer of the size of a batch, count the lines.
+// count is the fastest possible reader, for comparison: it reads into a buffer of batch size and
+// counts the lines.
 func count(b testing.TB, path string, buf []byte) (lines int) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // copyAll copies a directory as cp -a does, or, without times, as cp -r does. The copies have other
-// inodes and birth times, and, once they are listed through a swapFS, another device.
+// inodes and birth times. A swapFS can also give them another device.
 func copyAll(t *testing.T, from, to, flag string) {
 	t.Helper()
 	if out, err := exec.Command("cp", flag, from+"/.", to).CombinedOutput(); err != nil {
@@ -25,13 +25,13 @@ func copyAll(t *testing.T, from, to, flag string) {
 	}
 }
 
-// A spool directory is copied to another machine, twice, with its state: files that were delivered
-// do not come again, one of which half was delivered is read on, and new ones are read. A file that
-// was written again under its old name is new.
+// TestCopiedDirectory checks a spool directory that is copied to another machine, twice, with its
+// state. Delivered files are not delivered again, a half-delivered file is read on, and new files
+// are read. A file rewritten under its old name is a new file.
 func TestCopiedDirectory(t *testing.T) {
 	for _, c := range []struct {
 		name, identity, flag string
-		again                bool // the files come again
+		again                bool // the files are delivered again
 	}{
 		{"cp -a", "auto", "-a", false}, {"cp -r", "auto", "-r", true},
 		{"cp -a, by content", "content", "-a", false}, {"cp -r, by content", "content", "-r", false},
@@ -48,7 +48,7 @@ func TestCopiedDirectory(t *testing.T) {
 	}
 }
 
-// longText is a text that is longer than a batch.
+// longText returns a text that is longer than a batch.
 func longText() string {
 	var b strings.Builder
 	for i := range 200 {

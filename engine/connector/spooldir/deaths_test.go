@@ -51,7 +51,8 @@ func numberedLines(from, to int) string {
 	return b.String()
 }
 
-// Flume reads 2,000 of 4,000 lines, renames the file under its writer and says nothing.
+// TestWriterPauses checks a file with a writer that pauses and then continues. Apache Flume reads
+// 2,000 of 4,000 lines, renames the file, and reports nothing.
 func TestWriterPauses(t *testing.T) {
 	for _, finished := range []string{"rename", "delete", "move", "keep"} {
 		for _, told := range []bool{true, false} {
@@ -101,7 +102,8 @@ func TestWriterPauses(t *testing.T) {
 	}
 }
 
-// A writer that goes on between the seal and Finish keeps its file until all of it is settled.
+// TestFinishRefusesGrownFile checks that a file that grows between its seal and Finish is not
+// finished until all of it is settled.
 func TestFinishRefusesGrownFile(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
 		w.finish = false
@@ -122,7 +124,8 @@ func TestFinishRefusesGrownFile(t *testing.T) {
 	})
 }
 
-// A line is appended, or the file is removed or replaced, while it is read: Flume's source dies.
+// TestChangedWhileRead checks a file that is appended to, removed or replaced while it is read.
+// Apache Flume's source stops.
 func TestChangedWhileRead(t *testing.T) {
 	text := numberedLines(0, 3000)
 	for _, tt := range []struct {
@@ -172,7 +175,8 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// A name is used again, on another inode or on the same one: Flume dies at every restart.
+// TestNameUsedAgain checks a name that is reused, for another inode or the same one. Apache Flume
+// stops after every restart.
 func TestNameUsedAgain(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "first\n")
@@ -202,8 +206,8 @@ func TestNameUsedAgain(t *testing.T) {
 	})
 }
 
-// A file that is put back under its old name unchanged is known: it is finished again, not
-// delivered again.
+// TestPutBack checks that an unchanged file that is renamed back to its old name is finished again,
+// but not delivered again.
 func TestPutBack(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "first\n")
@@ -221,7 +225,8 @@ func TestPutBack(t *testing.T) {
 	})
 }
 
-// Truncated and rewritten in place, shorter or longer than the data read before.
+// TestRewrittenInPlace checks files that are rewritten in place, with shorter or longer content
+// than was read before.
 func TestRewrittenInPlace(t *testing.T) {
 	text := numberedLines(0, 100)
 	for name, again := range map[string]string{
@@ -234,7 +239,7 @@ func TestRewrittenInPlace(t *testing.T) {
 		for _, finished := range []string{"keep", "rename"} {
 			t.Run(name+", "+finished, func(t *testing.T) {
 				bubble(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, w *world) {
-					w.finish = finished == "keep" // else: sealed, and not yet renamed
+					w.finish = finished == "keep" // otherwise sealed, but not yet renamed
 					path := put(t, w.dir, "a.log", text)
 					w.open(false)
 					defer w.close()
@@ -264,8 +269,8 @@ func TestRewrittenInPlace(t *testing.T) {
 	}
 }
 
-// Bytes that are not UTF-8 (Flume dies, again at every restart), NUL, CRLF, and a last record
-// without a line end.
+// TestAnyBytes checks bytes that are not UTF-8 (Apache Flume stops, also after every restart), NUL,
+// CRLF, and a last record without a line end.
 func TestAnyBytes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		all := make([]byte, 256)
@@ -284,7 +289,8 @@ func TestAnyBytes(t *testing.T) {
 	})
 }
 
-// A line longer than the limit (Flume cuts it into records without saying so).
+// TestLongRecords checks a line longer than the limit. Apache Flume cuts it into records without
+// reporting that.
 func TestLongRecords(t *testing.T) {
 	long := strings.Repeat("0123456789", 500)
 	for _, how := range []string{"cut", "dead_letter"} {

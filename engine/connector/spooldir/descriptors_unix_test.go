@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/spooldir"
 )
 
-// A source may hold open half of the files that the process may open, however many routes it has.
-// That is logged once, at the start.
+// TestOpenFilesBeyondTheProcessLimit checks that a source opens at most half of the files that the
+// process may open, however many routes it has. It logs that once, at the start.
 func TestOpenFilesBeyondTheProcessLimit(t *testing.T) {
 	var was syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {

@@ -1,4 +1,4 @@
 package spooldir
 
-// AsideName is the name that a file has while it is being deleted.
+// AsideName returns the name that a file has while it is being deleted.
 var AsideName = asideName

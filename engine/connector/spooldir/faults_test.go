@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// faulty runs a test in fake time over a file system that fails when it is told to.
+// faulty runs a test in fake time over a file system with injectable faults.
 func faulty(t *testing.T, change func(*spooldir.Options), run func(t *testing.T, m *vfstest.Mem, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,8 @@ func plant(t *testing.T, m *vfstest.Mem, name, text string) {
 	}
 }
 
-// A file that cannot be opened, or not be read: reported once, tried again, the others go on.
+// TestUnreadable checks that a file that cannot be opened or read is reported once and tried again,
+// while the other files are read.
 func TestUnreadable(t *testing.T) {
 	for _, op := range []vfstest.Op{vfstest.OpOpen, vfstest.OpRead} {
 		faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
@@ -61,7 +62,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// Finite work that could not be done does not end as if it had been.
+// TestOnceWithUnreadable checks that a run with Once fails if a file could not be read.
 func TestOnceWithUnreadable(t *testing.T) {
 	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
 		plant(t, m, "/spool/a.log", "a\n")
@@ -76,8 +77,8 @@ func TestOnceWithUnreadable(t *testing.T) {
 	})
 }
 
-// The rename is refused (Flume dies): delivered data stays delivered, and the file is finished
-// later.
+// TestRenameRefused checks a failing rename (Apache Flume stops): the data is not delivered again,
+// and the file is finished later.
 func TestRenameRefused(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
 		faulty(t, func(o *spooldir.Options) { o.Finished = finished }, func(t *testing.T, m *vfstest.Mem, w *world) {
@@ -102,7 +103,7 @@ func TestRenameRefused(t *testing.T) {
 	}
 }
 
-// The directory cannot be listed for a while.
+// TestListingFails checks a directory that cannot be listed for a while.
 func TestListingFails(t *testing.T) {
 	faulty(t, nil, func(t *testing.T, m *vfstest.Mem, w *world) {
 		w.open(false)
@@ -119,8 +120,8 @@ func TestListingFails(t *testing.T) {
 	})
 }
 
-// After a power loss at any moment, over any of the renames and deletions: nothing is lost, nothing
-// comes twice that was settled.
+// TestPowerLoss checks that after a power loss at any moment, during any rename or deletion, no
+// data is lost and no settled data is delivered twice.
 func TestPowerLoss(t *testing.T) {
 	for _, finished := range []string{"rename", "delete"} {
 		synctest.Test(t, func(t *testing.T) {

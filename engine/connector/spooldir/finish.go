@@ -16,19 +16,20 @@ import (
 
 const (
 	// syncSpacing is the least time between two syncs of the directory, because one takes as long
-	// as thousands of renames. It is done beside the work, and at Close: after a power loss before
-	// it a file may only have its old name again, and is recognised by its id.
+	// as thousands of renames. A goroutine of its own does the syncs, and Close does the last one.
+	// After a power loss before a sync, files may have their old names again. They are recognised
+	// by their ids.
 	syncSpacing = time.Second
-	// maxNumber is how many names are tried where a finished file's name is taken.
+	// maxNumber is how many names are tried if a finished file's name is taken.
 	maxNumber = 100_000
 )
 
-// Finishes implements stream.Finisher. If it returns false, a file is finished as soon as its end
-// is settled, and has no second entry in the checkpoint.
+// Finishes implements stream.Finisher. If it returns false, a file counts as finished as soon as
+// its end is settled, without a second entry in the checkpoint.
 func (s *source) Finishes() bool { return s.o.Finished != finishedKeep }
 
-// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the one
-// that was read and holds not a byte more.
+// Finish implements stream.Finisher: it renames, deletes or moves the file, if it is still the file
+// that was read and has not grown.
 func (s *source) Finish(ctx context.Context, p stream.Partition) error {
 	if err := s.acquire(); err != nil {
 		return err
@@ -65,13 +66,13 @@ func (s *source) finish(p stream.Partition) error {
 	return nil
 }
 
-// gone reports whether nothing has this name.
+// gone reports whether no file has this name.
 func (s *source) gone(name string) bool {
 	_, err := s.dir.Stat(name)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// finishUnknown is for a partition of an earlier run that no reader has met in this one.
+// finishUnknown handles a partition of an earlier run that no reader has met in this run.
 func (s *source) finishUnknown(p stream.Partition) error {
 	id, err := fileid.Parse(p.ID)
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *source) finishKnown(p stream.Partition, e *follow.Entry, name string) e
 	return nil
 }
 
-// rename gives the file a name that no file has, and makes sure that it was this file and has not
-// grown.
+// rename renames the file to a free name, and then checks that it is this file and has not grown.
+// If it is not, or has, rename undoes the renaming.
 func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) (string, error) {
 	for n := range maxNumber {
 		name := numbered(want, n)
@@ -139,14 +140,16 @@ func (s *source) rename(e *follow.Entry, from string, dir vfs.Dir, want string) 
 		}
 		back := dir.RenameNew(name, s.dir, from)
 		if errors.Is(back, fs.ErrExist) && e.Is(info) {
-			return name, nil // it stays finished, and its readers see that it has grown
+			// its old name is taken: it stays finished, and its readers see that it has grown
+			return name, nil
 		}
 		return "", errors.Join(err, back)
 	}
 	return "", fmt.Errorf("%d names beginning with %q are taken; clear them away", maxNumber, want)
 }
 
-// unchanged returns an error unless info is of e's file as its readers have read it.
+// unchanged returns an error unless info is that of e's file with the size that its readers have
+// read.
 func (s *source) unchanged(e *follow.Entry, info vfs.Info) error {
 	if !e.Is(info) {
 		s.finisher.Touched(e)
@@ -170,7 +173,7 @@ func (s *source) move(e *follow.Entry, name string) (string, error) {
 	return s.rename(e, name, s.moved, name)
 }
 
-// sync makes the names durable that were changed since the last one.
+// sync makes names durable that were changed since the last sync.
 func (s *source) sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

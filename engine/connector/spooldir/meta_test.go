@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// meta gives records fields of where they come from; a pattern that begins with a slash is held
-// against the whole path.
+// TestMeta checks that meta adds fields with the origin of a record, and that a pattern with a
+// leading slash is matched against the whole path.
 func TestMeta(t *testing.T) {
 	bubble(t, func(o *spooldir.Options) {
 		o.Recursive = true
@@ -26,7 +26,7 @@ func TestMeta(t *testing.T) {
 					fmt.Fprintf(&got, "%s=%s ", b.Names[f.Name], b.Value(f))
 				}
 			}
-			b.Data = b.Data[:b.RawBytes()] // the world looks at the raw bytes
+			b.Data = b.Data[:b.RawBytes()] // world checks the raw bytes
 		}
 		if err := w.once(); err != nil {
 			t.Fatal(err)

@@ -17,7 +17,7 @@ type names struct {
 	suffix           string
 }
 
-// wanted reports whether the file at this path beneath the directory must be read.
+// wanted reports whether the file at this path beneath the directory is to be read.
 func (n names) wanted(name string) bool {
 	base := path.Base(name)
 	return !hidden(base) && !n.done(base) && match(n.include, name, base) && !match(n.exclude, name, base)
@@ -57,8 +57,7 @@ func match(globs []string, name, base string) bool {
 	return false
 }
 
-// numbered is the nth name to try where a file may not replace another one: name, name.1, name.2
-// and so on.
+// numbered returns the nth name to try so that no file is replaced: name, name.1, name.2 and so on.
 func numbered(name string, n int) string {
 	if n == 0 {
 		return name

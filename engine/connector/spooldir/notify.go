@@ -7,9 +7,8 @@ import (
 )
 
 // watchLocked starts the syncs, and the watcher that wakes readers before their next poll. Polling
-// is authoritative: a watcher that cannot start, misses events or dies only costs time. With once
-// no watcher is started: all existing files were listed, no reader waits for more, and ending a
-// watcher takes Linux 15 ms.
+// is authoritative: without a working watcher, changes are only noticed later. With once no watcher
+// is started: the readers read only the listed files, and ending a watcher takes Linux 15 ms.
 func (s *source) watchLocked(once bool) {
 	stop := make(chan struct{})
 	s.stop = stop

@@ -60,7 +60,7 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: records have the text, and the members added by meta.
+// Shape implements stream.Shaper: a record has its text and the members added by meta.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate rejects invalid options.

@@ -65,7 +65,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// An error of Open names the reason and the remedy.
+// TestOpenRefused checks that an error of Open names the reason and the remedy.
 func TestOpenRefused(t *testing.T) {
 	dir := t.TempDir()
 	h := newHost(t, connectortest.FS())

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// pack compresses each text to a member or frame of its own.
+// pack compresses each text as a separate member or frame, and returns them concatenated.
 func pack(t testing.TB, ext string, texts ...string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -40,7 +40,7 @@ func pack(t testing.TB, ext string, texts ...string) string {
 	return b.String()
 }
 
-// packedWorld is a directory with files, all of them old.
+// packedWorld runs a test over a directory with old files.
 func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]string, run func(w *world)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -62,7 +62,8 @@ func packedWorld(t *testing.T, change func(*spooldir.Options), files map[string]
 	})
 }
 
-// Compressed files are read, share batches, and are finished like others; names say nothing.
+// TestPackedFiles checks that compressed files are read, share batches, and are finished like
+// others. Their content shows the compression, not their names.
 func TestPackedFiles(t *testing.T) {
 	packedWorld(t, nil, map[string]string{
 		"a.gz": pack(t, ".gz", "a1\na2\n", "a3\n"), "b": pack(t, ".zst", "b1\n", "b2"),
@@ -74,13 +75,14 @@ func TestPackedFiles(t *testing.T) {
 		}
 		w.want("a.gz: a1\na2\na3\n", "b: b1\nb2\n", "c.gz: plain\n", "d.gz: ")
 		w.wantFiles("a.gz.done", "b.done", "c.gz.done", "d.gz.done")
-		if len(w.batches) != 2 || w.batches[1] != "" { // the last one came with the end
+		if len(w.batches) != 2 || w.batches[1] != "" { // the last one came with io.EOF
 			t.Errorf("%d batches: %q", len(w.batches), w.batches)
 		}
 	})
 }
 
-// A reader that resumes anywhere in a compressed file cuts the batches that the first one cut.
+// TestPackedResume checks that a reader that resumes anywhere in a compressed file cuts the same
+// batches as the first reader.
 func TestPackedResume(t *testing.T) {
 	text := string(logLines(3 << 20))
 	for _, ext := range []string{".gz", ".zst"} {
@@ -114,7 +116,8 @@ func TestPackedResume(t *testing.T) {
 	}
 }
 
-// A file that stays and was delivered is not decompressed again at the next start.
+// TestPackedKept checks that a delivered file that is kept is not decompressed again at the next
+// start.
 func TestPackedKept(t *testing.T) {
 	text := string(logLines(200_000))
 	files := map[string]string{"a.gz": pack(t, ".gz", text)}
@@ -134,7 +137,7 @@ func TestPackedKept(t *testing.T) {
 		for i := range spoiled {
 			spoiled[i] ^= 0x55
 		}
-		put(t, w.dir, "a.gz", string(spoiled)) // nobody looks
+		put(t, w.dir, "a.gz", string(spoiled)) // the content is not read again
 		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
 			t.Fatal(err)
 		}
@@ -146,8 +149,9 @@ func TestPackedKept(t *testing.T) {
 	})
 }
 
-// Damaged or truncated files and bombs deliver the data before the fault, stay in place, are named
-// in the error of a run with Once, and delay no other file.
+// TestPackedBroken checks damaged and truncated files and decompression bombs. The data before the
+// fault is delivered, the files stay in place, the error of a run with Once names them, and other
+// files are not delayed.
 func TestPackedBroken(t *testing.T) {
 	text := string(logLines(400_000))
 	long := strings.Repeat(strings.Repeat("x", 9_999)+"\n", 7_000)
@@ -190,7 +194,8 @@ func TestPackedBroken(t *testing.T) {
 	}
 }
 
-// A compressed file that is still written is left alone until it is quiet, and is read once.
+// TestPackedWritten checks that a compressed file that is still written is not read until it is
+// quiet, and is read once.
 func TestPackedWritten(t *testing.T) {
 	packedWorld(t, nil, nil, func(w *world) {
 		text := string(logLines(2 << 20))

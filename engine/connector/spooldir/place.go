@@ -13,7 +13,7 @@ import (
 // maxDepth is how deep a recursive listing goes.
 const maxDepth = 64
 
-// place is where the files of a source lie: the directory, and move_to.
+// place lists the files of a source: those in the directory and, if finished, in move_to.
 type place struct{ s *source }
 
 // List implements follow.Place.
@@ -25,7 +25,8 @@ func (p place) List(found func(follow.Sight), refused func(label, why string)) e
 	return p.list(".", 0, awaiting, found, refused)
 }
 
-// list calls found with the wanted files beneath name. It does not look at the awaiting ones.
+// list calls found with the wanted files beneath name. For files in awaiting it uses the stat given
+// there.
 func (p place) list(
 	name string, depth int, awaiting map[string]vfs.Info, found func(follow.Sight), refused func(label, why string),
 ) error {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Symlinks, FIFOs, sockets and hard links are refused, once each, with a reason; the others are
-// read.
+// TestRefused checks that symlinks, FIFOs, sockets and hard links are refused, once each, with a
+// reason. The other files are read.
 func TestRefused(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "a\n")

@@ -20,13 +20,13 @@ func asideName(p stream.Partition, name string) string {
 	return path.Join(path.Dir(name), ".penstock-delete-"+hex.EncodeToString(sum[:8]))
 }
 
-// remove deletes the file of e. A file that took the name meanwhile is not deleted: the file is
-// renamed aside, checked there, and only then unlinked. Before that, remove opens it if one more
-// file may be held open, because no name will lead to data that a writer may still add.
+// remove deletes the file of e. To avoid deleting another file that took the name, remove renames
+// the file aside, checks it there, and only then unlinks it. If one more file may be held open,
+// remove opens it first, because a writer may still add data that no name leads to.
 func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held vfs.File, err error) {
 	aside, own := asideName(p, name), name
 	if name == aside {
-		own = p.Name // which it could not get back
+		own = p.Name // it could not be renamed back to this name
 	} else if err := s.dir.RenameNew(name, s.dir, aside); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *source) remove(p stream.Partition, e *follow.Entry, name string) (held 
 	return nil, errors.Join(err, back)
 }
 
-// putBack gives a file that was renamed aside its name again, unless another file has it; then a
+// putBack renames a file back that was renamed aside. If another file has the name, it fails, and a
 // later Finish tries again.
 func (s *source) putBack(aside, name string) error {
 	if err := s.dir.RenameNew(aside, s.dir, name); err != nil {
@@ -64,7 +64,7 @@ func (s *source) putBack(aside, name string) error {
 	return nil
 }
 
-// recoverAside puts back a file that a process renamed aside and did not delete. It is called where
+// recoverAside puts back a file that a process renamed aside and did not delete. It is called if
 // the name does not lead to the partition's file.
 func (s *source) recoverAside(p stream.Partition, name string) error {
 	if s.o.Finished != finishedDelete {

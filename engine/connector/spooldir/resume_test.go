@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// dataFiles are the real logs.
+// dataFiles returns the paths of the real logs.
 func dataFiles(t testing.TB) []string {
 	t.Helper()
 	dir := os.Getenv("PENSTOCK_DATA")
@@ -52,7 +52,8 @@ func spoolData(t testing.TB) (dir string, want map[string][]byte) {
 var someLimits = []stream.BatchLimits{{Bytes: 1 << 10}, {Bytes: 64 << 10}, {}, {Records: 7},
 	{Bytes: 1 << 20, Records: 1000}}
 
-// Each real log comes out byte for byte, whatever the size of the batches.
+// TestRealLogs checks that each real log is delivered byte for byte, whatever the size of the
+// batches.
 func TestRealLogs(t *testing.T) {
 	dir, want := spoolData(t)
 	for _, limits := range someLimits {
@@ -85,7 +86,7 @@ type covered struct {
 	text  []string // content of each span
 }
 
-// readAll reads to io.EOF from marks on.
+// readAll resumes from marks and reads to io.EOF.
 func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
 	marks map[string]stream.Mark) (out []covered) {
 	t.Helper()
@@ -114,8 +115,9 @@ func readAll(t *testing.T, h *host, dir string, limits stream.BatchLimits,
 	}
 }
 
-// Killed after any batch, with any of the batches before it settled: every line comes exactly once
-// more or was settled, and every batch of one file ends where a batch of the first run ended.
+// TestResumeAnywhere checks a kill after any batch, with any of the batches before it settled.
+// Every unsettled line is delivered exactly once more, and every batch of one file ends where a
+// batch of the first run ended.
 func TestResumeAnywhere(t *testing.T) {
 	dir, _ := spoolData(t)
 	const seed = 20261121
@@ -174,7 +176,7 @@ func TestResumeAnywhere(t *testing.T) {
 	}
 }
 
-// settleSpan enters a span into the marks: as settled, or only as opened.
+// settleSpan adds a span to the marks, as settled if keep is set, else only as opened.
 func settleSpan(marks map[string]stream.Mark, s stream.Span, keep bool) {
 	m := marks[s.Part.ID]
 	m.Part = *s.Part
@@ -203,7 +205,8 @@ func inOrder(pieces map[int64]string) string {
 	return b.String()
 }
 
-// A batch of a finished file can be read again in a later run, which has not met the file.
+// TestRangeOfFinishedFile checks that a later run, which has not met a finished file, can read a
+// batch of it again.
 func TestRangeOfFinishedFile(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "a.log", "one\ntwo\nthree\n")

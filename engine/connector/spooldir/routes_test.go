@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Two routes read independently under the same ids; a file is finished when both have sealed it at
-// its size.
+// TestTwoRoutes checks that two routes read independently under the same ids, and that a file is
+// finished when both have sealed it at its size.
 func TestTwoRoutes(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := put(t, w.dir, "a.log", "one\n")
@@ -69,7 +69,7 @@ func TestTwoRoutes(t *testing.T) {
 	})
 }
 
-// finishAllNow wants Finish to refuse a file for a reason.
+// finishAllNow calls Finish and checks that it refuses a file with the error want.
 func (w *world) finishAllNow(t *testing.T, want string) {
 	t.Helper()
 	w.refused, w.finish = nil, true
@@ -80,8 +80,8 @@ func (w *world) finishAllNow(t *testing.T, want string) {
 	}
 }
 
-// With Once: young files are awaited, files that appear meanwhile are read, and a file still being
-// written at the end is left.
+// TestOnce checks that a run with Once waits for young files, reads files that appear meanwhile,
+// and leaves a file that is still being written at the end.
 func TestOnce(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		write(t, filepath.Join(w.dir, "young.log"), "young, no line end")
@@ -103,7 +103,7 @@ func TestOnce(t *testing.T) {
 		write(t, path, "0\n")
 		ctx, stop := context.WithCancel(t.Context())
 		written := make(chan struct{})
-		go func() { // a writer that never rests
+		go func() { // a writer that never pauses
 			defer close(written)
 			tick := time.NewTicker(300 * time.Millisecond)
 			defer tick.Stop()
@@ -128,8 +128,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// A finished file that grew while nothing ran is found at the next start, where the checkpoint
-// remembers it.
+// TestGrownWhileDown checks that a finished file that grew while nothing ran is found at the next
+// start if the checkpoint has its mark.
 func TestGrownWhileDown(t *testing.T) {
 	for _, finished := range []string{"rename", "move", "keep"} {
 		moved := t.TempDir()
@@ -161,7 +161,7 @@ func TestGrownWhileDown(t *testing.T) {
 	}
 }
 
-// A notification wakes the reader long before its next poll.
+// TestNotified checks that a notification wakes the reader long before its next poll.
 func TestNotified(t *testing.T) {
 	dir := t.TempDir()
 	h := streamtest.NewHostOn(t, connectortest.FS())

@@ -3,8 +3,8 @@
 // It lists the directory, and renames, deletes or moves each file once it has been quiet and all of
 // its data is settled. Reading many files as batches and recognising them is done by
 // engine/kit/follow. Its owner is the engine, which opens one reader per route. The package never
-// follows a symlink, changes the content of a file, or renames over another file. It hides nothing:
-// a file that grows, shrinks, vanishes or is replaced is read as far as possible, and reported.
+// follows a symlink, changes the content of a file, or renames over another file. A file that
+// grows, shrinks, vanishes or is replaced is read as far as possible, and reported.
 package spooldir
 
 import (
@@ -69,7 +69,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// reader is one route's; it holds the directory open.
+// reader is the reader of one route. It keeps the directory open.
 type reader struct {
 	*follow.Reader
 	s      *source
@@ -204,8 +204,8 @@ func (s *source) openMoved() (err error) {
 	return nil
 }
 
-// done releases the share of acquire. The last user syncs and closes the directory and releases the
-// lock.
+// done ends one use that acquire began. The last user syncs and closes the directory and releases
+// the lock.
 func (s *source) done() error {
 	s.mu.Lock()
 	if s.users > 1 {
@@ -219,7 +219,7 @@ func (s *source) done() error {
 	defer s.syncing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.users--; s.users > 0 { // somebody came meanwhile
+	if s.users--; s.users > 0 { // a new user has acquired it meanwhile
 		return err
 	}
 	if s.stop != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// swapFS calls before ahead of each call that names a file beneath a directory. Device numbers are
-// shifted by dev.
+// swapFS is a file system that calls before ahead of each operation on a file beneath a directory.
+// It adds dev to device numbers.
 type swapFS struct {
 	vfs.FS
 	before func(name string)
@@ -84,8 +84,9 @@ func (d swapDir) RenameNew(from string, to vfs.Dir, name string) error {
 	return d.Dir.RenameNew(from, to.(swapDir).Dir, name)
 }
 
-// A writer renames another file onto the name of one that is being finished, before each of the
-// calls by which that is done: the new file is read, and nothing but the old one is deleted.
+// TestNameTakenWhileFileIsFinished checks a writer that renames another file to the name of a file
+// that is being finished, before each file operation of Finish. The new file is read, and only the
+// old one is deleted.
 func TestNameTakenWhileFileIsFinished(t *testing.T) {
 	for _, finished := range []string{"delete", "rename"} {
 		for swaps := 1; swaps <= 2; swaps++ {
@@ -100,8 +101,8 @@ func TestNameTakenWhileFileIsFinished(t *testing.T) {
 	}
 }
 
-// nameTaken swaps the file before the nth call of Finish and reports whether there was no such
-// call. With two swaps the name is taken once more before the next call.
+// nameTaken replaces the file before the nth file operation of Finish, and reports whether Finish
+// has fewer operations. With two swaps it replaces the file once more before the next operation.
 func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 	calls, counting := 0, false
 	want := []string{"a.log: 0\n"}
@@ -152,8 +153,9 @@ func nameTaken(t *testing.T, dir, finished string, nth, swaps int) (none bool) {
 	return calls < nth
 }
 
-// A file that has grown since it was read is renamed, and gets its name back. A listing in
-// between does not have it: it is not gone, and only the rest of it is delivered.
+// TestListingWhileFileIsFinished checks a grown file that Finish renames and renames back, while a
+// listing in between misses it. The file does not count as deleted, and only the rest of it is
+// delivered.
 func TestListingWhileFileIsFinished(t *testing.T) {
 	for _, finished := range []string{"delete", "rename"} {
 		for _, taken := range []bool{false, true} {
@@ -165,8 +167,8 @@ func TestListingWhileFileIsFinished(t *testing.T) {
 	}
 }
 
-// listedMeanwhile lists the files while a.log has another name, under which it stays if taken is
-// set.
+// listedMeanwhile lists the files while a.log has another name. If taken is set, another file takes
+// the name a.log.
 func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 	listed, listing := make(chan struct{}), false
 	files := &swapFS{FS: connectortest.FS()}
@@ -219,8 +221,8 @@ func listedMeanwhile(t *testing.T, dir, finished string, taken bool) {
 	}
 }
 
-// A process that is killed between the two steps of a deletion leaves a hidden file. The next one
-// deletes it, or puts it back if it is another file.
+// TestDeletionInterrupted checks a process that is killed between the two steps of a deletion and
+// leaves a hidden file. The next process deletes it, or renames it back if it is another file.
 func TestDeletionInterrupted(t *testing.T) {
 	for _, foreign := range []bool{false, true} {
 		bubble(t, func(o *spooldir.Options) { o.Finished = "delete" }, func(t *testing.T, w *world) {
@@ -255,8 +257,8 @@ func TestDeletionInterrupted(t *testing.T) {
 	}
 }
 
-// A file system that is mounted again under another device number holds the same files: nothing is
-// delivered twice.
+// TestNewDeviceNumber checks that nothing is delivered twice if a file system is mounted again
+// under another device number.
 func TestNewDeviceNumber(t *testing.T) {
 	for _, finished := range []string{"keep", "rename"} {
 		dir := t.TempDir()

@@ -18,10 +18,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// host works within a synctest bubble.
+// host is a stream.Host that works within a synctest bubble.
 type host struct{ *streamtest.Quiet }
 
-// newHost runs the decompression goroutines, but no watcher.
+// newHost returns a host that runs the decompression goroutines, but no watcher.
 func newHost(t testing.TB, files vfs.FS) *host {
 	return &host{streamtest.NewQuiet(files, t.Output(), func(name string) bool { return name == "unpack" })}
 }
@@ -46,7 +46,7 @@ func must[T any](v T, err error) T {
 // store is the content of a route's checkpoint. It settles in read order.
 type store struct {
 	marks map[string]stream.Mark
-	names map[string][]string // of each partition, as they were told
+	names map[string][]string // of each partition, one for each span
 	data  map[string][]byte   // delivered data of each
 	order []string            // partitions by their first bytes
 }
@@ -74,8 +74,8 @@ func (s *store) options(once bool) stream.OpenOptions {
 	}
 }
 
-// world is one route over one directory: a reader, and an engine that settles whatever comes at
-// once.
+// world is a test fixture with one route over one directory: a reader, and an engine that settles
+// each batch at once.
 type world struct {
 	t       testing.TB
 	dir     string
@@ -235,8 +235,7 @@ func (w *world) finishAll() {
 	}
 }
 
-// texts returns the delivered data of each partition, in the order in which they began, with the
-// last name of each.
+// texts returns the last name and the delivered data of each partition, ordered by first delivery.
 func (w *world) texts() []string {
 	var out []string
 	for _, id := range w.store.order {
@@ -252,7 +251,7 @@ func (w *world) want(want ...string) {
 	}
 }
 
-// ls are the names in the directory, without the lock.
+// ls returns the names in the directory, without the lock.
 func (w *world) ls() []string {
 	w.t.Helper()
 	var out []string

@@ -72,7 +72,7 @@ func nextWithin(t *testing.T, r stream.Reader,
 	return texts, b.Spans, err
 }
 
-// settled adds to marks the progress after everything in spans is settled.
+// settled sets marks to the state after spans were settled, and returns them.
 func settled(marks map[string]stream.Mark, spans []stream.Span) map[string]stream.Mark {
 	if marks == nil {
 		marks = make(map[string]stream.Mark)
@@ -114,8 +114,8 @@ func asked(query string, order ...string) func(o *table.Options) {
 	return func(o *table.Options) { o.Query, o.OrderBy = query, order }
 }
 
-// refusals are cases that fail when a reader is opened, with the error message after the database's
-// name.
+// refusals are cases in which opening a reader fails. want is the error message after the
+// database's name.
 var refusals = []struct {
 	name, make string
 	set        func(o *table.Options)

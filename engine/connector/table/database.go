@@ -20,8 +20,8 @@ type database interface {
 	observe(ctx context.Context, r *relation, q rowQuery) (observation, error)
 	// unplaced reports whether a view or query has a row with NULL in a column of order_by.
 	unplaced(ctx context.Context, r *relation) (bool, error)
-	// passed returns the number of observations, from the start of waiting, before whose last rows
-	// no further rows can appear.
+	// passed returns how many observations, counted from the start of waiting, have passed: no
+	// further rows can appear before their last rows.
 	passed(ctx context.Context, r *relation, waiting []observation) (int, error)
 	// rows passes the rows of q to f, in order.
 	rows(ctx context.Context, r *relation, q rowQuery, f *filling) error
@@ -78,7 +78,7 @@ type observation struct {
 	writers []string      // PostgreSQL: the transactions that held a write lock on the table
 }
 
-// verdict is the decision of filling about a row.
+// verdict is filling's decision about a row.
 type verdict uint8
 
 const (
@@ -100,7 +100,7 @@ type filling struct {
 	limit   int    // of the query; its last row is checked but not added
 	offered int    // rows offered by the query
 	err     error  // why it ended early
-	twin    bool   // because two rows have the same place
+	twin    bool   // it ended because two rows have the same place
 	more    bool   // it ended because the batch is full
 }
 

@@ -21,7 +21,7 @@ type fetcher struct {
 	lost  error      // the rows in the batch could not be recorded and must not be handed out
 }
 
-// crew is the goroutines of a reader, one for each fetcher used so far.
+// crew runs the goroutines of a reader, one for each fetcher used so far.
 type crew struct {
 	work    chan *fetcher // buffer for all fetchers
 	results chan *fetcher // buffer for all fetchers
@@ -69,7 +69,7 @@ func (c *crew) enlist(stop context.CancelCauseFunc) bool {
 	return !c.closed
 }
 
-// leave tells the reader that no goroutine accepts work any more.
+// leave closes gone, which shows the reader that no goroutine accepts work any more.
 func (c *crew) leave(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -47,7 +47,7 @@ func (m *meeting) pass(ctx context.Context) error {
 	}
 }
 
-// numbers is a database whose tables each have the rows 1 to rows.
+// numbers is a database in which each table has the rows 1 to rowsOf.
 type numbers struct {
 	rowsOf  int64
 	meeting *meeting
@@ -147,7 +147,7 @@ func numbered(t *testing.T, d *numbers, connections, tables int, once bool) stre
 	return r
 }
 
-// readTo reads until rows rows have come, or an error; it returns the rows of each partition.
+// readTo reads until it has rows rows, or an error. It returns the rows of each partition.
 func readTo(t *testing.T, r stream.Reader,
 	rows int) (got map[string]int, order []string, err error) {
 	t.Helper()

@@ -30,7 +30,7 @@ type journal struct {
 const (
 	journalMagic  = "PENSTOCK-SEEN-2\n"
 	journalMagic1 = "PENSTOCK-SEEN-1\n" // without digests and absent rows
-	// maximum size of an entry; larger than any file before its rewrite
+	// maximum size of a file that can be opened
 	journalMax     = 1 << 26
 	journalSlack   = 1 << 20 // growth in bytes after which the file is rewritten
 	entryHead      = 8       // length and checksum
@@ -119,7 +119,7 @@ func (m *memory) read(text []byte, id string) (good int64, err error) {
 	return int64(len(text) - len(rest)), nil
 }
 
-// take applies one entry.
+// take applies one entry and reports whether it is valid.
 func (m *memory) take(kind byte, body []byte) bool {
 	r := wire.Reader{Rest: body}
 	switch kind {

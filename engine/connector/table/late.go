@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lateness finds the rows of one partition that became visible behind the place up to which it was
-// read. It hands them out as a separate partition whose positions are numbers.
+// lateness finds rows of one partition that became visible before the position up to which it was
+// read. It hands them out as a separate partition, with numbers as positions.
 type lateness struct {
 	part    stream.Partition
 	memory  memory
@@ -22,7 +22,7 @@ type lateness struct {
 	handed int64           // the highest number handed out
 	top    int64           // the highest number assigned
 	above  []stream.Range  // settled before this run, ascending
-	skip   map[string]bool // keys above the partition's mark that belong to this partition
+	skip   map[string]bool // late rows above the mark of the main partition, which must skip them
 	next   time.Duration   // when the table may be searched again
 	left   bool            // the last search reached its bound: there may be more late rows
 	last   bool            // with Once: the last search is done
@@ -102,8 +102,9 @@ func (l *lateness) found(key string) {
 }
 
 // save makes the entries durable before their rows are handed out. Late rows up to the number
-// settled are settled durably, as is the partition up to main. Those that are below both are
-// deleted. A late row above main is still needed: after a crash the partition must skip it.
+// settled are durably settled, and so is the main partition up to the key main. Late rows below
+// both are deleted from memory. A late row above main is still needed: after a crash the main
+// partition must skip it.
 func (l *lateness) save(settled int64, main string) error {
 	if n := l.memory.forgettable(settled, main); n > l.memory.forgotten {
 		l.memory.forget(n)
@@ -121,12 +122,12 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// look searches the last rows of p, up to the place it was read to, for rows that were not seen. It
-// asks for more rows than can have been seen. If the search reaches its bound, it has therefore
+// look searches the last rows of p, up to the position it was read to, for rows that were not seen.
+// It asks for more rows than can have been seen. A search that reaches this bound has therefore
 // found late rows, and the remaining ones are above the floor.
 //
 // A deleted row is no longer remembered: a row inserted later under its key is found like any other
-// late row. A key whose row was replaced between two searches is an error.
+// late row. A row that was replaced under its key between two searches is an error.
 func (l *lateness) look(ctx context.Context, db database, p *partition,
 	onReuse string) (n int, err error) {
 	s := &l.memory.seen
@@ -259,8 +260,7 @@ func endsBefore(ctx context.Context, db database, p *partition, last string) err
 	return behindError(p.relation, last, p.pos)
 }
 
-// fill hands out the rows that were found but not handed out yet, and those not settled in an
-// earlier run.
+// fill hands out the found rows that were not handed out yet, or not settled in an earlier run.
 func (l *lateness) fill(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling) error {
 	for l.handed < l.top && !f.more {
@@ -280,8 +280,8 @@ func (l *lateness) fill(ctx context.Context, db database, p *partition, b *strea
 	return nil
 }
 
-// stretch hands out the numbers up to to as one span. The number of a row that was deleted
-// meanwhile stays empty.
+// stretch hands out the late rows with numbers up to to as one span. The number of a row that was
+// deleted meanwhile has no record.
 func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *stream.Batch,
 	f *filling, to int64) error {
 	from, data := l.handed, len(b.Data)

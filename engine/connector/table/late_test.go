@@ -16,7 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// life is a reader whose route settles some of the rows it reads, as recorded in its ledger.
+// life simulates a route over several readers. It settles some of the rows it reads, and keeps the
+// marks and the number of times each row was settled.
 type life struct {
 	t      *testing.T
 	dir    string
@@ -70,7 +71,7 @@ func (l *life) settle(spans []stream.Span, texts []string) {
 	}
 }
 
-// next reads a batch that is settled later; the caller owns the partitions.
+// next reads a batch to be settled later. It copies the partitions, which the reader may change.
 func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 	texts, spans, err := next(l.t, r)
 	for i := range spans {
@@ -80,7 +81,7 @@ func (l *life) next(r stream.Reader) ([]string, []stream.Span, error) {
 	return texts, spans, err
 }
 
-// run is a finite run: it reads and settles all rows.
+// run performs a finite run, which reads and settles all rows.
 func (l *life) run() {
 	l.t.Helper()
 	l.once = true
@@ -110,8 +111,8 @@ func (l *life) exactlyOnce(rows int) {
 	}
 }
 
-// TestLate checks that rows that commit behind the current place are found once, through kills at
-// random moments after which some batches were settled.
+// TestLate checks that rows that commit before the current position are found once, with kills at
+// random moments, when only some batches are settled.
 func TestLate(t *testing.T) {
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -155,8 +156,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// pastRow checks that a row written behind the current place is found, regardless of the
-// information about transactions that the database gives.
+// pastRow checks that a row written before the current position is found, with or without
+// information of the database about its transactions.
 func pastRow(t *testing.T, w world) {
 	execute(t, w.db, "CREATE TABLE t (at bigint NOT NULL, id bigint NOT NULL, PRIMARY "+
 		"KEY (at, id))")
@@ -223,7 +224,7 @@ func TestLateInBulk(t *testing.T) {
 	}
 	r := l.open()
 	read(r, 100, func(string) bool { return len(l.got) < 90 })
-	// behind the place that was read, and above the settled mark
+	// before the position that was read, and above the settled mark
 	execute(t, w.db, fmt.Sprintf(series, bulk, "950000 + i"))
 	read(r, bulk, func(part string) bool { return part == "t~late" })
 	r.Close() // a crash

@@ -153,7 +153,7 @@ func (d *mysqlServer) rows(ctx context.Context, r *relation, q rowQuery, f *fill
 }
 
 // sameColumns compares the columns of a result with those at the start. more is the number of
-// additional columns behind them.
+// additional columns after them.
 func (d *mysqlServer) sameColumns(r *relation, rows driver.Rows, more int) error {
 	now, err := mysqlColumns(rows, len(rows.Columns())-more)
 	if err != nil {

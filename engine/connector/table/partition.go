@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// partition is a table, or a stripe of one, in the state of one reader. It belongs to the fetcher
+// partition is one reader's state of a table, or of a stripe of a table. It belongs to the fetcher
 // that works on it, otherwise to the goroutine that calls Read.
 type partition struct {
 	part     stream.Partition
@@ -90,9 +90,9 @@ func (p *partition) fill(ctx context.Context, db database, b *stream.Batch, f *f
 	return nil
 }
 
-// watchEnd is called if rows are not remembered and there are none behind pos. A table that ends
-// before pos and grows there again reuses its keys, which is an error. A finite run checks only
-// once and only warns.
+// watchEnd is called if there are no rows after pos. It does nothing if rows are remembered. A
+// table that ends before pos and grows there again reuses its keys, which is an error. A finite run
+// checks only once and only warns.
 func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error {
 	if p.late != nil || p.pos == "" || r.s.o.ReusedKeys == ignoreReuse {
 		return nil

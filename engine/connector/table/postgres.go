@@ -128,7 +128,7 @@ func explained(err error, of string) error {
 	return fmt.Errorf("reading %s: %w", of, err)
 }
 
-// from returns the FROM clause.
+// from returns the SQL after FROM.
 func from(s subject) (string, error) {
 	if s.query != "" {
 		return "(" + s.query + "\n)", nil
@@ -344,8 +344,8 @@ func binaryKey(id uint32, b []byte) (v keyValue, ok bool) {
 	return v, false
 }
 
-// argument encodes a value of a key in the binary form of its type; numeric, whose binary form is
-// complex, as text.
+// argument encodes a value of a key in the binary form of its type; a numeric is encoded as text,
+// because its binary form is complex.
 func argument(id uint32, v keyValue) (value []byte, format int16) {
 	switch id {
 	case oidInt2:

@@ -231,8 +231,9 @@ func (d *postgres) keys(ctx context.Context, r *relation, q rowQuery,
 
 // observe implements database. It reads the last row visible in a snapshot and the first
 // transaction id unknown to the snapshot, and then the holders of write locks on the table. A row
-// that precedes the last one but is not visible belongs to a transaction with an id below that, or
-// one that holds the lock: an INSERT takes the lock before it takes a value of a sequence.
+// that precedes the last one but is not visible belongs to a transaction with an id below the
+// unknown one, or to one that holds the lock: an INSERT takes the lock before it takes a value of a
+// sequence.
 func (d *postgres) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {

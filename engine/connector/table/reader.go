@@ -28,7 +28,8 @@ type reader struct {
 	listing turn          // when new partitions are searched for
 	listed  time.Duration // time of the last search
 
-	// the database of the fetcher that waits if none works: a listener needs one more connection
+	// waits for new rows if no fetcher works. All waits use the same one, because a listener for
+	// notifications needs one more connection
 	waits database
 	free  []*fetcher
 	// working, or with rows to hand out, in the order of their start
@@ -37,7 +38,7 @@ type reader struct {
 
 	failed  backoff.State
 	failing time.Duration // time since which the database has not responded; 0 if it responds
-	hold    time.Duration // no work is started before
+	hold    time.Duration // no work is started before this time
 
 	mu      sync.Mutex                 // guards durable
 	durable map[string]stream.Position // position up to which each partition is durably settled
@@ -122,7 +123,7 @@ func (r *reader) begin(ctx context.Context, l stream.BatchLimits) error {
 	return nil
 }
 
-// next returns the next partition, in turn, that is ready or whose end is due for a check, or nil.
+// next returns the next partition, in turn, that is ready or due for a check of its end, or nil.
 func (r *reader) next(now time.Duration) *partition {
 	for k := range r.parts {
 		i := (r.turn + k) % len(r.parts)
@@ -165,8 +166,8 @@ func (r *reader) discover(ctx context.Context, now time.Duration) error {
 	return r.survive(r.free[len(r.free)-1].db, err)
 }
 
-// await returns a fetcher with a result, or nil if something is due before, or everything has
-// ended. In a finite run the order does not depend on the speed of fetchers.
+// await returns a fetcher with a result, or nil if something else is due first, or if everything
+// has ended. In a finite run the order does not depend on the speed of fetchers.
 func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	for {
 		for i, f := range r.busy {
@@ -187,7 +188,7 @@ func (r *reader) await(ctx context.Context) (*fetcher, error) {
 	}
 }
 
-// watch waits until a fetcher has a result. early means that work for a free fetcher is due before.
+// watch waits until a fetcher has a result. early means that work for a free fetcher is due first.
 func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	var due <-chan time.Time
 	if len(r.free) > 0 {
@@ -210,7 +211,7 @@ func (r *reader) watch(ctx context.Context) (early bool, err error) {
 	return false, nil
 }
 
-// took frees a fetcher whose result is about to be handed out, and maps its error.
+// took frees a fetcher with a result that is about to be handed out, and maps its error.
 func (r *reader) took(f *fetcher) error {
 	p := f.part
 	f.ready, f.part, p.busy = false, nil, false
@@ -306,8 +307,8 @@ func (r *reader) rest(ctx context.Context) error {
 	return nil
 }
 
-// look searches for rows that came late before the current place of a partition, and then for new
-// rows behind it.
+// look searches for late rows before the current position of a partition, and then for new rows
+// after it.
 func (r *reader) look(ctx context.Context, db database, p *partition) error {
 	if l := p.late; l != nil && r.now() >= l.next && !(r.o.Once && l.last) {
 		began := r.now()

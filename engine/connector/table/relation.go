@@ -52,8 +52,8 @@ type relation struct {
 	keys    keyset
 }
 
-// reuse is the column whose values the database generates, if any, and the reason why it may
-// generate the number of a deleted row again.
+// reuse names a column with generated numbers, if any, and the reason why the database may generate
+// the number of a deleted row again.
 type reuse struct{ column, why, remedy string }
 
 // mayReuse reports whether the database itself may reuse keys of order_by; the reason is in reuse.
@@ -209,7 +209,7 @@ func partitionID(name string) string {
 	return out.String()
 }
 
-// nullKey returns an error about a row without a place.
+// nullKey returns an error about a row with NULL in a column of order_by.
 func nullKey(r *relation) error {
 	return fmt.Errorf("a row of %s has no place, because a column of `order_by` (%s) is "+
 		"NULL in it; "+

@@ -2,7 +2,7 @@ package table
 
 import "github.com/penstock-io/penstock/stream"
 
-// Reread implements stream.Rereadable. Rows that came late are read in their places.
+// Reread implements stream.Rereadable. Late rows are then read in their order among the others.
 func (o *Options) Reread() (stream.Reread, error) {
 	again := *o
 	again.Rescan = 0

@@ -14,8 +14,8 @@ const (
 	ignoreReuse = "ignore"
 )
 
-// rowDigest identifies the values of a row other than its key: eight checksums, each of the columns
-// whose index is equal modulo eight. The columns of order_by are omitted. Zero means unknown.
+// rowDigest identifies the values of a row other than its key: eight checksums. Checksum i covers
+// the columns with index i modulo eight, not counting the columns of order_by. Zero means unknown.
 type rowDigest [8]uint16
 
 // digest returns the digest of a record made from a row of r, before finish.
@@ -48,9 +48,10 @@ type pair struct {
 const maxPairs = 16
 
 // startedOver reports whether the last rows of pairs, which ascend by key, are different rows under
-// reused keys, and from which key on. A row counts as different if every column that distinguishes
-// rows has changed, because an update in place rarely changes them all. One such row is enough if
-// the rows behind it were deleted (tailGone); otherwise three are required, or all.
+// reused keys, and returns the first such key. A row counts as different if every column that
+// distinguishes rows has changed, because an update in place rarely changes them all. One such row
+// is enough if the rows after it were deleted (tailGone). Otherwise three are required, or all if
+// there are fewer.
 func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	lanes := telling(pairs)
 	run := 0
@@ -67,8 +68,8 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// telling returns the indexes of the checksums that differ between rows, or of all columns if none
-// do.
+// telling returns the indexes of the checksums that differ between rows, or of all checksums in use
+// if none differ.
 func telling(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {
@@ -96,7 +97,7 @@ func replacedError(r *relation, from, pos string) error {
 		"under the same keys; %s", r.name, r.keys.show(from), r.keys.show(pos), reuseRemedy)
 }
 
-// behindError means that the table ends long before the place up to which it was read.
+// behindError means that the table ends before the position up to which it was read.
 func behindError(r *relation, last, pos string) error {
 	return fmt.Errorf("the keys of %s may have started over: its last row is (%s), "+
 		"and it was read up to (%s); %s",

@@ -145,9 +145,8 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 	}
 }
 
-// TestReusedKeysSeen checks a table that is emptied while it is polled, or between two runs of
-// which one finds it empty. Its keys may be reused: every row is delivered. This is the case of a
-// queue with an INTEGER PRIMARY KEY.
+// TestReusedKeysSeen checks that every row is delivered although keys are reused, because a run has
+// found the table empty in between. A queue with an INTEGER PRIMARY KEY behaves like this.
 func TestReusedKeysSeen(t *testing.T) {
 	for _, rescan := range []int{1000, 8} {
 		t.Run(fmt.Sprint("rescan ", rescan), func(t *testing.T) {
@@ -251,7 +250,7 @@ func TestReuseWarning(t *testing.T) {
 	}
 }
 
-// logging is a host whose log the test reads.
+// logging is a host with a log that the test reads.
 type logging struct {
 	stream.Host
 	log *slog.Logger
@@ -303,7 +302,7 @@ func truncated(t *testing.T, w world) {
 	l := newLife(t, w, 20)
 	l.run()
 	execute(t, w.db, "DELETE FROM t WHERE id <> 3")
-	if err := l.finite(); err != nil { // the sequence continues: the remaining row is an old one
+	if err := l.finite(); err != nil { // the sequence continues, so the remaining row is an old one
 		t.Error(err)
 	}
 	insert(10, "second")
@@ -398,7 +397,7 @@ func TestReuseWithoutMemory(t *testing.T) {
 	}
 }
 
-// empty lets a reader poll an empty table, which it does at least once a second.
+// empty checks that a reader returns no row of an empty table for longer than a poll interval.
 func empty(t *testing.T, r stream.Reader) {
 	t.Helper()
 	if texts, _, err := nextWithin(t, r, 1500*time.Millisecond); len(texts) > 0 || err == nil {

@@ -13,7 +13,7 @@ import (
 // rowMaker creates records from rows. A record's text is the row as a JSON object on one line,
 // which dead letters and raw formats show. Its fields are the columns, with exactly the values of
 // the database. If a value is part of the text unchanged, the field refers to it, otherwise to a
-// copy behind all texts.
+// copy after all texts.
 type rowMaker struct {
 	names   []string
 	labels  [][]byte // `{"id":`, `,"at":`
@@ -68,7 +68,7 @@ func (m *rowMaker) null() {
 	m.add(stream.Null, len(m.batch.Data), 0)
 }
 
-// addApart stores value behind the texts.
+// addApart stores value, to be put after the texts by finish.
 func addApart[T []byte | string](m *rowMaker, kind stream.Kind, value T) {
 	m.moved = append(m.moved, len(m.batch.Fields))
 	m.add(kind, len(m.side), len(value))
@@ -95,7 +95,7 @@ func (m *rowMaker) plain(kind stream.Kind, value string) {
 	m.batch.Data = append(m.batch.Data, value...)
 }
 
-// number adds a number, or a text for a value such as NaN that is no JSON number.
+// number adds a number, or a text for a value such as NaN that is not a JSON number.
 func (m *rowMaker) number(value []byte) {
 	if c := value[len(value)-1]; c < '0' || c > '9' {
 		m.text(value)
@@ -181,7 +181,7 @@ func (m *rowMaker) learn(rows, bytes int) {
 	}
 }
 
-// end completes the row; its Origin must then be set.
+// end completes the row. The caller must then set the record's Origin.
 func (m *rowMaker) end(span uint32) *stream.Record {
 	b := m.batch
 	if m.column == 0 {
@@ -197,11 +197,10 @@ func (m *rowMaker) end(span uint32) *stream.Record {
 	return &b.Records[len(b.Records)-1]
 }
 
-// size returns the number of bytes in the batch, including the values to store behind its texts.
+// size returns the number of bytes in the batch, including the values to store after its texts.
 func (m *rowMaker) size() int { return len(m.batch.Data) + len(m.side) }
 
-// finish stores the separate values behind the texts. It is called once, when the batch is
-// complete.
+// finish stores the separate values after the texts. It is called once, when the batch is complete.
 func (m *rowMaker) finish() {
 	base := uint32(len(m.batch.Data))
 	for _, f := range m.moved {

@@ -17,8 +17,8 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seen is the set of rows near the end of a partition that were handed out. Other rows in the table
-// between floor and that end came late. It holds at most max rows, those with the highest keys.
+// seen is the set of rows near the end of a partition that were handed out. Other rows of the table
+// between floor and that end are late. It holds at most max rows, those with the highest keys.
 type seen struct {
 	max   int
 	floor string    // rows at or below it are not remembered
@@ -89,11 +89,11 @@ func (s *seen) search() lateSearch { return lateSearch{rows: s.rows} }
 // lateSearch is one pass over ascending keys.
 type lateSearch struct {
 	rows    []seenRow // not reached yet
-	absent  []string  // keys passed that the table no longer contains
+	absent  []string  // passed keys that the table no longer contains
 	present []seenRow // the last existing rows, at most maxPairs
 }
 
-// late reports whether the next key was not seen.
+// late reports whether key, the next one in the table, was not seen.
 func (l *lateSearch) late(key []byte) bool {
 	l.pass(func(seen string) bool { return seen < string(key) })
 	if len(l.rows) == 0 || l.rows[0].key != string(key) {
@@ -117,7 +117,7 @@ func (l *lateSearch) pass(behind func(seen string) bool) {
 	}
 }
 
-// tailGone reports whether the rows behind the last existing one were deleted.
+// tailGone reports whether rows after the last existing one were deleted.
 func (l *lateSearch) tailGone() bool {
 	return len(l.absent) > 0 && len(l.present) > 0 &&
 		l.absent[len(l.absent)-1] > l.present[len(l.present)-1].key

@@ -67,8 +67,8 @@ func sqliteArgument(v keyValue) driver.Value {
 	return v.s
 }
 
-// observe implements database. SQLite has one writer at a time: a row that is not visible here was
-// not written before the last one.
+// observe implements database. SQLite has one writer at a time: rows that are not visible here are
+// written after the last visible row.
 func (d *sqliteFile) observe(ctx context.Context, r *relation,
 	q rowQuery) (o observation, err error) {
 	if err := d.sameTable(ctx, r); err != nil {

@@ -51,12 +51,13 @@ func (r *reader) openStripes(ctx context.Context, db database, t *reading) error
 	return nil
 }
 
-// stripeID returns the prefix of the ids of a table's partitions of a width.
+// stripeID returns the common prefix of the ids of a table's stripes of a width.
 func stripeID(name string, width int64) string {
 	return partitionID(name) + "#" + strconv.FormatInt(width, 10) + "."
 }
 
-// reach returns the first column of order_by in the first and in the last row.
+// reach returns the values of the first column of order_by in the first and the last row. some is
+// false if there are no rows.
 func reach(ctx context.Context, db database,
 	rel *relation) (low, high int64, some bool, err error) {
 	var first []byte

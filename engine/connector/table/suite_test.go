@@ -27,7 +27,7 @@ func openSQLite(t testing.TB) (*sql.DB, string) {
 
 var execute = connectortest.Execute
 
-// made returns a source with options that set modifies.
+// made returns a source with the default options as modified by set.
 func made(t testing.TB, h stream.Host, set func(o *table.Options)) stream.Source {
 	t.Helper()
 	o := table.DefaultOptions()

@@ -2,17 +2,17 @@
 // SQLite, PostgreSQL, and MySQL or MariaDB.
 //
 // Rows come in the order of columns that are unique together, in pages. Each page is an index scan
-// that starts after the last row. A row's place is an encoding of the values of these columns
-// (Position.Key), whose byte order is the order of the rows. Rows with equal times on both sides of
-// a page boundary are therefore neither lost nor repeated. At the end the source follows the table:
-// it polls at growing intervals while no rows come, or is notified.
+// that starts after the last row. A row's place (Position.Key) encodes the values of these columns,
+// so that the byte order of places is the order of the rows. Rows with equal times on both sides of
+// a page boundary are therefore neither lost nor repeated. At the end of the table the source
+// follows it: it polls at growing intervals while no rows come, or waits for notifications.
 //
-// Rows of transactions that commit late are waited for if the database reports open transactions,
-// or for a lag. Otherwise they are found by searching the last rows again; they form a partition of
-// their own.
+// Some transactions commit their rows after later rows were visible. The source waits for such rows
+// if the database reports open transactions, or for a lag. It finds the others, the late rows, by
+// searching the last rows again, and hands them out as a separate partition.
 //
 // The engine opens one reader per route. The source never writes to the database, never reads
-// uncommitted rows, and stops at a row that has no place in the order.
+// uncommitted rows, and stops at a row that has NULL in a column of the order.
 package table
 
 import (
@@ -31,7 +31,7 @@ type source struct {
 	o       Options
 	h       stream.Host
 	where   string                   // the database without its password, for messages
-	connect func() (database, error) // creates a connection, which connects on first use
+	connect func() (database, error) // creates a database, which connects on first use
 }
 
 // New returns a source; Open connects.
@@ -96,7 +96,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 }
 
-// list opens existing partitions that are not open yet.
+// list opens the partitions that exist in the database and are not open yet.
 func (r *reader) list(ctx context.Context, db database) error {
 	subjects := r.s.o.subjects()
 	if slices.ContainsFunc(r.s.o.Tables, isGlob) {
@@ -128,7 +128,7 @@ func (r *reader) list(ctx context.Context, db database) error {
 	return nil
 }
 
-// openSubject describes a table and determines the place from which it is read.
+// openSubject describes a table and opens its partitions at their stored positions.
 func (r *reader) openSubject(ctx context.Context, db database, s subject) error {
 	rel, err := db.describe(ctx, s)
 	if err == nil {

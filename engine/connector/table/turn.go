@@ -11,7 +11,7 @@ import (
 // turn is the time of the next check of the end of a partition, or of the list of tables.
 type turn struct {
 	due time.Duration // on the reader's clock
-	// between the last checks without a result; 0 if the last one had a result
+	// the wait after the last check without a result; 0 if the last check had one
 	interval time.Duration
 }
 

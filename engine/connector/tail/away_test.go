@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// elsewhere is a file system in which folders themselves may lie on another device than their files
-// do.
+// elsewhere is a file system that, while on is set, reports another device for folders than for
+// their files.
 type elsewhere struct {
 	vfs.FS
 	on bool
@@ -39,7 +39,7 @@ func (d elsewhereDir) Stat(name string) (vfs.Info, error) {
 	return info, err
 }
 
-// awayWorld is a world of logs in a folder that comes and goes, of which some was read.
+// awayWorld is a world with logs in a folder that disappears and reappears.
 type awayWorld struct {
 	*world
 	disk *elsewhere
@@ -63,7 +63,7 @@ func newAwayWorld(t *testing.T) *awayWorld {
 	return a
 }
 
-// ranBefore is an earlier run, which read all there was, saved it and was killed.
+// ranBefore performs an earlier run, which reads and saves all lines and is killed.
 func (a *awayWorld) ranBefore() {
 	a.start(false)
 	a.pump(10 * time.Second)
@@ -71,7 +71,7 @@ func (a *awayWorld) ranBefore() {
 	a.kill()
 }
 
-// line appends one to a file, that is expected then.
+// line appends a line to a file and expects its delivery.
 func (a *awayWorld) line(name, what string) {
 	a.t.Helper()
 	text := fmt.Sprintf("%s of %s\n", what, name)
@@ -99,7 +99,7 @@ func (a *awayWorld) vanish()            { a.must(os.Rename(a.logs, a.logs+" are 
 func (a *awayWorld) comeBack()          { a.must(os.Rename(a.logs+" are away", a.logs)) }
 func (a *awayWorld) at(n string) string { return filepath.Join(a.logs, n) }
 
-// check fails the test where anything else was delivered than was expected.
+// check compares the delivered lines with the expected ones.
 func (a *awayWorld) check() {
 	a.t.Helper()
 	a.save()
@@ -110,11 +110,11 @@ func (a *awayWorld) check() {
 	}
 }
 
-const long = 3 * time.Minute // than copy_wait and forget
+const long = 3 * time.Minute // longer than copy_wait and forget
 
-// TestFolderAway: a missing folder does not count as a folder with deleted files, for any length of
-// time, before startup or after it. When it appears, the data already read is not read again,
-// whatever was done to the files meanwhile.
+// TestFolderAway checks that the files of a missing folder do not count as deleted, however long it
+// is missing, before startup or after it. When it reappears, data already read is not read again,
+// even if the files were changed meanwhile.
 func TestFolderAway(t *testing.T) {
 
 	for _, c := range []struct {
@@ -194,8 +194,8 @@ func TestFolderAway(t *testing.T) {
 	}
 }
 
-// TestFolderEmptied: a folder of which all files were deleted is no folder that is away: nobody
-// waits for them, nor is any mark kept.
+// TestFolderEmptied checks that an emptied folder does not count as missing: the source does not
+// wait for its files, and their marks are dropped.
 func TestFolderEmptied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)
@@ -212,8 +212,8 @@ func TestFolderEmptied(t *testing.T) {
 	})
 }
 
-// TestFolderAwayOnce: a run with Once does not wait for a folder, and keeps the progress of its
-// files for the next run.
+// TestFolderAwayOnce checks that a run with Once does not wait for a missing folder, and keeps the
+// progress of its files for the next run.
 func TestFolderAwayOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAwayWorld(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// do is a list of steps.
+// do returns its arguments as a list of steps.
 func do(steps ...func(w *writer)) []func(w *writer) { return steps }
 
 func add(name string, n int) func(*writer)   { return func(w *writer) { w.append(name, n) } }
@@ -28,7 +28,7 @@ func both(steps ...func(*writer)) func(*writer) {
 	}
 }
 
-// plainCases: files that grow.
+// plainCases returns the cases of files that only grow.
 func plainCases() []rotation {
 	return []rotation{
 		{name: "one file", steps: do(add("a.log", 3), add("a.log", 1), add("a.log", 50))},
@@ -70,7 +70,7 @@ func plainCases() []rotation {
 	}
 }
 
-// renameCases: the old name is given to a new file.
+// renameCases returns the cases of rotation by rename and a new file under the old name.
 func renameCases() []rotation {
 	next := both(mv("a.log", "a.log.1"), add("a.log", 3))
 	inner := []rotation{
@@ -122,8 +122,8 @@ func renameCases() []rotation {
 	return inner
 }
 
-// copyCases: copied away and truncated. Nothing is written between the copy and the truncation:
-// that exists nowhere.
+// copyCases returns the cases of files that are copied and truncated. Nothing is written between
+// the two, because such lines would be lost.
 func copyCases() []rotation {
 	turn := both(cp("a.log", "a.log.1"), cut("a.log"))
 	inner := []rotation{
@@ -168,9 +168,8 @@ func copyCases() []rotation {
 	)
 }
 
-// neverSeen leaves out the schedules under which a file leaves the glob before any process has seen
-// it: the config does not name it. Nor has a process that was killed before it saved for the first
-// time.
+// neverSeen skips schedules under which a file leaves the glob before any process knows it: no
+// process ran, or it was killed before it saved for the first time.
 func neverSeen(s schedule) bool {
 	return s.at == 0 && (s.kind == "down from" || s.kind == "unsaved after")
 }
@@ -178,14 +177,13 @@ func neverSeen(s schedule) bool {
 // head is longer than the hashed prefix of an id.
 var head = strings.Repeat("a head that many files have in common ", 40)
 
-// unreadRewrites leaves out the schedules under which a rewrite destroys lines that nobody has
-// read: those exist nowhere.
+// unreadRewrites skips schedules under which a rewrite destroys unread lines.
 func unreadRewrites(s schedule) bool {
 	return s.kind == "down from" || s.kind == "down during" || s.kind == "midway after" ||
 		s.kind == "unsaved after" || s.kind == "before"
 }
 
-// goneCases: files that are deleted.
+// goneCases returns the cases of deleted files.
 func goneCases() []rotation {
 	return []rotation{
 		{name: "deleted after it was read",
@@ -213,14 +211,14 @@ func goneCases() []rotation {
 	}
 }
 
-// unsavedGone leaves out the schedules under which lines are deleted before anybody has read them,
-// or saved that he has: they exist nowhere.
+// unsavedGone skips schedules under which lines are deleted before a process has read them and
+// saved that.
 func unsavedGone(s schedule) bool {
 	return s.kind != "never" && s.kind != "read, then before" || s.kind == "read, then before" && s.at == 0
 }
 
-// whileGone excludes schedules that a process cannot follow, because it did not run, or was killed,
-// while only a handle led to the file.
+// whileGone skips schedules under which the process is down or killed while only a handle leads to
+// the file.
 func whileGone(s schedule) bool {
 	return s.kind != "never" &&
 		(s.at > 0 || s.kind != "before" && s.kind != "down during" && s.kind != "read, then before")
@@ -259,7 +257,7 @@ func identityCases() []rotation {
 		{name: "restored from a backup that kept its time", steps: do(
 			both(add("a.log", 3), cpOver("a.log", "backup")),
 			both(rm("a.log"), cpOver("backup", "a.log")), add("a.log", 2)),
-			// It is written to before a process sees that it kept its time.
+			// a process first sees the file after it is written to, when its kept time is gone
 			skip: func(s schedule) bool { return s.kind == "down from" || s.kind == "unsaved after" }},
 		{name: "restored from a backup, its time set later", steps: do(
 			both(add("a.log", 3), cp("a.log", "backup")), both(rm("a.log"), cp("backup", "a.log")), func(w *writer) {
@@ -279,7 +277,7 @@ func identityCases() []rotation {
 			}), skip: unsavedGone},
 		{name: "an inode that is used again", steps: do(
 			add("a.log", 2), func(w *writer) {
-				for range 20 { // file systems like to give the inode that was freed last
+				for range 20 { // file systems often reuse the inode that was freed last
 					w.remove("a.log")
 					w.append("a.log", 2)
 					w.disown(2)
@@ -292,9 +290,9 @@ func identityCases() []rotation {
 	}
 }
 
-// harnessCases are those of vector-test-harness that concern files, with their traps mended: the
-// copy is within reach of the glob, the truncated file regrows past the old offset before a look,
-// and every line is counted, not the last one alone.
+// harnessCases returns the file cases of vector-test-harness, made stricter: the glob matches the
+// copy, the truncated file grows past the old offset before the next look, and every line is
+// counted, not only the last one.
 func harnessCases() []rotation {
 	text := func(name, line string) func(w *writer) { return func(w *writer) { w.text(name, line+"\n", line) } }
 	return []rotation{

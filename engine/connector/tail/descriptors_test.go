@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// fewFS is a file system of a process that may open no more than most files.
+// fewFS is a file system that fails to open more than most files at once.
 type fewFS struct {
 	vfs.FS
 	most int64
@@ -62,8 +62,8 @@ func (f fewFile) Close() error {
 	return f.File.Close()
 }
 
-// A route that is down holds the files that it has not read, also deleted ones. One that was
-// removed holds none.
+// TestRemovedRouteHoldsNoFiles checks that a route that is down keeps its unread files open,
+// including deleted ones, and that a removed route keeps none open.
 func TestRemovedRouteHoldsNoFiles(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,8 @@ func TestRemovedRouteHoldsNoFiles(t *testing.T) {
 	})
 }
 
-// With fewer descriptors than files, all files are read, and a finite run ends.
+// TestFewDescriptors checks that all files are read, and a finite run ends, with fewer descriptors
+// than files.
 func TestFewDescriptors(t *testing.T) {
 	for _, once := range []bool{true, false} {
 		dir := t.TempDir()

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// glob is a pattern beneath a root: its parts, of which "**" stands for any number of folders.
+// glob is a pattern beneath a root, split at slashes. The part "**" matches any number of folders.
 type glob []string
 
-// rooted splits a pattern into the folder that needs no matching and the rest.
+// rooted splits a pattern into its literal leading folders and the rest.
 func rooted(pattern string) (root string, g glob) {
 	parts := strings.Split(pattern, "/")
 	n := 0
@@ -31,7 +31,7 @@ func rooted(pattern string) (root string, g glob) {
 // special reports whether a part has glob characters.
 func special(part string) bool { return strings.ContainsAny(part, `*?[\`) }
 
-// file reports whether a name in the folder of the glob matches.
+// file reports whether the glob matches a file name in its folder.
 func (g glob) file(name string) bool {
 	for len(g) > 1 && g[0] == "**" {
 		g = g[1:]
@@ -54,7 +54,8 @@ func (g glob) into(dst []glob, name string) []glob {
 	return dst
 }
 
-// one matches one part; a leading dot has to be named, as shells have it.
+// one reports whether a part of a pattern matches name. As in shells, only a leading dot matches a
+// leading dot.
 func one(pattern, name string) bool {
 	if hidden(name) && !strings.HasPrefix(pattern, ".") {
 		return false
@@ -62,8 +63,8 @@ func one(pattern, name string) bool {
 	return match(pattern, name)
 }
 
-// match is path.Match, quick where the pattern is an ending: each listing asks it several times for
-// each file.
+// match is path.Match with a short cut for patterns such as "*.log". Each listing calls it several
+// times for each file.
 func match(pattern, name string) bool {
 	if end, ok := strings.CutPrefix(pattern, "*"); ok && !special(end) && !strings.Contains(name, "/") {
 		return strings.HasSuffix(name, end)

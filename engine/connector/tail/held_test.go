@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Deleted files that no route has read count once for the source. It is said when they hold half of
-// deleted_max, and when they hold more than that, which file is the oldest, and which route holds
-// it.
+// TestDeletedFilesCountOncePerSource checks that deleted unread files count once for the source,
+// however many routes have to read them. The source logs when they exceed half of deleted_max and
+// all of it, with the oldest file and its route.
 func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	const size = 34 * 20
 	var most stream.Size = size * 3 / 2
@@ -65,7 +65,8 @@ func TestDeletedFilesCountOncePerSource(t *testing.T) {
 	})
 }
 
-// Data deleted before it was read is counted in bytes and reported once for each file.
+// TestLostBytesAreCounted checks that data deleted before it was read is counted in bytes and
+// reported once for each file.
 func TestLostBytesAreCounted(t *testing.T) {
 	for name, lose := range map[string]func(w *writer){
 		"truncated":   func(w *writer) { w.truncate("a.log") },
@@ -98,8 +99,9 @@ func TestLostBytesAreCounted(t *testing.T) {
 	}
 }
 
-// A deleted file that no route has read is released when a compressed file holds its data. It is
-// read there, also when that one is rotated on or deleted before the route reads.
+// TestCompressedFileReleasesDeletedOne checks that a deleted unread file is closed when a
+// compressed file holds its data. The data is then read from the compressed file, even if that file
+// is renamed or deleted before the route reads.
 func TestCompressedFileReleasesDeletedOne(t *testing.T) {
 	later := map[string]func(w *writer){
 		"stays":   func(*writer) {},

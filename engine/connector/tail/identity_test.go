@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// A file was written again under its own name with the same beginning, as by a restore that does
-// not keep times: that is a new file, and with identity: content the old one.
+// TestIdentity checks a file that was written again under its own name with the same beginning, as
+// by a restore that does not keep times. It counts as a new file, or, with identity: content, as
+// the old one.
 func TestIdentity(t *testing.T) {
 	for _, identity := range []string{"auto", "content"} {
 		t.Run(identity, func(t *testing.T) {

@@ -13,13 +13,12 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// The real form of the table of rotations: the program itself follows real files into real SQLite
-// and to a real HTTP server, and is killed with SIGKILL. A sweep is every case at once under one
-// schedule: one process with a pipeline for each, so that a kill and a start cost no more for 81
-// cases than for one.
+// TestRotationKilled runs the rotation cases with the real program. It delivers from real files to
+// real SQLite and to a real HTTP server, and is killed with SIGKILL. A sweep runs all cases under
+// one schedule in one process, with a pipeline for each case. So a kill and a start cost no more
+// for 81 cases than for one.
 
-// sweeps are the schedules of the whole table, or a sample: killed before, between and after every
-// step of every case.
+// sweeps returns all schedules or, without full, two that kill the process at every step.
 func sweeps(cases []rotation, full bool) []schedule {
 	if !full {
 		return []schedule{{"read, then before", everywhere}, {"midway after", everywhere}}
@@ -31,7 +30,7 @@ func sweeps(cases []rotation, full bool) []schedule {
 	return schedules(steps, 0, true)
 }
 
-// takes reports whether a case is decidable under a schedule: its lines exist somewhere.
+// takes reports whether a case applies to a schedule: it has the step, and its result is decidable.
 func (c rotation) takes(s schedule) bool {
 	if s.at >= len(c.steps) {
 		return false
@@ -44,8 +43,9 @@ func (c rotation) takes(s schedule) bool {
 	return true
 }
 
-// PENSTOCK_ROTATION_KILL=full (make rotation-kill) is the whole table, sample (CI) two sweeps of
-// it; else the cases of vector-test-harness alone are swept.
+// TestRotationKilled checks the lines that arrive after kills. PENSTOCK_ROTATION_KILL=full (make
+// rotation-kill) runs all cases under all schedules; sample (CI), all cases under two. Otherwise
+// only the cases of vector-test-harness run, under two.
 func TestRotationKilled(t *testing.T) {
 	cases, how, atOnce := harnessCases(), os.Getenv("PENSTOCK_ROTATION_KILL"), 2
 	if how != "" {
@@ -94,14 +94,15 @@ func (s schedule) String() string {
 	return fmt.Sprintf("%s step %d", s.kind, s.at)
 }
 
-// The waits of the real form, in real time. A file without name, or a copy, is given up only after
-// longer than steps take on a machine that does much else; but where lines come only then.
+// Waits in real time. A nameless file or a copy is given up only after killLongWait, which exceeds
+// the duration of the steps even on a busy machine. Cases with lines that arrive only after a file
+// is given up use killGoneWait and killCopyWait.
 const (
 	killLongWait = 2 * time.Minute
 	killGoneWait = 4 * time.Second
 	killCopyWait = 2 * time.Second
 	killPollMax  = 100 * time.Millisecond
-	// time without progress after which missing lines are taken to wait for gone_wait
+	// time without progress after which missing lines are assumed to wait for gone_wait
 	stuckAfter = 2500 * time.Millisecond
 	// time after which an event without a new line has been seen
 	lookTwice = 6 * killPollMax
@@ -202,11 +203,11 @@ func (v *sweep) after(i int, here bool) {
 	}
 }
 
-// compare holds both receivers against the ledger: the table has each line once, the server has
-// none missing.
+// compare checks the lines of both receivers against the ledger: the table has each line once, and
+// the server lacks none.
 func (c *subject) compare(t *testing.T) {
 	got := c.rows(t)
-	for _, line := range c.w.maybe { // written and gone at once: it may have been seen
+	for _, line := range c.w.maybe { // written and destroyed at once: it may have been read
 		if at := slices.Index(got, line); at >= 0 {
 			got = slices.Delete(got, at, at+1)
 		}

@@ -23,18 +23,19 @@ import (
 // killSync is how often the checkpoint is saved.
 const killSync = 50 * time.Millisecond
 
-// subject is one case of a sweep: its writer, and its receivers' lines.
+// subject is one case of a sweep, with its writer and the lines that its receivers got.
 type subject struct {
 	rotation
 	title string
 	w     *writer
 	db    *sql.DB
-	// a separate file; a line in it that arrives shows that the program has listed the files since
+	// a separate file; when a new line of it arrives, the program has listed all files after the
+	// line was written
 	bell string
 
 	mu   sync.Mutex      // guards the fields below
 	sent map[string]int  // lines sent to the server
-	rung map[string]bool // those among them from bell
+	rung map[string]bool // lines from bell that were sent to the server
 	news int             // requests so far
 }
 
@@ -102,7 +103,7 @@ func newSweep(t *testing.T, bin string, s schedule, cases []rotation) *sweep {
 	return v
 }
 
-// close ends the sweep; its folder is kept where something is wrong.
+// close ends the sweep. It keeps the folder if the test has failed.
 func (v *sweep) close() {
 	v.kill()
 	if v.server != nil {
@@ -122,7 +123,7 @@ func (v *sweep) close() {
 	_ = os.RemoveAll(v.dir)
 }
 
-// start begins a process, and waits until it answers if ready is set.
+// start starts a process. If ready is set, it waits until the process responds.
 func (v *sweep) start(ready bool) {
 	v.t.Helper()
 	var config strings.Builder
@@ -153,7 +154,7 @@ func (v *sweep) start(ready bool) {
 	}
 }
 
-// kill ends the process as SIGKILL does.
+// kill ends the process with SIGKILL.
 func (v *sweep) kill() {
 	if v.cmd == nil {
 		return
@@ -163,7 +164,7 @@ func (v *sweep) kill() {
 	v.cmd = nil
 }
 
-// pause waits, unless the process ends by itself, which it never should.
+// pause waits for d. It fails the test if the process ends meanwhile.
 func (v *sweep) pause(d time.Duration) {
 	v.t.Helper()
 	timer := time.NewTimer(d)
@@ -226,11 +227,11 @@ func (v *sweep) ring() string {
 	return line
 }
 
-// bellRings begins the lines of bells, and no other ones.
+// bellRings is the prefix of the lines of bells. No other line has it.
 const bellRings = "ring "
 
-// settle runs the process until both receivers of every case have the ledger and the new line of
-// the bell, and the checkpoint has saved that; or until there was no progress for stuck.
+// settle runs the process until both receivers of every case have the lines of the ledger and a new
+// line of the bell, and the checkpoint is saved. It also returns if there is no progress for stuck.
 func (v *sweep) settle(stuck time.Duration) {
 	v.t.Helper()
 	ring, begun := v.ring(), time.Now()
@@ -300,7 +301,7 @@ func (c *subject) progress(ring string) (n int, heard, complete bool) {
 	return n + rows, heard && rings > 0, len(missing) == 0 && rows-own >= len(c.w.ledger)
 }
 
-// missing are the lines of the ledger that the server was not sent.
+// missing returns the lines of the ledger that were not sent to the server.
 func (c *subject) missing() (lines []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -313,7 +314,7 @@ func (c *subject) missing() (lines []string) {
 	return lines
 }
 
-// rows are the lines of the table.
+// rows returns the lines of the table.
 func (c *subject) rows(t *testing.T) (lines []string) {
 	t.Helper()
 	rows, err := c.db.Query("SELECT message FROM lines WHERE message NOT LIKE ?", bellRings+"%")

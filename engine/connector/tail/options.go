@@ -52,7 +52,7 @@ func Source() stream.Component {
 	}
 }
 
-// Shape implements stream.Shaper: records have the text, and the members added by meta.
+// Shape implements stream.Shaper: a record has its text and the members added by meta.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) { return o.Meta.Shape(in), nil }
 
 // Validate rejects invalid options.
@@ -104,7 +104,7 @@ func (o *Options) validateGlobs(wrong func(key, format string, args ...any) erro
 	return follow.CheckGlobs("exclude", o.Exclude)
 }
 
-// slashed are paths with slashes, whatever the system has.
+// slashed returns paths with forward slashes on every system.
 func slashed(paths []string) (out []string) {
 	for _, p := range paths {
 		out = append(out, filepath.ToSlash(p))

@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// Invalid options are rejected by name; of several, always the same one first.
+// TestValidate checks that errors name the invalid option, and that of several always the same one
+// is reported.
 func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		change func(o *tail.Options)

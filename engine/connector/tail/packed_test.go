@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/tail"
 )
 
-// pack compresses the content of from to the end of to, by its extension, and does not change from.
+// pack compresses the content of from and appends it to to, in the format of to's extension. It
+// does not change from.
 func (w *writer) pack(from, to string, flag int) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))
@@ -33,7 +34,7 @@ func (w *writer) pack(from, to string, flag int) {
 	w.touch(to)
 }
 
-// half leaves the first part of a file, in percent.
+// half truncates a file to percent of its size and returns the rest.
 func (w *writer) half(name string, percent int64) []byte {
 	w.t.Helper()
 	all, err := os.ReadFile(w.path(name))
@@ -48,7 +49,7 @@ func pack(from, to string) func(*writer) {
 	return func(w *writer) { w.pack(from, to, os.O_EXCL) }
 }
 
-// packCases: compressed files, and files that a rotation compresses.
+// packCases returns the cases of compressed files, including files that a rotation compresses.
 func packCases() []rotation {
 	var out []rotation
 	for _, ext := range []string{".gz", ".zst"} {
@@ -120,13 +121,14 @@ func packCasesOf(ext string) []rotation {
 	return inner
 }
 
-// gz2 moves a file's content, compressed, to the end of another.
+// gz2 compresses a file and moves it to the end of another.
 func gz2(from, to string) func(*writer) {
 	return both(func(w *writer) { w.pack(from, to, os.O_APPEND) }, rm(from))
 }
 
-// A damaged file delivers the data before the damage, is reported once, and delays no other file. A
-// sound copy in its place is read on.
+// TestDamagedFile checks that the data before the damage in a file is delivered, that the damage is
+// reported once, and that other files are not delayed. Reading continues when an undamaged copy
+// replaces the file.
 func TestDamagedFile(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())
@@ -155,7 +157,8 @@ func TestDamagedFile(t *testing.T) {
 	})
 }
 
-// An empty compressed file causes no work, and data written to it later is read.
+// TestEmptyCompressedFile checks that an empty compressed file causes no work, and that data
+// written to it later is read.
 func TestEmptyCompressedFile(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Include, o.Exclude = []string{"*.log*"}, nil }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())

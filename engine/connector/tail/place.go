@@ -14,10 +14,10 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// renewEvery is how often it is looked whether a root's path leads to another folder now.
+// renewEvery is how often the source checks whether a root's path leads to another folder.
 const renewEvery = time.Second
 
-// place is where the files lie: the roots of the globs.
+// place lists the files beneath the roots of the globs.
 type place struct {
 	o     Options
 	roots []*root
@@ -47,7 +47,7 @@ type listing struct {
 	p       *place
 	found   func(follow.Sight)
 	refused func(label, why string)
-	seen    map[string]bool // labels; nil: there is one root, so that none comes twice
+	seen    map[string]bool // labels; nil with a single root, where no label can repeat
 	visited []string
 }
 
@@ -126,7 +126,8 @@ func (l *listing) folder(r *root, dir vfs.Dir, name string, globs []glob, depth 
 	return nil
 }
 
-// literal returns the names of files that globs want, if none of them has to be searched for.
+// literal returns the file names that globs match, if all of them are plain names without
+// wildcards.
 func literal(globs []glob) ([]string, bool) {
 	var names []string
 	for _, g := range globs {
@@ -161,7 +162,7 @@ func (l *listing) unread(label string, err error) {
 	l.p.fault(fmt.Errorf("%q: %w", label, err))
 }
 
-// entry is one name that the globs want; info may be nil.
+// entry handles one name that a glob matches. info is its stat, or nil.
 func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) {
 	label := r.label(full)
 	if excluded(l.p.o.Exclude, label) || l.seen[label] {
@@ -189,7 +190,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 		s.Info, err = r.Stat(full)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // it is gone, or leads nowhere yet
+	case errors.Is(err, fs.ErrNotExist): // it is gone, or a symlink without a target
 	case err != nil:
 		l.unread(label, err)
 	case s.Info.Mode.IsDir():
@@ -200,7 +201,7 @@ func (l *listing) entry(r *root, full string, kind fs.FileMode, info *vfs.Info) 
 	}
 }
 
-// Finished implements follow.Place: nothing becomes of files that are followed.
+// Finished implements follow.Place. It finds none, because tail does not finish files.
 func (p *place) Finished(func(follow.Sight)) error { return nil }
 
 // Beside implements follow.Place.
@@ -253,10 +254,10 @@ func (p *place) Away(label string, dev uint64) bool {
 			return false
 		}
 	}
-	return known // else an earlier config named it, and nobody looks for it any more
+	return known // else only an earlier config named it
 }
 
-// folders are those of the last listing.
+// folders returns the folders of the last listing.
 func (p *place) folders() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// slowFS opens folders only when it is let.
+// slowFS blocks each OpenDir until let is closed.
 type slowFS struct {
 	vfs.FS
 	once    sync.Once
@@ -27,9 +27,9 @@ func (s *slowFS) OpenDir(name string) (vfs.Dir, error) {
 	return s.FS.OpenDir(name)
 }
 
-// Two routes that list for the first time at once see the same files. Otherwise one could see an
-// empty folder while the other is opening it. All files of earlier runs would then count as
-// deleted, and be delivered again when they are found.
+// TestListingsAtOnce checks that two routes that list for the first time at once see the same
+// files. Otherwise one could see an empty folder while the other is opening it. All files of
+// earlier runs would then count as deleted, and be delivered again when they are found.
 func TestListingsAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("one\n"), 0o644); err != nil {
@@ -53,7 +53,7 @@ func TestListingsAtOnce(t *testing.T) {
 	got := -1
 	select {
 	case got = <-second:
-	case <-late.C: // it waits for the first, as it should
+	case <-late.C: // expected: it waits for the first
 	}
 	close(slow.let)
 	if got < 0 {
@@ -67,7 +67,8 @@ func TestListingsAtOnce(t *testing.T) {
 	}
 }
 
-// A pattern that is an ending is matched by a short way, with the answer of path.Match.
+// TestMatch checks that the short cut for patterns such as "*.log" has the same result as
+// path.Match.
 func TestMatch(t *testing.T) {
 	patterns := []string{"*", "*.log", "*.gz", "*~", "*.l?g", "*a*", "", "a.log", "*/", "*/a.log", `*\.log`, "*[a"}
 	for _, pattern := range patterns {

@@ -55,8 +55,8 @@ func (f mountedFile) Stat() (vfs.Info, error) {
 	return info, err
 }
 
-// A file system remounted under another device number has the same files: nothing is delivered
-// twice, unread data is read, and rotations while nothing ran are followed.
+// TestNewDeviceNumber checks a file system that is remounted under another device number. No data
+// is delivered twice, unread data is read, and rotations while nothing ran are followed.
 func TestNewDeviceNumber(t *testing.T) {
 	for routes := 1; routes <= 2; routes++ {
 		dir, base := t.TempDir(), time.Now().Add(time.Hour)

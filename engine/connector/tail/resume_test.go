@@ -31,7 +31,8 @@ var (
 	resumeCompressions = []string{"", ".gz", ".zst"}
 )
 
-// appendPacked appends data to a file, compressed as the name says: as a member of its own.
+// appendPacked appends data to a file. If the extension is .gz or .zst, the data is a compressed
+// member of its own.
 func appendPacked(t *testing.T, path string, data []byte) {
 	t.Helper()
 	var packed bytes.Buffer
@@ -68,9 +69,9 @@ func appendPacked(t *testing.T, path string, data []byte) {
 	}
 }
 
-// FuzzResume checks files with any bytes, written in any pieces, with a kill between any of them.
-// The records equal those of one pass over the whole file, for each framing, encoding and
-// compression.
+// FuzzResume checks files of any bytes, written in any pieces, with a kill between any two of them.
+// For each framing, encoding and compression, the records equal those of one pass over the whole
+// file.
 func FuzzResume(f *testing.F) {
 	data := []byte("1 one\n  more\r\n2 \xe4\xf0||[1,{\"a\":2}] \"x\ny\"\n3\x00\n")
 	for framing := range resumeFramings {

@@ -15,15 +15,15 @@ import (
 const (
 	// maxDepth is how deep a listing goes beneath a root.
 	maxDepth = 64
-	// maxLinks is how many symlinks in a row are followed.
+	// maxLinks is the maximum length of a chain of symlinks.
 	maxLinks = 16
 )
 
-// root is a folder beneath which globs are matched. The folder may not be there yet, vanish, and
-// come again.
+// root is a folder beneath which globs are matched. The folder may appear late, disappear and
+// reappear.
 type root struct {
 	files vfs.FS
-	path  string // as the config has it, with slashes
+	path  string // as in the config, with slashes
 	globs []glob
 
 	mu  sync.Mutex // guards dir
@@ -103,8 +103,8 @@ func (r *root) Stat(name string) (vfs.Info, error) {
 
 func (r *root) label(name string) string { return path.Join(r.path, name) }
 
-// linked is the folder of a file to which a symlink leads. It is opened for each call: there may be
-// thousands.
+// linked is the folder of a symlink's target. There may be thousands of them, so each is open only
+// during a call.
 type linked struct {
 	files vfs.FS
 	path  string // in the form of the system

@@ -19,8 +19,8 @@ type rotation struct {
 	change func(*tail.Options)
 	steps  []func(w *writer)
 	waits  bool // some lines come only when gone_wait or copy_wait is over
-	wide   int  // bytes that each line is longer by
-	// schedules under which lines exist nowhere any more, or the result is undecidable
+	wide   int  // extra bytes in each line
+	// reports whether, under a schedule, lines are destroyed or the result is undecidable
 	skip func(kill schedule) bool
 }
 
@@ -30,10 +30,11 @@ type schedule struct {
 	at   int // before this step, or around it
 }
 
-// schedules returns the times of kills: never; before each step, immediately or after it has been
-// read; with the process down during each step; with it down from a step to the end; and in the
-// middle of reading a step's data. The last one kills at every step. Without full, each step gets
-// two of them, different ones in each case.
+// schedules returns the schedules of kills: none, six kinds for each step, and three kinds that
+// kill at every step. A process is killed before the step, at once or after it has read all earlier
+// data. It is down during the step, or from the step to the end. It is killed while it reads the
+// step's data, or after that, with nothing saved. Without full, each step gets two kinds, which
+// differ from case to case.
 func schedules(steps, nth int, full bool) []schedule {
 	kinds := []string{"before", "read, then before", "down during", "down from", "midway after", "unsaved after"}
 	all := []schedule{{kind: "never"}}
@@ -52,7 +53,7 @@ func schedules(steps, nth int, full bool) []schedule {
 	return all
 }
 
-// everywhere is the place of a schedule that strikes at each step.
+// everywhere is the step of a schedule that kills at each step.
 const everywhere = -1
 
 // between is how long the process runs between two steps.
@@ -150,9 +151,10 @@ func rotations() []rotation {
 		harnessCases(), packCases())
 }
 
-// Wherever the process is killed, every line of each case arrives exactly once at a receiver that
-// drops unsaved lines, and at least once at one that keeps them. PENSTOCK_ROTATION=full (make
-// rotation) runs every schedule of each case, otherwise every third.
+// TestRotation checks the lines of each case, wherever the process is killed. Every line arrives
+// exactly once at a receiver that drops unsaved lines, and at least once at one that keeps them.
+// PENSTOCK_ROTATION=full (make rotation) runs every schedule of each case; otherwise every third
+// one runs.
 func TestRotation(t *testing.T) {
 	cases := rotations()
 	if len(cases) < 60 {

@@ -41,7 +41,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 		return nil, err
 	}
 	if o.PartialWait == 0 && o.Framing.By == framing.ByMultiline {
-		o.PartialWait = o.Framing.Wait // the line after a record's last one may never come
+		o.PartialWait = o.Framing.Wait // the next record, which ends this one, may never come
 	}
 	s := &source{h: h, log: h.Log(), place: newPlace(o, h.FS())}
 	s.place.fault = h.Fault
@@ -62,7 +62,7 @@ func newSource(o Options, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// reader is one route's.
+// reader is the reader of one route.
 type reader struct {
 	*follow.Reader
 	s      *source
@@ -94,7 +94,7 @@ func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 // Held implements stream.Holder.
 func (s *source) Held() stream.Held { return s.set.Held() }
 
-// follow keeps looking at the files, also while no route reads.
+// follow lists the files even while no route reads.
 func (s *source) follow(ctx context.Context) error {
 	s.mu.Lock()
 	s.users++
@@ -124,7 +124,7 @@ func (r *reader) Close() error {
 	return errors.Join(r.Reader.Close(), r.s.release())
 }
 
-// release closes the folders when nobody uses them any more.
+// release ends one use of the folders. The last one closes them.
 func (s *source) release() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ type outage struct {
 	rotate func(w *writer, n int)
 }
 
-// logrotate keeps three rotated files; all but the first are compressed if pack is set.
+// logrotate keeps three rotated files. If pack is set, they are compressed and have this extension.
 func logrotate(pack string, first func(w *writer)) func(w *writer, n int) {
 	return func(w *writer, n int) {
 		const keep = 3
@@ -70,8 +70,9 @@ func (o outage) options(to *tail.Options) {
 	to.GoneWait = 20 * time.Second
 }
 
-// A receiver that is down for longer than several rotations loses nothing: files are found and held
-// open whether or not the route reads, restarts meanwhile, or has not read anything yet.
+// TestRotationsWhileRouteIsStalled checks that a receiver that is down during several rotations
+// loses nothing. Files are found and held open even if the route does not read, restarts meanwhile,
+// or has not read anything yet.
 func TestRotationsWhileRouteIsStalled(t *testing.T) {
 	for _, o := range outages {
 		for _, how := range []string{"stalled", "restarted", "from the start", "not open yet"} {
@@ -132,8 +133,8 @@ func (o outage) run(t *testing.T, dir string, base time.Time, how string, routes
 	}
 }
 
-// A deleted file that was read to its end, and of which nothing was delivered when its route
-// restarts, is read again.
+// TestRestartBeforeDeletedFileIsSaved checks that a deleted file is read again if its route
+// restarts after it read the file to its end, but before any of it was delivered.
 func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.GoneWait = 5 * time.Second }, func(t *testing.T, p *world) {
 		w := newWriter(t, p.dir, time.Now())
@@ -143,7 +144,7 @@ func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 		p.lag = time.Hour
 		p.pump(time.Second)
 		w.remove("a.log")
-		p.pump(time.Minute) // it is at its end, and nothing is saved
+		p.pump(time.Minute) // the file is read to its end, and nothing is saved
 		if len(p.lines) != 20 || len(p.exact) > 0 {
 			t.Fatalf("%d lines were read, %d saved", len(p.lines), len(p.exact))
 		}
@@ -164,8 +165,9 @@ func TestRestartBeforeDeletedFileIsSaved(t *testing.T) {
 // stall lets time pass in a synctest bubble while no route reads.
 func stall(d time.Duration) { time.Sleep(d) }
 
-// A file with the name of one from an earlier run is a new file, although it begins with the same
-// lines. This holds for a route that opens only after the catalogue has met the file.
+// TestRewrittenFileBeforeRouteOpens checks that a file with the name and the first lines of a file
+// of an earlier run is a new file. A route that opens after the catalogue has met the file sees it
+// in the same way.
 func TestRewrittenFileBeforeRouteOpens(t *testing.T) {
 	base := time.Now().Add(time.Hour) // no file was changed before it was created
 	bubble(t, nil, func(t *testing.T, p *world) {

@@ -53,8 +53,8 @@ func TestSourceConforms(t *testing.T) {
 	})
 }
 
-// A line without end waits. After partial_wait it becomes a record, and text added later is another
-// record.
+// TestPartialLine checks that an unterminated line waits. After partial_wait it becomes a record,
+// and text added later is another record.
 func TestPartialLine(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := filepath.Join(w.dir, "a.log")
@@ -80,8 +80,8 @@ func TestPartialLine(t *testing.T) {
 	})
 }
 
-// start: end begins after the last whole line of existing files, and reads new files from the
-// beginning.
+// TestStartAtEnd checks that start: end begins after the last whole line of existing files, and
+// reads new files from the beginning.
 func TestStartAtEnd(t *testing.T) {
 	bubble(t, func(o *tail.Options) { o.Start = "end" }, func(t *testing.T, w *world) {
 		write(t, filepath.Join(w.dir, "a.log"), "old\nhalf")
@@ -100,8 +100,8 @@ func TestStartAtEnd(t *testing.T) {
 	})
 }
 
-// Anything but a regular file is refused with a reason; a symlink is followed if configured, and
-// each file is read once.
+// TestKinds checks that anything but a regular file is refused with a reason, that symlinks are
+// followed if configured, and that each file is read once.
 func TestKinds(t *testing.T) {
 	for _, how := range []string{"refuse", "follow"} {
 		bubble(t, func(o *tail.Options) { o.Symlinks = how }, func(t *testing.T, w *world) {
@@ -134,9 +134,9 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// The engine drops the marks of partitions returned by Forget as soon as it has no span of them in
-// work. So Forget must not return a file while its last span is in a batch that the engine has not
-// seen yet.
+// TestForgetWaitsForTheLastBatch checks that Forget does not return a file while its last span is
+// in a batch that the engine has not seen yet. The engine drops the marks of partitions returned by
+// Forget once it has none of their spans in work.
 func TestForgetWaitsForTheLastBatch(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		path := filepath.Join(w.dir, "a.log")
@@ -162,9 +162,9 @@ func TestForgetWaitsForTheLastBatch(t *testing.T) {
 	})
 }
 
-// A copy is seen while it is incomplete, and then grows to its full length. It is read on from the
-// position reached in its original, not from the end of the compared bytes, which may be in the
-// middle of a record.
+// TestCopyInTheMaking checks a copy that is first seen incomplete and then grows to its full
+// length. Reading continues at the position reached in the original, not at the end of the compared
+// bytes, which may be in the middle of a record.
 func TestCopyInTheMaking(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, w *world) {
 		text := strings.Repeat("a line that is longer than a few bytes\n", 100) + "the last\n"
@@ -181,7 +181,7 @@ func TestCopyInTheMaking(t *testing.T) {
 	})
 }
 
-// meta gives records fields of where they come from, behind their text.
+// TestMeta checks that meta adds fields with the origin of a record behind its text.
 func TestMeta(t *testing.T) {
 	bubble(t, func(o *tail.Options) {
 		o.Meta = origin.Options{File: "file", Offset: "at", Path: "{app}-{day}.log"}

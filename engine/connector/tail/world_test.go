@@ -18,30 +18,30 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// newHost works within a synctest bubble: it runs all but the watcher.
+// newHost returns a host for a synctest bubble. It runs every goroutine except the watcher.
 func newHost() *streamtest.Quiet {
 	return streamtest.NewQuiet(connectortest.FS(), nil, func(name string) bool { return name != "tail/notify" })
 }
 
-// world is a process that tails a folder, the content of its checkpoint, and two receivers: one
-// that drops unsaved lines, like a file or a table, and one that keeps everything, like an HTTP
+// world is a test fixture: a process that tails a folder, its checkpoint, and two receivers. One
+// receiver drops unsaved lines, like a file or a table; the other keeps all lines, like an HTTP
 // server.
 type world struct {
 	t      *testing.T
 	dir    string
 	change func(*tail.Options)
 	host   *streamtest.Quiet
-	reader stream.Reader // nil: it is down
+	reader stream.Reader // nil while the process is down
 
 	saved   map[string]stream.Mark
 	exact   []string
 	sent    map[string]int
 	marks   map[string]stream.Mark // settled and not saved yet
 	lines   []string               // delivered and not saved yet
-	skipped []string               // of the delivered spans: those without bytes
+	skipped []string               // delivered spans without bytes
 	limits  stream.BatchLimits
 	lag     time.Duration // how often the checkpoint is saved
-	last    time.Time     // when it was
+	last    time.Time     // when it was last saved
 	failed  error
 	mate    *world // another route of the same source; nil: there is none
 	route   string
@@ -90,7 +90,7 @@ func (w *world) start(once bool) {
 	}
 }
 
-// begin starts a process with routes that cannot open yet.
+// begin starts a process without opening its routes.
 func (w *world) begin() {
 	w.t.Helper()
 	w.setRoutes()
@@ -111,7 +111,7 @@ func (w *world) setRoutes() {
 	w.host.SetRoutes(names...)
 }
 
-// open begins a route of a process.
+// open opens one route of a process.
 func (w *world) open(src stream.Source, once bool) {
 	w.t.Helper()
 	marks := maps.Clone(w.saved)
@@ -127,14 +127,14 @@ func (w *world) open(src stream.Source, once bool) {
 	w.last = time.Now()
 }
 
-// kill ends it and drops unsaved lines.
+// kill ends the process and drops unsaved lines.
 func (w *world) kill() {
 	w.t.Helper()
 	w.close()
 	w.host.Stop()
 }
 
-// close ends the readers of all routes, as when these fail.
+// close closes the readers of all routes, as if the routes had failed.
 func (w *world) close() {
 	w.t.Helper()
 	for m := w; m != nil; m = m.mate {
@@ -149,7 +149,7 @@ func (w *world) close() {
 	}
 }
 
-// reopen starts the routes again after close, in the same process.
+// reopen restarts the routes after close, in the same process.
 func (w *world) reopen() {
 	w.t.Helper()
 	for m := w; m != nil; m = m.mate {

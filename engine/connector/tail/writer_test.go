@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of its own of
-// every line that has to come out once. It knows nothing of the source.
+// writer writes and rotates files as daemons and logrotate do, and keeps a ledger of every line
+// that has to be delivered once. It is independent of the source.
 type writer struct {
 	t     testing.TB
 	dir   string
@@ -19,11 +19,11 @@ type writer struct {
 	// time of the files' clock at start; zero: real time, and file times set by the system
 	base   time.Time
 	ledger []string
-	maybe  []string // lines that were gone again at once: somebody may have seen them
+	maybe  []string // lines that were destroyed at once: a process may have read them
 	count  int
-	wide   int // bytes that each line is made longer by
+	wide   int // extra bytes in each line
 	open   map[string]*os.File
-	rest   []byte // of a file that was cut
+	rest   []byte // of a truncated file
 }
 
 func newWriter(t testing.TB, dir string, base time.Time) *writer {
@@ -39,7 +39,7 @@ func (w *writer) must(err error) {
 
 func (w *writer) path(name string) string { return filepath.Join(w.dir, name) }
 
-// touch gives a file the time that the test's clock shows: within it, real time stands still.
+// touch sets the modification time of a file by the test's clock.
 func (w *writer) touch(name string) {
 	if w.base.IsZero() {
 		return
@@ -48,7 +48,7 @@ func (w *writer) touch(name string) {
 	_ = os.Chtimes(w.path(name), now, now)
 }
 
-// line is the next line of the ledger.
+// line adds a new line to the ledger and returns it.
 func (w *writer) line() string {
 	w.count++
 	s := fmt.Sprintf("line %05d of the writer's ledger%s", w.count, strings.Repeat(".", w.wide))
@@ -77,7 +77,7 @@ func (w *writer) put(name, text string, flag int) {
 // append adds n lines.
 func (w *writer) append(name string, n int) { w.t.Helper(); w.put(name, w.lines(n), os.O_APPEND) }
 
-// text adds text that is an incomplete line, or ends one; expected are the resulting lines.
+// text appends text that is, or completes, an incomplete line. expected are the resulting lines.
 func (w *writer) text(name, text string, expected ...string) {
 	w.t.Helper()
 	w.put(name, text, os.O_APPEND)
@@ -97,7 +97,7 @@ func (w *writer) rename(from, to string) { w.t.Helper(); w.must(os.Rename(w.path
 func (w *writer) remove(name string)     { w.t.Helper(); w.must(os.Remove(w.path(name))) }
 func (w *writer) mkdir(name string)      { w.t.Helper(); w.must(os.MkdirAll(w.path(name), 0o755)) }
 
-// copy is cp: a new file of the same bytes.
+// copy copies a file as cp does.
 func (w *writer) copy(from, to string) {
 	w.t.Helper()
 	in, err := os.Open(w.path(from))
@@ -111,14 +111,14 @@ func (w *writer) copy(from, to string) {
 	w.touch(to)
 }
 
-// copyOver is cp --preserve=timestamps, as backups and moves to another file system do.
+// copyOver copies a file as cp --preserve=timestamps, backups, and moves to another file system do.
 func (w *writer) copyOver(from, to string) {
 	w.t.Helper()
 	w.copy(from, to)
 	w.age(to)
 }
 
-// age gives a file a time long before it was made.
+// age sets a modification time long before the creation of a file.
 func (w *writer) age(name string) {
 	w.t.Helper()
 	info, err := os.Stat(w.path(name))
@@ -127,7 +127,7 @@ func (w *writer) age(name string) {
 	w.must(os.Chtimes(w.path(name), old, old))
 }
 
-// hold opens a file as a daemon does that goes on writing to it whatever its name becomes.
+// hold opens a file as a daemon does that keeps writing to it after a rename.
 func (w *writer) hold(as, name string) {
 	w.t.Helper()
 	f, err := os.OpenFile(w.path(name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -135,22 +135,22 @@ func (w *writer) hold(as, name string) {
 	w.open[as] = f
 }
 
-// more adds n lines to a file that is held.
+// more appends n lines to a held file.
 func (w *writer) more(as string, n int) {
 	w.t.Helper()
 	_, err := w.open[as].WriteString(w.lines(n))
 	w.must(err)
 }
 
-// release closes a file that is held.
+// release closes a held file.
 func (w *writer) release(as string) {
 	w.t.Helper()
 	w.must(w.open[as].Close())
 	delete(w.open, as)
 }
 
-// disown takes the last n lines out of the ledger: they are about to be gone, whether somebody has
-// seen them or not.
+// disown removes the last n lines from the ledger. They are about to be destroyed, and a process
+// may have read them.
 func (w *writer) disown(n int) {
 	at := len(w.ledger) - n
 	w.maybe = append(w.maybe, w.ledger[at:]...)

@@ -11,20 +11,20 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Rooted is an optional part of a Place that distinguishes deleted files from files in a missing
-// folder, for example one that is mounted late or was renamed for a while. The progress of files in
-// a missing folder is kept without a time limit.
+// Rooted is an optional part of a Place. It distinguishes deleted files from files in a missing
+// folder, which may be mounted late or renamed for a while. The progress of files in a missing
+// folder is kept without a time limit.
 type Rooted interface {
-	// Away reports whether the folder that held a file on a device is not there, by the file's
-	// label; see AwayBeneath.
+	// Away reports whether the folder of the file with this label is missing but may come back. dev
+	// is the device of the file. See AwayBeneath.
 	Away(label string, dev uint64) bool
 }
 
 // AwayBeneath reports whether folder, beneath the source's own dir, is missing but may come back.
-// That is the case if the deepest existing folder of its path contains nothing, except perhaps
-// names that begin with a dot (such as a source's lock), and is on another device than dev. A mount
-// point without its file system looks like this. A folder that cannot be read is away, too. A
-// folder deleted from a non-empty parent is not away, and neither is an emptied one.
+// That is the case if the deepest existing folder of its path is empty and on another device than
+// dev. Names that begin with a dot, such as a source's lock, do not count. A mount point without
+// its file system looks like this. A folder that cannot be read is away, too. A folder deleted from
+// a non-empty parent is not away, and neither is an emptied one.
 func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	for {
 		info, err := dir.Stat(folder)
@@ -45,7 +45,7 @@ func AwayBeneath(dir vfs.Dir, folder string, dev uint64) bool {
 	}
 }
 
-// folders are the results of the current listing for the folders of missing files.
+// folders caches, for one listing, which folders of missing files are away.
 type folders struct {
 	scan uint32
 	away map[folderOn]bool
@@ -56,7 +56,7 @@ type folderOn struct {
 	dev    uint64
 }
 
-// isAway reports whether the folder of a file that is missing is not there itself.
+// isAway reports whether the folder of a missing file is missing, too, but may come back.
 func (l *lister) isAway(label string, dev uint64) bool {
 	p, ok := l.c.place.(Rooted)
 	if !ok {
@@ -78,7 +78,7 @@ func (l *lister) isAway(label string, dev uint64) bool {
 	return away
 }
 
-// isStoredAway is isAway for a partition that a route has stored and whose data is at key.
+// isStoredAway is isAway for a partition that a route has stored, with data at key.
 func (l *lister) isStoredAway(r *Reader, id string, key fileid.Key) bool {
 	m, ok := r.resume(id)
 	return ok && l.isAway(m.Part.Name, key.Dev)

@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A copy is listed while it is being made. When it is looked at it is whole, and its original is
-// emptied before the two are compared.
+// TestCopyIsMadeWhileItIsLookedAt checks that the copy of a log is recognised if it is listed
+// incomplete. It is complete at the first look, and the log is emptied before the two are compared.
 func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -31,8 +31,9 @@ func TestCopyIsMadeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// While a route looks at a copy that is being made, the copy is made whole, and its original is
-// emptied. The routes have read all of the original, the end of it a moment ago.
+// TestCopyIsMadeWholeWhileItIsLookedAt checks that a copy is recognised if it is completed, and its
+// original emptied, while a route looks at the copy. The routes have just read the end of the
+// original.
 func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -53,9 +54,9 @@ func TestCopyIsMadeWholeWhileItIsLookedAt(t *testing.T) {
 	})
 }
 
-// The first listing has missed a file of an earlier run, which was being renamed. It is found all
-// the same, as one that is not listed, and the route has much else to send first. When gone_wait is
-// over, it is not at its end: it has a name.
+// TestMissedFileIsReadLate checks that a file of an earlier run is read to its end if the first
+// listing misses it during a rename. The file is found as an unlisted one, but the route is busy
+// until gone_wait is over. The file must not be sealed then, because it has a name.
 func TestMissedFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -69,7 +70,7 @@ func TestMissedFileIsReadLate(t *testing.T) {
 		if err := r.Read(t.Context(), stream.NewBatch(stream.BatchLimits{Bytes: 64})); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // nobody asks for more
+		time.Sleep(time.Minute) // no Read
 		turns(t, 20, time.Second, r)
 		d.put(t, "a.log.1", "5 five\n")
 		turns(t, 2, time.Second, r)
@@ -78,8 +79,8 @@ func TestMissedFileIsReadLate(t *testing.T) {
 	})
 }
 
-// A file is deleted after it was listed together with its copy. Both routes have read the file, and
-// go on in the copy.
+// TestDeletedAfterItWasListed checks that both routes, which have read a file, continue in its copy
+// if the file is deleted after it was listed together with the copy.
 func TestDeletedAfterItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -95,8 +96,9 @@ func TestDeletedAfterItWasListed(t *testing.T) {
 	})
 }
 
-// A file was renamed to an unlisted name while nothing ran, and is found there. Then it is moved:
-// reading continues in its copy, not through the handle of the deleted file.
+// TestFileBesideIsMoved checks that reading continues in the copy of a moved file, not through the
+// handle of the deleted one. The file was renamed to an unlisted name while nothing ran, and was
+// found there.
 func TestFileBesideIsMoved(t *testing.T) {
 	for name, gap := range map[string]time.Duration{"at once": 0, "slowly": 2 * time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -120,9 +122,9 @@ func TestFileBesideIsMoved(t *testing.T) {
 	}
 }
 
-// A file is emptied, written to, copied and deleted before its route looks again. The copy is read.
-// The deleted file, which is still open and has the same content, is its original, and lines
-// written to it after the copy was made are read, too.
+// TestRewrittenCopiedAndDeleted checks a file that is emptied, written to, copied and deleted
+// before its route looks again. The copy is read. The deleted file is still open and recognised as
+// the original, so lines written to it after the copy was made are read, too.
 func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	for name, late := range map[string]string{"the same": "", "with more in the original": "5 five\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -146,8 +148,9 @@ func TestRewrittenCopiedAndDeleted(t *testing.T) {
 	}
 }
 
-// A file is copied and deleted after it was listed. The known names of the file are outdated: its
-// deletion is noticed on that access.
+// TestDeletedSinceTheListing checks that the deletion of a file is noticed when its copy is
+// compared, if the file is copied and deleted after the listing. The recorded link count is
+// outdated then.
 func TestDeletedSinceTheListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// deletedFiles are the deleted files of a source. The system frees their space when the last route
-// has read them.
+// deletedFiles are the deleted files of a source. The operating system frees their space once all
+// routes have read them and they are closed.
 type deletedFiles struct {
 	files  []*file
 	bytes  int64
@@ -20,7 +20,7 @@ type deletedFiles struct {
 // heldFiles are the deleted files as the last listing has found them.
 type heldFiles struct {
 	held  stream.Held
-	since time.Duration // the oldest
+	since time.Duration // when the oldest lost its name
 }
 
 // Held returns the deleted files that are kept until all routes have read them, as the last listing
@@ -35,7 +35,7 @@ func (c *Catalogue) Held() stream.Held {
 	return out
 }
 
-// publish has Held return all.
+// publish makes Held report all.
 func (all deletedFiles) publish(c *Catalogue) {
 	if len(all.files) == 0 {
 		c.held.Store(nil)
@@ -63,7 +63,7 @@ func (e *GoneError) Error() string {
 		e.Files, e.Bytes, e.Max, e.Oldest, e.Route)
 }
 
-// budgetUse is how much of deleted_max is in use, as far as it was logged.
+// budgetUse is the part of deleted_max in use, in the steps that are logged.
 type budgetUse uint8
 
 const (
@@ -72,8 +72,8 @@ const (
 	budgetOver
 )
 
-// deleted returns the deleted files that are held open because a route has not read them, and
-// counts those that are new.
+// deleted returns the deleted files that are held open because a route has not read them, and adds
+// new ones to the counters.
 func (g *growing) deleted() (all deletedFiles) {
 	for _, f := range g.c.table.byKey {
 		if !f.isUnlisted() || f.handle == nil || f.info.Links > 0 || f.info.Ino == 0 ||
@@ -106,7 +106,8 @@ func (g *growing) deleted() (all deletedFiles) {
 	return all
 }
 
-// keepBudget holds the bytes of the source's deleted files to their budget, each file counted once.
+// keepBudget enforces deleted_max on the bytes of the source's deleted files. A file counts once,
+// however many routes read it.
 func (g *growing) keepBudget() {
 	c, all := g.c, g.deleted()
 	all.publish(c)
@@ -141,8 +142,8 @@ func (g *growing) keepBudget() {
 	}
 }
 
-// warnBudget logs the deleted files that are held, once each time that they reach half of the
-// budget or exceed it.
+// warnBudget logs the held deleted files. It is called once each time they exceed half of the
+// budget or all of it.
 func (g *growing) warnBudget(all deletedFiles, use budgetUse) {
 	if use == budgetOver {
 		g.c.h.Count("deleted_over_budget", 1)

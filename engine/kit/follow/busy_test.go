@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// The budget of system calls: from a grown file, the new bytes are read together with the bytes
-// before them, and the head is read. Only the first file of a batch needs one more call.
+// TestReadsOfGrownFile checks the number of reads of a grown file: one for the new bytes and the
+// bytes before them, and one for the head. Only the first file of a batch needs one more read.
 func TestReadsOfGrownFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, _ := twoRoutes(t, follow.Growing{})
@@ -22,7 +22,7 @@ func TestReadsOfGrownFile(t *testing.T) {
 		for n := range 4 {
 			reads := 0
 			d.hook = func(string) { reads++ }
-			// the first content fills the head, which is not read again before
+			// the first content fills the head, so it is not read again
 			for _, name := range names {
 				d.put(t, name, strings.Repeat(fmt.Sprintf("%d %s %099d\n", n, name, 0), 1+10*max(0, 1-n)))
 			}
@@ -37,8 +37,9 @@ func TestReadsOfGrownFile(t *testing.T) {
 	})
 }
 
-// While each listing finds something to be read nothing is watched; afterwards a change is noticed
-// at once, as before. Here nothing else than a notification has an idle reader list again.
+// TestNothingIsWatchedWhileBusy checks that no directory is watched while each listing finds
+// something to read, and that afterwards a change is noticed at once. In this test, only a
+// notification makes an idle reader list again.
 func TestNothingIsWatchedWhileBusy(t *testing.T) {
 	path := t.TempDir()
 	dir, err := connectortest.FS().OpenDir(path)

@@ -27,8 +27,8 @@ type Catalogue struct {
 	log   *slog.Logger
 	start time.Time // zero of the monotonic clock
 
-	// finishing is held from the change of a file's name by its source until the catalogue was
-	// told. Nobody takes mu while holding it.
+	// finishing is held while a source changes a file's name, until the catalogue knows the new
+	// name. mu must not be locked while finishing is held.
 	finishing sync.Mutex
 
 	ids   identities
@@ -44,7 +44,7 @@ type Catalogue struct {
 	running  bool
 	over     error // why the routes have to stop
 
-	finishedRoutes []string // that have read everything, with Once
+	finishedRoutes []string // routes that have read everything, with Once
 
 	table       table
 	pace        pace
@@ -87,8 +87,8 @@ func (c *Catalogue) reset() {
 	}
 }
 
-// Calibrate tells the catalogue the time of the last change that the file system gave a file which
-// was written just now.
+// Calibrate sets the offset between the file system's clock and the local one. mtime is the
+// modification time of a file that was written just now.
 func (c *Catalogue) Calibrate(mtime time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *Catalogue) Calibrate(mtime time.Time) {
 // now returns the monotonic time since the catalogue was made.
 func (c *Catalogue) now() time.Duration { return time.Since(c.start) }
 
-// Open returns a reader for one route. It takes the cursors of the route's last one.
+// Open returns a reader for one route. It replaces the route's previous reader.
 func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	r := newReader(c, o)
 	for _, name := range counted {
@@ -111,7 +111,7 @@ func (c *Catalogue) Open(o stream.OpenOptions) *Reader {
 	return r
 }
 
-// join adds a reader to those of the catalogue, which may be running.
+// join adds a reader to the catalogue, which may have listed files already.
 func (c *Catalogue) join(r *Reader) {
 	old := absentReader(c.readers, r.o.Route)
 	if old != nil && c.table.scans == 0 {
@@ -155,7 +155,7 @@ func (c *Catalogue) join(r *Reader) {
 	}
 }
 
-// store takes the stored marks of a route and returns the identities in order.
+// store registers the stored marks of a route and returns their identities, ordered by id.
 func (c *Catalogue) store(r *Reader) []*Entry {
 	var out []*Entry
 	if r.o.Known == nil {
@@ -171,7 +171,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 		if e := c.ids.store(given, moved, m.Part.ID, m.Part.Name); e != nil {
 			out = append(out, e)
 		} else {
-			// a reader that did not save it has read its file to the end or given it up
+			// an earlier reader has read the file to its end or given it up, but has not saved that
 			r.forgets.now(m.Part.ID)
 		}
 	}
@@ -179,7 +179,7 @@ func (c *Catalogue) store(r *Reader) []*Entry {
 	return out
 }
 
-// files returns all files that are known, but for those that rest.
+// files returns all known files except resting ones, ordered by label.
 func (c *Catalogue) files() []*file {
 	var out []*file
 	for _, f := range c.table.byKey {
@@ -193,7 +193,7 @@ func (c *Catalogue) files() []*file {
 	return out
 }
 
-// absentReader returns the reader that stands for a route that has none now, nil if there is none.
+// absentReader returns the reader kept for a route that has no active one, or nil.
 func absentReader(readers []*Reader, route string) *Reader {
 	for _, r := range readers {
 		if r.attendance == absent && r.o.Route == route {
@@ -203,7 +203,7 @@ func absentReader(readers []*Reader, route string) *Reader {
 	return nil
 }
 
-// leave takes a reader off the list. The last one closes the files.
+// leave removes a reader. The last one closes the files, unless Run is running.
 func (c *Catalogue) leave(r *Reader) error {
 	if r.attendance == gone {
 		return nil
@@ -230,7 +230,7 @@ func (c *Catalogue) leave(r *Reader) error {
 	return c.closeAll()
 }
 
-// closeAll gives everything back.
+// closeAll closes all files and resets the catalogue.
 func (c *Catalogue) closeAll() error {
 	var errs []error
 	for _, f := range slices.Clone(c.handles.open) {

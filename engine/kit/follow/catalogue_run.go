@@ -144,8 +144,8 @@ func (c *Catalogue) missesRoute() bool {
 	})
 }
 
-// pending returns the files in which any route has something to do, those that changed last, at
-// most half of the limit of open files.
+// pending returns the files in which any route has something to do. It returns the most recently
+// changed ones, at most half of the limit of open files.
 func (c *Catalogue) pending() []*file {
 	var out []*file
 	seen := make(map[*file]bool)
@@ -178,14 +178,14 @@ func (c *Catalogue) lookAt(f *file) {
 	f.look()
 }
 
-// look records the content of a file of which nothing was read, to recognise it in a copy.
+// look records the beginning and end of an unread file, so that a copy of it can be recognised.
 func (f *file) look() {
 	if f.view != nil || !f.blank() || f.info.Size == 0 || f.handle == nil {
 		return
 	}
 	head, before := make([]byte, min(f.info.Size, fileid.MaxHead)), make([]byte, min(f.info.Size, fileid.MaxBefore))
 	if f.readFull(head, 0) != nil || f.readFull(before, f.info.Size-int64(len(before))) != nil {
-		return // the next look tells why
+		return // the next look reports the reason
 	}
 	p := fileid.Proof{}.WithHead(head).WithPlace(f.info.Size, before)
 	p.ModTime = int64(f.info.ModTime)

@@ -5,9 +5,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// claim gives a route that has joined its cursors in those files that the catalogue knows by other
-// ids than the route has stored: it has met them before the route opened, or an old state knows a
-// file by several.
+// claim gives a newly joined route its cursors in files that the catalogue knows by other ids than
+// the route has stored. The ids differ if the catalogue met a file before the route opened, or if
+// an old state has several ids for a file.
 func (n *identifier) claim(r *Reader, stored []*Entry) {
 	c := n.c
 	for _, e := range stored {
@@ -55,8 +55,8 @@ func (n *identifier) holds(f *file, e *Entry, m stream.Mark) bool {
 	return ok && err == nil
 }
 
-// rename makes e the id of f, if no route has read anything under the id that f got before any of
-// them opened.
+// rename makes f the file of e. e also becomes the id of f, unless an active route has a cursor in
+// f or something was read under f's current id.
 func (n *identifier) rename(f *file, e *Entry) {
 	c := n.c
 	e.file = f

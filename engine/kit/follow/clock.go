@@ -9,7 +9,7 @@ const (
 	stepMin = 50 * time.Millisecond
 	// a smaller difference between the file system's clock and this one is its granularity
 	skewMin = 100 * time.Millisecond
-	skewMax = 24 * time.Hour // a larger one says that the two clocks have nothing in common
+	skewMax = 24 * time.Hour // with a larger difference, the two clocks are unrelated
 )
 
 // clock decides whether a file is quiet. A modification time is wall time of the file system's
@@ -21,7 +21,7 @@ const (
 type clock struct {
 	settle  time.Duration
 	skew    time.Duration // of the file system's clock against ours
-	foreign bool          // its times say nothing
+	foreign bool          // the file system's times are unusable
 
 	looked  bool
 	offset  int64         // wall minus monotonic time at the last look
@@ -39,7 +39,7 @@ func (c *clock) calibrate(wall, mtime int64) {
 	}
 }
 
-// look compares the clocks; call it before asking.
+// look compares the clocks. Call it before quietAt.
 func (c *clock) look(mono time.Duration, wall int64) {
 	offset := wall - int64(mono)
 	if c.looked && time.Duration(offset-c.offset).Abs() > stepMin {

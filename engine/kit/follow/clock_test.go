@@ -11,7 +11,7 @@ func TestQuiet(t *testing.T) {
 	at := func(d time.Duration) int64 { return wall + int64(d) } // wall time at monotonic time d
 	for _, tt := range []struct {
 		name  string
-		steps []time.Duration // a step of the wall clock before each look, one look a 100 ms
+		steps []time.Duration // a step of the wall clock before each look, with a look every 100 ms
 		mtime time.Duration   // relative to the first wall
 		since time.Duration
 		skew  time.Duration

@@ -16,7 +16,7 @@ type progressOf struct {
 	id string
 }
 
-// awaitDone notes that a cursor will be done when the route has saved that.
+// awaitDone notes that a cursor is at the end of its file, but the route has not saved that yet.
 func (r *Reader) awaitDone(cur *cursor) {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -34,8 +34,8 @@ func (r *Reader) isDone(id string) bool {
 	return saved || !ok
 }
 
-// awaitsDone reports whether the progress of a partition is dropped together with that of other
-// routes.
+// awaitsDone reports whether the progress of a partition is dropped together with the progress of
+// other routes.
 func (r *Reader) awaitsDone(id string) bool {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -43,8 +43,8 @@ func (r *Reader) awaitsDone(id string) bool {
 	return ok
 }
 
-// add has the progress of a file dropped when all routes have saved that they are done with it.
-// Those without cursors were done in an earlier run.
+// add schedules the progress of a file to be dropped once all routes have saved that they are done
+// with it. Routes without a cursor in it were done in an earlier run.
 func (d *completions) add(c *Catalogue, f *file) {
 	var all completion
 	for _, cur := range f.cursors {
@@ -60,7 +60,7 @@ func (d *completions) add(c *Catalogue, f *file) {
 	*d = append(*d, all)
 }
 
-// withdraw keeps the progress of a file after all: more is to be read of it.
+// withdraw keeps the progress of a file that has grown, so that more of it is to be read.
 func (d *completions) withdraw(cur *cursor) {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		return slices.Contains(all, progressOf{cur.r, cur.part.ID})
@@ -71,7 +71,7 @@ func (d *completions) withdraw(cur *cursor) {
 }
 
 // rejoin makes a route's next reader drop the progress that its previous one had completed. It
-// reports whether a partition is affected.
+// reports whether partition id is affected.
 func (d completions) rejoin(r *Reader, id string) bool {
 	for _, all := range d {
 		for i, p := range all {
@@ -84,8 +84,8 @@ func (d completions) rejoin(r *Reader, id string) bool {
 	return false
 }
 
-// drop drops the progress of the files with which all routes are done. A reader that is closed has
-// nothing to drop: the next one of its route does.
+// drop drops the progress of files that all routes are done with. It does not wait for closed
+// readers: the next reader of the same route drops the progress itself.
 func (d *completions) drop() {
 	*d = slices.DeleteFunc(*d, func(all completion) bool {
 		if len(all) > 1 && slices.ContainsFunc(all, func(p progressOf) bool {

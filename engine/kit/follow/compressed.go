@@ -14,8 +14,8 @@ import (
 
 // Packed configures how compressed files are read. Its zero value reads every file as it is.
 type Packed struct {
-	Auto         bool        // each file as its first bytes say
-	Kind         unpack.Kind // without Auto: every file is so
+	Auto         bool        // the first bytes of each file determine its format
+	Kind         unpack.Kind // without Auto: the format of every file
 	MaxExpansion int         // as in unpack.Options
 }
 
@@ -38,7 +38,7 @@ func PackedAs(compression string, maxExpansion int) (Packed, error) {
 	return p, nil
 }
 
-// of returns how a file is compressed that begins with head.
+// of returns the compression of a file that begins with head.
 func (p Packed) of(head []byte) unpack.Kind {
 	if p.Auto {
 		return unpack.Detect(head)
@@ -51,15 +51,15 @@ const (
 	// read. Compressors write a file in one go, and until they finish it ends in the middle of a
 	// record.
 	packedWait = time.Second
-	// packedAhead is how much more than a batch is decompressed, so that the record across its end
-	// mostly ends in it.
+	// packedAhead is how much more than a batch is decompressed, so that the record at its end is
+	// usually complete.
 	packedAhead = 64 << 10
-	// packedBack is how much is kept behind the position where a file is read.
+	// packedBack is how much decompressed data before the read position is kept.
 	packedBack = 512 << 10
 	// markSize is the length of the prefix that determines a file's character encoding.
 	markSize = 4
-	// searchFrom is how much more than max_record a record has to have before its end is searched
-	// for, rather than its bytes be held.
+	// searchFrom is the length beyond max_record from which a record is no longer held in memory,
+	// only its end is searched for.
 	searchFrom = 4 << 20
 )
 
@@ -69,8 +69,8 @@ type unpacker struct {
 	decoders unpack.Decoders
 }
 
-// firstHead reads the head of a file that has no id yet, which l keeps unless it is nil, and finds
-// out whether it is compressed.
+// firstHead reads the head of a file that has no id yet and determines its compression. If l is not
+// nil, it keeps the bytes read.
 func (u *unpacker) firstHead(f *file, l *filler) ([]byte, error) {
 	if f.view == nil {
 		read := f.readHead
@@ -95,7 +95,7 @@ func (u *unpacker) newView(kind unpack.Kind) *unpack.File {
 		unpack.Options{MaxExpansion: u.c.o.Packed.MaxExpansion, Go: u.c.h.Go, Decoders: &u.decoders})
 }
 
-// findView finds out again how a file is compressed that was known by its stat alone.
+// findView determines the compression of a file that was recognised by its stat alone.
 func (u *unpacker) findView(f *file) error {
 	if f.view != nil || f.all(func(cur *cursor) bool { return cur.note.proof.Packed == 0 }) {
 		return nil
@@ -121,8 +121,8 @@ func (cur *cursor) ownView() error {
 	return f.attachView()
 }
 
-// isWhole reports whether a compressed file has not changed for so long that it may be whole; if
-// not, it is looked at again then.
+// isWhole reports whether a compressed file has been unchanged long enough to count as whole. If
+// not, it schedules another look.
 func (u *unpacker) isWhole(f *file) bool {
 	at, now := u.c.strategy.wholeAt(f)
 	if at > now {
@@ -131,8 +131,8 @@ func (u *unpacker) isWhole(f *file) bool {
 	return at <= now
 }
 
-// hasNothing reports whether there is nothing to be read of a compressed file that has no id yet,
-// and logs why.
+// hasNothing reports whether a compressed file without an id has nothing to read, because it is
+// empty or cannot be read. It logs read errors.
 func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	switch {
 	case len(head) > 0:
@@ -147,9 +147,9 @@ func (u *unpacker) hasNothing(f *file, head []byte) bool {
 	return true
 }
 
-// isBroken reports whether a compressed file cannot be read further than it was, and logs it, once
-// for each version of it: it is left where it is, and tried again when it has changed. cur is nil
-// if it is not identified yet.
+// isBroken reports whether reading a compressed file has failed. It logs truncated or damaged data
+// once for each version of the file. Such a file stays in place, and is tried again when it has
+// changed. cur is nil if the file is not identified yet.
 func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	view := f.view
 	if cur != nil {
@@ -188,7 +188,7 @@ func (u *unpacker) isBroken(f *file, cur *cursor) bool {
 	return true
 }
 
-// isTroubled reports whether a file that could not be read is left alone for now.
+// isTroubled reports whether a file that could not be read is skipped for now.
 func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
 	switch {
 	case f.trouble == nil:
@@ -203,8 +203,8 @@ func (u *unpacker) isTroubled(f *file, now time.Duration) bool {
 }
 
 // fillFrom is Fill for compressed files too. The end of a compressed file is unknown until it is
-// decompressed, so decompression continues as long as b has room. before are the bytes that must
-// precede the data; nil if that is verified otherwise.
+// decompressed, so decompression continues as long as b has room. before holds the bytes that must
+// precede the data; nil if another check verifies them.
 func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.Result, error) {
 	r, f := cur.r, cur.f
 	grows := r.c.strategy.grows()
@@ -258,7 +258,7 @@ func (cur *cursor) fillFrom(b *stream.Batch, end ending, before []byte) (lines.R
 	}
 }
 
-// framingOf finds out which framing a file has, if its first bytes say.
+// framingOf sets the framing of a file if ByHead derives it from the first bytes.
 func (u *unpacker) framingOf(f *file) error {
 	if u.c.o.ByHead == nil || f.aside != nil && f.aside.framing != nil {
 		return nil

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxKin is how many files of one stem a new file is compared with.
+	// maxKin is the maximum number of files of one stem that a new file is compared with.
 	maxKin = 32
 	// untoldMost is the maximum number of listings for which a file is held back beyond its time.
-	// It applies if the file may be a copy of one that cannot be read because it lost its name
+	// It applies to a possible copy of a file that cannot be read, because that file lost its name
 	// since the last listing.
 	untoldMost = 3
 )
@@ -25,21 +25,21 @@ const (
 // name is held back for CopyWait.
 type copies struct {
 	c      *Catalogue
-	asking bool          // a file is compared with others: no further ones are compared
-	until  time.Duration // until when a file is held back that may be a copy
+	asking bool          // a comparison is running; no nested one is started
+	until  time.Duration // the last end of a hold of a possible copy
 }
 
 // verdict is the result of comparing a new file with related ones.
 type verdict struct {
-	hold    bool  // it may be a copy of a file that is still there, or that is still being made
-	grows   bool  // it may be a copy of an awaiting file that is still being made
-	untold  bool  // a file that it may be a copy of cannot be looked at
-	unread  bool  // the same, and it is a file that cannot be read
-	unbegun *file // the awaiting or deleted file that it leads on from, of which nothing was read
+	hold    bool  // it may be a copy of an existing file, or is still being written
+	grows   bool  // it may be an incomplete copy of an awaiting file
+	untold  bool  // a possible original cannot be looked at
+	unread  bool  // the same, because that file cannot be read
+	unbegun *file // an unread file, awaiting or deleted, that it continues
 }
 
-// meet finds out whether f, which no route knows, leads on from a file that was read. done reports
-// that it does, or may and is held back; read that there is something to be read of it now.
+// meet determines whether f, which no route knows, continues a known file. done reports that it
+// does, or that it may and is held back. read reports that f can be read now.
 func (k *copies) meet(f *file, head []byte) (done, read bool) {
 	if k.asking {
 		return false, false
@@ -55,7 +55,7 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 	if v.unread && k.holdUnread(f) || (v.hold || v.untold || v.grows && v.unbegun == nil) && k.holdBack(f, v.untold) {
 		return true, false
 	}
-	// data of it that was already read comes first
+	// files with read data were compared first
 	if w := v.unbegun; w != nil && (w.state == awaiting || w.isDeleted()) {
 		if w.state != awaiting {
 			w = k.giveUpHandle(w)
@@ -70,7 +70,8 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 	return false, false
 }
 
-// compare compares f, which begins with head, with the file of e.
+// compare compares f, which begins with head, with the file of e, and collects the result in v.
+// done and read are those of meet.
 func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read bool) {
 	c := k.c
 	g, w := e.file, awaited(e)
@@ -81,7 +82,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		if equal = standing && k.equals(f, g, head); standing && !equal {
 			standing = k.stands(g)
 		}
-		if w = awaited(e); w == nil && !standing { // it cannot be told now
+		if w = awaited(e); w == nil && !standing { // undecided for now
 			v.untold = true
 			v.unread = v.unread || g.trouble != nil
 			return false, false
@@ -131,7 +132,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 	return false, false
 }
 
-// awaited returns the file that waits for the data of e, nil if none does.
+// awaited returns the file of e if it is awaiting a successor, else nil.
 func awaited(e *Entry) *file {
 	if f := e.file; f != nil && f.state == awaiting {
 		return f
@@ -139,7 +140,8 @@ func awaited(e *Entry) *file {
 	return nil
 }
 
-// holdBack reports whether f, which may be a copy, is looked at again later.
+// holdBack holds back f, a possible copy, for CopyWait or, if untold, for a few listings more. It
+// reports whether f is still held back.
 func (k *copies) holdBack(f *file, untold bool) bool {
 	c, now := k.c, k.c.now()
 	f.rare().asked = now
@@ -176,8 +178,8 @@ func (k *copies) askAgain(f *file, now time.Duration) bool {
 	return true
 }
 
-// stands reports whether the delivered data of g is in it at this moment. If other data is there,
-// its identity starts to wait.
+// stands reports whether g still contains its delivered data at this moment. If g holds other data,
+// its identity starts to wait for a copy.
 func (k *copies) stands(g *file) bool {
 	if !k.c.handles.lookNow(g) {
 		return false
@@ -186,8 +188,8 @@ func (k *copies) stands(g *file) bool {
 	return cur == nil || k.c.verify(cur, false)
 }
 
-// logNew logs that a file that may have been restored, without its old time, is read as a new file:
-// better twice than not at all.
+// logNew logs that a possibly restored file, which is newer than its original, is read as a new
+// file. Delivering data twice is better than losing it.
 func (k *copies) logNew(f *file) {
 	if f.aside == nil || !f.aside.restored {
 		return
@@ -200,9 +202,9 @@ func (k *copies) logNew(f *file) {
 	k.c.count("files_doubtful", 1)
 }
 
-// kin returns the identities of the names from which f's name may be derived, the longest first.
-// Many rotations may be waiting, so it leaves out identities with read data that differs from f,
-// which begins with head.
+// kin returns the identities of files with names that f's name may be derived from, the longest
+// name first. Many rotations may be waiting, so it leaves out identities with read data that does
+// not fit head, the beginning of f.
 func (k *copies) kin(f *file, head []byte) []*Entry {
 	var out []*Entry
 	k.c.resting.riseKin(f.label)
@@ -221,13 +223,13 @@ func (k *copies) kin(f *file, head []byte) []*Entry {
 	return out
 }
 
-// mayBegin reports whether the read data of g may begin with head, or head with it, as far as is
-// known without reading g.
+// mayBegin reports whether the read data of g and head may have the same beginning. It does not
+// read g.
 func (k *copies) mayBegin(g *file, head []byte) bool {
 	return mayBeginAs(k.c.ids.idOf(g.entry), g.proof(), head)
 }
 
-// mayBeginAs reports whether the data with an id and a proof may begin with head, or head with it.
+// mayBeginAs is mayBegin for the data described by an id and a proof.
 func mayBeginAs(id fileid.ID, p fileid.Proof, head []byte) bool {
 	if p.Head > 0 {
 		return len(head) < p.Head || p.FitsHead(head)
@@ -235,9 +237,9 @@ func mayBeginAs(id fileid.ID, p fileid.Proof, head []byte) bool {
 	return len(head) < id.Len || id.MatchHead(head)
 }
 
-// inherit makes f the successor of an awaiting file, and f contains its data. Identical first bytes
-// are not enough: if the old file's name was given to a new file of the same content, that file is
-// new.
+// inherit makes f the successor of the awaiting file w if f contains the read data of w, and
+// reports whether it does. Identical first bytes are not enough: if the old file's name was given
+// to a new file of the same content, that file is new.
 func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
 	if k.c.ids.phaseOf(w.entry) == known && !k.mayInherit(f, w) {
 		return false, nil
@@ -245,8 +247,8 @@ func (k *copies) inherit(f, w *file, head []byte) (bool, error) {
 	return k.leadOn(f, w, head)
 }
 
-// leadOn is inherit for a possible successor f of w. The data of w counts as read as far as the
-// proofs of w match f.
+// leadOn is inherit without the check of name and time. f continues w at the furthest position with
+// a proof that matches f.
 func (k *copies) leadOn(f, w *file, head []byte) (bool, error) {
 	c := k.c
 	if a := f.aside; a != nil && a.twin == w.entry && a.twinTo < w.read() {

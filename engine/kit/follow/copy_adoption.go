@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// replaces reports whether f, which equals the deleted file g, holds all of its data, so that the
+// replaces reports whether f, which equals the deleted file g, holds all data of g, so that the
 // handle of g is not needed any more.
 func (k *copies) replaces(f, g *file, head []byte) bool {
 	if !k.mayInherit(f, g) || f.holds(g.size()) < g.size() {
@@ -22,7 +22,8 @@ func (k *copies) replaces(f, g *file, head []byte) bool {
 	return g.blank() || len(proofs) > 0
 }
 
-// giveUpHandle gives up the handle of a deleted file for one that holds the same data.
+// giveUpHandle closes the handle of the deleted file g, because another file holds the same data.
+// It returns the record of g, which now awaits a successor.
 func (k *copies) giveUpHandle(g *file) *file {
 	e := g.entry
 	k.c.strategy.(*growing).await(g, "a deleted file is read on in a copy of it")
@@ -39,7 +40,7 @@ func (k *copies) adopt(f, w *file) {
 	k.c.count("files_rotated", 1)
 }
 
-// take gives f the identity of w, and those of its cursors of which move is true.
+// take gives f the identity of w, and the cursors of w for which move returns true.
 func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c := k.c
 	c.rotation.unindex(w)
@@ -66,8 +67,8 @@ func (k *copies) take(f, w *file, move func(*cursor) bool) {
 	c.rotation.index(f)
 }
 
-// gather gives f the cursors of those routes that have read the same data as another file's, which
-// waits: to them it is no beginning.
+// gather gives f the cursors of routes that have read the data of f under the identity of another
+// awaiting file. These routes must not begin at the start of f.
 func (k *copies) gather(f *file) {
 	c := k.c
 	isNew := func(cur *cursor) bool { return cur.blank() && !cur.skipping() }
@@ -102,7 +103,7 @@ func (k *copies) gather(f *file) {
 	}
 }
 
-// place notes where the data of a cursor's partition lies now.
+// place records which file holds the data of a cursor's partition now.
 func (k *copies) place(cur *cursor) {
 	f := cur.f
 	if cur.entry != f.entry {
@@ -115,9 +116,9 @@ func (k *copies) place(cur *cursor) {
 	}
 }
 
-// startCopy makes f the file of those routes that have read of w no more than stands in f, up to
-// to. The others have read more: to them it is a file of its own of which everything before to was
-// read.
+// startCopy makes f the successor of w for routes that have read w no further than to, the end of
+// w's data in f. For routes that have read more, f is a separate file, and they skip everything
+// before to.
 func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c := k.c
 	short := func(cur *cursor) bool { return cur.pos.Next <= to && len(cur.pos.Above) == 0 }
@@ -142,7 +143,7 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c.rotation.unwait(w)
 	w.state = w.state.on(copied)
 	w.excused = true
-	if moves { // its identity lives on
+	if moves { // f has its identity now
 		for _, cur := range w.cursors {
 			cur.r.ghosts = append(cur.r.ghosts, cur)
 			c.drop(cur)
@@ -156,7 +157,8 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c.count("files_rotated", 1)
 }
 
-// startBehind makes f a file of its own of which everything before to is read elsewhere.
+// startBehind makes f a separate file. The routes skip everything before to, which they read from
+// another file.
 func (k *copies) startBehind(f *file, head []byte, to int64) {
 	k.c.identify.attach(f, k.c.ids.give(f.seen(head, true), f.name))
 	for _, cur := range f.cursors {

@@ -6,8 +6,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// equals reports whether f is a copy of the beginning of g, as far as head and end tell, and notes
-// how far.
+// equals reports whether f is a copy of the beginning of g. It compares the first and the last of
+// the common bytes, and records their number.
 func (k *copies) equals(f, g *file, head []byte) bool {
 	n := min(f.holds(fileid.MaxHead), g.holds(fileid.MaxHead), fileid.MaxHead)
 	if n == 0 {
@@ -58,8 +58,8 @@ func (k *copies) mayInherit(f, w *file) bool {
 	return f.label != w.label || f.info.ModTime < f.info.Birth || k.c.o.Identity == ByContent
 }
 
-// mayBe reports whether f begins as the awaiting file w did, of which nothing was read, and has all
-// that was seen of it.
+// mayBe reports whether f may continue the awaiting file w, of which nothing was read: f begins
+// with the bytes seen in w and is not shorter.
 func (k *copies) mayBe(f, w *file, head []byte) bool {
 	if f.shows(w, head) {
 		return true
@@ -84,9 +84,10 @@ func (f *file) shows(w *file, head []byte) bool {
 	return ok && err == nil
 }
 
-// hasSameHead is for an awaiting file of which only its id and, by a sink's ledger, its watermark
-// are known, because the process was killed before it saved a note: f holds that much, and begins
-// with the bytes that the id has hashed, if those are enough.
+// hasSameHead reports whether f may continue the awaiting file w, judged by w's id and watermark
+// alone. This is needed if a sink's ledger has the watermark, but the process was killed before it
+// saved a note. f must have as many bytes as were read of w, and begin with the bytes that the id
+// hashes. The id must hash enough of them.
 func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 	id, read := k.c.ids.idOf(w.entry), w.read()
 	if read == 0 || f.holds(read) < read || int64(id.Len) < min(read, fileid.MaxBefore) {
@@ -98,7 +99,7 @@ func (k *copies) hasSameHead(f, w *file, head []byte) bool {
 }
 
 // mayBeRestored reports whether f, under the name of w and with its content, may still turn out to
-// be a restored copy: cp -p and tar give a file its old time after its bytes.
+// be a restored copy: cp -p and tar restore a file's time after its bytes.
 func (k *copies) mayBeRestored(f, w *file, head []byte) bool {
 	p := w.proof()
 	if k.c.ids.phaseOf(w.entry) != known || k.mayInherit(f, w) || p.At == 0 {
@@ -121,8 +122,8 @@ func (k *copies) mayGrowInto(f, w *file, head []byte) bool {
 	return len(head) < id.Len && k.c.ids.phaseOf(w.entry) == known || id.MatchHead(head)
 }
 
-// grewAsCopy reports whether a copy that was compared while it was still being made holds more by
-// now: then how far it equals the old file is for the proofs to tell.
+// grewAsCopy reports whether f has grown since it was compared with the old file. Then only the
+// proofs show how much of the old file f contains.
 func (k *copies) grewAsCopy(f *file) (bool, error) {
 	if f.view != nil {
 		return f.info.Size != f.aside.twinOf, nil
@@ -135,8 +136,8 @@ func (k *copies) grewAsCopy(f *file) (bool, error) {
 	return f.info.Size > f.aside.twinTo, nil
 }
 
-// isUnfinished reports whether f begins as the awaiting file w does, but is compressed and does not
-// end well: it is still being written.
+// isUnfinished reports whether f begins like the awaiting file w, but is compressed and incomplete,
+// because it is still being written.
 func (k *copies) isUnfinished(f, w *file, head []byte) bool {
 	p := w.proof()
 	if f.view == nil || len(head) < p.Head || !p.FitsHead(head) {

@@ -10,32 +10,33 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// cursor is where one route stands in one file.
+// cursor is the read position of one route in one file.
 type cursor struct {
 	r *Reader
 	f *file
-	// its id is the partition's; the same as the file's, unless an old state also has another id of
+	// the partition's identity. It differs from the file's only if an old state has a second id for
 	// the file
 	entry *Entry
 	part  *stream.Partition
 	pos   lines.Cursor
 	note  *note // the read data, to recognise the file
 
-	// of a compressed file read by several routes: each but the first has a separate one
+	// separate decompressor of a compressed file; nil for the first of its routes, which uses the
+	// file's
 	own     *unpack.File
 	ownAt   stamp
 	stands  version       // version of the file in which the delivered data was found
 	proved  time.Duration // growing: when that was verified
 	drained int64         // at this size of the file all whole records were handed out
-	last    int64         // where it was sealed
+	last    int64         // where it was sealed, in bytes of the file
 	skipTo  int64         // growing: everything before counts as read
 	unread  time.Duration // since when bytes have been waiting, 0 if none are
 	// of a lost file: the cursor in its copy, which begins after the read data
 	copy *cursor
 
 	sealed bool // all of it was handed out
-	touch  bool // its progress has to be saved again, although nothing of it may be read
-	told   bool // its progress says that it is finished
+	touch  bool // its progress has to be saved again, even if nothing more is read
+	told   bool // its stored progress is marked as finished
 }
 
 // version is a file as it was at a moment, by its stat. The zero value is none.
@@ -114,8 +115,7 @@ func (cur *cursor) view() *unpack.File {
 	return cur.f.view
 }
 
-// known returns how many bytes the file has, as far as that was found out, and whether those are
-// all.
+// known returns how many bytes the file is known to have, and whether it has no more.
 func (cur *cursor) known() (size int64, end bool) {
 	switch v := cur.view(); {
 	case v != nil:
@@ -126,20 +126,19 @@ func (cur *cursor) known() (size int64, end bool) {
 	return cur.f.info.Size, true
 }
 
-// partial reports whether there is something behind the last record that was handed out, as far as
-// is known.
+// partial reports whether bytes are known to follow the last record that was handed out.
 func (cur *cursor) partial() bool {
 	size, _ := cur.known()
 	return cur.pos.Next < size
 }
 
-// atEnd reports whether the file was read to its end, and ends well.
+// atEnd reports whether the file was read to its end, without a decompression error.
 func (cur *cursor) atEnd() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next == size && (cur.view() == nil || cur.view().Err() == nil)
 }
 
-// allRead reports whether nothing more is to be read of a file that was finished.
+// allRead reports whether a finished file has nothing more to read.
 func (cur *cursor) allRead() bool {
 	size, end := cur.known()
 	return end && cur.pos.Next >= size
@@ -153,7 +152,7 @@ func (cur *cursor) shorter() bool {
 	return cur.f.info.Size < cur.pos.Next
 }
 
-// left returns about how much is still to be read: of a compressed file in bytes of the file.
+// left returns roughly how many bytes are unread. For a compressed file these are compressed bytes.
 func (cur *cursor) left() int64 {
 	if v := cur.view(); v != nil {
 		return max(0, cur.f.info.Size-v.Consumed())
@@ -165,7 +164,7 @@ func (cur *cursor) left() int64 {
 // end or has read it elsewhere.
 func (cur *cursor) skipping() bool { return cur.skipTo > cur.pos.Next }
 
-// left returns how much of a file the route that has read least has still to read.
+// left returns how many bytes the route that has read least has not read.
 func (f *file) left() (left int64) {
 	if len(f.cursors) == 0 {
 		return f.info.Size
@@ -176,8 +175,8 @@ func (f *file) left() (left int64) {
 	return left
 }
 
-// holds returns how many bytes the file has: of a compressed one as many as are known for certain
-// when at least to were asked for.
+// holds returns how many bytes the file has. A compressed file is decompressed until to bytes are
+// known or it ends.
 func (f *file) holds(to int64) int64 {
 	if f.view == nil {
 		return f.info.Size
@@ -186,5 +185,5 @@ func (f *file) holds(to int64) int64 {
 	return size
 }
 
-// size returns how many bytes the file has. A compressed one is decompressed for it, once.
+// size returns how many bytes the file has. A compressed file is decompressed once for that.
 func (f *file) size() int64 { return f.holds(math.MaxInt64) }

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// readAll calls Read under ctx, and then under the test's own for as long as something comes within
-// d, and returns the lines.
+// readAll calls Read once with ctx and then with the test's context, until a Read returns nothing
+// within d. It returns the lines of the first and of the later calls.
 func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duration) (first, rest []string) {
 	t.Helper()
 	for {
@@ -36,15 +36,15 @@ func readAll(t *testing.T, r *follow.Reader, ctx context.Context, d time.Duratio
 	}
 }
 
-// If its ctx ends, Read returns the data taken so far, because the reader is already past it.
-// Wherever in Read that happens, every line is delivered exactly once.
+// TestReadCutShort checks that every line is delivered exactly once, wherever in Read its ctx ends.
+// Read then returns the data taken so far, because the reader is already past it.
 func TestReadCutShort(t *testing.T) {
 	cut := errors.New("cut short")
 	for _, tt := range []struct {
 		name   string
 		linger time.Duration
-		at     string // the file at whose first read ctx ends; "" means after a second
-		first  int    // lines that the Read that was cut short hands out, at least
+		at     string // ctx ends at the first read of this file; "" means after a second
+		first  int    // minimum number of lines from the Read that was cut short
 	}{
 		{"while it lingers", 10 * time.Second, "", 4},
 		{"between two files", 0, "b.log", 2},
@@ -83,8 +83,8 @@ func TestReadCutShort(t *testing.T) {
 	}
 }
 
-// A file that cannot be read for a while delays nothing that was taken before it, and loses nothing
-// of its own.
+// TestReadFailsAfterLinesWereTaken checks that a temporarily unreadable file does not delay lines
+// taken before it, and that none of its own lines are lost.
 func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, _ := twoRoutes(t, follow.Growing{})
@@ -114,9 +114,9 @@ func TestReadFailsAfterLinesWereTaken(t *testing.T) {
 	})
 }
 
-// A copy is found that is shorter than the read data of its original. The batch in which the
-// original is given up has no room for the copy, because another file comes first. The next process
-// does not take the copy for a new file.
+// TestCopyIsKnownBeforeItsOriginalIsGivenUp checks that the next process does not treat a copy as a
+// new file if the copy is shorter than the read data of its original. Another file comes first, so
+// the batch in which the original is given up has no room for the copy.
 func TestCopyIsKnownBeforeItsOriginalIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})

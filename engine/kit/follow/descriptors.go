@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// minOpen is the least number of files that a source may hold open because of the process's limit.
+// minOpen is the lowest number of open files to which the process's limit reduces a source.
 const minOpen = 4
 
-// openLimit is how many files a source holds open: open_files, or fewer where the process may not
-// open as many. It never grows. It is safe for concurrent use.
+// openLimit is the maximum number of open files of a source: open_files, or less if the process may
+// not open that many. It never grows. It is safe for concurrent use.
 type openLimit struct{ n atomic.Int64 }
 
 func (l *openLimit) get() int { return int(l.n.Load()) }

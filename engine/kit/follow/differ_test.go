@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// firstDifference is where two texts begin to differ.
+// firstDifference describes the first place where two texts differ.
 func firstDifference(a, b string) string {
 	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(x), len(y)) {
@@ -43,7 +43,8 @@ func differ(got, want []string) string {
 		len(missing), missing[:min(5, len(missing))], len(more), more[:min(5, len(more))])
 }
 
-// seeds are so many from PENSTOCK_SEED on, or PENSTOCK_SEEDS.
+// seeds returns consecutive seeds from PENSTOCK_SEED on. Their number is most, or PENSTOCK_SEEDS if
+// that is set.
 func seeds(t testing.TB, most uint64) (list []uint64) {
 	t.Helper()
 	first := uint64(0)

@@ -19,10 +19,10 @@ type disk struct {
 	vfs.Dir // nil: methods that are not overridden are not called
 	rnd     *rand.Rand
 	names   map[string]*inode
-	inodes  []*inode // all that have a name or are open, by number
+	inodes  []*inode // named or open ones, by number
 	grain   time.Duration
 	reuses  bool
-	at      time.Time // of the last change: each has a time of its own
+	at      time.Time // of the last change; no two changes have the same time
 	last    uint64
 }
 
@@ -40,7 +40,7 @@ func newDisk(seed uint64) *disk {
 	return d
 }
 
-// file returns the inode that name leads to, and makes it where there is none.
+// file returns the inode that name leads to. It creates one if there is none.
 func (d *disk) file(name string) *inode {
 	if n := d.names[name]; n != nil {
 		return n
@@ -58,7 +58,7 @@ func (d *disk) file(name string) *inode {
 	return n
 }
 
-// now is the time of a change.
+// now returns a new, unique time for a change.
 func (d *disk) now() time.Time {
 	if d.at = d.at.Add(time.Microsecond); d.at.Before(time.Now()) {
 		d.at = time.Now()
@@ -92,8 +92,8 @@ func (d *disk) free(n *inode) {
 	}
 }
 
-// waits reports whether the route has stored a mark of past or present data of the inode that is
-// neither finished nor about to be.
+// waits reports whether the route has stored an unfinished mark for past or present data of the
+// inode, and is not about to finish it.
 func (r *route) waits(n *inode) bool {
 	for _, m := range r.marks {
 		id, err := fileid.Parse(m.Part.ID)

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// A file was empty when last seen, because it was emptied or is new. Then it is written to, and
-// loses its name before the next listing. The new lines are delivered if there is a handle or a
-// name that leads to them.
+// TestEmptyFileIsWrittenToAndRotated checks a file that was empty when last seen, and is then
+// written to and loses its name before the next listing. Its lines are delivered if a handle or an
+// unlisted name leads to them.
 func TestEmptyFileIsWrittenToAndRotated(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -52,8 +52,8 @@ func TestEmptyFileIsWrittenToAndRotated(t *testing.T) {
 	}
 }
 
-// A file that is held open loses its name, and is emptied. It is given up after gone_wait, and
-// until then it is not looked at more often than other files are.
+// TestFileWithoutNameIsEmptied checks that an open file that loses its name and is emptied is given
+// up after gone_wait. Until then it is not looked at more often than other files.
 func TestFileWithoutNameIsEmptied(t *testing.T) {
 	for name, hidden := range map[string]string{"renamed to what is not listed": "a.old", "deleted": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -86,9 +86,9 @@ func TestFileWithoutNameIsEmptied(t *testing.T) {
 	}
 }
 
-// A file is rewritten in place and renamed to an unlisted name, either while nothing runs or before
-// its route has looked again. Its inode and birth time identify it as the followed file, so its
-// lines are delivered.
+// TestRewrittenAndRenamedAway checks that the lines of a file are delivered if it is rewritten in
+// place and renamed to an unlisted name. This happens while nothing runs, or before its route looks
+// again. Inode and birth time identify it as the followed file.
 func TestRewrittenAndRenamedAway(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -123,8 +123,8 @@ func TestRewrittenAndRenamedAway(t *testing.T) {
 	}
 }
 
-// A file was emptied, and the time is over for which a route waits for its old data. As the route
-// gives that data up, the file gets an unlisted name, and only then new lines. The next process can
+// TestRenamedAsItIsGivenUp checks an emptied file that is renamed to an unlisted name at the moment
+// when its route gives up its old data. Lines are added after the rename. The next process can
 // recognise the file only by the old mark.
 func TestRenamedAsItIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestRenamedAsItIsGivenUp(t *testing.T) {
 		a.run(t, 2*time.Second)
 		d.empty(t, "a.log")
 		a.run(t, time.Second)
-		time.Sleep(time.Minute) // nobody asks for more
+		time.Sleep(time.Minute) // no Read
 		d.then = func() { d.rename(t, "a.log", "a.old") }
 		a.run(t, 50*time.Millisecond)
 		d.put(t, "a.old", "4 four\n")
@@ -145,9 +145,9 @@ func TestRenamedAsItIsGivenUp(t *testing.T) {
 	})
 }
 
-// A file was emptied, written to and renamed to an unlisted name while nothing ran. It is found and
-// read. When its time is over, so is that of its old data, but the old data is still awaited
-// because a new file cannot be read. The data already read is not found a second time.
+// TestRewrittenFileIsFoundOnce checks that a file is not delivered twice if it was emptied, written
+// to and renamed to an unlisted name while nothing ran. Its waiting time and that of its old data
+// end together, but the old data is awaited longer because a new file cannot be read.
 func TestRewrittenFileIsFoundOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -157,7 +157,7 @@ func TestRewrittenFileIsFoundOnce(t *testing.T) {
 		d.rename(t, "a.log", "z.old")
 		r := newRoute(t, d.set(follow.Growing{}), a.marks)
 		r.run(t, time.Second)
-		time.Sleep(time.Minute) // nobody asks for more
+		time.Sleep(time.Minute) // no Read
 		d.put(t, "a.log.2", "5 five\n")
 		d.shut = func(name string) error {
 			if name == "a.log.2" {

@@ -9,43 +9,42 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Entry is the identity of a file, for all routes. Its fields are guarded by identities.mu, but for
-// file.
+// Entry is the identity of a file, for all routes. identities.mu guards all fields except file.
 type Entry struct {
-	id     fileid.ID // with the inode in which the data lies now
+	id     fileid.ID // with the inode that holds the data now
 	given  fileid.Key
-	others []fileid.ID // the same with other inodes, where routes have stored that the data lies
-	text   string      // of the id that was given; the partition's id
-	name   string      // beneath its directory, where it was seen last
+	others []fileid.ID // the same with other inodes that hold the data according to some routes
+	text   string      // of the id as first given; the partition's id
+	name   string      // beneath its directory, as last seen
 	phase  phase
 	done   bool // renamed, moved or deleted by its source; name is where it went
 	rests  bool // a resting file has the id
-	refs   int  // cursors that have it as their partition
+	refs   int  // cursors of this partition
 	sealed []sealing
-	file   *file // that holds its data or waits for it, nil: none was met; guarded by Catalogue.mu
+	file   *file // holds or awaits its data, nil if none was met; guarded by Catalogue.mu
 }
 
 // phase is the stage of an identity.
 type phase uint8
 
 const (
-	known phase = iota // a file with this inode and head is the one
+	known phase = iota // a file with this inode and head has the identity
 	// the inode holds other data; only its bytes tell the new location of the data
 	displaced
-	over // it is read to its end or lost: no file is taken for it again
+	over // it is read to its end or lost: no file gets it again
 )
 
-// sealing is where one route has sealed a file.
+// sealing records that one route has sealed a file.
 type sealing struct {
-	r  *Reader // nil: it was closed
+	r  *Reader // nil if it was closed
 	at int64   // bytes of the file
-	to int64   // where its positions end: the same, unless it is compressed
+	to int64   // end of its positions: equals at, unless the file is compressed
 
 	seen stat          // as the file was then; zero if it was changed since
 	when time.Duration // of the last look at it
 }
 
-// generation is the lowest one that no id of an inode and birth has had.
+// generation is the lowest unused generation of ids for an inode and birth time.
 type generation struct{ birth, next int64 }
 
 // identities are the ids of a source's files, once for all routes. Its methods are safe for
@@ -53,9 +52,9 @@ type generation struct{ birth, next int64 }
 type identities struct {
 	mu    sync.Mutex
 	byID  map[string]*Entry
-	byKey map[fileid.Key][]*Entry // those that are known, by where their data lies
+	byKey map[fileid.Key][]*Entry // known ones, by the inodes that hold their data
 	gens  map[fileid.Key]generation
-	past  map[string]bool // the ids of those that are over, until their progress is dropped
+	past  map[string]bool // ids that are over, until their progress is dropped
 }
 
 func newIdentities() identities {
@@ -94,7 +93,7 @@ func (s *identities) addLocked(id fileid.ID, text string) *Entry {
 	return e
 }
 
-// gaveLocked notes an id that is not given again, although no file may be found by it any more.
+// gaveLocked reserves an id, so that it is not given again even if no file has it any more.
 func (s *identities) gaveLocked(id fileid.ID) {
 	key := id.Key()
 	if g := s.gens[key]; g.birth != id.Birth || g.next <= int64(id.Gen) {
@@ -111,7 +110,7 @@ func (s *identities) end(e *Entry) {
 	s.unkeyLocked(e)
 }
 
-// forget removes an id whose progress is dropped.
+// forget removes an id when its progress is dropped.
 func (s *identities) forget(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,14 +120,14 @@ func (s *identities) forget(text string) {
 	}
 }
 
-// rest notes that a resting file has the id of e, and keeps it from being given again.
+// rest notes that a resting file has the id of e. unkeyLocked then does not reserve the id.
 func (s *identities) rest(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e.rests = true
 }
 
-// gave notes that the id of a resting file that is gone is not given again.
+// gave reserves the id of a resting file that is gone, so that it is not given again.
 func (s *identities) gave(d *rest) {
 	id, err := fileid.Parse(d.text)
 	if err != nil {
@@ -139,7 +138,7 @@ func (s *identities) gave(d *rest) {
 	s.gaveLocked(fileid.ID{Dev: d.key.Dev, Ino: d.key.Ino, Birth: int64(d.birth), Gen: id.Gen})
 }
 
-// drop removes an identity of which no file was met.
+// drop removes e unless it has cursors.
 func (s *identities) drop(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +148,7 @@ func (s *identities) drop(e *Entry) {
 	}
 }
 
-// idOf returns the id of e with the inode in which its data lies.
+// idOf returns the id of e with the inode that holds its data now.
 func (s *identities) idOf(e *Entry) fileid.ID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,8 +168,8 @@ func (s *identities) get(text string) *Entry {
 	return s.byID[text]
 }
 
-// ref counts one more cursor of e. Partitions sealed by closed readers are sealed again by the next
-// ones.
+// ref counts one more cursor of e. It drops the seals of closed readers, because the next readers
+// seal the partition again.
 func (s *identities) ref(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,7 +185,7 @@ func (s *identities) ref(e *Entry) {
 	e.refs += 1 - (before - len(e.sealed))
 }
 
-// close forgets the files of all identities, and those that were not met.
+// close removes identities without a file and detaches the others from their files.
 func (s *identities) close() {
 	for _, e := range s.unmet() {
 		s.drop(e)
@@ -198,8 +197,8 @@ func (s *identities) close() {
 	}
 }
 
-// unref counts one cursor of e less for r. keep is set if r was closed: its sealed partitions can
-// still be finished.
+// unref counts one cursor of e less for r. keep is set if r was closed with the partition sealed:
+// the file can still be finished.
 func (s *identities) unref(e *Entry, r *Reader, keep bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,5 +263,5 @@ func (s *identities) nameOf(e *Entry) string {
 	return e.name
 }
 
-// Is reports whether a stat can be of e's file.
+// Is reports whether info can belong to e's file.
 func (e *Entry) Is(info vfs.Info) bool { return IsOf(e.id, info) }

@@ -8,7 +8,7 @@ func (r *Reader) HasEnded(id string) bool {
 	return r.c.ids.past[id]
 }
 
-// BeginRun and EndRun are the beginning and the end of Run, without its listings.
+// BeginRun starts the state in which Run is running, without its listings. EndRun ends it.
 func (c *Catalogue) BeginRun() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,21 +14,21 @@ import (
 
 // file is the catalogue's record of one file, for all routes.
 type file struct {
-	dir   Dir // through which name leads to it; nil: only a handle does
+	dir   Dir // opens name; nil if only a handle leads to the file
 	name  string
 	label string
 	info  stat
-	since time.Duration // monotonic: size and time of the last change are as they are since then
+	since time.Duration // monotonic: when size or modification time last changed
 	state state
 	scan  uint32 // the last listing in which it was seen
-	met   uint32 // the first one
+	met   uint32 // the first listing in which it was seen
 
 	entry   *Entry // nil: not identified yet
 	cursors []*cursor
 
 	handle vfs.File
 	looked time.Duration // when the handle was last asked for its size
-	used   uint64        // of the handle, for the least recently used
+	used   uint64        // sequence number of the handle's last use
 	// its content, if it is compressed. Offsets and sizes refer to the content, except in stat and
 	// version
 	view   *unpack.File
@@ -41,16 +41,16 @@ type file struct {
 	held    time.Duration
 	trouble *trouble // nil: it could be read
 	aside   *aside   // nil: nothing of it was needed
-	queues  int      // of readers, in which it stands
+	queues  int      // readers' queues that contain it
 
 	metEmpty bool // it was empty when it was met
-	counted  bool // deleted: as unread
+	counted  bool // deleted: it was added to the counters of unread files
 	excused  bool // its missing data belongs to another file
 }
 
 // aside holds the state that few files need, to keep the other hundred thousand small.
 type aside struct {
-	framing lines.Framing // its own; nil: that of all
+	framing lines.Framing // its own; nil: the source's
 	// until when it waits for the possible original to become readable; 0 if it does not
 	unread  time.Duration
 	away    bool    // awaiting or stray, and its folder is not there
@@ -59,23 +59,24 @@ type aside struct {
 	// beside: the listed name of its predecessor, by which the next run detects the rotation
 	listed string
 	asked  time.Duration // when it was compared with others last, and held back
-	twin   *Entry        // the file that it equals as far as twinTo, as far as was seen
+	twin   *Entry        // the identity of a file with the same first twinTo bytes
 	twinTo int64
-	twinOf int64 // the size that it had then
+	twinOf int64 // its own size at that comparison
 	// it has the name and the content of a deleted file, and was not reported as new yet
 	restored bool
 	// the listing up to which it is held back beyond its time, because its original is unreadable
 	untold uint32
 	why    string // awaiting: the reason
-	// awaiting or nameless, and its time is over: the latest time to give it up; 0 if not yet over
+	// the latest time to give up an awaiting or nameless file after its wait is over; 0 before
 	until time.Duration
-	// nameless, and its time is over: the unlisted name under which this listing found it
+	// a nameless file after its wait is over: its unlisted name as last found, and the listing
+	// before that
 	besideAs string
 	besideIn uint32
 	nextLook time.Duration // finished
 	checks   uint8         // looks at it
 	glimpse  fileid.Proof  // nothing of it was read: proof of the bytes seen before At
-	shrunk   int64         // the most bytes that it had before it became shorter
+	shrunk   int64         // the largest size that it had before it shrank
 }
 
 // rare returns aside, to be written.
@@ -103,7 +104,7 @@ func (f *file) failed() error {
 	return f.trouble.last
 }
 
-// saw takes a new stat; size or time of the last change may have changed.
+// saw records a new stat of the file.
 func (f *file) saw(i stat, now time.Duration) {
 	if i.Size != f.info.Size || i.ModTime != f.info.ModTime {
 		f.since = now
@@ -123,8 +124,8 @@ func (f *file) saw(i stat, now time.Duration) {
 	}
 }
 
-// seen returns the file as fileid sees it. withTime is false for a file that was followed: a later
-// change then says nothing.
+// seen returns the attributes of the file that fileid compares. withTime is false for a file that
+// was followed, because a later modification time is then no evidence.
 func (f *file) seen(head []byte, withTime bool) fileid.File {
 	out := fileid.File{Dev: f.info.Dev, Ino: f.info.Ino, Size: f.holds(fileid.MaxHead), Head: head}
 	out.Birth = int64(f.info.Birth)
@@ -134,7 +135,7 @@ func (f *file) seen(head []byte, withTime bool) fileid.File {
 	return out
 }
 
-// data returns where the file's bytes are read.
+// data returns the reader of the file's content.
 func (f *file) data() io.ReaderAt {
 	if f.view != nil {
 		return f.view
@@ -148,7 +149,7 @@ func (f *file) readHead(buf []byte) ([]byte, error) {
 	return buf[:n], f.readFull(buf[:n], 0)
 }
 
-// readFull reads all of buf; a file that is too short is io.ErrUnexpectedEOF.
+// readFull fills buf. It returns io.ErrUnexpectedEOF if the file is too short.
 func (f *file) readFull(buf []byte, off int64) error {
 	got, err := f.data().ReadAt(buf, off)
 	if got == len(buf) {
@@ -164,7 +165,7 @@ func (f *file) readFull(buf []byte, off int64) error {
 // ranges.
 func (f *file) fits(p fileid.Proof, head, buf []byte) (bool, error) {
 	n, off, end := p.Wants()
-	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before all is decompressed
+	if len(head) < n || f.view != nil && !p.FitsHead(head) { // before decompressing all
 		return false, nil
 	}
 	if f.holds(end) < max(end, int64(n)) {
@@ -210,7 +211,7 @@ func (cur *cursor) unchanged(id fileid.ID, buf []byte) (bool, error) {
 	return ok, err
 }
 
-// attachView has the views see the file as it is now.
+// attachView updates the file's decompressors to its current size and handle.
 func (f *file) attachView() error {
 	if f.view != nil && !(f.view.Is(f.handle, f.info.Size) && f.viewAt == f.info.ModTime) {
 		f.viewAt = f.info.ModTime
@@ -229,7 +230,7 @@ func (f *file) attachView() error {
 	return nil
 }
 
-// dropView forgets how the file was compressed.
+// dropView closes the file's decompressors and forgets that it is compressed.
 func (f *file) dropView() {
 	if f.view != nil {
 		f.view.Close()
@@ -243,7 +244,7 @@ func (f *file) dropView() {
 	}
 }
 
-// close gives the handle back.
+// close closes the handle and the decompressors.
 func (f *file) close() error {
 	if f.view != nil {
 		f.view.Close()
@@ -261,14 +262,13 @@ func (f *file) close() error {
 	return err
 }
 
-// isEmpty reports whether nothing was in a compressed file that is not identified, and it has not
-// changed since.
+// isEmpty reports whether a compressed file without an id had no content and has not changed since.
 func (f *file) isEmpty() bool { return f.view != nil && f.entry == nil && f.isNothingNew() }
 
 // isNothingNew reports whether a compressed file that was empty or damaged has not changed since.
 func (f *file) isNothingNew() bool { return f.aside != nil && f.aside.nothing.is(f.info) }
 
-// isUnmet reports whether it is not known yet which file it is.
+// isUnmet reports whether a file with readable bytes is not identified yet.
 func (f *file) isUnmet() bool {
 	return f.entry == nil && f.info.Size > 0 && f.trouble == nil && !f.isEmpty()
 }
@@ -276,7 +276,7 @@ func (f *file) isUnmet() bool {
 // byHandle reports whether only its handle leads to the file.
 func (f *file) byHandle() bool { return f.state == nameless || f.dir == nil }
 
-// isRead reports whether f is read without a listed name.
+// isUnlisted reports whether f is read without a listed name.
 func (f *file) isUnlisted() bool { return f.state == nameless || f.state == beside }
 
 // partName returns the name of f's partition.
@@ -287,7 +287,7 @@ func (f *file) partName() string {
 	return f.label
 }
 
-// rename gives f another name; spans that were handed out keep the partition with the old one.
+// rename gives f another name. Spans that were handed out keep the partition with the old name.
 func (f *file) rename(dir Dir, name, label string) {
 	f.dir, f.name, f.label = dir, name, label
 	if f.aside != nil {
@@ -302,14 +302,13 @@ func (f *file) rename(dir Dir, name, label string) {
 
 func (f *file) isAway() bool { return f.aside != nil && f.aside.away }
 
-// isTwin reports whether all of a file that was held back stands in the one that it equals, where
-// it is read.
+// isTwin reports whether another file, which is read, contains all of f, which was held back.
 func (f *file) isTwin() bool {
 	return f.aside != nil && f.aside.twin != nil && f.aside.twinTo >= f.info.Size
 }
 
-// isDeleted reports whether a file that is open has no name any more, as far as is known of it; a
-// listing may still have to find that out.
+// isDeleted reports whether an open file has no name any more, by its last stat. No listing may
+// have shown that yet.
 func (f *file) isDeleted() bool {
 	return f.info.Links == 0 && (f.state == nameless || f.info.Ino != 0 && f.handle != nil)
 }
@@ -325,9 +324,9 @@ func (f *file) isDeletedNow() bool {
 	return f.isDeleted()
 }
 
-// isBeingMade reports whether f, which may be a copy of w, was being made when it was looked at: it
-// held less than was read of w, and holds more by now. As long as it is not looked at again, an
-// earlier position in w would be taken for where f leads on.
+// isBeingMade reports whether f, a possible copy of w, is still being written: at the last look it
+// had fewer bytes than were read of w, and it has more now. Without another look, f would continue
+// w at too early a position.
 func (f *file) isBeingMade(w *file) bool {
 	if f.info.Size >= w.read() || f.view != nil {
 		return false

@@ -7,14 +7,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// firstBlockSize is how much is read of a file to recognise it, if nobody writes to it any more.
+// firstBlockSize is how much of a complete file is read to recognise it.
 const firstBlockSize = 16 << 10
 
 // filler fills the batches of a route. The first bytes of a complete file are read once, to
 // recognise it and to fill a batch: a small file costs one system call for both.
 type filler struct {
 	lines.Filler
-	of    *file  // the file that block begins; nil: none
+	of    *file  // the file that begins with block; nil: none
 	block []byte // reused
 }
 
@@ -37,7 +37,7 @@ func (l *filler) source(f *file) io.ReaderAt {
 	return f.handle
 }
 
-// ReadAt implements io.ReaderAt for the file that block begins.
+// ReadAt implements io.ReaderAt for the file that begins with block.
 func (l *filler) ReadAt(p []byte, off int64) (int, error) {
 	if off >= 0 && off+int64(len(p)) <= int64(len(l.block)) {
 		return copy(p, l.block[off:]), nil

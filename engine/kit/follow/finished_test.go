@@ -12,10 +12,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A file is emptied before the second route has read any of it. That route reads the copy as a
-// separate file and gives the original up. The first route has recognised the copy as the
-// original's data. When the copy is copied again and the process restarts, the second route resumes
-// from its progress in the first copy.
+// TestGivenUpAndFoundByAnotherRoute checks a file that is emptied before the second route has read
+// any of it. That route reads the copy as a separate file and gives the original up; the first
+// route has recognised the copy. When the copy is copied again and the process restarts, the second
+// route resumes from its progress in the first copy.
 func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -44,8 +44,9 @@ func TestGivenUpAndFoundByAnotherRoute(t *testing.T) {
 	})
 }
 
-// The second route meets a file only after a move, where the first route has found it. Its mark
-// names that location, and the next process looks there.
+// TestMetAfterAnotherRouteFoundIt checks that the next process finds a file that the second route
+// first met after a move, in the location where the first route found it. The mark of the second
+// route names that location.
 func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -68,8 +69,8 @@ func TestMetAfterAnotherRouteFoundIt(t *testing.T) {
 	})
 }
 
-// A copy is incomplete when its original is known to be deleted. It is awaited, even if it is
-// shorter than the hashed bytes of the original's id.
+// TestHalfMadeCopyOfGoneFile checks that an incomplete copy of a deleted file is awaited, even if
+// it is shorter than the bytes that the original's id hashes.
 func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 	for name, made := range map[string]int{"a little": 3, "more than the id": 8} {
 		t.Run(name, func(t *testing.T) {
@@ -93,8 +94,8 @@ func TestHalfMadeCopyOfGoneFile(t *testing.T) {
 	}
 }
 
-// A file that is waited for has another name between its listing in the folder and the look at it.
-// It is looked for again, however late that comes.
+// TestRenamedWhileItIsSearchedFor checks that the search for an awaited file is repeated if the
+// file is renamed between the listing of its folder and the look at it. The look may come late.
 func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -110,7 +111,7 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 			return nil
 		}
 		turns(t, 1, 100*time.Millisecond, a2, b2)
-		time.Sleep(30 * time.Second) // nobody asks for more
+		time.Sleep(30 * time.Second) // no Read
 		turns(t, 20, time.Second, a2, b2)
 		if d.shut != nil {
 			t.Error("nothing was searched for")
@@ -120,9 +121,9 @@ func TestRenamedWhileItIsSearchedFor(t *testing.T) {
 	})
 }
 
-// A copy out of the globs is half made when the file that it is a copy of is waited for, and grows
-// while it is looked at: it is read on from where the other one was read to, not from an earlier
-// place of that one.
+// TestHalfMadeCopyBeside checks an incomplete copy with an unlisted name that grows while it is
+// looked at, when its original is awaited. Reading continues at the last position in the original,
+// not at an earlier one.
 func TestHalfMadeCopyBeside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, r, other := twoRoutes(t, follow.Growing{})
@@ -157,8 +158,9 @@ func TestHalfMadeCopyBeside(t *testing.T) {
 	})
 }
 
-// A copy that was deleted long ago, but is open, is found to be all that is left of a file only
-// when there is a copy of it, too: that one is looked at before the deleted one counts as ended.
+// TestEndedWhenItIsMet checks that a copy that was deleted long ago, but is still open, is not
+// sealed before its own copy was looked at. Only then is the deleted copy recognised as the last
+// data of the original file.
 func TestEndedWhenItIsMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -171,7 +173,7 @@ func TestEndedWhenItIsMet(t *testing.T) {
 
 		a2, b2 := d.restarted(t, a, b)
 		b2.run(t, time.Second)
-		// after the first listing, so that it is found outside of it
+		// after the first listing, so that it is found as an unlisted file
 		d.then = func() { d.put(t, "a.log.1.2", three) }
 		a2.run(t, 4*time.Millisecond)
 		b2.run(t, time.Second)
@@ -188,8 +190,8 @@ func TestEndedWhenItIsMet(t *testing.T) {
 	})
 }
 
-// A file is rewritten between its identification and its reading. The data read then belongs to
-// another file, which is read on.
+// TestRewrittenWhenItIsMet checks a file that is rewritten between its identification and its
+// reading. The new data is read as another file.
 func TestRewrittenWhenItIsMet(t *testing.T) {
 	for name, fromEnd := range map[string]bool{"read": false, "skipped": true} {
 		t.Run(name, func(t *testing.T) {
@@ -215,9 +217,9 @@ func TestRewrittenWhenItIsMet(t *testing.T) {
 	}
 }
 
-// A file is moved to another file system just after a route has listed it, and another route first
-// finds it in its copy. The first route's link count is outdated, so it is refreshed. The route
-// then continues in the copy instead of taking the file for a rewritten one.
+// TestMovedSinceItWasListed checks a file that is moved to another file system just after a route
+// has listed it. Another route finds it in its copy. The recorded link count is outdated and is
+// refreshed, so the first route continues in the copy and does not treat the file as rewritten.
 func TestMovedSinceItWasListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -237,9 +239,9 @@ func TestMovedSinceItWasListed(t *testing.T) {
 	})
 }
 
-// Two routes find a file in two different copies of it, and one of them then follows its copy as a
-// separate file. The other route finds the file in a further copy, which is not the partition that
-// the first one has completed.
+// TestDoneWithWhereverItIsFound checks two routes that find a file in two different copies. One
+// route then follows its copy as a separate file. The other route finds the file in a further copy,
+// which is not the partition that the first route has completed.
 func TestDoneWithWhereverItIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -267,8 +269,8 @@ func TestDoneWithWhereverItIsFound(t *testing.T) {
 	})
 }
 
-// A file was deleted and completed, but the process was killed before its mark was removed. The
-// next process removes the mark at once, even in a run with Once.
+// TestKilledBeforeItForgot checks a process that is killed before it removes the mark of a deleted
+// and completed file. The next process removes the mark at once, even in a run with Once.
 func TestKilledBeforeItForgot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -305,8 +307,9 @@ func TestKilledBeforeItForgot(t *testing.T) {
 	})
 }
 
-// With start: end the mark is kept until the sweep. Without any mark the next process would be at
-// its very first start, and skip all lines written meanwhile.
+// TestKilledBeforeItForgotFromEnd checks that with start: end such a mark is kept until the sweep.
+// Without any mark the next process would be at its very first start, and skip all lines written
+// meanwhile.
 func TestKilledBeforeItForgotFromEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{FromEnd: true})

@@ -15,8 +15,8 @@ type Finisher struct{ c *Catalogue }
 // NewFinisher returns the Finisher of c.
 func NewFinisher(c *Catalogue) Finisher { return Finisher{c} }
 
-// Do runs finish while the catalogue takes no notice of changed names. A source's Finish does its
-// work in it.
+// Do runs finish. The catalogue ignores changed names until finish returns, so a source's Finish
+// renames and deletes files inside Do.
 func (n Finisher) Do(finish func() error) error {
 	n.c.finishing.Lock()
 	defer n.c.finishing.Unlock()
@@ -56,8 +56,8 @@ func (n Finisher) Sealed(e *Entry) (untouched bool, err error) {
 	return untouched, nil
 }
 
-// Check returns an error unless every route has read the file up to size. Otherwise the file is
-// looked at again.
+// Check returns an error unless every route has read the file up to size. Before it returns an
+// error, it schedules another look at the file.
 func (n Finisher) Check(e *Entry, size int64) error {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (n Finisher) Check(e *Entry, size int64) error {
 	return nil
 }
 
-// Touched has a file looked at again.
+// Touched schedules another look at a file.
 func (n Finisher) Touched(e *Entry) {
 	n.c.ids.mu.Lock()
 	defer n.c.ids.mu.Unlock()
@@ -86,12 +86,12 @@ func (n Finisher) touchedLocked(e *Entry) {
 	n.c.wakes.wake()
 }
 
-// Moved notes the name of a file that is not finished yet and could not get its own name back.
+// Moved notes the name of a file that is not finished yet and could not be renamed back.
 func (n Finisher) Moved(e *Entry, name string) { n.c.ids.noteName(e, name) }
 
-// isStillThere reports whether f, which the last listing lacks, is about to be finished and has its
-// name, or the name under which its source has put it: while it was listed it may have had the name
-// of a finished file, and got its own back.
+// isStillThere reports whether f, which the last listing lacks, is about to be finished and exists
+// under the name that its source last gave it. During the listing, the source may have renamed f as
+// a finished file and then back.
 func (n Finisher) isStillThere(f *file) bool {
 	c := n.c
 	if f.entry == nil || f.state != listed || f.dir == nil || !f.all((*cursor).isSealed) {
@@ -110,9 +110,9 @@ func (n Finisher) isStillThere(f *file) bool {
 	return true
 }
 
-// Awaiting returns the files that are about to be finished, by name, each as it was seen last. A
-// listing can leave them out: that was less than poll_max ago, or the run ends with the data that
-// was there at its start. Finishing a file notices changes.
+// Awaiting returns the files that are about to be finished, by name, each with its last stat. A
+// listing need not stat them again: the stat is younger than poll_max, or the run has Once and ends
+// with the data that was there at its start. Finishing a file detects changes.
 func (n Finisher) Awaiting() map[string]vfs.Info {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -133,7 +133,7 @@ func (n Finisher) Awaiting() map[string]vfs.Info {
 	return out
 }
 
-// MayHold reports whether the catalogue may be given one more handle of a deleted file.
+// MayHold reports whether the catalogue has room for one more handle of a deleted file.
 func (n Finisher) MayHold() bool {
 	s := &n.c.ids
 	s.mu.Lock()
@@ -141,8 +141,8 @@ func (n Finisher) MayHold() bool {
 	return n.c.watched.held+len(n.c.watched.news) < min(maxHeld, n.c.limit.get()/2)
 }
 
-// Tell notes that a file is finished and where it went: to name beneath dir, or, with dir nil,
-// away; held is a handle of it then, or nil.
+// Tell notes that a file is finished and is now name beneath dir. If dir is nil, the file was
+// deleted, and held is a handle of it, or nil.
 func (n Finisher) Tell(e *Entry, dir Dir, name string, held vfs.File) {
 	s := &n.c.ids
 	s.mu.Lock()

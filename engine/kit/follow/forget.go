@@ -17,16 +17,17 @@ type forgets struct {
 	mu   sync.Mutex // guards list
 	list []string
 
-	// ended are those whose last spans may be in the batch that Read is filling. The engine has not
-	// opened these spans yet, and would drop the progress first. Only the reader uses it.
+	// ended are partitions with last spans that may be in the batch that Read is filling. The
+	// engine has not opened these spans yet, and would drop the progress first. Only the reader
+	// uses it.
 	ended []string
 
-	stored  map[string]bool          // partitions of earlier runs of which no file was met
+	stored  map[string]bool          // partitions of earlier runs without a file so far
 	missing map[string]time.Duration // since when a sweep has not found the file of a partition
 	swept   time.Duration
 }
 
-// now notes that a partition has ended by proof.
+// now notes that a partition has ended and its progress may be dropped.
 func (g *forgets) now(id string) { g.ended = append(g.ended, id) }
 
 // publish makes the ended partitions available once the engine has all of their batches.
@@ -93,7 +94,8 @@ func (r *Reader) sweep(now time.Duration) {
 	}
 }
 
-// there returns the inodes of all files that are there; ok is false if that is not known.
+// there returns the inodes of all existing files. ok is false if the finished files cannot be
+// listed.
 func (c *Catalogue) there() (there map[fileid.Key]bool, ok bool) {
 	there = make(map[fileid.Key]bool, len(c.table.byKey))
 	if c.place.Finished(func(s Sight) { there[keyOf(statOf(s.Info))] = true }) != nil {

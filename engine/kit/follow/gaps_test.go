@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The second route has read a line more of the original than the copy has when the first one takes
-// the copy for the original's data. The second route has read all of the copy, and continues with
-// the new lines.
+// TestCopyIsShorterThanWhatWasRead checks a copy that lacks a line that the second route has read
+// in the original. The first route has recognised the copy. The second route must not read the copy
+// again, and continues with the new lines.
 func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -25,17 +25,17 @@ func TestCopyIsShorterThanWhatWasRead(t *testing.T) {
 			d.put(t, "a.log", "4 read by the second\n")
 			b.run(t, 2*time.Second)
 		})
-		a.run(t, 2*time.Second) // before the second one has met the copy
+		a.run(t, 2*time.Second) // before the second route has met the copy
 		d.put(t, "a.log", "5 five\n")
 		turns(t, 20, time.Second, b, a)
-		// it existed nowhere when the first route looked
+		// this line was lost before the first route looked
 		a.lines = append(a.lines, "4 read by the second")
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 read by the second", "5 five")
 	})
 }
 
-// A file is emptied, or rewritten, after it was looked at and before the copy that was made of it
-// is compared with it.
+// TestEmptiedWhileItIsCompared checks that a copy is recognised if its original is emptied or
+// rewritten after it was looked at, but before the two are compared.
 func TestEmptiedWhileItIsCompared(t *testing.T) {
 	for name, fresh := range map[string]string{"emptied": "", "rewritten": "4 four is as long as " +
 		"what was there before\n"} {
@@ -66,8 +66,8 @@ func TestEmptiedWhileItIsCompared(t *testing.T) {
 	}
 }
 
-// A file that says too little to be told from many others is compared with more of them than may be
-// open: it stays open itself.
+// TestComparedWithMoreThanMayBeOpen checks that a short file stays open while it is compared with
+// more similar files than may be open at once.
 func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 	for _, open := range []int{1, 2, 10} {
 		t.Run(fmt.Sprint(open, " open"), func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestComparedWithMoreThanMayBeOpen(t *testing.T) {
 	}
 }
 
-// inodeMark is a mark of a file of long ago that had the inode that name has now.
+// inodeMark returns the mark of an old file that had the present inode of name.
 func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	t.Helper()
 	info, err := d.Stat(name)
@@ -101,10 +101,11 @@ func (d *folder) inodeMark(t *testing.T, name string) stream.Mark {
 	return stream.Mark{Part: stream.Partition{ID: id.String(), Name: "old.log"}, Watermark: stream.Position{Num: 4}}
 }
 
-// A file was copied away and emptied while nothing ran, and the copy has the inode of a file that
-// still has a mark. Whichever of the two is read first, the copy is recognised.
+// TestCopyInAUsedInode checks that the copy of a file that was copied and emptied while nothing ran
+// is recognised, whichever of the two is read first. The copy's inode belonged to another file that
+// still has a mark.
 func TestCopyInAUsedInode(t *testing.T) {
-	for range 20 { // the order is that of a map
+	for range 20 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)
 			d.copyTruncate(t, "a.log", "a.log.1", func() {})
@@ -120,8 +121,8 @@ func TestCopyInAUsedInode(t *testing.T) {
 	}
 }
 
-// A route that is started later finds its mark of a rewritten file. It gives the present file the
-// id that the other route has given it.
+// TestRewrittenFileHasOneID checks that a route that starts later with a mark of a rewritten file
+// uses the id that the other route has given to the present file.
 func TestRewrittenFileHasOneID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)
@@ -131,7 +132,7 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 		a2 := newRoute(t, s, a.marks)
 		a2.run(t, 20*time.Second) // it no longer waits for a copy of the old data
 		b2 := newRoute(t, s, b.marks)
-		d.put(t, "a.log", "5 five\n") // an id that is given now hashes more
+		d.put(t, "a.log", "5 five\n") // an id given from now on hashes more
 		turns(t, 10, time.Second, b2, a2)
 		wantLines(t, d, a2, b2, "4 four", "5 five")
 		if one, two := a2.ids["4 four"], b2.ids["4 four"]; one != two {
@@ -140,9 +141,10 @@ func TestRewrittenFileHasOneID(t *testing.T) {
 	})
 }
 
-// The process is killed halfway through a rotation: the new content of the emptied file was saved,
-// the location of the copy was not. At the next start the file matches its saved progress. That
-// must not hide the earlier content, and the file waits for its copy.
+// TestNewContentWasSavedBeforeTheCopyWasMet checks a process that is killed during a rotation,
+// after it saved progress in the emptied file but before it saved the location of the copy. At the
+// next start the file matches its saved progress, but its earlier content must still wait for the
+// copy.
 func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -155,7 +157,7 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 		wantLines(t, d, a, b, "1 one", "2 two", "3 three", "4 four")
 		stop(t, a, b)
 		for _, r := range []*route{a, b} {
-			maps.Copy(r.marks, before) // where the data lies was not saved
+			maps.Copy(r.marks, before) // the location of the data was not saved
 		}
 		a2, b2 := d.restarted(t, a, b)
 		turns(t, 10, time.Second, a2, b2)
@@ -163,10 +165,10 @@ func TestNewContentWasSavedBeforeTheCopyWasMet(t *testing.T) {
 	})
 }
 
-// However many rotations of long ago are waited for, of a name that begins as the copy's does, the
-// copy is known.
+// TestCopyAmongManyWidows checks that a copy is recognised among any number of awaited old
+// rotations with names that begin like the name of the copy.
 func TestCopyAmongManyWidows(t *testing.T) {
-	for range 5 { // the order is that of a map
+	for range 5 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := earlierRun(t)
 			for i := range 200 {
@@ -187,11 +189,11 @@ func TestCopyAmongManyWidows(t *testing.T) {
 	}
 }
 
-// While nothing ran, a file with unread lines was renamed to an unlisted name, and a file that had
-// its inode before still has a mark. Both are awaited, and the found file is matched to the right
-// one.
+// TestRenamedAwayInAUsedInode checks a file with unread lines that was renamed to an unlisted name
+// while nothing ran, and an older file with the same inode that still has a mark. Both are awaited,
+// and the found file is matched to the right one.
 func TestRenamedAwayInAUsedInode(t *testing.T) {
-	for range 20 { // the order is that of a map
+	for range 20 { // map order varies
 		synctest.Test(t, func(t *testing.T) {
 			d, a, b := twoRoutes(t, follow.Growing{})
 			d.hidden = "old"
@@ -209,9 +211,9 @@ func TestRenamedAwayInAUsedInode(t *testing.T) {
 	}
 }
 
-// A file that has not been written to for longer than gone_wait is moved to another file system, or
-// compressed: the copy that takes its place is known, because gone_wait begins when the name is
-// gone.
+// TestQuietFileIsCopiedAndDeleted checks that the copy of a file is recognised if the file was idle
+// for longer than gone_wait before it was moved to another file system or compressed. gone_wait
+// begins when the name is gone.
 func TestQuietFileIsCopiedAndDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})

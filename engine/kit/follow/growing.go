@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// onceWait is how long a reader with Once waits at most for a file without name, instead of
-// GoneWait.
+// onceWait is the upper limit of GoneWait if a reader has Once.
 const onceWait = time.Second
 
 // growing is the strategy for files that may grow for ever: each is read to its end again and
@@ -22,7 +21,7 @@ type growing struct {
 	c    *Catalogue
 	o    *Growing
 	use  budgetUse
-	kept int // sealed files without name that are held until their routes have saved that
+	kept int // sealed unlisted files that stay open until their routes have saved that
 }
 
 func (g *growing) grows() bool            { return true }
@@ -30,13 +29,13 @@ func (g *growing) sawEnough(f *file) bool { return f.entry != nil || isFarFromEn
 
 func (g *growing) wholeAt(f *file) (at, now time.Duration) { return f.since + packedWait, g.c.now() }
 
-// end returns the state of the end of a file that may grow without end. It is at its end if its
-// name is deleted, it has not changed for long, and a listing since then does not have it either.
+// end returns the state of the end of a file that may grow without end. It is complete if it has no
+// listed name, has not changed for GoneWait, and a later listing does not have it either.
 func (g *growing) end(f *file) ending {
 	now := g.c.now()
 	if f.isUnlisted() {
 		if f.info.Links > 0 && g.c.lister.isAway(f.label, f.info.Dev) {
-			f.nameless = now // its name is with its folder
+			f.nameless = now // its name is missing with its folder
 		}
 		// its successor may still be about to appear
 		at := max(f.since, f.nameless) + g.goneWait()
@@ -73,7 +72,7 @@ func (g *growing) endOf(f *file) (ending, bool) {
 	return end, f.entry == e && e.file == f && f.handle != nil
 }
 
-// ready reports whether a route has something to do: all that is there is read at once.
+// ready reports whether a route has something to do. New data is read immediately.
 func (g *growing) ready(r *Reader, f *file, now time.Duration) bool {
 	c, cur := g.c, f.by(r)
 	isSealed := cur != nil && cur.sealed
@@ -124,7 +123,7 @@ func (g *growing) isAtEnd(f *file, cur *cursor) bool {
 	return f.info.Size == cur.drained && !cur.changed()
 }
 
-// endEmpty gives up a file without name in which there is nothing, when its time is over.
+// endEmpty gives up an empty file without a listed name when its time is over.
 func (g *growing) endEmpty(f *file, now time.Duration) {
 	if at := g.end(f).at; now < at {
 		g.c.pace.dueAt(at)
@@ -135,8 +134,8 @@ func (g *growing) endEmpty(f *file, now time.Duration) {
 	g.c.table.remove(f)
 }
 
-// reach stats a file without listed name by its handle; one beside that was closed is opened again,
-// or waited for if its name is gone.
+// reach stats a file without a listed name by its handle. If it was closed, reach reopens it by its
+// unlisted name, or awaits a successor if that name is gone.
 func (g *growing) reach(f *file, now time.Duration) bool {
 	c := g.c
 	if f.handle == nil && (!c.handles.openFile(f) || f.handle == nil) {
@@ -160,7 +159,7 @@ func (g *growing) reach(f *file, now time.Duration) bool {
 	return true
 }
 
-// await waits for a file that leads on from f, which is gone.
+// await waits for a successor of f, which is gone.
 func (g *growing) await(f *file, why string) {
 	c := g.c
 	c.table.remove(f)
@@ -175,10 +174,10 @@ func (g *growing) await(f *file, why string) {
 
 func (g *growing) meet(f *file, head []byte) (done, read bool) {
 	switch c := g.c; {
-	case c.identify.meeting: // when those that are known have been met
+	case c.identify.meeting: // new files are met after the known ones
 		return true, false
 	case len(head) == 0:
-		return true, false // there is nothing to know it by, and nothing to be read
+		return true, false // nothing to identify it by, and nothing to read
 	default:
 		return c.copies.meet(f, head)
 	}
@@ -202,8 +201,8 @@ func (g *growing) resumed(cur *cursor, m stream.Mark) {
 	}
 }
 
-// lastLine returns where the last line of a file begins that has no end yet, or its size: a start
-// at the end must not split a record.
+// lastLine returns where the unterminated last line of a file begins, or the size of the file if
+// there is none. A route that starts there does not split a record.
 func (g *growing) lastLine(f *file) (int64, error) {
 	if f.handle == nil && !g.c.handles.look(f) {
 		return 0, fs.ErrNotExist
@@ -245,7 +244,7 @@ func (g *growing) beginsAtEnd(f *file) bool {
 	})
 }
 
-// canBegin reports whether it can be found out where the routes begin in a new file.
+// canBegin reports whether the routes' start positions in a new file can be determined now.
 func (g *growing) canBegin(f *file) bool {
 	if !g.beginsAtEnd(f) {
 		return true
@@ -295,10 +294,11 @@ func (g *growing) readByHandle(f *file) {
 	g.c.count("files_orphaned", 1)
 }
 
-// leadsOn keeps a file that has lost its name before anything of it was read: its inode may be
-// found beside, and one that is open, because it was rewritten in place, is read on by its handle.
-// One that was empty when it was seen last may have been written to since. One that is held back
-// may be a copy, of which there may be another copy by now: only its name tells.
+// leadsOn keeps a file that lost its name before anything of it was read, and reports whether it
+// did. An open file, which was rewritten in place, is read by its handle. Any other file becomes a
+// stray, because its inode may be found under an unlisted name. This includes an empty file, which
+// may have been written to since, and a held-back possible copy, because its new name shows whether
+// it is one.
 func (g *growing) leadsOn(f *file) bool {
 	c := g.c
 	if f.isUnlisted() {
@@ -350,8 +350,8 @@ func (g *growing) sealed(cur *cursor) {
 	g.release(f)
 }
 
-// release drops a file without listed name that every route has sealed, as soon as every route has
-// saved that: if a route restarts before, it reads the end again.
+// release drops an unlisted file once every route has sealed it and saved that, and reports whether
+// it did. A route that restarts earlier reads the end again.
 func (g *growing) release(f *file) bool {
 	c := g.c
 	if f.handle != nil && !f.all(func(cur *cursor) bool { return cur.sealed && cur.r.hasSaved(cur) }) {

@@ -9,21 +9,22 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lookSpacing is how long a stat of a file's handle is good for, far from its end.
+// lookSpacing is how long a stat of a file's handle stays valid while the route is far from the
+// file's end.
 const lookSpacing = 5 * time.Millisecond
 
-// handles are the open files of a source, once for all routes. Those that were used longest ago are
+// handles are the open files of a source, once for all routes. The least recently used ones are
 // closed to make room.
 type handles struct {
 	c    *Catalogue
 	open []*file
 	uses uint64
 	shut []*file // growing: closed to make room for others
-	keep *file   // it is compared with others, and stays open; nil: none is
+	keep *file   // being compared with others, must stay open; nil: none
 }
 
 // look opens f if necessary, and stats it by its handle unless the recorded stat is recent enough.
-// far reports that its end is far beyond the next read. It returns false if f cannot be read now.
+// It returns false if f cannot be read now.
 func (h *handles) look(f *file) bool {
 	if f.handle == nil || f.view != nil || h.c.now()-f.looked >= lookSpacing || !h.c.strategy.sawEnough(f) {
 		return h.lookNow(f)
@@ -37,7 +38,7 @@ func (h *handles) use(f *file) {
 	f.used = h.uses
 }
 
-// lookNow is look at the file as it is at this moment.
+// lookNow is look with a new stat in any case.
 func (h *handles) lookNow(f *file) bool {
 	fresh := f.handle == nil
 	if fresh && !h.openFile(f) {
@@ -118,9 +119,8 @@ func (h *handles) makeRoom() {
 	}
 }
 
-// closeOldest closes the handle that was used longest ago and reports whether there was one to be
-// closed. A file that is reached by its handle alone is lost by that, and closed only if lose is
-// set.
+// closeOldest closes the least recently used handle and reports whether it closed one. Closing the
+// only handle that leads to a file loses the file. It does that only if lose is set.
 func (h *handles) closeOldest(lose bool) bool {
 	var oldest *file
 	for _, f := range h.open {
@@ -151,8 +151,8 @@ func (h *handles) closeOldest(lose bool) bool {
 	return true
 }
 
-// openFewer closes the files that were used longest ago until half of them are left, and holds open
-// no more than that from then on. It reports whether it has closed any.
+// openFewer closes the least recently used files until half of them are left, and lowers the limit
+// to that number. It reports whether it has closed any.
 func (h *handles) openFewer() bool {
 	before := len(h.open)
 	most := max(minOpen, before/2)

@@ -13,7 +13,7 @@ import (
 // files.
 type identifier struct {
 	c       *Catalogue
-	meeting bool // known files are being recognised: no new ones are taken up
+	meeting bool // known files are being recognised, and no new ones are accepted
 }
 
 // storedMark is the stored mark of one route for an identity.
@@ -77,10 +77,10 @@ func (n *identifier) file(f *file, l *filler) bool {
 	}
 }
 
-// recognise makes f the file of the first of all, which matches it by stat and head, if the data
-// stored by the routes is in it. Old states have several ids for one file; the routes that have
-// stored another one keep it. It returns false if the first id is no longer the file's, and the
-// caller should try again.
+// recognise makes f the file of all[0], which matches f by stat and head, if f contains the data
+// that the routes have read. An old state may have several ids for one file. A route that has
+// stored another id of all keeps it. recognise returns false if all[0] does not belong to f any
+// more, and the caller should try again.
 func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error) {
 	c, e := n.c, all[0]
 	switch w := e.file; {
@@ -113,16 +113,17 @@ func (n *identifier) recognise(f *file, all []*Entry, head []byte) (bool, error)
 	return true, nil
 }
 
-// mismatch takes an identity with data that is not in f. The data may be at a location stored by
-// another route. A route that was killed, or did not deliver anything since, knows only the inode
-// that the file had before a rotation.
+// mismatch handles an identity with data that is not in f. Another route may have stored the inode
+// that holds the data now. A route that was killed or idle since a rotation knows only the inode
+// before it.
 func (n *identifier) mismatch(f *file, e *Entry, why string) {
 	if !n.c.ids.leave(e, f.info, func(id fileid.ID) bool { return n.isMet(e, id) }) {
 		n.c.strategy.mismatch(f, e, why)
 	}
 }
 
-// isMet reports whether the inode of an id is listed and not recognised yet, or rests as e.
+// isMet reports whether the inode of an id is listed and not recognised yet, or is a resting file
+// with the id of e.
 func (n *identifier) isMet(e *Entry, id fileid.ID) bool {
 	if f := n.c.table.byKey[id.Key()]; f != nil && f.entry == nil && isOf(id, f.info) {
 		return true
@@ -131,7 +132,7 @@ func (n *identifier) isMet(e *Entry, id fileid.ID) bool {
 	return d != nil && isOf(id, stat{Dev: id.Dev, Ino: id.Ino, Birth: d.birth}) && d.text == e.text
 }
 
-// recogniseAwaited makes f, which is the inode of the awaiting file w, that file again if it
+// recogniseAwaited makes f, which has the inode of the awaiting file w, the successor of w if f
 // contains the read data.
 func (n *identifier) recogniseAwaited(f, w *file, head []byte) (bool, error) {
 	c := n.c
@@ -173,8 +174,8 @@ func (n *identifier) differs(f *file, e *Entry, head []byte) (string, error) {
 	return "", nil
 }
 
-// attach makes f the file of e, in which every route has a cursor: under another id if it has
-// stored one of the aliases.
+// attach makes f the file of e and gives every route a cursor in it. A route that has stored one of
+// the aliases, and not e, keeps that id.
 func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c := n.c
 	f.entry, e.file, f.excused, f.held = e, f, false, 0
@@ -194,9 +195,9 @@ func (n *identifier) attach(f *file, e *Entry, aliases ...*Entry) {
 	c.rotation.index(f)
 }
 
-// prove makes the proof of a file that grows, of which the checkpoint has none for where it stands:
-// a sink's own ledger, which is ahead of it, or a person, has said how far that is. Without one
-// nothing would lead on from it once it is copied away.
+// prove creates missing proofs for a growing file. The checkpoint has no proof for a position that
+// comes from a sink's ledger, which may be ahead of it, or from an operator. Without a proof, a
+// later copy of the file could not be recognised.
 func (n *identifier) prove(f *file, head []byte) error {
 	if !n.c.strategy.grows() || f.entry == nil || f.view != nil || f.handle == nil {
 		return nil
@@ -216,7 +217,8 @@ func (n *identifier) prove(f *file, head []byte) error {
 	return nil
 }
 
-// displaced has identities of this inode wait for their copies, if another head stands there now.
+// displaced makes the identities of this inode wait for their copies if the inode has another head
+// now.
 func (n *identifier) displaced(f *file, seen fileid.File) {
 	all := n.c.ids.find(seen)
 	for _, e := range n.c.ids.at(f.info) {
@@ -231,8 +233,8 @@ func (n *identifier) displaced(f *file, seen fileid.File) {
 	}
 }
 
-// recall recognises a file of earlier runs, all of which every route has read, by its stat alone,
-// so that a start need not open every file.
+// recall recognises a file of earlier runs by its stat alone if every route has read all of it. So
+// a start need not open every file.
 func (n *identifier) recall(f *file) bool {
 	c := n.c
 	e := n.recallable(f.info)
@@ -270,14 +272,14 @@ func (n *identifier) recallable(info stat) *Entry {
 		}
 		for _, m := range n.marks(e) {
 			if !m.mark.Finished && n.c.strategy.grows() {
-				return nil // the earlier data is awaited, which only a look at the file reveals
+				return nil // its data may be awaited; only a look at the file shows that
 			}
 		}
 	}
 	return out
 }
 
-// isWhole reports whether every route has stored that all was delivered of a file that looks so.
+// isWhole reports whether every route has stored that all of a file with this stat was delivered.
 func (n *identifier) isWhole(text string, info stat) bool {
 	for _, r := range n.c.readers {
 		if !r.isWhole(text, info) {
@@ -313,15 +315,14 @@ func (n *identifier) meetKnown() {
 	n.recogniseAll(files)
 }
 
-// recogniseTries is how often a file of an earlier run is looked at that changes while it is being
-// looked at.
+// recogniseTries bounds the looks at a file of an earlier run that changes during each look.
 const recogniseTries = 3
 
 // recogniseAll matches files to identities of earlier runs. A file that matches none, because its
 // inode was reused or it was rewritten, is met after all of these are known: it may be a copy of
-// one of them. A file deleted since it was listed is awaited from now on, not from the next listing
-// on, because its copy may be listed already. A file that cannot be matched now is looked at first
-// in the next listing, and until then holds back its possible copies.
+// one of them. A file deleted since it was listed awaits its successor from now on, not from the
+// next listing on, because its copy may be listed already. A file that cannot be matched now is
+// looked at first in the next listing, and until then holds back its possible copies.
 func (n *identifier) recogniseAll(files []*file) {
 	c := n.c
 	n.meeting = true
@@ -349,10 +350,10 @@ func (n *identifier) recogniseAll(files []*file) {
 	}
 }
 
-// isKnown reports whether f has no id yet, and can be, by its stat, a file of an earlier run.
+// isKnown reports whether f has no id yet and its stat matches a file of an earlier run.
 func (n *identifier) isKnown(f *file) bool { return f.entry == nil && len(n.knownAs(f)) > 0 }
 
-// knownAs returns the files of earlier runs that f can be by its stat, and that are not waited for.
+// knownAs returns the identities of earlier runs that match f's stat and have no file yet.
 func (n *identifier) knownAs(f *file) []*Entry {
 	return slices.DeleteFunc(n.c.ids.at(f.info), func(e *Entry) bool { return e.file != nil })
 }
@@ -365,7 +366,7 @@ func (n *identifier) lostKnown(f *file) {
 		if w == nil {
 			continue
 		}
-		// otherwise its bytes are not the counted ones
+		// otherwise the size of f does not count the bytes of w
 		if n.c.ids.phaseOf(e) == known && w.proof().Packed == 0 {
 			w.info.Size, w.excused = f.info.Size, false
 		}

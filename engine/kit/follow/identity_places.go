@@ -14,7 +14,7 @@ func byGen(a, b *Entry) int {
 	return cmp.Or(cmp.Compare(b.id.Gen, a.id.Gen), strings.Compare(a.text, b.text))
 }
 
-// find returns the identities that a file can be known by, the newest first.
+// find returns the identities that match a file, the newest first.
 func (s *identities) find(f fileid.File) []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -28,7 +28,7 @@ func (s *identities) find(f fileid.File) []*Entry {
 	return out
 }
 
-// at returns the known identities of an inode that a stat can be of, in order.
+// at returns the known identities that match a stat, the newest first.
 func (s *identities) at(i stat) []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,14 +42,14 @@ func (s *identities) at(i stat) []*Entry {
 	return out
 }
 
-// liesAt reports whether a condition holds for the id with one of the inodes in which the data may
-// lie.
+// liesAt reports whether a condition is true for the id with one of the inodes that may hold the
+// data.
 func (e *Entry) liesAt(is func(fileid.ID) bool) bool {
 	return is(e.id) || slices.ContainsFunc(e.others, is)
 }
 
-// store returns the identity of a stored progress; nil if it is over. moved is where its data lies
-// now, given where it was when it got its id.
+// store returns the identity of stored progress, or nil if it is over. given is the id as first
+// given; moved has the inode that holds the data now.
 func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,8 +76,8 @@ func (s *identities) store(given, moved fileid.ID, text, name string) *Entry {
 	return e
 }
 
-// placeOf returns the id of a stored progress as it was given, and with the inode in which its data
-// lies now.
+// placeOf returns the id of stored progress as first given, and with the inode that holds the data
+// now.
 func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	id, err := fileid.Parse(m.Part.ID)
 	if err != nil {
@@ -97,12 +97,12 @@ func (c *Catalogue) placeOf(m stream.Mark) (given, now fileid.ID, ok bool) {
 	return id, now, true
 }
 
-// unmet returns the identities of which no file was met, in order.
+// unmet returns the identities of stored progress without a file, ordered by id.
 func (s *identities) unmet() []*Entry {
 	return slices.DeleteFunc(s.unmetOrAwaited(), func(e *Entry) bool { return e.file != nil })
 }
 
-// unmetOrAwaited is unmet, and returns those of which the file waits, too.
+// unmetOrAwaited returns the identities of unmet and those that await a successor.
 func (s *identities) unmetOrAwaited() []*Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,8 @@ func (s *identities) unmetOrAwaited() []*Entry {
 	return out
 }
 
-// leave takes the inode of i off the places where routes have stored that the data of e lies. It
-// reports false, and changes nothing, unless another one of them is good by a condition.
+// leave removes the inode of i from the inodes that may hold the data of e, and reports whether it
+// did. It changes nothing unless good accepts one of the other inodes.
 func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *identities) leave(e *Entry, i stat, good func(fileid.ID) bool) bool {
 	return true
 }
 
-// displace notes that other data stands in the inode of e.
+// displace notes that the inode of e holds other data now.
 func (s *identities) displace(e *Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *identities) unkeyLocked(e *Entry) {
 	e.others = nil
 }
 
-// move notes that the data of e lies in another file now.
+// move notes that another file holds the data of e now.
 func (s *identities) move(e *Entry, to fileid.File, name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *identities) moveDevice(e *Entry, dev uint64) {
 	s.byKey[e.id.Key()] = append(s.byKey[e.id.Key()], e)
 }
 
-// settle notes in which of several inodes the data of e lies.
+// settle notes that i, one of several possible inodes, holds the data of e.
 func (s *identities) settle(e *Entry, i stat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

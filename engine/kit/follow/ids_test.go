@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/follow"
 )
 
-// moveThrice moves a.log, which holds three, from name to name by copy and delete; a looks in
-// between, and both after it.
+// moveThrice moves a.log, with content three, three times by copying and deleting it. Route a looks
+// in between, and both routes look at the end.
 func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	t.Helper()
 	for _, move := range [][2]string{{"a.log", "a.log.1"}, {"a.log.1", "a.log.2"}, {"a.log.2", "a.log.3"}} {
@@ -21,8 +21,9 @@ func moveThrice(t *testing.T, d *folder, gap time.Duration, a, b *route) {
 	}
 }
 
-// The first route has read a file and goes on in its copy when the second one comes to its data,
-// under the same id. Moved again, it comes no second time.
+// TestDeletedFileIsMetAfterItsDataMoved checks that no line is delivered twice if the second route
+// first meets a file after the first route has continued in its copy, under the same id. The copy
+// is then moved again.
 func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -42,9 +43,9 @@ func TestDeletedFileIsMetAfterItsDataMoved(t *testing.T) {
 	})
 }
 
-// A file begins with the same line each time, such as a header of column names. Its data is moved
-// to a copy, under the id made of that line. Lines written to the file itself afterwards, in the
-// next process, belong to another file.
+// TestIDOfMovedDataIsNotGivenAgain checks a file that always begins with the same line, such as a
+// header of column names. Its data moves to a copy and keeps the id derived from that line. The
+// next process must give the file's new content another id.
 func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -72,9 +73,9 @@ func TestIDOfMovedDataIsNotGivenAgain(t *testing.T) {
 	})
 }
 
-// A route has given a file an id and could not read it when the other route sees that the file was
-// moved. It reads the copy, knows it when that is moved again, and does not say that anything was
-// lost.
+// TestMovedBeforeAnythingWasRead checks a file that is moved after one route has given it an id,
+// but could not read it. The other route reads the copy, recognises it after a further move, and
+// reports no loss.
 func TestMovedBeforeAnythingWasRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -82,7 +83,7 @@ func TestMovedBeforeAnythingWasRead(t *testing.T) {
 		a.run(t, time.Second)
 		reads := 0
 		d.fault = func(string) error {
-			if reads++; reads == 1 { // by which the file is known
+			if reads++; reads == 1 { // this read identifies the file
 				return nil
 			}
 			return syscall.EIO

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A route opens later than another one, which has given a file an id of its own by then. It keeps
-// the id by which it knows the file, and goes on where it was.
+// TestRouteKeepsItsIDWhenItJoins checks that a route that opens late keeps its stored id of a file
+// and resumes there, although another route has given the file another id by then.
 func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 	for name, how := range map[string]struct{ noted, moved, first bool }{
 		"with a note": {noted: true}, "by a ledger": {}, "in a copy": {noted: true, moved: true},
@@ -62,8 +62,9 @@ func TestRouteKeepsItsIDWhenItJoins(t *testing.T) {
 	}
 }
 
-// One route has saved that a file was rotated, the other one has not. The copy is recognised under
-// any name, although other data stands where the second route knows it.
+// TestOneRouteSavedThatAFileWasCopied checks that a copy is recognised under any name if only one
+// route has saved that the file was rotated. The inode that the other route has stored holds other
+// data.
 func TestOneRouteSavedThatAFileWasCopied(t *testing.T) {
 	for _, firstSaved := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -93,8 +94,9 @@ func TestOneRouteSavedThatAFileWasCopied(t *testing.T) {
 	}
 }
 
-// One route has read a file without name to its end while the other one did not read. It forgets
-// the file only when the other one is done with it, too: the next run would read it once more.
+// TestProgressIsDroppedWhenAllRoutesAreDone checks that a route that has read a nameless file to
+// its end keeps its progress until the other route is done with the file, too. Otherwise the next
+// run would read the file once more.
 func TestProgressIsDroppedWhenAllRoutesAreDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -125,8 +127,8 @@ func (r *route) forget() {
 	}
 }
 
-// A run that ends with the data that is there drops the progress of a file that is gone: the end of
-// the wait for a copy of it and the end of the run may come with the same listing.
+// TestOnceDropsProgressOfWhatIsGone checks that a run with Once drops the progress of a deleted
+// file. The wait for its copy and the run may end with the same listing.
 func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -151,8 +153,9 @@ func TestOnceDropsProgressOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// One route has finished a deleted file, and opens before another one that has not: it waits for the
-// copy from which the other one goes on, and does not take it for a new file.
+// TestFinishedRouteOpensFirst checks a route that has finished a deleted file and opens before a
+// route that has not. It waits for the copy in which the other route continues, and does not treat
+// the copy as a new file.
 func TestFinishedRouteOpensFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -183,7 +186,8 @@ func TestFinishedRouteOpensFirst(t *testing.T) {
 	})
 }
 
-// The first listing waits for all routes, so that each file gets one id.
+// TestFirstListingWaitsForAllRoutes checks that the first listing waits for all routes, so that
+// each file gets one id.
 func TestFirstListingWaitsForAllRoutes(t *testing.T) {
 	for late, same := range map[time.Duration]bool{800 * time.Millisecond: true, 1200 * time.Millisecond: false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -216,8 +220,9 @@ func TestFirstListingWaitsForAllRoutes(t *testing.T) {
 	}
 }
 
-// A route starts again before the first listing, which finds a file rewritten that only this route
-// has read. The copy of it is recognised, although it is looked at late.
+// TestRouteRestartsBeforeTheFirstListing checks a route that restarts before the first listing, and
+// a rewritten file that only this route has read. The copy of the file is recognised, although it
+// is looked at late.
 func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -240,8 +245,9 @@ func TestRouteRestartsBeforeTheFirstListing(t *testing.T) {
 	})
 }
 
-// A file that rests is copied and deleted while a route starts again. Its copy is recognised: the
-// deleted file is awaited as soon as it cannot be compared with the copy.
+// TestRestingFileIsMovedWhileARouteRestarts checks that the copy of a resting file is recognised if
+// the file is copied and deleted while a route restarts. The deleted file is awaited as soon as it
+// cannot be compared with the copy.
 func TestRestingFileIsMovedWhileARouteRestarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := earlierRun(t)

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A route with much to send reaches the copy of a file long after it has listed it. By then its
-// wait for the file's successor is over, and the copy has another name. The copy is recognised all
-// the same, and no line is delivered twice.
+// TestCopyIsLookedAtLate checks that no line is delivered twice if a busy route reaches the copy of
+// a file long after it has listed the copy. By then the wait for the file's successor is over, and
+// the copy has been renamed.
 func TestCopyIsLookedAtLate(t *testing.T) {
 	for _, moves := range []int{0, 1, 2} { // how often the copy is renamed meanwhile
 		t.Run(fmt.Sprint(moves, " renames"), func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 					if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
 						t.Fatalf("the first batches are %q, %v", b.Data, err)
 					}
-					time.Sleep(time.Minute) // nobody asks for more
+					time.Sleep(time.Minute) // no Read
 					if move < moves {
 						d.rename(t, fmt.Sprint("a.log.", move+1), fmt.Sprint("a.log.", move+2))
 					}
@@ -45,9 +45,9 @@ func TestCopyIsLookedAtLate(t *testing.T) {
 	}
 }
 
-// The first listing has missed a file of an earlier run, as it may while the file is renamed, and
-// the route has much else to send. When it has listed the file, and is about to give up waiting, it
-// looks at it first.
+// TestRenamedFileIsLookedAtLate checks that a busy route does not give up a file of an earlier run
+// that the first listing missed during a rename. Once the file is listed, the route looks at it
+// before it ends the wait.
 func TestRenamedFileIsLookedAtLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -68,15 +68,16 @@ func TestRenamedFileIsLookedAtLate(t *testing.T) {
 		if err := os.Rename(away, filepath.Join(d.path, "a.26.x")); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // nobody asks for more
+		time.Sleep(time.Minute) // no Read
 		turns(t, 20, time.Second, r)
 		r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "0 much" })
 		r.want(t, d, "4 four")
 	})
 }
 
-// A route that has much to send has listed a file that it knows, and its copy, long before it comes
-// to the copy. The file is deleted meanwhile, and it was not open.
+// TestOriginalIsGoneWhenItsCopyIsLookedAt checks that a busy route recognises the copy of a known
+// file if both were listed together, but the file was deleted before the route came to the copy.
+// The file was not open.
 func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := earlierRun(t)
@@ -90,7 +91,7 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 			if err := r.Read(t.Context(), b); err != nil || !strings.HasPrefix(string(b.Data), "0 much") {
 				t.Fatalf("the first batches are %q, %v", b.Data, err)
 			}
-			time.Sleep(time.Minute) // nobody asks for more
+			time.Sleep(time.Minute) // no Read
 		}
 		d.remove(t, "a.log")
 		turns(t, 20, time.Second, r)
@@ -99,12 +100,12 @@ func TestOriginalIsGoneWhenItsCopyIsLookedAt(t *testing.T) {
 	})
 }
 
-// A route that has much to send comes to the copy of a file that it held open, and that is deleted,
-// when gone_wait is over. The end of the file is not given up before its copy was looked at.
+// TestDeletedFileEndsLate checks that an open deleted file is not sealed before its copy was looked
+// at, even if a busy route comes to the copy only after gone_wait.
 func TestDeletedFileEndsLate(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		early bool // the copy is listed together with the file
+		early bool // the copy is listed together with its original
 		mate  bool // another route has little to send
 	}{
 		{"listed together", true, false}, {"listed later", false, false},
@@ -131,7 +132,7 @@ func TestDeletedFileEndsLate(t *testing.T) {
 						d.delete(t, "a.log")
 					}
 					d.hidden = ""
-					if time.Sleep(time.Minute / 2); tt.mate { // nobody asks for more
+					if time.Sleep(time.Minute / 2); tt.mate { // no Read
 						mate.run(t, time.Minute/2)
 					}
 				}
@@ -145,9 +146,9 @@ func TestDeletedFileEndsLate(t *testing.T) {
 	}
 }
 
-// A file is renamed while each of two listings is made, so that neither has it, and the route has
-// much else to send in between. When gone_wait is over, it is not at its end: it has a name that is
-// listed.
+// TestRenamedInEachListing checks that a file is not sealed at the end of gone_wait if two listings
+// missed it because it was renamed during each. The route is busy in between. The file has a listed
+// name.
 func TestRenamedInEachListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, b := twoRoutes(t, follow.Growing{})
@@ -157,7 +158,7 @@ func TestRenamedInEachListing(t *testing.T) {
 			d.hidden = fmt.Sprint("a.log.", i+1)
 			d.rename(t, []string{"a.log", "a.log.1"}[i], d.hidden)
 			d.then = func() { d.hidden = "" }
-			a.run(t, 50*time.Millisecond) // of which the listings that have the file are not made
+			a.run(t, 50*time.Millisecond) // no Read until a listing has it
 			time.Sleep(wait)
 		}
 		turns(t, 30, time.Second, a, b)
@@ -167,9 +168,9 @@ func TestRenamedInEachListing(t *testing.T) {
 	})
 }
 
-// A file was emptied. When the route's wait for the old data is over, the file was written to and
-// renamed to an unlisted name, and the route has much else to send first. Then the process ends.
-// The next process can recognise the file only by the old mark.
+// TestRewrittenFileIsReadLate checks an emptied file that was written to and renamed to an unlisted
+// name when the wait for its old data ends. The route is busy until the process ends. The next
+// process can recognise the file only by the old mark.
 func TestRewrittenFileIsReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})
@@ -178,7 +179,7 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 		turns(t, 1, 2*time.Second, a)
 		d.empty(t, "a.log")
 		turns(t, 1, time.Second, a)
-		time.Sleep(time.Minute) // nobody asks for more
+		time.Sleep(time.Minute) // no Read
 		d.put(t, "a.log", "4 four\n")
 		d.rename(t, "a.log", "a.old")
 		d.put(t, "0.log", strings.Repeat("0 much\n", 100))
@@ -196,9 +197,8 @@ func TestRewrittenFileIsReadLate(t *testing.T) {
 	})
 }
 
-// All files of a directory are renamed to unlisted names at once. When their time is over, each is
-// searched for outside the listing. The directory is read a few times for all of them, not once per
-// file.
+// TestManyRenamedFilesEndTogether checks many files that are renamed to unlisted names at once.
+// When their waiting times end together, their directory is read a few times, not once per file.
 func TestManyRenamedFilesEndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const files, most = 100, 10

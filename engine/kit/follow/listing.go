@@ -18,25 +18,26 @@ var counted = []string{
 	"files_refused", "files_unreadable", "deleted_over_budget", "files_deleted_unread", "bytes_deleted_unread",
 }
 
-// listPatience is how long listings may fail, since the catalogue was made or the last successful
-// one, before the routes stop. They restart with growing waits. With Once no listing may fail.
+// listPatience is how long listings may fail before the routes stop. It counts from the last
+// successful listing, or from the creation of the catalogue. Stopped routes restart with growing
+// waits. With Once no listing may fail.
 const listPatience = 10 * time.Second
 
-// routesWait is how long a route that has opened waits for the others before it lists the files for
-// the first time. Only then the marks of all are known, so that each file gets one id, and a file
-// that any route has read is known. It is short because a file may be deleted meanwhile.
+// routesWait is how long the first listing waits until all routes have opened. With the marks of
+// all routes known, each file gets one id, and a file that any route has read is recognised. The
+// wait is short because a file may be deleted meanwhile.
 const routesWait = time.Second
 
 // lister lists the place and carries out the decisions of the table.
 type lister struct {
 	c       *Catalogue
-	opened  time.Duration // when the first route opened; 0: none has
-	begun   bool          // a listing did not fail
-	first   uint32        // the first one that did not fail; until then the one under way
-	at      time.Duration // when the last one that did not fail began
+	opened  time.Duration // when the first route opened; 0 if none has
+	begun   bool          // a listing has succeeded
+	first   uint32        // the first successful listing; until then the current one
+	at      time.Duration // when the last successful listing began
 	unmet   bool          // a route has stored progress of files that were not looked for yet
 	refused map[string]string
-	folders folders // in which files are missing
+	folders folders // folders of missing files
 }
 
 // notBefore returns when a route may list the files for the first time; 0 if it may now.
@@ -47,7 +48,8 @@ func (l *lister) notBefore() time.Duration {
 	return l.opened + routesWait
 }
 
-// list lists the files for r, or for all routes if r is nil; an idle catalogue ever more rarely.
+// list lists the files for r, or for all routes if r is nil. In an idle catalogue the time between
+// listings grows.
 func (c *Catalogue) list(r *Reader) {
 	begun := c.now()
 	c.lister.list(begun, r != nil && r.o.Once)
@@ -117,7 +119,7 @@ func (l *lister) list(now time.Duration, once bool) {
 	}
 }
 
-// failed decides whether the routes go on after a listing that failed.
+// failed decides whether the routes continue after a failed listing.
 func (l *lister) failed(err error, now time.Duration, once bool) {
 	freed := outOfDescriptors(err) && l.c.handles.openFewer()
 	if freed {
@@ -158,7 +160,8 @@ func (l *lister) meet(s Sight, now time.Duration) {
 	}
 }
 
-// Kind returns why something that is no regular file is not read.
+// Kind returns the reason why a directory entry of type t, which is not a regular file, is not
+// read.
 func Kind(t fs.FileMode) string {
 	switch {
 	case t&fs.ModeSymlink != 0:
@@ -174,7 +177,7 @@ func Kind(t fs.FileMode) string {
 }
 
 // todo returns the files that need an action of a route, in order. The identity of one file may
-// decide that of another, so unidentified files are checked in the order of labels.
+// affect that of another, so unidentified files are checked in the order of labels.
 func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	var out, odd []*file
 	for _, f := range l.c.table.byKey {
@@ -206,7 +209,7 @@ func (l *lister) todo(r *Reader, now time.Duration) []*file {
 	return out
 }
 
-// bySight orders as todo does.
+// bySight orders sights as todo orders files.
 func (l *lister) bySight(a, b Sight) int {
 	if !l.c.o.ByName {
 		if n := a.Info.ModTime.Compare(b.Info.ModTime); n != 0 {
@@ -223,7 +226,7 @@ func (c *Catalogue) count(name string, n int64) {
 	}
 }
 
-// refuse logs, once for each label and reason, that something is not read.
+// refuse logs that a file or directory is not read, once for each label and reason.
 func (l *lister) refuse(label, why string) {
 	if l.refused[label] == why {
 		return
@@ -233,7 +236,8 @@ func (l *lister) refuse(label, why string) {
 	l.c.count("files_refused", 1)
 }
 
-// fail logs that f cannot be read, once, and has it tried again later; the others go on.
+// fail logs once that f cannot be read, and schedules another attempt. If only its handle leads to
+// f, it is lost.
 func (h *handles) fail(f *file, err error) {
 	t := &trouble{}
 	if f.trouble != nil {
@@ -264,7 +268,7 @@ func (h *handles) readable(f *file) {
 	}
 }
 
-// lose gives up a file with unreachable bytes.
+// lose gives up f, because its unread bytes are unreachable. why is the reason.
 func (c *Catalogue) lose(f *file, why string) {
 	if f.state == ended {
 		return
@@ -292,7 +296,7 @@ func (c *Catalogue) lose(f *file, why string) {
 	c.giveUp(f)
 }
 
-// giveUp leaves the seals of a file to its routes: nothing more of it can be read.
+// giveUp stops following f, of which nothing more can be read. Its routes still hand out the seals.
 func (c *Catalogue) giveUp(f *file) {
 	c.rotation.drop(f)
 	if c.strategy.grows() && len(f.cursors) > 1 {
@@ -306,7 +310,7 @@ func (c *Catalogue) giveUp(f *file) {
 	c.release(f)
 }
 
-// release gives back the id of a file that is not followed any more.
+// release detaches the id and the cursors from a file that is no longer followed.
 func (c *Catalogue) release(f *file) {
 	if f.entry == nil {
 		return
@@ -321,7 +325,7 @@ func (c *Catalogue) release(f *file) {
 	f.entry, f.cursors = nil, nil
 }
 
-// drop ends a cursor of a file that is not followed any more.
+// drop ends a cursor of a file that is no longer followed.
 func (c *Catalogue) drop(cur *cursor) {
 	c.ids.unref(cur.entry, cur.r, false)
 	if cur.entry.file == cur.f {
@@ -329,7 +333,7 @@ func (c *Catalogue) drop(cur *cursor) {
 	}
 }
 
-// vanished reports that a file is gone of which nothing was read.
+// vanished reports that a file is gone before anything of it was read.
 func (c *Catalogue) vanished(f *file) {
 	if f.info.Size == 0 {
 		return
@@ -378,7 +382,7 @@ func (c *Catalogue) replaced(f *file, why string) {
 	c.strategy.rewritten(gone, why)
 }
 
-// seal notes that a route was handed all of a file.
+// seal notes that a route has received all of a file.
 func (c *Catalogue) seal(cur *cursor) {
 	f := cur.f
 	cur.sealed, cur.last = true, cur.pos.Next

@@ -22,7 +22,7 @@ type notes struct {
 type note struct {
 	proof   fileid.Proof   // at the cursor
 	earlier []fileid.Proof // at earlier positions, ascending, that may still become a watermark
-	suffix  []byte         // the bytes before proof.At, as far as they are known; the reader's own
+	suffix  []byte         // the last known bytes before proof.At; only the reader uses it
 }
 
 // begin starts the note of a partition with the proof from the checkpoint, which may be empty.
@@ -67,7 +67,8 @@ func (n *notes) grow(t *note, head []byte) {
 	t.proof = t.proof.WithHead(head)
 }
 
-// move notes where the data of a partition lies now.
+// move notes that the file to holds the data of a partition now. elsewhere reports that its inode
+// is not the one of the partition's id.
 func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,8 +78,8 @@ func (n *notes) move(t *note, to fileid.File, elsewhere bool) {
 	}
 }
 
-// at returns the proof for a watermark: that of the last position at or before it. If there is
-// none, it is that of the first position, because the bytes before it were read, too.
+// at returns the proof for a watermark: the proof of the last position at or before it. If there is
+// none, at returns the proof of the first position, because the bytes before it were read, too.
 func (n *notes) at(id string, watermark int64) fileid.Proof {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -13,14 +13,15 @@ const scanSpacing = 10
 const (
 	// wakeSpacing is the least wait between two listings.
 	wakeSpacing = 5 * time.Millisecond
-	// wakePerFile is added to it for each file that the last listing found to be read, up to
-	// wakeMost. A read costs several system calls however little a file grew, so many growing files
-	// are read in larger pieces, a little later.
+	// wakePerFile raises the least wait: it is wakePerFile for each file that the last listing
+	// found to be read, up to wakeMost. A read costs several system calls however little a file
+	// grew, so many growing files are read in larger pieces, a little later.
 	wakePerFile = 200 * time.Microsecond
 	wakeMost    = 20 * time.Millisecond
 )
 
-// pace decides when a reader lists its files again. Times are monotonic, since the set was made.
+// pace decides when a reader lists its files again. Times are monotonic, since the catalogue was
+// made.
 type pace struct {
 	listed  time.Duration // end of the last listing
 	took    time.Duration // its duration
@@ -30,14 +31,14 @@ type pace struct {
 	due     time.Duration // when something has to be looked at; 0 if nothing has
 }
 
-// dueAt asks for a listing at a time; a time in the past asks for one as early as possible.
+// dueAt schedules a listing at a time, or as early as possible if that time is past.
 func (p *pace) dueAt(at time.Duration) {
 	if p.due == 0 || at < p.due {
 		p.due = max(at, 1)
 	}
 }
 
-// soon asks for a listing as early as possible.
+// soon schedules a listing as early as possible.
 func (p *pace) soon() { p.dueAt(1) }
 
 // spacing returns the least wait between the last listing and the next one.

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// unreadable is how long a file that could not be read is left alone.
+// unreadable is the backoff between attempts to read an unreadable file.
 var unreadable = backoff.Exponential(250*time.Millisecond, 2, 30*time.Second)
 
-// quiet is the strategy for files that are complete one day: each is sealed when it has not changed
-// for settle.
+// quiet is the strategy for files that become complete: each is sealed when it has not changed for
+// settle.
 type quiet struct{ c *Catalogue }
 
 func (q *quiet) grows() bool                             { return false }
@@ -21,7 +21,7 @@ func (q *quiet) isAtEnd(*file, *cursor) bool             { return false }
 func (q *quiet) meet(*file, []byte) (bool, bool)         { return false, false }
 func (q *quiet) wholeAt(f *file) (at, now time.Duration) { return q.c.quietAt(f.info.ModTime, f.since) }
 
-// isFarFromEnd reports whether much more than a batch of a file is still to be read.
+// isFarFromEnd reports whether more than two batches of a file are still to be read.
 func isFarFromEnd(f *file, readers []*Reader) bool {
 	target := int64(0)
 	for _, r := range readers {

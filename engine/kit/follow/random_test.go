@@ -16,19 +16,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// rotator writes one log and rotates it, in steps between which a route may look at the files. It
-// is the model: it has the list of all lines, and never destroys a line that no route has.
+// rotator writes one log and rotates it, in steps between which a route may look at the files. As
+// the model of the test, it has the list of all lines. It never destroys a line before a route has
+// read it.
 type rotator struct {
 	d    *folder
 	disk *disk
 	rnd  *rand.Rand
 	who  int
 	have func(who int) int
-	wait func(n *inode) bool // every route has a mark of it that is not finished
+	wait func(n *inode) bool // reports whether every route has an unfinished mark of n
 
-	lines   int    // that were written
-	begun   int    // of them, before the file that is written
-	emptied int    // number of lines among them before its present content
+	lines   int    // number of written lines
+	begun   int    // number of lines before the current file
+	emptied int    // number of lines before its present content
 	name    string // of that file
 	names   int
 	rotated []rotatedLog // oldest first
@@ -39,15 +40,15 @@ type rotatedLog struct {
 	base string // the name under which it was written
 	name string
 	from int // number of lines written before its present content
-	upTo int // lines that were written before its end
+	upTo int // number of lines written before its end
 }
 
-// line is unlike any other from its first byte on.
+// line returns a line that differs from every other one in its first bytes.
 func (w *rotator) line(n int) string {
 	return fmt.Sprintf("%08x line %d of %d", (uint32(w.who)<<26^uint32(n))*2654435761, n, w.who)
 }
 
-// say logs an operation on the files.
+// say records an operation on the files.
 func (w *rotator) say(format string, args ...any) {
 	fmt.Fprintf(&w.d.log, "time=%s "+format+"\n", append([]any{time.Now().UTC().Format(time.RFC3339Nano)}, args...)...)
 }
@@ -73,7 +74,7 @@ func (w *rotator) remove(name string) {
 	w.say("removed %s", name)
 }
 
-// write adds lines, the last of them in two pieces.
+// write appends n lines, the last of them in two pieces.
 func (w *rotator) write(name string, n int) {
 	text := ""
 	for range n {
@@ -133,11 +134,11 @@ func (w *rotator) begin() {
 
 // rotate switches to a new file, in one of four ways. A file gets an unlisted name only when each
 // route has stored a mark by which it recognises the file, should the process end before it looks
-// again. Either some of its present content was read, or the route still waits for its content from
-// before it was emptied. Once the route has given that up, the mark is finished and removed. To the
-// next process, an emptied file of which nothing was read then equals a new one. All names of a
-// file are derived from its first one: a copy that gets an unrelated name before any route could
-// compare it is a separate file, since two files may have equal content.
+// again. The mark is of present content that was read, or of content from before it was emptied
+// that the route still awaits. Once the route has given up that content, the mark is finished and
+// removed. To the next process, an emptied file of which nothing was read then equals a new one.
+// All names of a file are derived from its first one: a copy that gets an unrelated name before any
+// route could compare it is a separate file, since two files may have equal content.
 func (w *rotator) rotate() {
 	if w.begun == w.lines {
 		return
@@ -160,13 +161,13 @@ func (w *rotator) rotate() {
 		w.then(func() { done(); w.name = fmt.Sprintf("w%d-%d.log", w.who, w.names) })
 		return
 	}
-	for i := range w.rotated { // name.1 is made free
+	for i := range w.rotated { // free name.1
 		if w.rotated[i].base != base {
 			continue
 		}
 		from := w.rotated[i].name
 		w.rotated[i].name = fmt.Sprintf("%s.%d", base, 100*w.names+len(w.rotated)-i+1)
-		if strings.Contains(from, "old") { // it stays where no route looks for new files
+		if strings.Contains(from, "old") { // it keeps an unlisted name
 			w.rotated[i].name += "old"
 		}
 		to := w.rotated[i].name
@@ -178,7 +179,7 @@ func (w *rotator) rotate() {
 		return
 	}
 	w.then(func() {
-		if method == 0 && w.unknown() { // by now
+		if method == 0 && w.unknown() { // checked again at the time of the rename
 			w.todo = nil
 			return
 		}
@@ -195,7 +196,7 @@ func (w *rotator) unknown() bool {
 	return have <= w.begun || have <= w.emptied && !w.wait(w.disk.file(w.name))
 }
 
-// copy makes a copy, in two pieces.
+// copy copies a file in two pieces.
 func (w *rotator) copy(from, to string) {
 	data := w.disk.file(from).text
 	cut := w.rnd.IntN(len(data) + 1)
@@ -218,8 +219,7 @@ func (w *rotator) move(i int) {
 	w.then(func() { w.remove(from) })
 }
 
-// rotating is one run of two rotators and two routes, of which each call of the system may find the
-// files changed.
+// rotating is one run of two rotators and two routes. The files may change before each system call.
 type rotating struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -227,9 +227,9 @@ type rotating struct {
 	set     *follow.Catalogue
 	routes  []*route
 	writers []*rotator
-	late    time.Duration // how long one route reads at most, after a restart, before the other one opens
-	acts    int           // that the writers may still do
-	ends    time.Duration // a nanosecond for each time that something was to end
+	late    time.Duration // longest time between the opening of the two routes
+	acts    int           // remaining steps of the writers
+	ends    time.Duration // a different nanosecond for each end time
 }
 
 func (s *rotating) have(who int) int {
@@ -254,7 +254,7 @@ func (s *rotating) wait(n *inode) bool {
 	return !slices.ContainsFunc(s.routes, func(r *route) bool { return !r.waits(n) })
 }
 
-// step comes before each call of the system.
+// step is called before each system call.
 func (s *rotating) step() {
 	if s.acts <= 0 {
 		return
@@ -265,10 +265,10 @@ func (s *rotating) step() {
 	}
 }
 
-// turn lets one thing happen.
+// turn carries out one random action.
 func (s *rotating) turn() {
 	switch n := s.rnd.IntN(20); {
-	case n == 0: // nobody asks for more
+	case n == 0: // no route calls Read
 		s.rest()
 		time.Sleep(30 * time.Second)
 	case n == 1:
@@ -294,8 +294,8 @@ func (s *rotating) rest() {
 	}
 }
 
-// about is d, and up to a millisecond more: it ends at no moment at which anything else happens, or
-// the order of the two would be open.
+// about returns d plus up to a millisecond. The result is unique, so that no two events have the
+// same time, because their order would be undefined.
 func (s *rotating) about(d time.Duration) time.Duration {
 	s.ends++
 	return time.Until(time.Now().Add(d + time.Millisecond).Truncate(time.Millisecond).Add(s.ends))
@@ -320,7 +320,7 @@ func (s *rotating) restart() {
 	s.open(1 - first)
 }
 
-// reopen ends a route and starts it again, while the other one goes on.
+// reopen restarts one route while the other one continues.
 func (s *rotating) reopen(i int) {
 	s.writers[0].say("route %d starts again", i)
 	stop(s.t, s.routes[i])
@@ -340,12 +340,12 @@ func (s *rotating) open(i int) {
 	s.routes[i] = next
 }
 
-// lateSeed is the first seed of the runs in which routes open late, but before the first listing. In
-// those from twice as many on they open so late that the other one has listed the files: what it has
-// given an id by then may come twice.
+// lateSeed is the first seed of the runs in which routes open late, but before the first listing.
+// From 2*lateSeed on, a route opens only after the other one has listed the files. Files that have
+// an id by then may be delivered twice.
 const lateSeed = 1 << 32
 
-// rotations is the run of a seed, which says all that happens in it.
+// rotations performs the run of a seed, which determines everything that happens in it.
 func rotations(t *testing.T, seed uint64) *rotating {
 	d := &folder{Dir: newDisk(seed), hidden: "old", level: slog.LevelDebug, routes: []string{"0", "1"}}
 	set := d.set(follow.Growing{})
@@ -383,10 +383,11 @@ func rotations(t *testing.T, seed uint64) *rotating {
 	return s
 }
 
-// However files are rotated while they are looked at, and whenever a process ends, every line
-// comes, and once. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS how many there are.
+// FuzzRotations checks that every line is delivered exactly once, however files are rotated while
+// they are looked at and whenever a process ends. PENSTOCK_SEED is the first seed, PENSTOCK_SEEDS
+// their number.
 func FuzzRotations(f *testing.F) {
-	for _, seed := range []uint64{21670, 23985, 25830, 27448, 27910, 101931} { // these have failed once
+	for _, seed := range []uint64{21670, 23985, 25830, 27448, 27910, 101931} { // former failures
 		f.Add(seed)
 	}
 	for _, seed := range seeds(f, 40) {
@@ -421,7 +422,8 @@ func FuzzRotations(f *testing.F) {
 	})
 }
 
-// A printed seed replays the operations on the files, their log, and the arrival time of each line.
+// TestRotationsReplay checks that a seed determines the operations on the files, their log, and the
+// arrival time of each line.
 func TestRotationsReplay(t *testing.T) {
 	for _, seed := range seeds(t, 5) {
 		var was string

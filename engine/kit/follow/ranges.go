@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// CanReadRanges reports whether ranges of a partition can be read by themselves: not of compressed
-// files, which are read from their beginnings only. It is a reader's CanReadRanges.
+// CanReadRanges reports whether single ranges of a partition can be read. Compressed files can only
+// be read from their beginnings. It implements CanReadRanges for the reader of a source.
 func CanReadRanges(r *Reader, partitionID string) bool {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -34,7 +34,8 @@ func (r *Reader) cursorOf(partitionID string) *cursor {
 	return nil
 }
 
-// ReadRanges is a reader's ReadRanges. It reads by a handle of its own if a name leads to the file.
+// ReadRanges implements ReadRanges for the reader of a source. It reads by the open handle of the
+// file, or opens the file for the call.
 func ReadRanges(r *Reader, b *stream.Batch, p stream.Partition, ranges []stream.Range) error {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
@@ -74,13 +75,13 @@ func (r *Reader) finishedFile(p stream.Partition) (f *file, id fileid.ID) {
 		}
 	})
 	if err != nil {
-		return nil, id // it is looked for again
+		return nil, id // the caller tries again
 	}
 	return f, id
 }
 
-// reopen returns a handle of the file that the name leads to now, if that is still f, or the handle
-// of f.
+// reopen returns the open handle of f, or opens its name if that still leads to f. The caller calls
+// done when it needs the handle no longer.
 func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	if f.handle != nil {
 		return f.handle, func() error { return nil }, nil
@@ -104,7 +105,7 @@ func (f *file) reopen() (h vfs.File, done func() error, err error) {
 	return h, h.Close, nil
 }
 
-// readRanges reads ranges of f by the handle h, if the data of id still begins it.
+// readRanges reads ranges of f by the handle h, if f still begins with the bytes that id hashes.
 func (c *Catalogue) readRanges(
 	b *stream.Batch, f *file, h vfs.File, id fileid.ID, part *stream.Partition,
 	ranges []stream.Range,

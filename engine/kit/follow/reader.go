@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Once: how often a file is tried that cannot be read, and how many times settle (but at least
-// endgameMin) a file that is still written is waited for.
+// With Once: the number of attempts to read an unreadable file, and the wait for files that are
+// still written, in multiples of settle but at least endgameMin.
 const (
 	onceTries     = 3
 	endgameSettle = 10
@@ -31,8 +31,8 @@ const (
 	gone                      // the reader is closed
 )
 
-// Reader hands out the files of a catalogue to one route: its cursors, and the queue of files in
-// which they have something to do. It implements stream.Reader, Estimator and PartitionTracker.
+// Reader hands out the data of a catalogue's files to one route. It has a cursor in each file, and
+// a queue of the files to process. It implements stream.Reader, Estimator and PartitionTracker.
 type Reader struct {
 	c          *Catalogue
 	o          stream.OpenOptions
@@ -47,15 +47,15 @@ type Reader struct {
 	first    uint32    // the first successful listing that the reader has seen; 0 if there was none
 	queue    []*file   // files to process, in order
 	queuedAt uint32    // the listing of the queue
-	ghosts   []*cursor // of lost files: only their seals are left to be handed out
-	waits    []*cursor // of those, the ones that wait until their copies could be looked at
+	ghosts   []*cursor // of lost files: only their seals are still to be handed out
+	waits    []*cursor // ghosts that wait until their copies can be looked at
 	left     atomic.Int64
 	target   int64         // bytes that make a batch
 	endgame  time.Duration // Once: since when only files that are still written are left
 
 	// stored settled positions of files that grew; guarded by identities.mu
 	saved map[string]int64
-	// ends of nameless sealed files whose last bytes are not saved; guarded by identities.mu
+	// ends of nameless sealed files with unsaved last bytes; guarded by identities.mu
 	unsaved map[string]int64
 	// partitions read to their ends by the route; true if that is saved; guarded by identities.mu
 	done  map[string]bool
@@ -74,7 +74,7 @@ func newReader(c *Catalogue, o stream.OpenOptions) *Reader {
 	}
 }
 
-// count adds to one of the counted.
+// count adds to a counter.
 func (r *Reader) count(name string, n int64) {
 	if r.o.Count != nil {
 		r.o.Count(name, n)
@@ -199,7 +199,7 @@ func (r *Reader) enqueue(now time.Duration) {
 	r.measure()
 }
 
-// measure sums up how much the route has not read.
+// measure updates the number of bytes that the route has not read.
 func (r *Reader) measure() {
 	left := int64(0)
 	for _, f := range r.c.table.byLabel {
@@ -260,8 +260,8 @@ func (r *Reader) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Commit implements stream.Reader: it keeps how far files that grew after their seal are settled,
-// because only then may they be finished.
+// Commit implements stream.Reader. Among other things, it records how far files that grew after
+// their seal are settled. A file may be finished only when all of it is settled.
 func (r *Reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.c.ids.mu.Lock()
 	defer r.c.ids.mu.Unlock()
@@ -298,8 +298,7 @@ func (r *Reader) Close() error {
 	return r.c.leave(r)
 }
 
-// unreadNow deals with an error of reading: a file that has just become shorter is looked at again
-// soon.
+// unreadNow handles a read error. A file that has just become shorter is looked at again soon.
 func (h *handles) unreadNow(f *file, err error) {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		h.c.pace.soon()

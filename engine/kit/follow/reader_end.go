@@ -17,7 +17,7 @@ func (r *Reader) hasReadAll() bool {
 	return true
 }
 
-// isAtEnd reports whether nothing more is to be read of a file as it was seen last.
+// isAtEnd reports whether a file, as last seen, has nothing more to read for the route.
 func (r *Reader) isAtEnd(f *file) bool {
 	cur := f.by(r)
 	if cur != nil && cur.sealed {

@@ -72,7 +72,7 @@ type Polling struct {
 	PollMax time.Duration `yaml:"poll_max" doc:"how soon an idle source looks at its files again at the latest"`
 }
 
-// DefaultPolling is after 100 ms at first, and once a second at last.
+// DefaultPolling waits 100 ms at first and at most 1 s.
 func DefaultPolling() Polling { return Polling{PollMin: 100 * time.Millisecond, PollMax: time.Second} }
 
 // Validate rejects invalid options with a *stream.OptionError.
@@ -86,7 +86,8 @@ func (o *Polling) Validate() error {
 	return nil
 }
 
-// CheckGlobs refuses the first pattern of a key that path.Match cannot read, or that is empty.
+// CheckGlobs returns an error for the first pattern of a key that is empty or that path.Match
+// rejects.
 func CheckGlobs(key string, globs []string) error {
 	for i, g := range globs {
 		if _, err := path.Match(g, ""); err != nil || g == "" {

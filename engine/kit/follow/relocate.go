@@ -11,8 +11,8 @@ import (
 type Identity uint8
 
 const (
-	// ByInode recognises a file by device, inode, birth time and content. Content alone counts for
-	// a copy that kept the time of the last change.
+	// ByInode recognises a file by device, inode, birth time and content. For a copy that kept the
+	// modification time, content alone counts.
 	ByInode Identity = iota
 	// ByContent recognises a file by its name and content wherever its inode is not found.
 	ByContent
@@ -23,8 +23,8 @@ var Identities = map[string]Identity{"auto": ByInode, "content": ByContent}
 
 // relocate recognises complete files of earlier runs that are copies: the directory was copied to
 // another machine or restored. A stored id is moved to the listed file of the same name if the
-// inode that the id names is not listed, and the proof stands in the file. Growing files need no
-// relocate: each copy of one is looked for as after a rotation.
+// inode of the id is not listed and the file matches the proof. Growing files need no relocate,
+// because their copies are found as after a rotation.
 func (q *quiet) relocate() {
 	c, moved := q.c, 0
 	for _, e := range c.ids.unmet() {
@@ -47,7 +47,7 @@ func (q *quiet) relocate() {
 	}
 }
 
-// isListedAs reports whether the inode that an id names is listed.
+// isListedAs reports whether the inode of an id is listed.
 func isListedAs(c *Catalogue, id fileid.ID) bool {
 	f := c.table.byKey[id.Key()]
 	return f != nil && isOf(id, f.info)
@@ -65,8 +65,8 @@ func (q *quiet) isCopy(f *file, marks []storedMark) bool {
 }
 
 // mayBeCopy reports whether f can be a copy of the file that m belongs to, by size and times. A
-// copy of a file that was read to its end has its size and time, which a program may have cut to
-// seconds. Any other copy was changed before it was made.
+// copy of a completely read file has the same size and the same time, perhaps truncated to seconds.
+// Any other copy has a modification time before its creation.
 func (q *quiet) mayBeCopy(f *file, m stream.Mark) bool {
 	proof, err := fileid.ParseProof(m.Note)
 	if err != nil || proof.At == 0 || f.info.Size == 0 {
@@ -93,7 +93,7 @@ func (q *quiet) holdsAll(f *file, m stream.Mark) bool {
 	}
 	head, err := c.unpacker.firstHead(f, nil)
 	if err != nil {
-		return false // the next look tells why
+		return false // the next look reports the reason
 	}
 	most := highest(m)
 	if f.holds(most) < most {

@@ -1,12 +1,12 @@
 package follow
 
-// born identifies a file on its file system, whatever device number that has.
+// born identifies a file on its file system, independent of the device number.
 type born struct {
 	ino   uint64
 	birth stamp
 }
 
-// renumber recognises the files of earlier runs whose file system has another device number now: it
+// renumber recognises files of earlier runs on a file system that has another device number now: it
 // was remounted, the machine was restarted, or the whole file system was copied. A stored id is
 // moved to a listed file of the same inode and birth time if no listed file is on the old device.
 // The head and the proof are compared later, as for any other file. Files without a birth time are

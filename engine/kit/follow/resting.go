@@ -7,18 +7,18 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// resting are files that every route has delivered completely, with stored progress: with finished:
-// keep when they are finished, growing ones when they are not held open. A resting file is only
-// listed until it is changed, renamed or deleted, or until a possible copy of it appears. Then it
-// is recognised by its progress, as after a restart.
+// resting are files that every route has delivered completely, with stored progress. These are
+// finished files, with finished: keep, and growing files that are not held open. A resting file is
+// only listed until it is changed, renamed or deleted, or until a possible copy of it appears. Then
+// it is recognised by its progress, as after a restart.
 type resting struct {
 	c     *Catalogue
 	rests rests
-	woken []fileid.Key // of those that were changed since the last listing
+	woken []fileid.Key // resting files that were changed since the last listing
 }
 
-// passed reports whether a listed file rests and was not changed since. One that was changed is
-// recognised as after a restart.
+// passed reports whether a listed file rests and was not changed since. A changed one is recognised
+// as after a restart.
 func (z *resting) passed(s Sight, info stat) bool {
 	c := z.c
 	if !c.o.Keep && !c.strategy.grows() {
@@ -43,7 +43,8 @@ func (z *resting) passed(s Sight, info stat) bool {
 	return true
 }
 
-// restsAlready lays a file of an earlier run to rest at once.
+// restsAlready makes a completely delivered file of an earlier run a resting file at once, and
+// reports whether it did.
 func (z *resting) restsAlready(s Sight, info stat) bool {
 	c := z.c
 	e := c.identify.recallable(info)
@@ -106,8 +107,8 @@ func (z *resting) awaitSuccessor(d *rest) {
 	}
 }
 
-// missed calls awaitSuccessor for resting files that are not listed. It recognises changed ones
-// before any other file, because a new file may be a copy of one of them.
+// missed calls awaitSuccessor for resting files that are not listed. It recognises changed resting
+// files before any other file, because a new file may be a copy of one of them.
 func (z *resting) missed() {
 	c := z.c
 	z.rests.each(func(d *rest) bool {
@@ -126,7 +127,7 @@ func (z *resting) missed() {
 	c.identify.recogniseAll(again)
 }
 
-// rise turns a resting file back into a file.
+// rise turns a resting file back into a followed file.
 func (z *resting) rise(d *rest) {
 	c, label, key := z.c, d.label, d.key
 	if c.table.byLabel[label] != nil || c.table.byKey[key] != nil {
@@ -144,7 +145,7 @@ func (z *resting) rise(d *rest) {
 	c.identify.recogniseAll([]*file{f})
 }
 
-// riseKin turns resting files back into files if the name of a new file may be derived from theirs.
+// riseKin calls rise for resting files with names that the name of a new file may be derived from.
 func (z *resting) riseKin(label string) {
 	base := path.Base(label)
 	var kin []rest
@@ -156,7 +157,7 @@ func (z *resting) riseKin(label string) {
 	}
 }
 
-// joined has those files rise of which a route that has just joined has not delivered all.
+// joined wakes the resting files that a newly joined route has not delivered completely.
 func (z *resting) joined(r *Reader) {
 	z.rests.each(func(d *rest) bool {
 		info := stat{Size: d.size, ModTime: d.modTime}
@@ -185,8 +186,7 @@ func (z *resting) forget(id string) {
 	})
 }
 
-// retire reduces files that are delivered, with stored progress in all routes, to the state needed
-// while they rest.
+// retire makes resting files of the completely delivered ones with progress stored by all routes.
 func (z *resting) retire() {
 	if z.c.strategy.grows() {
 		z.retireIdle()
@@ -260,7 +260,7 @@ func (z *resting) retireIdle() {
 	kept := c.handles.shut[:0]
 	for _, f := range c.handles.shut {
 		switch {
-		case !z.isIdle(f): // it comes again when it is closed again
+		case !z.isIdle(f): // it is added again when it is closed again
 		case z.isSaved(f):
 			z.layFile(f)
 		default:
@@ -271,7 +271,7 @@ func (z *resting) retireIdle() {
 	c.handles.shut = kept
 }
 
-// isIdle reports whether a growing file is listed and closed, and nothing of it is left to be read.
+// isIdle reports whether a growing file is listed, closed and completely read.
 func (z *resting) isIdle(f *file) bool {
 	if f.state != listed || f.entry == nil || f.handle != nil || f.view != nil || f.queues > 0 ||
 		f.trouble != nil || f.dir == nil {
@@ -284,8 +284,8 @@ func (z *resting) isIdle(f *file) bool {
 	})
 }
 
-// isSaved reports whether the progress of an idle file says that all of it was delivered, so that
-// its stat alone recalls it.
+// isSaved reports whether every route has stored that all of an idle file was delivered, so that
+// its stat alone identifies it.
 func (z *resting) isSaved(f *file) bool {
 	e := f.entry
 	for _, r := range z.c.readers {
@@ -297,8 +297,8 @@ func (z *resting) isSaved(f *file) bool {
 	return id.Certain() && f.info.Birth.known() && isOf(id, f.info) && z.c.ids.phaseOf(e) == known
 }
 
-// isHardLink reports whether a label is another name of a file that rests under one that was
-// listed, too; else the file is recognised under the new one.
+// isHardLink reports whether label is a second name of a resting file that was listed under its own
+// label, too. If it was not, the file was renamed and is recognised under the new label.
 func (z *resting) isHardLink(label string, key fileid.Key) bool {
 	d := z.rests.get(key)
 	if d == nil {

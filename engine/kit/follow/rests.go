@@ -6,19 +6,19 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// rest is a file that was delivered completely, has a finished mark, and was not changed since. It
-// holds all that the catalogue needs of it.
+// rest is the compact record of a resting file: it was delivered completely and has not changed
+// since.
 type rest struct {
 	text       string // its id
-	label      string // growing: under which it was seen
-	dir        Dir    // growing: through which it is opened
+	label      string // growing: as last seen
+	dir        Dir    // growing: opens it
 	name       int    // bytes at the end of label that are its name beneath dir
 	key        fileid.Key
 	size       int64
 	modTime    stamp
 	birth      stamp
 	scan       uint32 // the last listing in which it was seen
-	next, prev int32  // those of an equal stem, as indexes + 1; 0: there is none
+	next, prev int32  // neighbours with the same stem hash, as indexes + 1; 0: none
 	used       bool
 }
 
@@ -31,7 +31,7 @@ type rests struct {
 	chunks [][]rest
 	free   []int32
 	byKey  map[fileid.Key]int32
-	stems  map[uint32]int32 // by the hash of its stem, the first; nil: they are not asked for
+	stems  map[uint32]int32 // first index by the hash of the stem; nil: not needed
 }
 
 func newRests(stems bool) rests {
@@ -53,7 +53,7 @@ func (t *rests) get(key fileid.Key) *rest {
 
 func (t *rests) len() int { return len(t.byKey) }
 
-// put adds d, of which none has the key.
+// put adds d. No other rest may have its key.
 func (t *rests) put(d rest) {
 	if len(t.free) == 0 {
 		first := int32(len(t.chunks) * chunk)
@@ -101,8 +101,7 @@ func (t *rests) remove(key fileid.Key) {
 	t.free = append(t.free, i)
 }
 
-// each calls found with every one until it returns false. found may remove the one that it is
-// given.
+// each calls found with every rest until found returns false. found may remove its argument.
 func (t *rests) each(found func(*rest) bool) {
 	for _, list := range t.chunks {
 		for i := range list {
@@ -113,7 +112,7 @@ func (t *rests) each(found func(*rest) bool) {
 	}
 }
 
-// ofStem appends those of a stem to dst, most at most.
+// ofStem appends the rests with stem name to dst, at most most of them.
 func (t *rests) ofStem(dst []rest, name string, most int) []rest {
 	i, ok := t.stems[hashOf(name)]
 	if !ok {

@@ -13,8 +13,7 @@ func (r *Reader) resume(id string) (stream.Mark, bool) {
 	return r.o.Resume(id)
 }
 
-// begin gives r a cursor in f, of which the identity is known, where its progress says, or at the
-// beginning.
+// begin gives r a cursor in the identified file f, at the stored position or at the beginning.
 func (r *Reader) begin(f *file, e *Entry) *cursor {
 	m, stored := r.resume(e.text)
 	cur := &cursor{r: r, f: f, entry: e, pos: lines.Resume(m), unread: f.unread}
@@ -35,14 +34,14 @@ func (r *Reader) begin(f *file, e *Entry) *cursor {
 	return cur
 }
 
-// proofOf returns the proof in a stored note; one that cannot be read was logged when the marks
-// were read.
+// proofOf returns the proof in a stored note. An invalid proof is empty; it was logged when the
+// marks were read.
 func proofOf(m stream.Mark) fileid.Proof {
 	proof, _ := fileid.ParseProof(m.Note)
 	return proof
 }
 
-// highest returns how far anything of a file was settled.
+// highest returns the end of the last settled range of a file.
 func highest(m stream.Mark) int64 {
 	high := m.Watermark.Num
 	if n := len(m.Above); n > 0 {
@@ -51,5 +50,5 @@ func highest(m stream.Mark) int64 {
 	return high
 }
 
-// isSaved reports whether m says that everything before end was delivered.
+// isSaved reports whether, by m, everything before end was delivered.
 func isSaved(m stream.Mark, end int64) bool { return m.Watermark.Num >= end && len(m.Above) == 0 }

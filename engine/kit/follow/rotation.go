@@ -31,11 +31,12 @@ type rotation struct {
 	away   bool // folders of waiting files or strays are not there
 }
 
-// tried is a file that leads on from no waiting file, as it was.
+// tried is the state of an unlisted file that continues no waiting file. An unchanged one is not
+// looked at again.
 type tried struct {
 	size int64
 	time time.Time
-	all  int // waiting files there were
+	all  int // number of waiting files and strays then
 }
 
 func newRotation(c *Catalogue) rotation {
@@ -55,7 +56,7 @@ func stem(label string) string {
 	return base
 }
 
-// index notes that f has an id.
+// index adds f, which has an id, to stems.
 func (t *rotation) index(f *file) {
 	if !t.c.strategy.grows() {
 		return
@@ -66,7 +67,7 @@ func (t *rotation) index(f *file) {
 	}
 }
 
-// drop forgets f, before its label or entry changes.
+// drop removes f from stems. It must be called before f's label or entry changes.
 func (t *rotation) drop(f *file) {
 	if f.entry != nil {
 		t.unindex(f)
@@ -86,7 +87,7 @@ func (t *rotation) unindex(f *file) {
 	}
 }
 
-// inOrder returns the files that wait.
+// inOrder returns the waiting files, ordered by label.
 func (t *rotation) inOrder() []*file { return slices.SortedFunc(maps.Values(t.waiting), byLabel) }
 
 // waited returns the number of waiting files with existing folders.
@@ -122,9 +123,9 @@ func (t *rotation) wait(w *file) {
 	t.c.pace.soon()
 }
 
-// awaitStored waits for a file that leads on from an identity of earlier runs. It returns nil if no
-// route has anything left of it. A route that has finished it waits, too, while the marks of another
-// one are not known yet: that one may have something left, and then its copy is no new file.
+// awaitStored waits for a successor of an identity of earlier runs. It returns nil if every route
+// has finished it. While the marks of a route are unknown, finished routes wait, too: that route
+// may have data left to read, and then a copy is not a new file.
 func (t *rotation) awaitStored(e *Entry, why string) *file {
 	c := t.c
 	w := &file{
@@ -159,7 +160,7 @@ func (t *rotation) awaitStored(e *Entry, why string) *file {
 	return w
 }
 
-// unwait takes a file off the list.
+// unwait removes a file from the waiting ones.
 func (t *rotation) unwait(w *file) {
 	t.unindex(w)
 	for e, o := range t.waiting {
@@ -194,8 +195,8 @@ func (t *rotation) follow(now time.Duration) {
 	t.expire(now)
 }
 
-// awaitUnmet waits for files that earlier runs have read and the listing does not have. Completed
-// ones are over, once the marks of all routes are known.
+// awaitUnmet waits for successors of files that earlier runs have read and the listing does not
+// have. Once the marks of all routes are known, completed files no longer wait.
 func (t *rotation) awaitUnmet() {
 	c := t.c
 	if !c.missesRoute() {
@@ -223,7 +224,7 @@ func (t *rotation) awaitUnmet() {
 	}
 }
 
-// expire gives up waiting files and strays that nothing leads on from.
+// expire gives up waiting files and strays without a successor when their time is over.
 func (t *rotation) expire(now time.Duration) {
 	c := t.c
 	for _, w := range t.inOrder() {
@@ -286,7 +287,7 @@ func (t *rotation) sawAll(f *file) {
 	}
 }
 
-// isKin reports whether f's label may have been made from another one by a rotation.
+// isKin reports whether a rotation may have changed the label from to that of f.
 func (t *rotation) isKin(f *file, from string) bool {
 	return strings.HasPrefix(path.Base(f.label), stem(from))
 }

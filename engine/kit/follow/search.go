@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// searchBeside looks outside of the listing, in the same directories, for files that lead on from
-// waiting files and strays. It also finds compressed files that hold the data of deleted ones.
+// searchBeside looks in the directories of waiting files and strays for unlisted files that
+// continue them. It also finds compressed files that hold the data of deleted ones.
 func (t *rotation) searchBeside(deleted []*file) {
 	c := t.c
 	waiting := len(t.waiting) + len(t.strays) + len(deleted)
 	t.untold = false
 	dirs := make(map[string]string)
-	// an inode may have been reused, by files that are all waiting
+	// several waiting files may have had the same reused inode
 	byKey := make(map[fileid.Key][]*file)
 	for _, w := range t.inOrder() {
 		dirs[path.Dir(w.label)] = w.label
@@ -71,7 +71,7 @@ func (t *rotation) searchBeside(deleted []*file) {
 	}
 }
 
-// leadsOne is leads for all of same, up to the first that a file leads on from.
+// leadsOne calls leads for each of same until the file of s continues one of them.
 func (t *rotation) leadsOne(s Sight, same []*file) (found, told bool) {
 	told = true
 	for _, w := range same {
@@ -84,8 +84,7 @@ func (t *rotation) leadsOne(s Sight, same []*file) (found, told bool) {
 	return false, told
 }
 
-// is reports whether a file outside of the listing is the one that is waited for, as far as a stat
-// tells.
+// is reports whether, by its stat, an unlisted file is the waiting file w itself.
 func (t *rotation) is(w *file, s Sight) bool {
 	if w.entry == nil {
 		return sameFile(w.info, statOf(s.Info))
@@ -93,7 +92,7 @@ func (t *rotation) is(w *file, s Sight) bool {
 	return IsOf(t.c.ids.idOf(w.entry), s.Info)
 }
 
-// newBeside returns a file outside of the listing.
+// newBeside returns the record of an unlisted file.
 func (t *rotation) newBeside(s Sight) *file {
 	now := t.c.now()
 	return &file{
@@ -102,9 +101,10 @@ func (t *rotation) newBeside(s Sight) *file {
 	}
 }
 
-// leads follows a file outside of the listing if it leads on from a waiting file or stray: same, if
-// its inode is that one's, or else the one that it is a copy of. told is false where that cannot be
-// known now: it has another name since it was listed, or is being made.
+// leads follows an unlisted file if it continues a waiting file or stray. If same is not nil, that
+// file is same, which has the same inode. Otherwise it is a waiting file with data that was copied.
+// told is false if this is undecided, because the unlisted file was renamed since or is still being
+// written.
 func (t *rotation) leads(s Sight, same *file) (found, told bool) {
 	c, f := t.c, t.newBeside(s)
 	if same != nil && s.Label == same.label {
@@ -203,7 +203,7 @@ func (t *rotation) isHeld(f *file) bool {
 	return long && f.isDeleted() && f.left() > 0
 }
 
-// held returns the files of isHeld.
+// held returns the files for which isHeld is true.
 func (t *rotation) held() (out []*file) {
 	for _, f := range t.c.table.byKey {
 		if t.isHeld(f) {
@@ -265,7 +265,7 @@ func (t *rotation) goneFrom(f, w *file) bool {
 	return !ok && err == nil
 }
 
-// hasKin reports whether there is a file from whose name f's name may be derived.
+// hasKin reports whether f's name may be derived from the name of a file with an id.
 func (t *rotation) hasKin(f *file) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0; n-- {

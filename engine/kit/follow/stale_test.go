@@ -12,12 +12,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A file of an earlier run is rotated after the first listing had it, and before it is looked at.
+// TestRotatedAfterTheFirstListing checks files of an earlier run that are rotated after the first
+// listing, but before the first look at them.
 func TestRotatedAfterTheFirstListing(t *testing.T) {
 	const grown = "4 four\n"
 	for _, tt := range []struct {
 		name         string
-		atRead       bool // then comes when it was opened and asked for its size, before it is read
+		atRead       bool // then runs after the open and stat of the file, before its first read
 		before, then func(t *testing.T, d *folder)
 		want         []string
 	}{
@@ -114,8 +115,8 @@ func TestRotatedAfterTheFirstListing(t *testing.T) {
 	}
 }
 
-// The first listing of a process fails: the one-time steps of the first listing are done with the
-// first successful one.
+// TestFirstListingFails checks that, if the first listing of a process fails, the one-time steps of
+// the first listing are done with the first successful one.
 func TestFirstListingFails(t *testing.T) {
 	t.Run("what was rotated while nothing ran is recognised", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,13 +148,14 @@ func TestFirstListingFails(t *testing.T) {
 	})
 }
 
-// A backup is restored under its old name. Until its time is set to the old one, it looks like a
-// new file with the same beginning, and is held back for copy_wait. If it is written to meanwhile,
-// its content is delivered twice, not lost, and that is logged.
+// TestRestoredBackupIsWrittenTo checks a backup that is restored under its old name. Until it gets
+// its old modification time, it looks like a new file with the same beginning, and is held back for
+// copy_wait. If it is written to meanwhile, its content is delivered twice, not lost, and that is
+// logged.
 func TestRestoredBackupIsWrittenTo(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		aged bool // its time is set before it is written to, and seen
+		aged bool // its old time is set, and seen, before it is written to
 		want []string
 	}{
 		{"after its time was set", true, []string{"1 one", "2 two", "3 three", "4 four"}},

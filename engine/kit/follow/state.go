@@ -9,7 +9,7 @@ package follow
 //	listed    grown       listed    it has more bytes than before
 //	listed    truncated   listed    it has fewer bytes than before
 //	listed    renamed     listed    its inode has another listed name
-//	listed    replaced    listed    other data stands in it; an awaiting file takes what was read
+//	listed    replaced    listed    it holds other data; an awaiting file takes over its progress
 //	listed    losesName   nameless  no listed name leads to it; it is read by its handle
 //	listed    deleted     awaiting  the same, and it is not open
 //	listed    missed      stray     the same, and nothing of it was read
@@ -18,7 +18,7 @@ package follow
 //	nameless  truncated   nameless
 //	nameless  renamed     listed    it has a listed name again
 //	nameless  replaced    nameless  as above
-//	nameless  losesName   nameless  it is still so
+//	nameless  losesName   nameless  it still has no listed name
 //	nameless  deleted     awaiting  another file holds the same data, or its handle is lost
 //	beside    grown       beside
 //	beside    truncated   beside
@@ -28,8 +28,8 @@ package follow
 //	beside    deleted     awaiting  its name is gone and it is not open
 //	finished  grown       finished
 //	finished  truncated   finished
-//	awaiting  copied      ended     a file leads on from it
-//	awaiting  expired     ended     no file leads on from it
+//	awaiting  copied      ended     its successor was found
+//	awaiting  expired     ended     no successor was found in time
 //	stray     found       ended     its inode was found outside the listing
 //	stray     expired     ended     it was not found
 //

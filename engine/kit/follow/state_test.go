@@ -19,8 +19,9 @@ var (
 	}
 )
 
-// The table in the comment of state is that of the code. Every state can be reached, and left until
-// it ends; ended is final. The test prints the states and transitions.
+// TestTransitions checks that the table in the comment of state equals that of the code. Every
+// state can be reached and leads to ended, which is final. The test prints the states and
+// transitions.
 func TestTransitions(t *testing.T) {
 	source, err := os.ReadFile("state.go")
 	if err != nil {

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// table matches listings with the files that are known. A step is one listing: [table.begin],
-// [table.see] for each listed file, [table.meet] for those that see did not recognise, and
-// [table.unlisted]. It decides by labels and stats alone, touches no file, and reads no clock.
+// table matches listings with the known files. A step is one listing: [table.begin], [table.see]
+// for each listed file, [table.meet] for those that see did not recognise, and [table.unlisted]. It
+// decides by labels and stats alone, touches no file, and reads no clock.
 type table struct {
-	byLabel   map[string]*file     // those that the last listing had
-	byKey     map[fileid.Key]*file // the same, and those that are read without a listed name
+	byLabel   map[string]*file     // files of the last listing
+	byKey     map[fileid.Key]*file // the same, and files that are read without a listed name
 	scans     uint32               // listings, including those that failed
 	displaced []*file              // in this listing: their labels were given to other files
 	// the last listing in which a file was met, renamed, deleted or emptied
@@ -46,7 +46,7 @@ func (t *table) begin() {
 	t.displaced = nil
 }
 
-// see reports whether a listed file is where it was.
+// see records a listed file and reports whether it still has the same label.
 func (t *table) see(label string, info stat, now time.Duration) bool {
 	f := t.byLabel[label]
 	if f == nil || !sameFile(f.info, info) {
@@ -63,8 +63,8 @@ func (t *table) see(label string, info stat, now time.Duration) bool {
 	return true
 }
 
-// meet takes a name that is new, or was given to another file. It is called when all others were
-// seen, so that a known file that was not seen has moved.
+// meet processes a label that is new or leads to another file now. It is called after see was
+// called for every listed file, so a known file that was not seen has been renamed.
 func (t *table) meet(s Sight, info stat, now time.Duration) change {
 	t.changed = now
 	key := keyOf(info)
@@ -102,7 +102,7 @@ func (t *table) displace(label string) {
 	}
 }
 
-// unlisted returns the files that the listing does not have, and takes them off the list of labels.
+// unlisted returns the files that the listing does not have, and removes them from byLabel.
 func (t *table) unlisted(now time.Duration) []*file {
 	var list []*file
 	for _, f := range t.displaced {
@@ -123,10 +123,10 @@ func (t *table) unlisted(now time.Duration) []*file {
 	return list
 }
 
-// has reports whether f is one of the files that are read.
+// has reports whether f is in the table.
 func (t *table) has(f *file) bool { return t.byKey[keyOf(f.info)] == f }
 
-// add takes up a file that no listing has.
+// add adds an unlisted file.
 func (t *table) add(f *file) { t.byKey[keyOf(f.info)] = f }
 
 func (t *table) unlabel(f *file) {
@@ -135,7 +135,7 @@ func (t *table) unlabel(f *file) {
 	}
 }
 
-// remove takes f out, by label and inode.
+// remove removes f by label and inode.
 func (t *table) remove(f *file) {
 	t.unlabel(f)
 	if t.has(f) {

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// folderModel is a directory of inodes, of which some have several names. Inodes are used again.
+// folderModel is a directory of inodes, some with several names. Inodes are reused.
 type folderModel struct {
 	rnd   *rand.Rand
 	names map[string]vfs.Info
@@ -92,8 +92,8 @@ func (m *folderModel) step(t *table) (gone []*file, renamed map[*file]string) {
 	return t.unlisted(time.Duration(t.scans)), renamed
 }
 
-// FuzzTable holds the decisions of the table against the folder that it lists: each inode is one
-// file, however often it is renamed, and each file that has no name any more is reported once.
+// FuzzTable compares the decisions of the table with the listed folder: each inode is one file,
+// however often it is renamed, and each file that has no name any more is reported once.
 func FuzzTable(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(seed)
@@ -107,7 +107,7 @@ func FuzzTable(f *testing.F) {
 			}
 			before := maps.Clone(tab.byKey)
 			gone, renamed := m.step(&tab)
-			for _, g := range gone { // the caller reads them no more
+			for _, g := range gone { // the caller stops reading them
 				if m.names[g.label].Ino == g.info.Ino &&
 					sameFile(statOf(m.names[g.label]), g.info) && tab.byLabel[g.label] == g {
 					t.Fatalf("seed %d: %s is reported as gone, and is there", seed, g.label)

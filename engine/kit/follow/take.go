@@ -15,7 +15,7 @@ import (
 type ending struct {
 	sealed bool          // nothing will follow
 	flush  bool          // the last record is handed out as it is, without its end
-	at     time.Duration // when that may be so; 0: it will be noticed
+	at     time.Duration // when either may become true; 0: an event will show it
 }
 
 // take fills b from f. stay reports that b is complete and that f, which has more data, stays first
@@ -94,7 +94,7 @@ func (c *Catalogue) establish(f *file, l *filler) (end ending, ok bool) {
 const rereading = "it is read from its beginning, unread data of the old content is lost"
 
 // verify checks that the delivered data is still in the file, unless that is verified later. It
-// returns false if the file is another one now, or cannot be read.
+// returns false if the file was replaced or cannot be read.
 func (c *Catalogue) verify(cur *cursor, later bool) bool {
 	switch {
 	case cur.shorter():
@@ -145,7 +145,7 @@ func (cur *cursor) verifiedLater(end ending) bool {
 	return at > 0 && proof.At == at && len(cur.note.suffix) > 0 && int64(proof.Head) == min(at, fileid.MaxHead)
 }
 
-// batchEnd is how much a batch held.
+// batchEnd is the length of a batch before a Fill, to undo the Fill.
 type batchEnd struct {
 	data, spans, origins, added int
 	last                        stream.Span
@@ -167,8 +167,8 @@ func (e batchEnd) restore(b *stream.Batch) {
 	}
 }
 
-// fillStanding is fillFrom that takes nothing of a growing file if its delivered data is no longer
-// there. It returns false if nothing was taken and the file must be looked at again.
+// fillStanding is fillFrom, but takes nothing from a growing file that no longer contains its
+// delivered data. It returns false if nothing was taken and the file must be looked at again.
 func (cur *cursor) fillStanding(b *stream.Batch, end ending, later bool) (lines.Result, bool) {
 	c, f := cur.r.c, cur.f
 	before, undo := cur.pos, batchLen(b)
@@ -201,9 +201,9 @@ func (cur *cursor) fillStanding(b *stream.Batch, end ending, later bool) (lines.
 	return res, true
 }
 
-// atOnce is how much of a growing file is read by one call together with the bytes before it. Where
-// there is more, those are verified when it was read, which then costs little beside it: a file may
-// be emptied and rewritten in the middle of a long read.
+// atOnce is how much of a growing file is read by one call together with the delivered bytes before
+// it. If more is unread, those bytes are verified after the read, because the file may be emptied
+// and rewritten during it. The extra call then costs little in comparison.
 const atOnce = 64 << 10
 
 // stood reports whether the file was not rewritten while the last Fill read it: the data read
@@ -236,8 +236,8 @@ func (cur *cursor) stood(data []byte, before int64, seen bool) bool {
 	return ok && err == nil
 }
 
-// began reports whether a file of which something was handed out for the first time begins as it
-// did when it got its id.
+// began reports whether a file still begins as it did when it got its id. data are its first bytes
+// that were handed out.
 func (cur *cursor) began(data []byte) bool {
 	id := cur.r.c.ids.idOf(cur.entry)
 	if id.MatchHead(data) {
@@ -254,12 +254,12 @@ func (cur *cursor) doubt() {
 	cur.r.c.pace.soon()
 }
 
-// oldStamp is how old the time of a file's last change has to be for a later change to show in it
-// on every file system.
+// oldStamp is the minimum age of a modification time that a later change is certain to alter, on
+// every file system.
 const oldStamp = 5 * time.Second
 
-// isUntouched reports whether an open file that was not written to for long is as it was when its
-// bytes were verified.
+// isUntouched reports whether an open file with an old modification time still has the size and
+// time that it had when its bytes were verified.
 func isUntouched(h vfs.File, was stat) bool {
 	if age := time.Now().UnixNano() - int64(was.ModTime); age < int64(oldStamp) {
 		return false
@@ -301,9 +301,9 @@ func (r *Reader) skip(b *stream.Batch, cur *cursor) (stay, ok bool) {
 	return false, true
 }
 
-// sealLost adds the seal of a file of which nothing more can be read, and reports whether that is
-// complete. Its progress identifies the copy that continues it until the copy has progress itself,
-// so the read range is first skipped in the copy.
+// sealLost adds the seal of a lost file to b. It returns false if b has no room. If a copy
+// continues the file, sealLost first skips the read range in the copy. Until the copy has progress
+// of its own, only the progress of the lost file identifies it.
 func (r *Reader) sealLost(b *stream.Batch, cur *cursor) bool {
 	if next := cur.copy; next != nil && next.skipping() && next.f != nil && r.c.table.has(next.f) {
 		stay, ok := false, false

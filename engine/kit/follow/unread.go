@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// unreadMost is how long a file is held back at most because one that it may be a copy of cannot be
-// read: then it is read as a new one, rather than never.
+// unreadMost is the longest time for which a file is held back because its possible original cannot
+// be read. After that it is read as a new file.
 const unreadMost = 5 * time.Minute
 
-// unread are the files of earlier runs that could not be read yet, or were changed at each look, by
-// the stems of their labels: which files they are is not known, nor which copies of them are.
+// unread are possible files of earlier runs that could not be read yet, or changed during each
+// look, by the stems of their labels. They and their copies cannot be identified yet.
 type unread map[string][]*file
 
 // noteUnread notes that f, which has just failed or was changed while it was read, may be a file of
@@ -29,7 +29,7 @@ func (t *rotation) noteUnread(f *file) {
 	}
 }
 
-// meetUnread recognises those that can be read, before any other file.
+// meetUnread recognises the files of unread that can be read now, before any other file.
 func (t *rotation) meetUnread() {
 	var list []*file
 	for key, files := range t.unread {
@@ -58,8 +58,7 @@ func (t *rotation) isUnread(u *file) bool {
 }
 
 // hasUnreadKin reports whether f, which begins with head, may be a copy of a file of an earlier run
-// that cannot be read now: it has a name that may have been made from that one's, and begins as it
-// did.
+// that cannot be read now: its name may be derived from that file's name, and both begin alike.
 func (t *rotation) hasUnreadKin(f *file, head []byte) bool {
 	base := path.Base(f.label)
 	for n := len(base); n > 0 && len(t.unread) > 0; n-- {
@@ -84,7 +83,7 @@ func (t *rotation) beganSo(u *file, head []byte) bool {
 	return false
 }
 
-// holdUnread reports whether f waits until a file can be read that it may be a copy of.
+// holdUnread reports whether f waits because its possible original cannot be read.
 func (k *copies) holdUnread(f *file) bool {
 	now, a := k.c.now(), f.rare()
 	a.asked = now

@@ -21,8 +21,8 @@ func TestUnreadAtTheStart(t *testing.T) {
 		name string
 		err  error
 		read bool          // reading fails, not opening
-		bare bool          // the mark is that of a sink's ledger
-		off  time.Duration // the file cannot be read so long
+		bare bool          // the mark comes from a sink's ledger, without a note
+		off  time.Duration // how long the file cannot be read
 	}{
 		{name: "too many open files, for a moment", err: syscall.EMFILE, off: time.Second},
 		{name: "no permission, for longer than copy_wait", err: syscall.EACCES, off: time.Minute},
@@ -61,9 +61,9 @@ func TestUnreadAtTheStart(t *testing.T) {
 	}
 }
 
-// A file was copied away while nothing ran. In the next process it is emptied and written to at
-// each look at it. Its identity is unknown until it stops changing, and so is that of the copy,
-// which the route reads first.
+// TestChangedAtEachLook checks a file that was copied while nothing ran, and that is emptied and
+// written to during each look of the next process. Until it stops changing, it cannot be
+// identified. The same applies to its copy, which the route reads first.
 func TestChangedAtEachLook(t *testing.T) {
 	for _, times := range []int{1, 3, 10} {
 		t.Run(fmt.Sprint(times, " times"), func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestUnreadForLong(t *testing.T) {
 	})
 }
 
-// A held-back copy loses its name. Its data is read in its original, or under its new name, and no
-// loss is reported. The loss of a separate file of which nothing was read is reported.
+// TestHeldBackAndGone checks a held-back copy that loses its name. Its data is read in its original
+// or under its new name, and no loss is reported. The loss of an unread separate file is reported.
 func TestHeldBackAndGone(t *testing.T) {
 	for _, tt := range []struct {
 		name, text string
@@ -171,8 +171,8 @@ func TestHeldBackAndGone(t *testing.T) {
 	}
 }
 
-// A copy that is held back is compared again when something can have changed, and else once in
-// poll_max: not at each turn of the reader.
+// TestHeldBackIsLookedAtSeldom checks that a held-back copy is compared again only when something
+// may have changed, or else once in poll_max, and not at each listing.
 func TestHeldBackIsLookedAtSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, a, _ := twoRoutes(t, follow.Growing{})

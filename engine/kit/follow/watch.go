@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// maxWatches is how many directories are watched at most; the others are polled alone.
+	// maxWatches is the maximum number of watched directories. The others are only polled.
 	maxWatches = 512
-	// watchAgain is how often the list of directories is asked for again.
+	// watchAgain is how often the list of directories is updated.
 	watchAgain = 5 * time.Second
-	// eventsAtOnce is the maximum number of notifications taken at once, those of wakeSpacing.
-	// Constantly growing files cause one per write, and a wake-up for each costs more than reading
-	// the written bytes.
+	// eventsAtOnce is the maximum number of notifications taken at once. They collect during
+	// wakeSpacing. Constantly growing files cause a notification per write, and a wake-up for each
+	// costs more than reading the written bytes.
 	eventsAtOnce = 1024
 	// busyFor is the time after which watching stops if every listing in it has found bytes to
 	// read. A constantly reading route lists by the clock anyway, and notifications would only cost
@@ -24,10 +24,11 @@ const (
 	busyFor = time.Second
 )
 
-// Watch wakes the readers at each change in the directories that dirs lists and that ours calls the
-// source's, until ctx is done or stop is closed. It is a hint: polling is the truth, on network
-// mounts the only one. written reports that a file's bytes changed, not its name. Nothing is
-// watched while all readers are busy.
+// Watch wakes the readers at each change in the directories that dirs returns, if ours reports that
+// the changed path belongs to the source. It returns when ctx is done or stop is closed.
+// Notifications are only hints: polling finds every change, and is the only way on network mounts.
+// written reports that a file's bytes changed, not its name. Nothing is watched while all readers
+// are busy.
 func (c *Catalogue) Watch(
 	ctx context.Context, stop <-chan struct{}, dirs func() []string, ours func(path string, written bool) bool,
 ) error {
@@ -136,7 +137,7 @@ func (w *wakes) wake() {
 	signal(w.run)
 }
 
-// signal sends to a channel with room for one, which stands for any number.
+// signal sends to a channel of capacity one, unless a signal is already waiting there.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -168,14 +169,15 @@ func noteBusy(c *Catalogue, r *Reader, something bool) {
 	}
 }
 
-// noteIdle asks for notifications: the routes do not read.
+// noteIdle notes that no route is busy, so that Watch watches again.
 func noteIdle(c *Catalogue) {
 	for _, r := range c.readers {
 		noteBusy(c, r, false)
 	}
 }
 
-// changes reports whether an event, or one of those that wait behind it, is the source's.
+// changes reports whether e, or an event queued behind it, belongs to the source. It takes the
+// queued events.
 func changes(e fsnotify.Event, more <-chan fsnotify.Event, watched map[string]bool,
 	ours func(path string, written bool) bool) bool {
 	for found := false; ; {

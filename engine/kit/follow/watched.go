@@ -11,16 +11,17 @@ import (
 )
 
 const (
-	// firstLook is how soon a finished file is looked at again; each further wait is twice as long.
+	// firstLook is the wait before a finished file is checked again. Each further wait is twice as
+	// long.
 	firstLook = time.Second
-	// maxWatched is how many finished files are looked at again.
+	// maxWatched is the maximum number of finished files that are checked again.
 	maxWatched = 10_000
-	// maxHeld is how many deleted files are held open in case their writers go on.
+	// maxHeld is the maximum number of deleted files held open in case their writers continue.
 	maxHeld = 64
 )
 
-// watched are the files that the source has finished. They are looked at again, ever more rarely:
-// their writers may go on.
+// watched are the files that the source has finished. They are checked again at growing intervals,
+// because their writers may continue.
 type watched struct {
 	c     *Catalogue
 	files []*file        // oldest first
@@ -72,7 +73,7 @@ func (a *watched) takeNews() {
 	a.countHeld()
 }
 
-// forget has the routes drop their progress of a file that was deleted.
+// forget makes the routes drop their progress of a deleted file.
 func (a *watched) forget(e *Entry) {
 	for _, r := range a.c.readers {
 		r.forgets.now(e.text)
@@ -92,12 +93,12 @@ func (a *watched) closeNews() error {
 	return errors.Join(errs...)
 }
 
-// again begins the row of looks at a finished file.
+// again restarts the series of checks of a finished file.
 func (a *watched) again(f *file) {
 	f.rare().checks, f.rare().nextLook = 0, a.c.now()+firstLook
 }
 
-// drop looks at a finished file no more.
+// drop ends the checks of a finished file.
 func (a *watched) drop(f *file) {
 	if i := slices.Index(a.files, f); i >= 0 {
 		a.files = slices.Delete(a.files, i, i+1)
@@ -111,7 +112,7 @@ func (a *watched) drop(f *file) {
 	a.c.release(f)
 }
 
-// countHeld tells the source how many deleted files are held open.
+// countHeld updates the number of deleted files that are held open.
 func (a *watched) countHeld() {
 	held := 0
 	for _, f := range a.files {
@@ -124,7 +125,7 @@ func (a *watched) countHeld() {
 	a.held = held
 }
 
-// lookAgain looks at the finished files that are due. Grown ones are read on.
+// lookAgain checks the finished files that are due. Reading of grown ones continues.
 func (a *watched) lookAgain(now time.Duration) {
 	c := a.c
 	var over []*file
@@ -176,8 +177,7 @@ func (f *file) statFinished() (vfs.Info, error) {
 	return vfs.Info{}, fs.ErrNotExist
 }
 
-// findGrown looks, once at the start, for finished files to which more was written while nothing
-// ran.
+// findGrown looks, once at the start, for finished files that have grown since the last run.
 func (a *watched) findGrown() {
 	c := a.c
 	if !slices.ContainsFunc(c.readers, func(r *Reader) bool { return r.marked }) {

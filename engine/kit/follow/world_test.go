@@ -20,21 +20,21 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// folder is a place of one directory. It is the host of its set, too.
+// folder is a Place with one directory. It is also the host of its catalogue.
 type folder struct {
 	vfs.Dir
 	path  string
 	log   strings.Builder
 	level slog.Level
 	hook  func(name string) // nil, or called before each read of a file
-	step  func()            // nil, or called before each call of the system
+	step  func()            // nil, or called before each system call
 	then  func()            // nil, or called once, at the end of the next listing
-	torn  error             // nil, or why the next listing fails
-	pace  func()            // nil, or called before each look beside the listing
+	torn  error             // nil, or the error of the next listing
+	pace  func()            // nil, or called before each search for unlisted files
 
 	fault func(name string) error // returns the error of a read, or nil
-	shut  func(name string) error // nil, or why a file cannot be opened
-	// files with this part in their names are not listed; "" means all are
+	shut  func(name string) error // nil, or returns the error of an open
+	// files with this part in their names are not listed; "" hides none
 	hidden string
 	routes []string // of the source
 }
@@ -109,7 +109,7 @@ func (d *folder) Open(name string) (vfs.File, error) {
 	return &hooked{f, d, name}, nil
 }
 
-// hooked is a file that says when it is read.
+// hooked is a file that calls the folder's hooks when it is read.
 type hooked struct {
 	vfs.File
 	d    *folder
@@ -167,7 +167,7 @@ func (d *folder) rename(t *testing.T, from, to string) {
 	}
 }
 
-// remove takes a file out of the folder; its inode is not used again.
+// remove moves a file out of the folder, so that its inode is not reused.
 func (d *folder) remove(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Rename(filepath.Join(d.path, name), filepath.Join(t.TempDir(), "away")); err != nil {
@@ -175,7 +175,7 @@ func (d *folder) remove(t *testing.T, name string) {
 	}
 }
 
-// delete deletes a file; the next one that is made may have its inode.
+// delete deletes a file. The next new file may have its inode.
 func (d *folder) delete(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(d.path, name)); err != nil {
@@ -191,7 +191,7 @@ func (d *folder) empty(t *testing.T, name string) {
 	}
 }
 
-// age makes a file one that was written to long ago: it is read before others.
+// age gives a file an old modification time, so that it is read before others.
 func (d *folder) age(t *testing.T, name string) {
 	t.Helper()
 	if err := os.Chtimes(filepath.Join(d.path, name), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
@@ -211,12 +211,12 @@ func (d *folder) copyTruncate(t *testing.T, from, to string, meanwhile func()) {
 	d.empty(t, from)
 }
 
-// route is one reader of the set and its delivered lines.
+// route is one reader of the catalogue and its delivered lines.
 type route struct {
 	*follow.Reader
 	lines []string
-	trace []string          // when, and in which file and partition, each line came
-	ids   map[string]string // the partition that each line was in
+	trace []string          // time, file and partition of each line
+	ids   map[string]string // the partition of each line
 	marks map[string]stream.Mark
 }
 
@@ -237,7 +237,7 @@ func (r *route) run(t *testing.T, d time.Duration) {
 	}
 }
 
-// deliver records the content of a batch, and saves its progress.
+// deliver records the lines of a batch and saves its progress.
 func (r *route) deliver(b *stream.Batch) {
 	for _, span := range b.Spans {
 		m := stream.Mark{Part: *span.Part, Watermark: span.To, Finished: span.Last}
@@ -255,7 +255,7 @@ func (r *route) deliver(b *stream.Batch) {
 	}
 }
 
-// twoRoutes is a folder with two routes of one set, neither of which has a mark.
+// twoRoutes returns a folder with two routes of one catalogue. Neither route has a mark.
 func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 	t.Helper()
 	path := t.TempDir()
@@ -269,10 +269,10 @@ func twoRoutes(t *testing.T, growing follow.Growing) (d *folder, a, b *route) {
 	return d, newRoute(t, s, nil), newRoute(t, s, nil)
 }
 
-// set is a process that follows the folder.
+// set returns a catalogue of the folder, as in a new process.
 func (d *folder) set(growing follow.Growing) *follow.Catalogue { return d.setOf(growing, 10) }
 
-// setOf is set for so many files that are open at once.
+// setOf is set with a limit of open files.
 func (d *folder) setOf(growing follow.Growing, open int) *follow.Catalogue {
 	growing.GoneWait, growing.CopyWait, growing.DeletedMax = 20*time.Second, 5*time.Second, 1<<20
 	return follow.New(d, follow.Options{
@@ -289,7 +289,7 @@ func newRoute(t *testing.T, s *follow.Catalogue, stored map[string]stream.Mark) 
 	return r
 }
 
-// knows are the options of a route that has stored marks.
+// knows returns the options of a route that has stored marks.
 func knows(stored map[string]stream.Mark) stream.OpenOptions {
 	return stream.OpenOptions{
 		Known: func(yield func(stream.Mark) bool) {
@@ -318,7 +318,7 @@ func wantLines(t *testing.T, d *folder, a, b *route, want ...string) {
 	b.want(t, d, want...)
 }
 
-// wantNoLoss finds that nothing is said to be lost.
+// wantNoLoss checks that no loss was reported.
 func (d *folder) wantNoLoss(t *testing.T) {
 	t.Helper()
 	if log := d.log.String(); strings.Contains(log, "is gone before") {
@@ -329,7 +329,8 @@ func (d *folder) wantNoLoss(t *testing.T) {
 // three is the content of a.log in most tests.
 const three = "1 one\n2 two\n3 three\n"
 
-// earlierRun is a folder with a.log, which two routes have read, saved and closed.
+// earlierRun returns a folder with a.log, which two closed routes have read, with their progress
+// saved.
 func earlierRun(t *testing.T) (d *folder, a, b *route) {
 	t.Helper()
 	d, a, b = twoRoutes(t, follow.Growing{})
@@ -339,8 +340,8 @@ func earlierRun(t *testing.T) (d *folder, a, b *route) {
 	return d, a, b
 }
 
-// restarted is the next process: one set, in which each route has the stored progress of its
-// predecessor.
+// restarted starts the next process: one catalogue with two routes that have the stored progress of
+// a and b.
 func (d *folder) restarted(t *testing.T, a, b *route) (a2, b2 *route) {
 	t.Helper()
 	s := d.set(follow.Growing{})
