@@ -30,8 +30,9 @@ type journal struct {
 const (
 	journalMagic  = "PENSTOCK-SEEN-2\n"
 	journalMagic1 = "PENSTOCK-SEEN-1\n" // without digests and absent rows
-	// maximum size of a file that can be opened
-	journalMax     = 1 << 26
+	// journalMax is the maximum size of a file that can be opened. maxRescan keys of maximum length
+	// take half of it.
+	journalMax     = 1 << 31
 	journalSlack   = 1 << 20 // growth in bytes after which the file is rewritten
 	entryHead      = 8       // length and checksum
 	entryPartition = 'P'

@@ -3,6 +3,8 @@ package table
 import (
 	"fmt"
 	"testing"
+
+	"github.com/penstock-io/penstock/vfs"
 )
 
 // TestJournalVersions checks that a file of version 1 is read, with unknown digests, together with
@@ -35,5 +37,38 @@ func TestJournalVersions(t *testing.T) {
 		if _, err := m.read(c.text, "t"); err != nil || fmt.Sprint(m.seen.rows) != c.want {
 			t.Errorf("version %s: %v, %v\nwant %s", c.name, m.seen.rows, err, c.want)
 		}
+	}
+}
+
+// TestLargeJournal checks that a file with many long keys can be opened again.
+func TestLargeJournal(t *testing.T) {
+	const rows, most = 70_000, 100_000 // 71 MB
+	m := memory{seen: seen{max: most}}
+	for i := range rows {
+		key := fmt.Sprintf("%0*d", maxKeyBytes, i)
+		m.seen.rows = append(m.seen.rows, seenRow{key: key})
+	}
+	dir, err := vfs.OS().MakeDir(t.TempDir(), 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	j, known, err := openJournal(dir, "t", &memory{})
+	if err != nil || known {
+		t.Fatal(known, err)
+	}
+	if err := j.rewrite(&m); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	again := memory{seen: seen{max: most}}
+	j, known, err = openJournal(dir, "t", &again)
+	if err != nil || !known || len(again.seen.rows) != rows {
+		t.Fatalf("%d rows, want %d; known %t, %v", len(again.seen.rows), rows, known, err)
+	}
+	if err := j.close(); err != nil {
+		t.Error(err)
 	}
 }
