@@ -72,7 +72,7 @@ func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // its error has the whole URL
+		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // its error quotes the URL
 	}
 	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
 	refuse := func(format string, args ...any) (*url.URL, string, error) {
