@@ -22,7 +22,7 @@ import (
 // maxResponse bounds a response that is read.
 const maxResponse = 16 << 20
 
-// Ask reads the status of the process that listens at address, host:port.
+// Ask reads the status of the process that listens at address (host:port).
 func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	var s status.Status
 	code, err := call(ctx, http.MethodGet, address, apiStatus, token, &s)
@@ -35,8 +35,9 @@ func Ask(ctx context.Context, address, token string) (*status.Status, error) {
 	return &s, nil
 }
 
-// Reload makes the process that listens at address, host:port, reload its configuration, and
-// returns the result. An error means that the outcome is unknown or that there is no such process.
+// Reload makes the process that listens at address (host:port) reload its configuration, and
+// returns the result. An error means that the outcome is unknown, or that no such process is
+// running.
 func Reload(ctx context.Context, address, token string) (*status.Reload, error) {
 	var r status.Reload
 	if _, err := call(ctx, http.MethodPost, address, apiReload, token, &r); err != nil {
@@ -68,7 +69,7 @@ func call(ctx context.Context, method, address, path, token string, v any) (code
 	return res.StatusCode, nil
 }
 
-// client keeps no connection for a later request.
+// client does not keep connections for later requests.
 var client = http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -101,8 +102,8 @@ func refused(address string, res *http.Response, text []byte) error {
 	return fmt.Errorf("%s answered %s: %.200q", address, res.Status, strings.TrimSpace(string(text)))
 }
 
-// Frames calls take with a frame of the process that listens at address, each second, until take
-// returns an error, ctx is done or the process ends.
+// Frames reads a frame each second from the process that listens at address, and calls take with
+// it. It returns when take returns an error, ctx is done or the process ends.
 func Frames(ctx context.Context, address, token string, take func(*live.Frame) error) error {
 	return lines(ctx, address, apiEvents, token, func(line []byte) error {
 		text, ok := bytes.CutPrefix(line, []byte("data: "))
@@ -117,8 +118,8 @@ func Frames(ctx context.Context, address, token string, take func(*live.Frame) e
 	})
 }
 
-// Tap calls take with samples of the process that listens at address, an object in JSON each, until
-// take returns an error, ctx is done or the process ends.
+// Tap calls take with samples from the process that listens at address. Each sample is a JSON
+// object. Tap returns when take returns an error, ctx is done or the process ends.
 func Tap(
 	ctx context.Context, address, token, route, stage string, rate int, take func(sample []byte) error,
 ) error {
@@ -126,10 +127,10 @@ func Tap(
 	return lines(ctx, address, apiTap+"?"+query.Encode(), token, take)
 }
 
-// maxLine bounds a line of a stream: a frame of some thousand workers.
+// maxLine bounds a line of a stream. A frame with several thousand workers fits.
 const maxLine = 16 << 20
 
-// lines calls take with each line of a response that is not empty.
+// lines calls take with each non-empty line of a response.
 func lines(ctx context.Context, address, path, token string, take func([]byte) error) error {
 	res, err := request(ctx, http.MethodGet, address, path, token)
 	if err != nil {

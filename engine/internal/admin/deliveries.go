@@ -13,7 +13,7 @@ import (
 const (
 	apiDeliveries = "/api/v1/deliveries" // parked deliveries
 
-	maxKey          = 256 // bytes of a key that is asked for
+	maxKey          = 256 // bytes of a requested key
 	defaultPage     = 100
 	maxPage         = 1000
 	headerNextAfter = "Penstock-Next-After"
@@ -43,7 +43,7 @@ func (s *Server) deliveryPages(pages *http.ServeMux) {
 	pages.HandleFunc("POST "+apiDeliveries+"/{key}/cancel", s.delivery(stream.DeliveryStore.Cancel))
 }
 
-// deliveryRoutes returns the routes that a request means: all, or that of ?route=.
+// deliveryRoutes returns the route given by ?route=, or all routes if there is none.
 func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 	if s.o.Deliveries == nil {
 		return nil
@@ -63,7 +63,7 @@ func (s *Server) deliveryRoutes(r *http.Request) []DeliveryRoute {
 // askDelivery is a method of a store.
 type askDelivery func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error)
 
-// delivery handles a request for one delivery: that of the first route that has the key.
+// delivery handles a request for one delivery. It uses the first route that has the key.
 func (s *Server) delivery(ask askDelivery) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		key := r.PathValue("key")
@@ -88,8 +88,8 @@ func (s *Server) delivery(ask askDelivery) http.HandlerFunc {
 	}
 }
 
-// ownDelivery answers the receiver of a token for its own deliveries, and leaves all other requests
-// to next.
+// ownDelivery handles requests with a receiver's token for that receiver's own deliveries. It
+// passes all other requests to next.
 func (s *Server) ownDelivery(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token, given := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -122,7 +122,8 @@ func statusOf(err error) int {
 	return http.StatusServiceUnavailable
 }
 
-// listDeliveries writes a page. Its header names the `after` of the next one, if there may be one.
+// listDeliveries writes a page of deliveries. If there may be another page, a response header
+// contains its `after`.
 func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	f := stream.DeliveryFilter{Host: query.Get("host"), State: query.Get("state")}

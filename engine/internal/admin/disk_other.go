@@ -2,5 +2,5 @@
 
 package admin
 
-// Free is how many bytes are free for this user where path lies; -1: it cannot be told.
+// Free returns the bytes that are free for this user in the file system of path, or -1 if unknown.
 func Free(string) int64 { return -1 }

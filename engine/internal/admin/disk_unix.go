@@ -4,7 +4,7 @@ package admin
 
 import "syscall"
 
-// Free is how many bytes are free for this user where path lies; -1: it cannot be told.
+// Free returns the bytes that are free for this user in the file system of path, or -1 if unknown.
 func Free(path string) int64 {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(path, &s); err != nil {

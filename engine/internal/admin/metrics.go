@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// collector turns a Status into metrics when it is scraped. No label comes from data: pipelines,
-// routes and workers are the config's, states and names of counters the code's.
+// collector converts a Status into metrics at each scrape. No label comes from data: pipelines,
+// routes and workers come from the config, and states and names of counters from the code.
 type collector struct {
 	status func() status.Status
 }
@@ -23,7 +23,7 @@ var (
 	perWorker = []string{"pipeline", "route", "worker"}
 )
 
-// metric is one family and where its value comes from.
+// metric is a metric family with the function that returns its value.
 type metric[T any] struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
@@ -267,7 +267,7 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Registry returns the metrics of a status, and those of the process and of Go.
+// Registry returns the metrics of a status, of the process and of the Go runtime.
 func Registry(status func() status.Status, more ...prometheus.Collector) *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collector{status}, collectors.NewGoCollector(),

@@ -47,8 +47,8 @@ type LetterQuery struct {
 // LetterPage is the result of a LetterQuery.
 type LetterPage struct {
 	Entries []Letter `json:"letters"` // newest first
-	Matched int64    `json:"matched"` // all that match
-	Open    int64    `json:"open"`    // those of the route that are not settled, whether they match or not
+	Matched int64    `json:"matched"` // all matching letters
+	Open    int64    `json:"open"`    // all unsettled letters of the route
 	Skipped int      `json:"skipped"` // lines that are not letters
 }
 
@@ -62,7 +62,7 @@ type Letter struct {
 type ReplayFunc func(ctx context.Context, pipeline, route string, filter deadletter.Filter,
 	discard bool) (status.Replay, error)
 
-// ErrNoRoute reports a pipeline and route that the config does not have.
+// ErrNoRoute means that the config does not have the pipeline or route.
 var ErrNoRoute = errors.New("there is no such route")
 
 func (s *Server) handleRecords(pages *http.ServeMux) {

@@ -1,13 +1,13 @@
-// Package admin shows a running process to people and programs over HTTP: metrics, health, status,
-// and profiles where asked for.
+// Package admin serves information about the running process over HTTP: metrics, health, status
+// and, if enabled, profiles.
 //
 // A [Server] belongs to the engine, which provides everything it shows. It listens on loopback
-// unless a token is set. It refuses requests for other hosts, so that a page in a browser cannot
-// read it through DNS rebinding, and changes that another site's page asks for.
+// unless a token is set. It refuses requests with an unknown Host, so that a page in a browser
+// cannot read it through DNS rebinding. It also refuses changes requested by pages of other sites.
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
-// therefore shown only if a token is set, and so are changes allowed, except for a reload
-// and for parked deliveries, whose bodies are not shown. Secrets are never shown.
+// therefore shown only if a token is set. Changes also require a token, except for a reload and for
+// changes of parked deliveries, whose bodies are not shown. Secrets are never shown.
 package admin
 
 import (
@@ -36,45 +36,47 @@ import (
 
 // Options of a Server.
 type Options struct {
-	Address string // host:port; port 0 takes a free one
-	// Asked for as `Authorization: Bearer`, but by the two health pages; "": none, loopback only.
+	Address string // host:port; port 0 selects a free port
+	// Required as `Authorization: Bearer`, except by the two health pages. "" means no token, which
+	// requires a loopback address.
 	Token string
-	// Names besides loopback's that a Host header may have; with a token and none, any.
+	// Allowed Host headers in addition to loopback names. With a token and an empty list, any Host
+	// is allowed.
 	Hosts  []string
 	Pprof  bool                        // serve /debug/pprof
-	Status func() status.Status        // safe for concurrent use; judged
+	Status func() status.Status        // safe for concurrent use; includes the verdicts
 	Live   func() status.Status        // Status without its tree, for the dashboard; nil: Status
 	Reload func(context.Context) error // reloads the configuration; safe for concurrent use
 	Log    *slog.Logger
 
-	Dashboard http.Handler   // the pages for browsers; they contain no data and need no token; nil: a list of addresses
-	LogTail   *live.Log      // nil: not shown
-	LogLevel  *slog.LevelVar // nil: it cannot be changed
+	Dashboard http.Handler   // pages without data, need no token; nil: a list of addresses
+	LogTail   *live.Log      // nil means that the log is not shown
+	LogLevel  *slog.LevelVar // nil means that the level cannot be changed
 	Config    func() []byte  // the configuration as YAML, without secrets
 	Letters   func(context.Context, LetterQuery) (LetterPage, error)
 	Replay    ReplayFunc
-	Metrics   []prometheus.Collector // in addition to those of the status
+	Metrics   []prometheus.Collector // in addition to the metrics of the status
 	Tap       func(route, stage string, rate int) (*tap.Subscription, error)
 
 	// Deliveries returns the routes that park deliveries. It is safe for concurrent use. Nil means
 	// none.
 	Deliveries func() []DeliveryRoute
 
-	// Owner returns the receiver of a token that may ask for its own deliveries, and only for
-	// those. It is safe for concurrent use. Nil means that there is none.
+	// Owner returns the receiver to which a token belongs. A receiver may request its own
+	// deliveries only. Owner is safe for concurrent use. Nil means that receivers have no tokens.
 	Owner func(token string) (stream.DeliveryOwner, bool)
 }
 
 const (
-	readHeader = 5 * time.Second  // for the head of a request
+	readHeader = 5 * time.Second  // for the header of a request
 	idle       = time.Minute      // of a kept connection
-	answer     = time.Minute      // for writing an answer; profiles ask for up to 30 s by default
-	headBytes  = 16 << 10         // of a request's head
-	goodbye    = 2 * time.Second  // for requests under way when the process ends
+	answer     = time.Minute      // for writing a response; profiles take up to 30 s by default
+	headBytes  = 16 << 10         // of a request's header
+	goodbye    = 2 * time.Second  // for requests in progress when the process ends
 	apiStatus  = "/api/v1/status" // the page that `penstock status` reads
 )
 
-// Server is the pages and their listener.
+// Server serves the pages on its listener.
 type Server struct {
 	o        Options
 	hub      *live.Hub
@@ -84,7 +86,7 @@ type Server struct {
 	http     *http.Server
 }
 
-// Listen opens the port. It serves nothing before Run.
+// Listen opens the port. The server handles no requests before Run.
 func Listen(o Options) (*Server, error) {
 	if err := config.CheckAddress(o.Address, o.Token != ""); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
@@ -111,10 +113,10 @@ func newServer(o Options) *Server {
 	return &Server{o: o, hub: live.NewHub(pictures), sessions: newSessions(), stopping: make(chan struct{})}
 }
 
-// Addr is where it listens.
+// Addr returns the address on which the server listens.
 func (s *Server) Addr() string { return s.listener.Addr().String() }
 
-// Run serves until ctx is done, then lets requests under way finish for a moment.
+// Run serves until ctx is done. It then waits a short time for requests in progress.
 func (s *Server) Run(ctx context.Context) error {
 	group := supervise.NewGroup(ctx)
 	group.Go("admin/stop", func(ctx context.Context) error {
@@ -136,7 +138,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(err, group.Wait())
 }
 
-// Close frees the port; it may be called twice, and also where Run was never called.
+// Close frees the port. It may be called twice, and without a call of Run.
 func (s *Server) Close() error {
 	if err := s.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -147,7 +149,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Handler is the pages behind their checks.
+// Handler returns the handler for all pages, with its access checks.
 func (s *Server) Handler() http.Handler {
 	pages := http.NewServeMux()
 	pages.Handle("GET /metrics",
@@ -189,7 +191,7 @@ func say(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write([]byte(text)) // an error means that the client has gone
 }
 
-// rightHost refuses requests that were meant for somebody else.
+// rightHost refuses requests with an unknown Host header.
 func (s *Server) rightHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host

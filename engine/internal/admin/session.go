@@ -19,11 +19,12 @@ const (
 	maxBody       = 64 << 10 // of a request
 )
 
-// sessions makes and checks the cookies of browsers that gave the token. A cookie is its expiry and
-// a MAC of it under a key of this process, so nothing is stored. A restart ends all sessions.
+// sessions creates and checks the cookies of browsers that presented the token. A cookie consists
+// of its expiry and a MAC of the expiry under a random key of this process, so that nothing is
+// stored. A restart ends all sessions.
 type sessions struct {
 	key  []byte
-	name string // of the cookie; differs by process since cookies of a host are shared by its ports
+	name string // of the cookie; differs by process, because all ports of a host share its cookies
 }
 
 func newSessions() sessions {
@@ -39,7 +40,7 @@ func (s sessions) value(expiry int64) string {
 	return strconv.FormatInt(expiry, 10) + "." + hex.EncodeToString(mac.Sum(nil))
 }
 
-// valid reports whether r carries a cookie of a session that has not expired.
+// valid reports whether r has the cookie of a session that has not expired.
 func (s sessions) valid(r *http.Request) bool {
 	c, err := r.Cookie(s.name)
 	if err != nil {
@@ -60,9 +61,9 @@ func (s sessions) cookie(r *http.Request, value string, age time.Duration) *http
 
 // sessionInfo is the response of GET /api/v1/session.
 type sessionInfo struct {
-	SignedIn bool `json:"signed_in"` // the other pages may be read
+	SignedIn bool `json:"signed_in"` // the client may read the other pages
 	Token    bool `json:"token"`     // a token is set; without one, records are not shown
-	// Parking are the routes that park deliveries, if the other pages may be read.
+	// Parking lists the routes that park deliveries, if the client may read the other pages.
 	Parking []string `json:"parking,omitempty"`
 }
 
@@ -96,8 +97,8 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sessionInfo{Token: s.o.Token != ""})
 }
 
-// readJSON decodes the body of a request, which must be declared as JSON: a form of another site
-// cannot send it. It responds and returns false if that fails.
+// readJSON decodes the body of a request, whose content type must be JSON, because forms of other
+// sites cannot send JSON. If that fails, it sends an error response and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	if strings.TrimSpace(kind) != "application/json" {

@@ -1,10 +1,10 @@
-// Package audit counts a route again: it reads the source a second time, and compares it with the
-// checkpoint and with what the sink holds.
+// Package audit verifies the deliveries of a route: it reads the source a second time, and compares
+// it with the checkpoint and with the contents of the sink.
 //
 // [Run] sends the source's data through the route's processors. Every settled record that they keep
 // must be in the sink, unless it is a dead letter. Run changes nothing: sources see a read-only
-// file system, and sinks are opened by stream.AuditedSink. It may run beside the route. It then
-// takes the progress first and looks at the sink afterwards, so that new deliveries are no
+// file system, and sinks are opened by stream.AuditedSink. The route may be running. Run therefore
+// reads the progress first and the sink afterwards, so that new deliveries do not count as
 // differences.
 package audit
 
@@ -44,10 +44,10 @@ type Kind string
 
 // The kinds of a difference.
 const (
-	Missing     Kind = "missing"     // the sink lacks a record that is settled
-	Extra       Kind = "extra"       // the sink holds a record more often than it was read
-	Undelivered Kind = "undelivered" // no process runs, and the source has data that is not settled
-	Unknown     Kind = "unknown"     // the checkpoint has settled it, and the sink's ledger has not
+	Missing     Kind = "missing"     // the sink lacks a settled record
+	Extra       Kind = "extra"       // the sink contains a record more often than the source
+	Undelivered Kind = "undelivered" // no process is running, and the source has unsettled data
+	Unknown     Kind = "unknown"     // settled in the checkpoint, but not in the sink's ledger
 )
 
 // Difference is a record or a range of one partition.
@@ -55,23 +55,23 @@ type Difference struct {
 	Kind      Kind
 	Partition stream.Partition
 	Range     stream.Range // of Undelivered and Unknown
-	Records   int64        // equal ones; of Undelivered: in the range
+	Records   int64        // number of equal records; of Undelivered: records in the range
 	RecordID  string       // of Missing and Extra
 }
 
 // Report is the result of an audit.
 type Report struct {
-	Running      bool // a process has the state directory open
+	Running      bool // a process is using the state directory
 	Partitions   int64
 	Records      int64 // read again from the source
 	Expected     int64 // in the sink
 	Dead         int64 // dead letters that were not replayed
 	Dropped      int64 // by processors
-	Unsettled    int64 // not delivered yet
+	Unsettled    int64 // not settled yet
 	Differences  int64
-	NotInSource  int64 // partitions of the checkpoint that the source does not have any more
-	SinkSilent   bool  // the sink cannot be asked: only source and checkpoint were compared
-	LedgerSource bool  // progress is that of the sink's ledger
+	NotInSource  int64 // partitions of the checkpoint that the source no longer has
+	SinkSilent   bool  // the sink cannot be read: only source and checkpoint were compared
+	LedgerSource bool  // the progress is from the sink's ledger
 }
 
 // NotAuditedError means that the source of a route cannot be read again.
@@ -145,7 +145,7 @@ func Run(ctx context.Context, o Options, found func(Difference) error) (report R
 	return r.report, err
 }
 
-// openSink opens the sink for reading. One that cannot be asked takes part as silent.
+// openSink opens the sink for reading. It returns silent for a sink that cannot be read.
 func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	u := r.o.Route.Sink
 	made, err := u.Component.New(u.Options, h)
@@ -163,7 +163,7 @@ func (r *run) openSink(ctx context.Context, h *host) (stream.Audit, error) {
 	)
 }
 
-// readState reads the checkpoint and the dead letters, and finds out if a process runs.
+// readState reads the checkpoint and the dead letters, and determines whether a process is running.
 func (r *run) readState() error {
 	dir, err := r.o.FS.OpenDir(r.o.State)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +204,7 @@ func (r *run) readMarks(dir vfs.Dir) error {
 	key := r.o.Pipeline.Name + "/" + r.o.Route.Name
 	var replayed []string
 	upper := key + checkpoint.BootMark + pipeline.Boot()
-	for _, layer := range []string{key, upper} { // the upper one wins
+	for _, layer := range []string{key, upper} { // the upper layer takes precedence
 		for _, s := range snap.Routes {
 			if s.Route != layer {
 				continue
@@ -282,7 +282,7 @@ func (r *run) takeLedger(ctx context.Context, sink stream.Audit) error {
 	return nil
 }
 
-// part returns the account of a partition.
+// part returns the entry of a partition, and creates it if it is missing.
 func (r *run) part(p *stream.Partition) *part {
 	out := r.parts[p.ID]
 	if out == nil {
@@ -342,7 +342,7 @@ func byName(a, b *part) int {
 	)
 }
 
-// silent is the stream.Audit of a sink that cannot be asked.
+// silent is the stream.Audit of a sink that cannot be read.
 type silent struct{}
 
 func (silent) Ledger(context.Context) ([]stream.Mark, bool, error) { return nil, false, nil }

@@ -10,11 +10,11 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// maxFaults bounds the problems that are kept.
+// maxFaults bounds the number of reported problems.
 const maxFaults = 8
 
-// host is the stream.SourceHost of the components of an audit. Goroutines that New asks for start
-// with start.
+// host is the stream.SourceHost of the components of an audit. Goroutines that are passed to Go
+// before start are started by start.
 type host struct {
 	log   *slog.Logger
 	fs    vfs.FS
@@ -32,7 +32,7 @@ func (h *host) Log() *slog.Logger { return h.log }
 // FS implements stream.Host.
 func (h *host) FS() vfs.FS { return h.fs }
 
-// Count implements stream.Host. Counters have no reader here.
+// Count implements stream.Host. It does nothing, because an audit shows no counters.
 func (h *host) Count(string, int64) {}
 
 // Fault implements stream.Host.

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the settled progress of a route, by the id of the partition.
+// progress is the settled progress of a route, by partition id.
 type progress map[string]stream.Mark
 
 // settled returns the settled ranges of a partition, ascending. Positions begin at the zero value.

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// everything is behind every position of a file.
+// everything is greater than every position of a file.
 var everything = stream.Position{Num: math.MaxInt64}
 
 // readSource reads the source from its beginning to its present end.
@@ -37,7 +37,7 @@ func (r *run) readSource(
 	reader, err := source.Open(ctx, stream.OpenOptions{
 		Route: h.route, Once: true,
 		Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
-		Known:  maps.Values(r.local), // so that the files are recognized
+		Known:  maps.Values(r.local), // so that the source recognizes its files
 	})
 	if err != nil {
 		return fmt.Errorf("source %s: %w", component.Name, err)

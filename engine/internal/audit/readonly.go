@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// readOnly is a file system in which nothing can be changed. Its locks are always free, since
-// nobody can use them to change anything.
+// readOnly is a read-only view of a file system. Locking always succeeds, because nothing can be
+// changed under a lock.
 type readOnly struct{ base vfs.FS }
 
 var errReadOnly = errors.New("an audit changes nothing")
@@ -18,7 +18,7 @@ var errReadOnly = errors.New("an audit changes nothing")
 // OpenDir implements vfs.FS.
 func (r readOnly) OpenDir(path string) (vfs.Dir, error) { return readOnlyOf(r.base.OpenDir(path)) }
 
-// MakeDir implements vfs.FS. A missing directory is not made.
+// MakeDir implements vfs.FS. It does not create a missing directory.
 func (r readOnly) MakeDir(path string, _ fs.FileMode) (vfs.Dir, error) { return r.OpenDir(path) }
 
 func readOnlyOf(d vfs.Dir, err error) (vfs.Dir, error) {
@@ -39,7 +39,7 @@ func (d *readOnlyDir) OpenDir(
 	return readOnlyOf(d.Dir.OpenDir(name))
 }
 
-// MakeDir implements vfs.Dir. A missing directory is not made.
+// MakeDir implements vfs.Dir. It does not create a missing directory.
 func (d *readOnlyDir) MakeDir(
 	name string,
 	_ fs.FileMode,

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// errEntry means that a frame with a valid checksum has invalid contents, due to a bug or a
-// forgery.
+// errEntry means that a frame with a valid checksum has invalid contents, due to a bug or
+// manipulation.
 var errEntry = errors.New("an entry with a right checksum makes no sense")
 
 // cursor reads a payload. After an error it returns zeros, so that a decoder checks for errors

@@ -36,7 +36,7 @@ const (
 	flagKeys     // positions have keys
 	flagAbove    // ranges follow
 	flagNote     // a note follows the ranges
-	flagWaiting  // some of it is waiting, see docs/formats/waiting.md
+	flagWaiting  // part of it is waiting, see docs/formats/waiting.md
 	flagsKnown   = flagFinished | flagName | flagKeys | flagAbove | flagNote | flagWaiting
 )
 

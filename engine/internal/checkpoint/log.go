@@ -14,8 +14,8 @@ import (
 // readBuffer is the size of the read buffer in bytes.
 const readBuffer = 256 << 10
 
-// scanWork bounds the bytes checksummed by the search for entries behind a bad one. Beyond it the
-// file is treated as damaged, which is the safe choice.
+// scanWork bounds the bytes checksummed by the search for entries after a bad one. If the search
+// needs more, the file is treated as damaged, which is the safe choice.
 const scanWork = 64 << 20
 
 // errVersion means that a newer program wrote the file.
@@ -36,7 +36,7 @@ type loaded struct {
 }
 
 // load reads a file to its end or to the first bad frame. It returns an error for a failed read, a
-// bad header or an unknown version; damage behind the header is in the result.
+// bad header or an unknown version. The result describes damage after the header.
 func load(f vfs.File, newest uint16) (*loaded, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -68,7 +68,7 @@ func load(f vfs.File, newest uint16) (*loaded, error) {
 	return l, err
 }
 
-// frames applies the frames one after the other.
+// frames applies the frames in order.
 func (l *loaded) frames(r *bufio.Reader) error {
 	var head [frameHead]byte
 	var payload []byte
@@ -136,8 +136,8 @@ func (l *loaded) apply(payload []byte, e *entry) error {
 	return nil
 }
 
-// last reports whether no good frame follows the bad one. The length of the bad one is unreliable,
-// so every offset is tried.
+// last reports whether no good frame follows the bad one. The bad frame's length is unreliable, so
+// last tries every offset.
 func (l *loaded) last(f vfs.File) (bool, error) {
 	rest := make([]byte, l.size-l.good)
 	if _, err := io.ReadFull(io.NewSectionReader(f, l.good, l.size-l.good), rest); err != nil {

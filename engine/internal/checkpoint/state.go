@@ -6,7 +6,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// state is the result of the entries so far. Equal entries give equal numbers.
+// state is the result of the entries so far. The same entries always lead to the same numbers.
 type state struct {
 	routes []*route // a route's number is its index + 1
 	byKey  map[string]*route
@@ -53,7 +53,7 @@ func (st *state) route(number int, key string) *route {
 	if number > 0 {
 		return st.routes[number-1]
 	}
-	// defined twice in a forged file: it gets another number and stays the same route
+	// defined twice, in a manipulated file: the same route gets another number
 	if r := st.byKey[key]; r != nil {
 		st.routes = append(st.routes, r)
 		return r

@@ -6,8 +6,8 @@
 // are a prefix, in order. A snapshot is written at the start, and when the log has grown to a
 // multiple of its live contents. docs/formats/checkpoint.md describes the format.
 //
-// The package does not decide what is settled (flow/ledger does) or when to save (the pipeline
-// does). It reads no clock, starts no goroutine, and never replaces an unreadable file by an empty
+// Package flow/ledger determines the settled progress, and the pipeline the times of saving. This
+// package reads no clock, starts no goroutine, and never replaces an unreadable file by an empty
 // one. The owner of a Store must hold the lock of the state directory.
 package checkpoint
 
@@ -27,9 +27,9 @@ import (
 // Name is the file in the state directory.
 const Name = "checkpoint.log"
 
-// BootMark stands before the id of a boot of the operating system at the end of a route's key. The
-// marks under such a key are valid only until the next boot, because they were saved before the sink
-// had synced. See docs/adr/0004-two-layers-of-checkpoint.md.
+// BootMark precedes the boot id of the operating system at the end of a route's key. The marks
+// under such a key are valid only until the next boot, because they were saved before the sink had
+// synced. See docs/adr/0004-two-layers-of-checkpoint.md.
 const BootMark = "@boot="
 
 // ErrClosed is returned by a Store after Close.
@@ -47,7 +47,7 @@ type Options struct {
 	// the Store.
 	Warn func(error)
 
-	version uint16 // the version of a later program, in tests of migration
+	version uint16 // another version, for tests of migration
 }
 
 // Store is an open checkpoint. Its methods are safe for concurrent use. Append does not wait for a
@@ -64,8 +64,8 @@ type Store struct {
 	generation uint64
 	size       int64  // of the log
 	synced     int64  // durable part of size
-	retry      int64  // no new log is tried below this length, after an attempt failed
-	failed     error  // why the store is poisoned
+	retry      int64  // after a failed replacement, the log's length at which to try again
+	failed     error  // the error that poisoned the store
 	stamp      uint64 // number of this Append
 	buf        []byte
 	sums       summer
@@ -101,7 +101,7 @@ func (s *Store) Append(route string, marks []stream.Mark, places map[string]stri
 	if err != nil {
 		return fmt.Errorf("save %d marks of %q in %s: %w", len(marks), route, s.path(), err)
 	}
-	if due { // nobody else calls Sync
+	if due { // no other goroutine calls Sync
 		return s.Sync()
 	}
 	return nil

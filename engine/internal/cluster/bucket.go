@@ -18,8 +18,8 @@ import (
 // use.
 type Bucket struct {
 	Name    string
-	ID      string // of this bucket; another one of the same name has another ID
-	Created bool   // by this process, so that it holds no progress
+	ID      string // of this bucket; a recreated bucket of the same name has another ID
+	Created bool   // by this process, so that it contains no progress
 
 	node, owner string
 	open        func(key string) Register
@@ -64,7 +64,7 @@ func PositionsKey(route string) string {
 	return "progress." + keyName(pipeline) + "." + keyName(name)
 }
 
-// keyName returns a token of a key for a name. Names that a config accepts stay as they are.
+// keyName returns a token of a key for a name. Names that a config accepts are unchanged.
 func keyName(name string) string {
 	var out strings.Builder
 	for _, c := range []byte(name) {
@@ -80,7 +80,7 @@ func keyName(name string) string {
 	return out.String()
 }
 
-// Own runs do whenever this process owns the pipeline: see [Keeper.Run].
+// Own runs do whenever this process owns the pipeline. See [Keeper.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
 	k := newKeeper(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock, b.log)
 	b.mu.Lock()
@@ -97,15 +97,15 @@ func (b *Bucket) Positions(ctx context.Context, route string, t Tenure) (*Positi
 	return OpenPositions(ctx, b.open(PositionsKey(route)), route, t)
 }
 
-// LeaseStatus is a lease as this process knows it.
+// LeaseStatus is the state of a lease as known to this process.
 type LeaseStatus struct {
 	Pipeline string
-	Node     string        // of the owner; "" if nobody owns the lease, or nothing is known
+	Node     string        // of the owner; "" if there is no owner, or nothing is known
 	Epoch    uint64        // of the owner
 	Owned    bool          // by this process
-	Takeover uint64        // times that this process has become the owner
-	Silent   time.Duration // since the bucket answered; -1 if it never has
-	Failure  string        // of the last request; "" if it was answered
+	Takeover uint64        // number of times that this process has become the owner
+	Silent   time.Duration // since the last response of the bucket; -1 if there was none
+	Failure  string        // error of the last request; "" if it succeeded
 }
 
 // Leases returns the leases that this process keeps, by pipeline.

@@ -4,6 +4,6 @@ package cluster
 
 import "time"
 
-// clock returns the time since the process was started. On some systems it stands still while the
-// system is suspended.
+// clock returns the time since the process was started. On some systems it stops while the system
+// is suspended.
 func clock() time.Duration { return monotonic() }

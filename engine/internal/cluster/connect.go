@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// requestTimeout bounds one request. It is short, because a process learns from the answers
+	// requestTimeout bounds one request. It is short, because a process needs the responses to know
 	// that it still owns a lease.
 	requestTimeout = 1500 * time.Millisecond
 
-	// connectWithin bounds the time in which servers that are starting must answer.
+	// connectWithin bounds the time that servers may take to start.
 	connectWithin = 30 * time.Second
 
 	connectTimeout = 5 * time.Second
 	reconnectWait  = 250 * time.Millisecond
-	pingInterval   = time.Second // a server that answers none of two is left
+	pingInterval   = time.Second // after two missed pings the connection is abandoned
 )
 
 var connectBackoff = backoff.Exponential(250*time.Millisecond, 2, 2*time.Second).Equal()
@@ -47,8 +47,8 @@ func Connect(ctx context.Context, c *config.Cluster, log *slog.Logger) (*Bucket,
 		}})
 }
 
-// isFinal reports whether another attempt cannot help. Servers that are starting, or that hear of a
-// bucket late, refuse requests that they accept afterwards.
+// isFinal reports whether retrying after err is useless. Servers that are starting, or do not know
+// a new bucket yet, refuse requests that they accept later.
 func isFinal(err error) bool {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == codeReplicas {
 		return true
@@ -88,7 +88,7 @@ func dial(c *config.Cluster, log *slog.Logger) (*natsgo.Conn, error) {
 	o := []natsgo.Option{
 		natsgo.Name("penstock " + c.Name()), natsgo.Timeout(connectTimeout),
 		natsgo.MaxReconnects(-1), natsgo.ReconnectWait(reconnectWait),
-		natsgo.ReconnectBufSize(-1), // a late renewal is worse than none
+		natsgo.ReconnectBufSize(-1), // do not send a renewal late
 		natsgo.PingInterval(pingInterval), natsgo.MaxPingsOutstanding(2),
 		natsgo.IgnoreAuthErrorAbort(), natsgo.NoCallbacksAfterClientClose(),
 		natsgo.DisconnectErrHandler(func(_ *natsgo.Conn, err error) {
@@ -145,7 +145,7 @@ func openBucket(ctx context.Context, js jetstream.JetStream,
 		Description: "progress and leases of penstock",
 	})
 	switch api, ok := errors.AsType[*jetstream.APIError](err); {
-	case errors.Is(err, jetstream.ErrBucketExists): // another process was faster
+	case errors.Is(err, jetstream.ErrBucketExists): // another process has created it meanwhile
 		kv, err = js.KeyValue(ctx, c.Bucket)
 		return kv, false, err
 	case ok && (api.ErrorCode == codeReplicas || api.ErrorCode == codeNoPeers) && c.Replicas > 1:
@@ -164,7 +164,8 @@ const (
 	codeNoPeers  jetstream.ErrorCode = 10005
 )
 
-// checkBucket returns the identity of the bucket. It refuses one that could lose progress.
+// checkBucket returns the identity of the bucket. It returns an error for a bucket that could lose
+// progress.
 func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	log *slog.Logger) (id string, err error) {
 	s, err := js.Stream(ctx, "KV_"+c.Bucket)
@@ -189,7 +190,7 @@ func checkBucket(ctx context.Context, js jetstream.JetStream, c *config.Cluster,
 	return info.Created.UTC().Format(time.RFC3339Nano), nil
 }
 
-// natsRegister is a key of a bucket of NATS.
+// natsRegister is a key of a NATS bucket.
 type natsRegister struct {
 	js     jetstream.JetStream
 	bucket jetstream.KeyValue
@@ -214,7 +215,7 @@ func (r *natsRegister) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// codeWrongLastSequence is the answer of a replicated stream to a write with an old revision.
+// codeWrongLastSequence is the error code of a replicated stream for a write with an old revision.
 const codeWrongLastSequence = jetstream.JSErrCodeStreamWrongLastSequenceConstant
 
 func isConflict(err error) bool {

@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// DevServer is a NATS server on loopback in this process, to try a cluster out on one machine. It
-// has a stream, named DevStream.
+// DevServer is a NATS server on loopback in this process, for trying out a cluster on one machine.
+// It has a stream, named DevStream.
 type DevServer struct {
 	server *server.Server
 	conn   *natsgo.Conn
@@ -64,7 +64,7 @@ func (d *DevServer) connect(ctx context.Context) (err error) {
 // URL returns the address for clients.
 func (d *DevServer) URL() string { return d.server.ClientURL() }
 
-// Publish publishes the next numbered message, and returns the number of those published.
+// Publish publishes the next numbered message, and returns the number of published messages.
 func (d *DevServer) Publish(ctx context.Context) (int, error) {
 	text := fmt.Appendf(nil, `{"id":%d}`, d.sent)
 	_, err := d.js.Publish(ctx, DevStream, text, jetstream.WithMsgID(strconv.Itoa(d.sent)))
@@ -74,8 +74,8 @@ func (d *DevServer) Publish(ctx context.Context) (int, error) {
 	return d.sent, err
 }
 
-// Owners returns the nodes that own the leases of a bucket, by pipeline. It is empty as long as the
-// bucket does not exist. A pipeline without an owner is left out.
+// Owners returns the nodes that own the leases of a bucket, by pipeline. It omits pipelines without
+// an owner. The result is empty while the bucket does not exist.
 func (d *DevServer) Owners(ctx context.Context, bucket string) (map[string]string, error) {
 	kv, err := d.js.KeyValue(ctx, bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {

@@ -1,9 +1,10 @@
-// Package cluster lets several processes own one thing at a time, such as a pipeline, by leases in
-// a key-value bucket of NATS, which also has the progress of routes.
+// Package cluster makes sure that only one of several processes owns a resource, such as a
+// pipeline, at a time. It uses leases in a NATS key-value bucket, which also stores the progress of
+// routes.
 //
-// Lease is the pure state machine, and Keeper carries out its commands. A lease is a courtesy
-// between processes whose clocks run at about the same speed: it keeps them from working at the
-// same time. A process that is suspended between its look at the clock and a write can still write
-// late. The fence against that is the epoch: Positions saves by compare-and-set and names the epoch
-// of its owner, and ledgers have one of their own.
+// Lease is the pure state machine, and Keeper carries out its commands. A lease is only advisory:
+// it keeps processes from working at the same time if their clocks run at about the same speed. A
+// process that is suspended between checking the clock and a write can still write late. Epochs
+// fence off such writes: Positions saves by compare-and-set with the epoch of its owner, and
+// ledgers have their own epochs.
 package cluster

@@ -19,24 +19,24 @@ type Keeper struct {
 	lease    *Lease // owned by Run
 	clock    func() time.Duration
 	log      *slog.Logger
-	hurry    chan struct{} // holds one: a renewal is wanted now
-	failing  bool          // the last request failed; only request uses it, one after the other
+	hurry    chan struct{} // buffer of 1; requests an immediate renewal
+	failing  bool          // the last request failed; used by request only, never concurrently
 
 	mu      sync.Mutex // guards the fields below
 	view    View
 	changed chan struct{} // closed, and replaced, when view changes
 }
 
-// View is the knowledge of a process about a lease.
+// View is the state of a lease as known to this process.
 type View struct {
-	Owner    string        // "" if nobody owns the lease, or nothing is known
+	Owner    string        // "" if there is no owner, or nothing is known
 	Epoch    uint64        // of the owner
 	Owned    bool          // this process may act as the owner
-	Answered time.Duration // when the bucket answered last, by the clock of the keeper; 0 if never
+	Answered time.Duration // time of the last response, by the clock of the keeper; 0 if none
 	Takeover uint64        // number of times that this process has become the owner
-	Failure  string        // of the last request; "" if it was answered
+	Failure  string        // error of the last request; "" if it succeeded
 
-	renewed time.Duration // when the last answered renewal was sent
+	renewed time.Duration // when the last successful renewal was sent
 }
 
 // NewKeeper returns a keeper that has sent nothing. owner is unique to the process and its start.
@@ -52,7 +52,7 @@ func newKeeper(r Register, name string, l *Lease, now func() time.Duration,
 	}
 }
 
-// View returns the knowledge of this process about the lease.
+// View returns the state of the lease as known to this process.
 func (k *Keeper) View() View {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,7 +77,7 @@ func (k *Keeper) publish(now time.Duration, takeover bool) {
 	}
 }
 
-// answered notes an answer of the bucket.
+// answered records a response of the bucket.
 func (k *Keeper) answered(at time.Duration) {
 	if k.failing {
 		k.log.Info("the lease can be read and written again", "lease", k.name)
@@ -88,10 +88,10 @@ func (k *Keeper) answered(at time.Duration) {
 	k.view.Answered, k.view.Failure = at, ""
 }
 
-// failed notes a failed request. The first one of several in a row is a warning.
+// failed records a failed request. It logs a warning for the first of consecutive failures.
 func (k *Keeper) failed(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil {
-		return // this process stops
+		return // this process is stopping
 	}
 	level := slog.LevelWarn
 	if k.failing {
@@ -104,15 +104,15 @@ func (k *Keeper) failed(ctx context.Context, message string, err error) {
 	k.view.Failure = message + ": " + err.Error()
 }
 
-// Tenure is the time of one ownership.
+// Tenure is one period of ownership.
 type Tenure struct {
 	Epoch  uint64 // higher than that of each earlier owner
 	keeper *Keeper
 }
 
-// Confirm returns when the bucket has answered a renewal that was sent after the call: no other
-// process was the owner at the time of the call. It waits until ctx is done, which ends with the
-// ownership if it is the ctx of the work.
+// Confirm waits for a successful renewal that was sent after the call. It proves that no other
+// process was the owner at the time of the call. Confirm returns an error when ctx is done; the ctx
+// of the work ends with the ownership.
 func (t Tenure) Confirm(ctx context.Context) error {
 	k := t.keeper
 	asked := k.clock()
@@ -135,27 +135,28 @@ func (t Tenure) Confirm(ctx context.Context) error {
 	}
 }
 
-// work is the work of one ownership.
+// work is a running call of the work function.
 type work struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	lost   bool  // after ended: the ownership had ended before
+	lost   bool  // set before ended is closed: the ownership ended first
 	err    error // after ended
 }
 
-// ErrNotOwner is the cause with which the ctx of work ends whose lease was lost.
+// ErrNotOwner is the cause of the work's ctx when the lease is lost.
 var ErrNotOwner = errors.New("another process may own the lease")
 
 // Work is done by the owner of a lease. Its ctx ends with the ownership.
 type Work func(ctx context.Context, t Tenure) error
 
-// Run keeps the lease until ctx is done or do has ended by itself, and then gives it back. Whenever
-// this process owns the lease, do runs. The ctx of do ends with the ownership, and do should return
-// soon; the next call waits for it. Run returns the error of a do that has ended by itself.
+// Run keeps the lease until ctx is done or do returns by itself, and then gives the lease back. It
+// calls do whenever this process becomes the owner. The ctx of do ends with the ownership; do
+// should then return soon, because the next call waits for it. If do returns by itself, Run returns
+// its error.
 func (k *Keeper) Run(ctx context.Context, do Work) error {
 	group := supervise.NewGroup(ctx)
 	var now *work
-	done := make(chan func(), 1) // tells the lease about the request that has ended
+	done := make(chan func(), 1) // receives a function that reports a finished request to the lease
 	busy := false
 	for ctx.Err() == nil {
 		owns := k.lease.Owns(k.clock())
@@ -220,7 +221,8 @@ func (k *Keeper) finish(group *supervise.Group, now *work, done chan func(), bus
 	return errors.Join(err, group.Wait())
 }
 
-// untilLoss returns the time until the lease is lost unless it is renewed; long if it is not owned.
+// untilLoss returns the time until the lease is lost without a renewal. It returns a long time if
+// the lease is not owned.
 func (k *Keeper) untilLoss(owns bool) time.Duration {
 	if until, ok := k.lease.OwnedUntil(); owns && ok {
 		return until - k.clock()
@@ -299,8 +301,8 @@ func (k *Keeper) write(ctx context.Context, c Command) (uint64, error) {
 	return k.register.Write(ctx, c.Kind == Update, c.Revision, text)
 }
 
-// release gives the lease back, so that another process need not wait for its end. If the last
-// request has no answer, it is uncertain whose the lease is. It then expires.
+// release gives the lease back, so that another process need not wait until it expires. If the last
+// request had no response, the owner of the lease is uncertain, and release lets it expire.
 func (k *Keeper) release() {
 	c := k.lease.Release()
 	defer func() { k.publish(k.clock(), false) }()

@@ -7,8 +7,8 @@ import "time"
 // Times are the periods of a lease. The zero value means the defaults.
 type Times struct {
 	Renew  time.Duration // between two renewals or reads; 0 means 1s
-	Expire time.Duration // without a change, until a candidate takes over; 0 means 8s
-	Stop   time.Duration // after the last answered renewal, until the owner stops; 0 means 6s
+	Expire time.Duration // time without a change until a candidate takes over; 0 means 8s
+	Stop   time.Duration // time after the last successful renewal until the owner stops; 0 means 6s
 }
 
 func (t Times) withDefaults() Times {
@@ -27,10 +27,10 @@ func (t Times) withDefaults() Times {
 type Value struct {
 	Owner string `json:"owner"`           // a session of a process; "" if the lease was given back
 	Epoch uint64 `json:"epoch,omitempty"` // the revision before the takeover, plus 1
-	Count uint64 `json:"count"`           // of the owner's writes
+	Count uint64 `json:"count"`           // number of the owner's writes
 }
 
-// Entry is a lease as a read has found it. The revision of a missing key is the last one of the
+// Entry is the result of reading a lease. The revision of a missing key is the last one of the
 // bucket, so that epochs grow even if the key was deleted.
 type Entry struct {
 	Found    bool
@@ -64,7 +64,7 @@ type Result uint8
 const (
 	Done     Result = iota
 	Conflict        // the key exists, or has another revision
-	Unknown         // no answer: the request may have been carried out, now or later
+	Unknown         // no response: the request may take effect now or later
 )
 
 // phase is the state of a lease.
@@ -75,8 +75,8 @@ const (
 //	    │                                           ▼               ▼
 //	    └───────── another's ─────────────────── checking ──ours──▶ owning
 //
-// An owner whose last answered renewal is older than Times.Stop may not act, and goes on to renew:
-// perhaps nobody has taken over.
+// An owner may not act if its last successful renewal is older than Times.Stop. It continues to
+// renew, because it may still be the owner.
 type phase uint8
 
 const (
@@ -86,8 +86,8 @@ const (
 	checking
 )
 
-// Lease is one process's view of one lease. Times are since any fixed moment, by a clock that goes
-// on while the system is suspended. It is not safe for concurrent use.
+// Lease is one process's view of one lease. Times are relative to any fixed moment, by a clock that
+// advances while the system is suspended. It is not safe for concurrent use.
 type Lease struct {
 	owner string
 	times Times
@@ -97,8 +97,8 @@ type Lease struct {
 
 	revision uint64 // of the last entry that was read or written
 	held     Value  // of that entry
-	count    uint64 // of writes
-	written  Value  // by the last write, which was sent at attempt
+	count    uint64 // number of writes
+	written  Value  // value of the last write, which was sent at attempt
 	attempt  time.Duration
 	epoch    uint64
 
@@ -108,8 +108,8 @@ type Lease struct {
 	seen      bool // an entry was read since the last change of the phase to watching
 	found     bool
 	givenBack bool          // the entry has no owner
-	unchanged time.Duration // time that counts as seen without a change
-	counts    bool          // the read at answered was answered, and none was unanswered since
+	unchanged time.Duration // observed time without a change
+	counts    bool          // every read since the one at answered has succeeded
 	answered  time.Duration
 }
 
@@ -123,29 +123,30 @@ func (l *Lease) Owns(now time.Duration) bool {
 	return l.valid && now-l.renewed < l.times.Stop
 }
 
-// OwnedUntil returns the end of the time in which Owns reports true, unless the lease is renewed;
-// false if it does not report true.
+// OwnedUntil returns the time from which Owns returns false unless the lease is renewed before. It
+// returns false if the process does not own the lease.
 func (l *Lease) OwnedUntil() (time.Duration, bool) { return l.renewed + l.times.Stop, l.valid }
 
-// Renewed returns when the last answered renewal of the ownership was sent; false if there is none.
+// Renewed returns the time at which the last successful renewal was sent. It returns false if there
+// is none.
 func (l *Lease) Renewed() (time.Duration, bool) { return l.renewed, l.valid }
 
-// Held returns the value of the lease as this process knows it.
+// Held returns the last known value of the lease.
 func (l *Lease) Held() Value { return l.held }
 
-// Hurry makes the next request of an owner due now.
+// Hurry makes the owner's next request due now.
 func (l *Lease) Hurry() {
 	if l.phase == owning {
 		l.at = l.sent
 	}
 }
 
-// Epoch returns the epoch of the last takeover by this process; 0 if there was none. Each owner's is
-// higher than that of the owner before.
+// Epoch returns the epoch of the last takeover by this process; 0 if there was none. Each owner's
+// epoch is higher than the previous owner's.
 func (l *Lease) Epoch() uint64 { return l.epoch }
 
-// Next returns the command for the time now. A request is reported by Wrote or Looked before the
-// next call.
+// Next returns the command for the time now. The result of a request must be reported with Wrote or
+// Looked before the next call.
 func (l *Lease) Next(now time.Duration) Command {
 	if now < l.at {
 		return Command{Kind: Wait, At: l.at}
@@ -174,8 +175,8 @@ func (l *Lease) write(k Kind) Command {
 	return Command{Kind: k, Revision: l.revision, Value: l.written}
 }
 
-// Wrote reports the result of Create or Update, and the new revision if it is Done. A write without
-// an answer may be carried out now, later or never: a read tells.
+// Wrote reports the result of Create or Update to the lease, with the new revision if it is Done. A
+// write without a response may take effect now, later or never. The next read determines that.
 func (l *Lease) Wrote(r Result, revision uint64) {
 	switch r {
 	case Done:
@@ -187,8 +188,8 @@ func (l *Lease) Wrote(r Result, revision uint64) {
 	}
 }
 
-// Looked reports the result of a Read that was answered, or not, at the time now. It is Done or
-// Unknown.
+// Looked reports the result of a Read at the time now to the lease: Done, or Unknown if there was
+// no response.
 func (l *Lease) Looked(now time.Duration, r Result, e Entry) {
 	switch {
 	case r != Done:
@@ -200,8 +201,9 @@ func (l *Lease) Looked(now time.Duration, r Result, e Entry) {
 	}
 }
 
-// adopt takes an entry that this process has written. Only the last write tells when it was sent.
-// After an earlier one, which was carried out late, the process renews before it acts.
+// adopt records an entry that this process has written. The time of sending is known for the last
+// write only. If the entry is from an earlier write, which took effect late, the process renews
+// before it acts.
 func (l *Lease) adopt(e Entry) {
 	l.phase, l.revision, l.epoch, l.held = owning, e.Revision, e.Value.Epoch, e.Value
 	if e.Value != l.written {
@@ -211,13 +213,13 @@ func (l *Lease) adopt(e Entry) {
 	l.valid, l.renewed = true, l.attempt
 }
 
-// maxCounted bounds the time that counts between two reads, in periods: a process that was suspended
+// maxCounted bounds the time counted between two reads, in periods. A process that was suspended
 // does not know whether the owner could have renewed in between.
 const maxCounted = 2
 
-// watch counts the time in which the entry of another owner has not changed: from the answer to a
-// read until the next one is sent. So neither the time on the network counts nor an election of the
-// stream's leader, in which nobody can renew.
+// watch counts the time in which the entry of another owner has not changed. It counts from the
+// response to a read until the next read is sent. This excludes the network time, and elections of
+// the stream's leader, during which no process can renew.
 func (l *Lease) watch(now time.Duration, e Entry) {
 	same := l.phase == watching && l.seen && e.Found == l.found && e.Revision == l.revision
 	switch {
@@ -231,14 +233,14 @@ func (l *Lease) watch(now time.Duration, e Entry) {
 	l.givenBack = e.Found && e.Value.Owner == ""
 	l.counts, l.answered = true, now
 	if l.givenBack || !e.Found || l.unchanged >= l.times.Expire {
-		l.at = l.sent // take it at once
+		l.at = l.sent // take over immediately
 	} else {
 		l.at = min(l.at, now+l.times.Expire-l.unchanged)
 	}
 }
 
 // Release ends the ownership and returns the command that gives the lease back, or Wait if there is
-// nothing to give back. No method is called afterwards.
+// nothing to give back. No method may be called afterwards.
 func (l *Lease) Release() Command {
 	if !l.valid || l.phase != owning {
 		return Command{Kind: Wait}

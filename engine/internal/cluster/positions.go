@@ -71,7 +71,7 @@ type FencedError struct {
 	Own, Seen uint64 // epochs
 }
 
-// Error describes the owner that is gone.
+// Error describes the lost ownership.
 func (e *FencedError) Error() string {
 	return fmt.Sprintf("progress of %s: another process has taken over "+
 		"(its epoch is %d, this one's is %d)", e.Route, e.Seen, e.Own)
@@ -96,7 +96,7 @@ func OpenPositions(ctx context.Context, r Register, route string, t Tenure) (*Po
 		}
 		p.count, p.marks = 0, value.positions()
 		if value.Epoch == p.epoch {
-			p.count = value.Count // a route that has failed starts again within the tenure
+			p.count = value.Count // a failed route restarts within the same tenure
 		}
 		var next []byte
 		if next, err = p.encode(p.marks); err != nil {
@@ -174,8 +174,8 @@ func (v *routeValue) positions() map[string]stream.Mark {
 }
 
 // Append saves marks of the route. After an error nothing was saved, and Append may be called again
-// unless Failed returns an error. Places are those of a sink that appends to a file of one machine,
-// which a cluster does not have.
+// unless Failed returns an error. It does not save places: only sinks that append to a local file
+// have them, and a cluster has no such sinks.
 func (p *Positions) Append(_ string, marks []stream.Mark, places map[string]string) error {
 	if len(places) > 0 {
 		return fmt.Errorf("progress of %s: a bucket has no places", p.route)
@@ -220,10 +220,10 @@ func (p *Positions) change(f func(map[string]stream.Mark)) error {
 	return nil
 }
 
-// write writes the next value. After a conflict, or without an answer, it reads the value back: an
-// earlier write of this tenure may have been stored late.
+// write writes the next value. After a conflict, or without a response, it reads the value back,
+// because an earlier write of this tenure may have been stored late.
 func (p *Positions) write(text []byte) (uint64, error) {
-	ctx := context.Background() // each request has a bound of its own
+	ctx := context.Background() // each request has its own timeout
 	revision, err := p.register.Write(ctx, true, p.revision, text)
 	if err == nil {
 		return revision, nil
@@ -236,7 +236,7 @@ func (p *Positions) write(text []byte) (uint64, error) {
 	switch {
 	case decodeErr != nil:
 		return 0, decodeErr
-	case !stored.Found: // deleted by hand: the owner still knows it
+	case !stored.Found: // deleted by hand: the owner still has the progress
 		return p.register.Write(ctx, false, stored.Revision, text)
 	case value.Epoch != p.epoch:
 		p.failed = &FencedError{Route: p.route, Own: p.epoch, Seen: value.Epoch}
@@ -252,7 +252,7 @@ func (p *Positions) write(text []byte) (uint64, error) {
 // Sync returns Failed: saved progress is as durable as the bucket.
 func (p *Positions) Sync() error { return p.Failed() }
 
-// Failed returns why nothing can be saved any more in this tenure, or nil.
+// Failed returns the reason why nothing more can be saved in this tenure, or nil.
 func (p *Positions) Failed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

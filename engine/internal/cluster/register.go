@@ -6,13 +6,13 @@ import (
 )
 
 // Register is a key of the bucket, whose value changes by compare-and-set. It is safe for
-// concurrent use. Each call sends one request and bounds its time itself.
+// concurrent use. Each call sends one request with its own timeout.
 type Register interface {
-	// Read returns the value as the leader of the bucket has it.
+	// Read returns the value from the leader of the bucket.
 	Read(ctx context.Context) (Stored, error)
-	// Write stores a value if the key still has the revision, or if it is missing and found is
-	// false, and returns the new revision. Otherwise it returns ErrConflict. After any other error
-	// the value may have been stored, or may be stored later.
+	// Write stores a value if the key still has the given revision, or if found is false and the
+	// key is missing. It returns the new revision. Otherwise it returns ErrConflict. After any
+	// other error the value may have been stored, or may be stored later.
 	Write(ctx context.Context, found bool, revision uint64, data []byte) (uint64, error)
 }
 

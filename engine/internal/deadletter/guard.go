@@ -14,11 +14,11 @@ const (
 	guardMemory = 100_000
 )
 
-// Guard stops a route that turns too much of its input into dead letters, as a wrong token or
-// pattern does. It stops the route if more than Share of at least Records records were
-// dead-lettered, or everything since the start of the run. The start fails when Records/10 records
-// are dead and none is delivered, or Records/100 after 10 s. So a few bad records at the start do
-// not stop a route. Guard is not safe for concurrent use.
+// Guard stops a route that dead-letters too much of its input, for example because of a wrong token
+// or pattern. It stops the route if more than Share of at least Records records were dead-lettered,
+// or everything since the start of the run. The start fails when Records/10 records are dead and
+// none is delivered, or Records/100 after 10 s. So a few bad records at the start do not stop a
+// route. Guard is not safe for concurrent use.
 //
 // The share covers the current run. In a long run it covers about the last 100,000 to 200,000
 // records, so that a stream that was good for a long time is stopped within minutes as well.
@@ -35,7 +35,7 @@ type Guard struct {
 }
 
 // Start begins the check of the start of a run. It is not called for a run that resumes after a
-// kill: the rest of a batch after a kill may consist of its refused records only.
+// kill, because the rest of an interrupted batch may consist of refused records only.
 func (g *Guard) Start(now time.Time) { g.starting, g.began = true, now }
 
 // Observe counts settled records; dropped records are not counted. An error, a *GuardError that
@@ -69,7 +69,7 @@ func (g *Guard) enough(now time.Time) int64 {
 
 // GuardError reports that too many records have become dead letters.
 type GuardError struct {
-	Start    bool  // none of the records that the run began with was delivered
+	Start    bool  // none of the first records of the run was delivered
 	Dead, Of int64 // records
 	Share    float64
 }

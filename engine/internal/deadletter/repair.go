@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	// tailBytes is the part at the end of the file that Open reads for the ids of letters that may
-	// repeat after a kill. It is twice the default replay bound, because a letter is longer than
-	// its record.
+	// tailBytes is the number of bytes at the end of the file in which Open looks for the ids of
+	// letters that may be repeated after a kill. It is twice the default replay bound, because a
+	// letter is longer than its record.
 	tailBytes = 64 << 20
 	// maxKnown bounds the number of ids kept, the newest ones.
 	maxKnown = 1 << 19
@@ -63,9 +63,9 @@ func (r *recentIDs) add(id idHash) {
 }
 
 // repair removes incomplete data at the end of f, which a kill or power loss left, reads the ids of
-// the tail, and returns the offset of the end. An unterminated line is removed, because no Append
-// had returned. Complete lines at the end that are not letters belong to another program or were
-// damaged: they are moved to a separate file, so that nothing is lost.
+// the tail, and returns the offset of the end. An unterminated line is removed, because its Append
+// has not returned. Complete lines at the end that are not letters belong to another program or
+// were damaged: they are moved to a separate file, so that nothing is lost.
 func (s *Store) repair(f vfs.File) (size int64, err error) {
 	info, err := f.Stat()
 	if err != nil {

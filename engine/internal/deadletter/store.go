@@ -44,9 +44,9 @@ type Letter struct {
 	Detail    string                   // specific to this record; "" if there is nothing
 	Partition string                   // its id
 	File      string                   // the partition's name: a file's, for files
-	Position  stream.Position          // just behind the record in its partition
-	Attempts  int                      // deliveries of its batch, 0 where it was refused before any
-	Worker    string                   // that refused it; "" where a processor or the reader did
+	Position  stream.Position          // end of the record in its partition
+	Attempts  int                      // deliveries of its batch; 0 if refused before the first
+	Worker    string                   // that refused it; "" if a processor or the reader did
 	Record    []byte                   // its text
 	History   []stream.DeliveryAttempt // of a parked delivery; nil for others
 }
@@ -65,9 +65,9 @@ type Store struct {
 	over  bool
 }
 
-// Open opens the file of a route beneath dir, and creates it with mode 0600 if it is missing. The
-// Store owns dir and closes it, also if Open fails. An incomplete line left by a kill is removed;
-// it was never acknowledged.
+// Open opens the file of a route in dir, and creates it with mode 0600 if it is missing. The Store
+// owns dir and closes it, even if Open fails. An incomplete line left by a kill is removed; it was
+// never acknowledged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes

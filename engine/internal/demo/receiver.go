@@ -1,8 +1,8 @@
 // Package demo contains the receivers of `penstock demo`: HTTP servers on loopback that are slow,
-// die and come back, and count the records that they have taken, so that "lost 0" is measured where
-// the data arrives.
+// fail and restart. They count the accepted records, so that "lost 0" is measured at the receiving
+// end.
 //
-// A [Receiver] belongs to the demo. It keeps a count of every record and nothing else.
+// A [Receiver] belongs to the demo. It stores only a count for each record.
 package demo
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// atOnce is how many requests a receiver serves at the same time; the others queue.
+// atOnce is the number of requests that a receiver serves concurrently; further requests queue.
 const atOnce = 4
 
-// Tally is the store behind the receivers: it takes a request once, by its Idempotency-Key, and
-// counts how often it has taken each record. It is safe for concurrent use.
+// Tally is the store behind the receivers. It accepts each request once, by its Idempotency-Key,
+// and counts how often each record was accepted. It is safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex          // guards the fields below
-	keys  map[string]struct{} // of the requests that were taken
-	again int                 // requests that came again and were known by their key
-	taken []int32             // by number
+	keys  map[string]struct{} // keys of the accepted requests
+	again int                 // repeated requests, recognized by their key
+	taken []int32             // count by record number
 }
 
-// NewTally is for records numbered from 0 to n-1.
+// NewTally returns a Tally for records numbered from 0 to n-1.
 func NewTally(n int) *Tally { return &Tally{keys: make(map[string]struct{}), taken: make([]int32, n)} }
 
 // take counts the records of a body: each line begins with its number.
@@ -54,7 +54,7 @@ func (t *Tally) take(key, body string) {
 	}
 }
 
-// Count returns the number of records that never came, and of repetitions.
+// Count returns the number of records that never arrived, and of repetitions.
 func (t *Tally) Count() (lost, repeated int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +68,7 @@ func (t *Tally) Count() (lost, repeated int) {
 	return lost, repeated
 }
 
-// Recognised is how many requests came again and were known by their key.
+// Recognised returns the number of repeated requests that were recognized by their key.
 func (t *Tally) Recognised() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,15 +87,16 @@ type Receiver struct {
 	group  *supervise.Group
 }
 
-// NewReceiver is a receiver that takes that long for a request. It listens when it is revived.
+// NewReceiver returns a receiver that takes the time service for a request. It listens after
+// Revive.
 func NewReceiver(service time.Duration, tally *Tally) *Receiver {
 	return &Receiver{service: service, tally: tally, slots: make(chan struct{}, atOnce), addr: "127.0.0.1:0"}
 }
 
-// URL is where it is reached, once it was revived.
+// URL returns the receiver's URL, which is known after the first Revive.
 func (r *Receiver) URL() string { return "http://" + r.addr + "/in" }
 
-// Revive listens, at the same address as before.
+// Revive starts listening, at the same address as before.
 func (r *Receiver) Revive(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.addr)
 	if err != nil {
@@ -116,7 +117,7 @@ func (r *Receiver) Revive(ctx context.Context) error {
 	return nil
 }
 
-// Kill cuts every connection. Requests in progress are not taken. It may be called twice.
+// Kill closes every connection. Requests in progress are not accepted. Kill may be called twice.
 func (r *Receiver) Kill() error {
 	r.mu.Lock()
 	server, group := r.server, r.group

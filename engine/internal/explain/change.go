@@ -80,7 +80,7 @@ func (r *Route) Changes(w *Worker) []string {
 	return otherChanges(w.Gate)
 }
 
-// otherChanges lists the changes for a gate without an entry of its own, or for no gate.
+// otherChanges lists the changes for the remaining gates, and for no gate.
 func otherChanges(gate string) []string {
 	if means := control.GateMeans(gate); means != "" {
 		return []string{"this holds no longer: " + means}
@@ -138,8 +138,8 @@ func (r *Route) windowChanges(w *Worker) []string {
 	}
 }
 
-// Named returns the algorithm of this name with its defaults, which is enough for words, and nil if
-// there is none.
+// Named returns the algorithm with the given name and default options, which is sufficient for
+// descriptions. It returns nil if there is none.
 func Named(name string) window.Algorithm {
 	if e := window.Find(name); e != nil {
 		return e.Algorithm
@@ -147,7 +147,7 @@ func Named(name string) window.Algorithm {
 	return nil
 }
 
-// grown reports whether the window has reached the maximum of the config.
+// grown reports whether the window has reached the configured maximum.
 func (r *Route) grown(w *Worker) bool {
 	a, bounded := r.Window.(window.Bounded)
 	if !bounded {

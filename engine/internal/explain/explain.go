@@ -4,8 +4,8 @@
 // its state, the binding gate, and the changes that would affect it.
 //
 // It works on a [Route] with its [Worker]s at one moment, from a trace ([FromTrace]) or from a
-// running process; the command `penstock explain` obtains and shows them. The figures are those of
-// the flow's machine; the package measures and decides nothing.
+// running process; the command `penstock explain` obtains and shows them. The figures come from the
+// machine of flow; the package measures and decides nothing.
 package explain
 
 import (
@@ -18,18 +18,18 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Route is a route as its flow saw it at one moment.
+// Route is the state of a route's flow at one moment.
 type Route struct {
-	Name      string           // "pipeline/route"; "" where a trace does not say
+	Name      string           // "pipeline/route"; "" if a trace does not contain it
 	Window    window.Algorithm // nil: not known
-	Timeout   time.Duration    // that the config fixes; 0: each worker's own; negative: none
+	Timeout   time.Duration    // from the config; 0: estimated per worker; negative: none
 	Replay    int64            // the replay bound in bytes; 0: none, or not known
-	Waiting   int64            // read and not at a worker: batches of a trace, records of a process
+	Waiting   int64            // read and not sent: batches of a trace, records of a process
 	LastFault string           // the latest failure of a worker, in words; "" none, or not known
 	Workers   []Worker
 }
 
-// Worker is a worker as its flow saw it at one moment. Counts are of attempts.
+// Worker is the flow's state of a worker at one moment. Counts are numbers of attempts.
 type Worker struct {
 	Name          string
 	State         string // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED, UNKNOWN
@@ -38,10 +38,10 @@ type Worker struct {
 	Window        float64
 	InFlight      int
 	RoundTrip     time.Duration // smoothed; 0: none yet
-	Base          time.Duration // when nothing queues; 0: not known yet
+	Base          time.Duration // round trip without queueing; 0: not known yet
 	Timeout       time.Duration // when an attempt is overdue; 0: never
 	Opens         time.Duration // OPEN, THROTTLED: from now; 0: not known
-	Rate          float64       // attempts a second that it may be sent after a 429; 0: no limit
+	Rate          float64       // limit after a 429, attempts per second; 0: no limit
 	Delivered     uint64
 	Failed        uint64
 	TimedOut      uint64
@@ -120,7 +120,7 @@ func (r *Route) GateWords(w *Worker) string {
 	return cmp.Or(control.GateMeans(w.Gate), "this program knows no such gate")
 }
 
-// HeldWords describes the limits that hold the whole route back.
+// HeldWords describes the limits that slow down the whole route.
 func (r *Route) HeldWords() string {
 	by := map[string]int{}
 	for i := range r.Workers {
@@ -182,10 +182,10 @@ func verb(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-// count writes a number of things that are somewhere.
+// count returns a number with its noun and verb.
 func count(n int, one, many string) string { return verb(n, one+" is", many+" are") }
 
-// figure is a number for people.
+// figure formats a number with four digits.
 func figure(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 func byteCount(n int64) string {
@@ -203,7 +203,7 @@ func byteCount(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// round leaves three digits of a duration.
+// round rounds a duration to three digits.
 func round(d time.Duration) time.Duration {
 	for unit := time.Second; unit > 1; unit /= 10 {
 		if d >= 100*unit {

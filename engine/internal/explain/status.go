@@ -36,10 +36,10 @@ func FromStatus(s *status.Status) []*Route {
 
 func span(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// severity orders the states of workers by how much they need attention.
+// severity ranks the states of workers by their need for attention.
 var severity = map[string]int{"SLOW": 1, "BUSY": 2, "THROTTLED": 3, "OPEN": 4}
 
-// Severity ranks a worker by how much it needs attention, 0 for not at all.
+// Severity ranks a worker by its need for attention; 0 means none.
 func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	switch {
 	case misconfigured:
@@ -50,15 +50,15 @@ func Severity(state, gate string, inFlight int, misconfigured bool) int {
 	return severity[state]
 }
 
-// IdleSlow reports whether a worker was slow or busy when it had work, and has none now: it could
-// be sent more, and holds nothing back.
+// IdleSlow reports whether a worker was slow or busy when it had work, but has none now. Such a
+// worker accepts more data and limits nothing.
 func IdleSlow(state, gate string, inFlight int) bool {
 	return (state == "SLOW" || state == "BUSY") && gate == "none" && inFlight == 0
 }
 
-// Worst returns the index of the worker that needs attention first. That is a misconfigured one,
-// else the one in the worst state, else one at work with a round trip of at least twice the
-// shortest. It returns -1 if there is none.
+// Worst returns the index of the worker that needs attention first: a misconfigured worker,
+// otherwise the worker in the worst state, otherwise an active worker whose round trip is at least
+// twice the shortest. It returns -1 if there is none.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0
 	shortest, longest := -1, -1

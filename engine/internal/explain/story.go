@@ -12,19 +12,19 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Story is the content of a trace up to a moment.
+// Story summarizes a trace up to a moment.
 type Story struct {
 	Route
 	About trace.About
 	At    time.Duration // the moment, since the sender's start
-	Names []string      // of every worker that the trace knows, sorted by lane
-	Over  bool          // the trace ends before the moment that was asked for, and At is its end
-	Ended string        // why it was ended; "" where it does not say
+	Names []string      // names of all workers in the trace, sorted by lane
+	Over  bool          // the trace ends before the requested moment, and At is its end
+	Ended string        // why the trace ended; "" if unknown
 
-	// Of the one worker that was asked for:
-	One    int                      // its index in Workers; -1: it is not there at that moment
-	Steps  []Step                   // how its window came here; the last of them, at most MaxSteps
-	Shares map[string]time.Duration // for how long each gate bound
+	// The fields below describe the requested worker.
+	One    int                      // index in Workers; -1: it does not exist at that moment
+	Steps  []Step                   // last changes of its window, at most MaxSteps
+	Shares map[string]time.Duration // time for which each gate was binding
 }
 
 // Step is a change of a worker's window or state.
@@ -32,7 +32,7 @@ type Step struct {
 	At            time.Duration
 	State, Reason string
 	Window        float64
-	Probes        int // how often it was tried or measured since, and nothing had changed
+	Probes        int // probes and measurements since, without a change
 }
 
 // MaxSteps bounds the steps that a story keeps.
@@ -76,7 +76,7 @@ func FromTrace(p *trace.Player, at time.Duration, worker string) (*Story, error)
 	return s, nil
 }
 
-// nameOf is how a worker is called: by its lane's number where the trace has no names.
+// nameOf returns the name of a worker, or its lane number if the trace has no names.
 func nameOf(p *trace.Player, lane int32) string {
 	if name := p.Names[lane]; name != "" {
 		return name
@@ -121,7 +121,7 @@ func (s *Story) picture(p *trace.Player) {
 type watcher struct {
 	story *Story
 	name  string
-	lane  int32 // -1: it has not come yet
+	lane  int32 // -1: the worker has not appeared yet
 	now   time.Duration
 	gate  string
 }
@@ -152,8 +152,8 @@ func (w *watcher) look(p *trace.Player) {
 	w.step(Step{At: now, State: l.State.String(), Reason: l.Reason, Window: l.Window})
 }
 
-// step adds a step, if it is one. A probe after which all is as before it is counted, not kept: a
-// worker that is tried for an hour would have no other steps.
+// step adds a step if something has changed. A probe without a change is only counted. Otherwise a
+// worker that is probed for an hour would have no other steps.
 func (w *watcher) step(x Step) {
 	steps := w.story.Steps
 	n := len(steps)

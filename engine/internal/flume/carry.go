@@ -20,7 +20,7 @@ const (
 	maxMarkerDeep = 64      // nested directories in a trackerDir
 )
 
-// progress is where a Flume source stores its progress.
+// progress describes the location of a Flume source's progress.
 type progress struct {
 	pipeline string // the name of the new pipeline
 
@@ -30,7 +30,7 @@ type progress struct {
 	tracker string // its trackerDir
 	suffix  string // suffix of finished files, and of the markers in tracker
 	// kept means trackingPolicy tracker_dir: finished files keep their names and have an empty
-	// marker in tracker.
+	// marker file in tracker.
 	kept bool
 }
 
@@ -143,7 +143,7 @@ func (c *carrier) spooldir() error {
 		return nil
 	}
 	if _, err := dir.Stat(rel); errors.Is(err, fs.ErrNotExist) || offset == 0 {
-		return nil // the file was finished, or nothing of it was delivered
+		return nil // the file was finished, or none of it was delivered
 	}
 	before := len(c.Marks)
 	if err := c.Mark(dir, rel, rel, offset, false); err != nil || len(c.Marks) == before {

@@ -13,7 +13,7 @@ import (
 type converter struct {
 	agent    *agent
 	notes    []migrate.Note
-	progress []progress         // of the source under way
+	progress []progress         // of the current source
 	stored   []migrate.Progress // of all sources
 	names    migrate.Names      // of pipelines
 	yaml     migrate.Writer

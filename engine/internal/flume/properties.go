@@ -19,8 +19,8 @@ type property struct {
 }
 
 // readProperties parses text like java.util.Properties: comments begin with # or !, a key ends at
-// =, : or white space, a backslash at the end continues a line, and escapes are replaced. Of
-// repeated keys the last value counts.
+// =, : or white space, a backslash at the end continues a line, and escapes are replaced. If a key
+// is repeated, the last value is used.
 func readProperties(text string) ([]property, error) {
 	var all []property
 	at := make(map[string]int)

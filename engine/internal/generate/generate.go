@@ -1,11 +1,10 @@
 //penstock:pure
 
-// Package generate makes log lines for trials: as a busy web shop would write them, and the same
-// ones for the same seed on every machine.
+// Package generate generates log lines of a busy web shop for trials. The same seed gives the same
+// lines on every machine.
 //
-// A [Generator] draws one request after the other and appends it in one of the [Formats]. It
-// computes with integers only, reads no clock (the lines' own time starts at a fixed instant) and
-// writes nothing anywhere: its owner does.
+// A [Generator] draws requests and appends them in one of the [Formats]. It computes with integers
+// only and reads no clock: the times in the lines start at a fixed instant. It does no I/O.
 package generate
 
 import (
@@ -14,16 +13,16 @@ import (
 	"strings"
 )
 
-// Formats are the names that New takes: Apache's combined and common log formats, and nested JSON,
-// one object a line.
+// Formats lists the formats that New accepts: Apache's combined and common log formats, and nested
+// JSON with one object per line.
 var Formats = []string{"combined", "common", "json"}
 
-// Generator makes lines. It is not safe for concurrent use.
+// Generator generates lines. It is not safe for concurrent use.
 type Generator struct {
 	appendLine func(g *Generator, dst []byte, v *visit) []byte
 	random     *rand.PCG
 	now        int64 // microseconds since start
-	second     int64 // of which stamp is the text
+	second     int64 // the second that stamp contains as text
 	stamp      []byte
 	hosts      picks
 	pages      picks
@@ -56,7 +55,7 @@ func New(format string, seed uint64) (*Generator, error) {
 	return g, nil
 }
 
-// stream tells this use of the PCG from others with the same seed.
+// stream makes this PCG sequence differ from other sequences with the same seed.
 const stream = 0x70656e73746f636b // "penstock"
 
 // Append adds one line, with its line end, to dst.
@@ -77,12 +76,14 @@ func (g *Generator) Lines(dst []byte, n int64, most int) ([]byte, int64) {
 	return dst, n
 }
 
-// picks draws an index with unequal odds: one table look-up for 12 random bits.
+// picks is a table for drawing an index with unequal probabilities, with one lookup by 12 random
+// bits.
 type picks [1 << picksBits]uint16
 
 const picksBits = 12
 
-// zipf gives index i of n odds in proportion to 1/(i+1), each at least one entry.
+// zipf returns picks in which index i of n has a probability proportional to 1/(i+1), with at least
+// one entry each.
 func zipf(n int) (p picks) {
 	sum := 0
 	for i := range n {
@@ -96,7 +97,7 @@ func zipf(n int) (p picks) {
 			at++
 		}
 	}
-	for ; at < len(p); at++ { // the rounding remainder goes to the first ones
+	for ; at < len(p); at++ { // the rounding remainder goes to the first indexes
 		p[at] = 0
 	}
 	return p

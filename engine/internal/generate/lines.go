@@ -46,7 +46,7 @@ func (g *Generator) combined(dst []byte, v *visit) []byte {
 	return append(dst, '"')
 }
 
-// clf is the time as web servers write it, formatted once a second.
+// clf returns the time in the common log format, which is formatted once per second.
 func (g *Generator) clf(at int64) []byte {
 	if s := at / 1e6; s != g.second {
 		g.second = s

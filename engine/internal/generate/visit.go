@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// visitorsKnown is how many visitors take turns; the first come most often.
+// visitorsKnown is the number of visitors. Earlier visitors make more requests.
 const visitorsKnown = 600
 
-// visitor comes back again and again, from one place with one browser.
+// visitor makes all its requests from one address with one browser.
 type visitor struct {
 	host     string
-	user     string // "" is nobody known
+	user     string // "" if not logged in
 	agent    int
 	language string
 	id       uint64
 }
 
-// visit is one request, drawn for each line; its slices are valid until the next.
+// visit is one random request. Its slices are valid until the next request.
 type visit struct {
 	who       *visitor
 	page      *page
@@ -27,7 +27,7 @@ type visit struct {
 	method    string
 	protocol  string
 	status    int
-	size      int64 // of the answer; -1 where it has no body
+	size      int64 // of the response; -1 if it has no body
 	referrer  string
 	at        int64 // microseconds since start
 	took      int64 // microseconds
@@ -39,7 +39,7 @@ func (g *Generator) newVisitor() visitor {
 	r := g.random.Uint64()
 	v := visitor{
 		agent: g.agents.draw(g.random.Uint64()), language: languages[r>>56%uint64(len(languages))],
-		id: 1<<53 + g.random.Uint64()>>11, // more digits than a float64 keeps
+		id: 1<<53 + g.random.Uint64()>>11, // more digits than a float64 can represent
 	}
 	if r&15 == 0 {
 		v.host = "2001:db8:" + strconv.FormatUint(r>>8&0xffff, 16) + "::" +
@@ -59,10 +59,11 @@ func octet(r uint64, low, high uint64) string {
 	return strconv.FormatUint(low+r&0xff%(high-low+1), 10)
 }
 
-// draw makes the next request.
+// draw draws the next request.
 func (g *Generator) draw() {
 	v, a, b := &g.visit, g.random.Uint64(), g.random.Uint64()
-	// Gaps between requests: about 5 ms, now and then long ones, as in Poisson traffic.
+	// The gaps between requests are about 5 ms with occasional long ones, similar to Poisson
+	// traffic.
 	g.now += int64(200 + (a&0x3ff)<<(bits.TrailingZeros64(a>>10|1<<6)))
 	v.at = g.now
 	a >>= 18
@@ -90,7 +91,7 @@ func (g *Generator) draw() {
 	g.answer(v, b>>29)
 }
 
-// answer draws status, size and time that fit together.
+// answer draws consistent values of status, size and time.
 func (g *Generator) answer(v *visit, r uint64) {
 	p := v.page
 	v.size = p.size + int64(r&0xffff)%(p.size/2+1)

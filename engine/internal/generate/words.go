@@ -2,20 +2,20 @@
 
 package generate
 
-// page is something that can be asked for; the first are asked for most.
+// page is a page of the shop. Earlier pages in the list are requested more often.
 type page struct {
 	method, path string
 	item         bool   // an item's number follows
 	query        string // a number follows, in half of the requests
-	from         string // where half of its visitors come from
+	from         string // referrer of half of the requests
 	service      string
 	status       int
-	size         int64 // of the answer, at least
-	micros       int64 // until it, at least
-	cached       bool  // a browser may know it already
+	size         int64 // minimum size of the response
+	micros       int64 // minimum response time
+	cached       bool  // browsers may have it cached
 }
 
-// shop is the site that the lines are about.
+// shop is the base URL of the simulated site.
 const shop = "https://shop.example"
 
 var pages = []page{
@@ -66,7 +66,7 @@ var referrers = []string{
 	shop + "/items", "-", "https://social.example/@coffee/112233",
 }
 
-// agents appear in log lines and in JSON alike: a quote in one is escaped the same way in both.
+// agents appear both in log lines and in JSON, which escape quotes the same way.
 var agents = []string{
 	"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) " +
 		"Chrome/143.0.0.0 Safari/537.36",

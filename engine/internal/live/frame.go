@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// Frame is the state of a running engine with rates and explanations, for people.
+// Frame is the state of a running engine with rates and explanations, for display.
 type Frame struct {
 	At       int64          `json:"at"` // Unix time in milliseconds
 	Program  string         `json:"program"`
@@ -42,7 +42,7 @@ type Route struct {
 	Dropped       int64    `json:"dropped"`
 	InFlight      int64    `json:"in_flight"`
 	Waiting       int64    `json:"waiting"`
-	Parked        int64    `json:"parked,omitempty"` // in the store of the sink
+	Parked        int64    `json:"parked,omitempty"` // parked in the store of the sink
 	Redelivered   int64    `json:"redelivered"`
 	LagBytes      int64    `json:"lag_bytes"`     // source bytes not yet read; -1 if unknown
 	DrainSeconds  float64  `json:"drain_seconds"` // until the backlog is delivered at this rate; -1 if unknown
@@ -161,7 +161,7 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 		BytesRate:     rates.bytes.update(float64(r.DeliveredBytes), elapsed),
 	}
 	out.DrainSeconds = drainSeconds(r, out.BytesRate)
-	if len(rates.workers) > 2*len(r.Workers)+16 { // mostly of workers that are gone
+	if len(rates.workers) > 2*len(r.Workers)+16 { // mostly rates of removed workers
 		clear(rates.workers)
 	}
 	for i := range r.Workers {
@@ -181,8 +181,8 @@ func (rates *routeRates) route(r *status.Route, words *explain.Route, elapsed fl
 	return out
 }
 
-// drainSeconds returns the time until everything that the source has is delivered at the given rate
-// in bytes per second. It returns -1 if the backlog or the rate is unknown.
+// drainSeconds returns the time in which the source's backlog is delivered at the given rate in
+// bytes per second. It returns -1 if the backlog or the rate is unknown.
 func drainSeconds(r *status.Route, bytesRate float64) float64 {
 	if r.LeftBytes < 0 {
 		return -1

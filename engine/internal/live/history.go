@@ -22,7 +22,7 @@ type History struct {
 	series map[string]*series
 }
 
-// series holds a few values for each point. The last count that has values is in seen.
+// series holds a few values for each point. seen is the count of the last point with values.
 type series struct {
 	names  []string
 	values [][historyPoints]float32
@@ -89,7 +89,7 @@ type Series struct {
 }
 
 // Of returns the history of a route, "pipeline/route", or of one of its workers if worker is not
-// empty. It is empty if nothing is known of it.
+// empty. It is empty if the route or worker is unknown.
 func (h *History) Of(route, worker string) Series {
 	key := route
 	if worker != "" {

@@ -1,8 +1,9 @@
-// Package live watches a running engine for people: it turns its status into frames once a second,
-// keeps the history of the last hour and the end of the log, all bounded.
+// Package live provides the data for live displays of a running engine. It converts the status into
+// frames once per second, and keeps the history of the last hour and the end of the log, within
+// fixed limits.
 //
-// A [Hub] is owned by the admin server. It costs a status every ten seconds if nobody watches.
-// Framer and History are pure.
+// A [Hub] is owned by the admin server. Without subscribers it only takes a status every ten
+// seconds. Framer and History are pure.
 package live
 
 import (
@@ -20,10 +21,10 @@ const (
 	maxSubscribers = 32 // each gets every frame
 )
 
-// ErrBusy reports that too many clients watch already.
+// ErrBusy means that there are too many subscribers already.
 var ErrBusy = errors.New("too many clients watch this process")
 
-// Hub takes frames and hands them to subscribers. It is safe for concurrent use.
+// Hub creates frames and passes them to subscribers. It is safe for concurrent use.
 type Hub struct {
 	status func() status.Status
 	wake   chan struct{}
@@ -35,20 +36,20 @@ type Hub struct {
 	ended       bool
 }
 
-// NewHub returns a Hub that takes frames of status, which must be safe for concurrent use. It starts
-// nothing before Run.
+// NewHub returns a Hub that creates frames from the results of status, which must be safe for
+// concurrent use. It starts nothing before Run.
 func NewHub(status func() status.Status) *Hub {
 	return &Hub{status: status, wake: make(chan struct{}, 1), subscribers: make(map[chan []byte]bool)}
 }
 
-// Run takes frames until ctx is done: each second if there are subscribers, and each ten seconds
-// for the history. It then ends all subscriptions.
+// Run creates frames until ctx is done: every second if there are subscribers, and every ten
+// seconds for the history. It then ends all subscriptions.
 func (h *Hub) Run(ctx context.Context) error {
 	defer h.end()
 	var framer Framer
 	recorded := time.Now()
 	s := h.status()
-	if err := h.publish(framer.Next(&s, recorded), false); err != nil { // it has no rates yet
+	if err := h.publish(framer.Next(&s, recorded), false); err != nil { // no rates yet
 		return err
 	}
 	tick := time.NewTicker(frameEvery)
@@ -83,7 +84,7 @@ func (h *Hub) watched() bool {
 	return len(h.subscribers) > 0
 }
 
-// forget drops the latest frame, which a new subscriber would take for the present.
+// forget drops the latest frame, so that a new subscriber does not get an outdated one.
 func (h *Hub) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -103,7 +104,7 @@ func (h *Hub) publish(f *Frame, record bool) error {
 	h.last = text
 	for c := range h.subscribers {
 		select {
-		case <-c: // a frame that a slow client has not taken is replaced
+		case <-c: // replace a frame that a slow client has not received
 		default:
 		}
 		c <- text

@@ -105,7 +105,7 @@ func (h *logHandler) flatten(to [][2]string, prefix string, a slog.Attr) [][2]st
 	return append(to, [2]string{prefix + a.Key, cut(a.Value.String())})
 }
 
-// cut bounds a text.
+// cut truncates a long text.
 func cut(s string) string {
 	if len(s) <= maxLogText {
 		return s

@@ -2,7 +2,7 @@
 //
 //	go run ./internal/manpages DIR
 //
-// The pages are made of the texts that --help prints. SOURCE_DATE_EPOCH sets their date, in seconds
+// The pages consist of the texts that --help prints. SOURCE_DATE_EPOCH sets their date, in seconds
 // since 1970.
 package main
 

@@ -1,7 +1,7 @@
-// Package metrics counts. A [Set] holds a component's counters by name; the engine owns the sets
-// and shows them in status.
+// Package metrics contains counters and histograms. A [Set] holds a component's counters by name;
+// the engine owns the sets and shows them in its status.
 //
-// It never makes a name from data, so a set is as large as the code that counts.
+// Names never come from data, so that the number of counters is bounded by the code.
 package metrics
 
 import (
@@ -16,10 +16,10 @@ type Set struct {
 	counters map[string]*atomic.Int64
 }
 
-// Add adds n to the counter name, which begins at 0.
+// Add adds n to the counter with the given name, which starts at 0.
 func (s *Set) Add(name string, n int64) { s.counter(name).Add(n) }
 
-// Get returns the counter name.
+// Get returns the value of the counter with the given name.
 func (s *Set) Get(name string) int64 {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -29,7 +29,7 @@ func (s *Set) Get(name string) int64 {
 	return 0
 }
 
-// All returns every counter.
+// All returns the values of all counters.
 func (s *Set) All() map[string]int64 {
 	s.mu.RLock()
 	counters := maps.Clone(s.counters)

@@ -38,7 +38,7 @@ type Pipeline struct {
 	Name             string
 	Include, Exclude []string
 	FromEnd          bool     // start: end
-	Symlinks         bool     // are followed
+	Symlinks         bool     // whether symlinks are followed
 	Extra            []string // further lines of the source
 	Processors       []string // of every route, first; lines of a list
 	Routes           []Route
@@ -112,7 +112,8 @@ func (b *Builder) route(p Pipeline, r Route, depth int) {
 	r.Sink.Write(&b.out, depth)
 }
 
-// Result ends the config. Settings of top that nothing has read are noted as lost.
+// Result ends the config. It adds a note with weight Lost for each setting of top that was not
+// read.
 func (b *Builder) Result(name string, top *Value) Result {
 	for _, v := range top.Unread() {
 		b.Note(v, Lost, "has no equivalent here, and was left out")
@@ -126,7 +127,7 @@ func (b *Builder) Result(name string, top *Value) Result {
 		Runnable: b.broken == 0}
 }
 
-// distinct removes repeated notes, as of an output that several inputs reach.
+// distinct removes repeated notes, for example about an output of several inputs.
 func distinct(notes []Note) []Note {
 	seen := make(map[Note]bool)
 	return slices.DeleteFunc(notes, func(n Note) bool {
@@ -141,7 +142,7 @@ type Stood struct {
 	File   string // last known path
 	Inode  uint64 // 0: not known
 	Offset int64
-	// Same reports whether a file is the one, by a fingerprint of its content; nil if the inode is
-	// enough.
+	// Same reports whether f is the stored file, by a fingerprint of its content. Nil means that
+	// the inode is sufficient.
 	Same func(f vfs.File) (bool, error)
 }

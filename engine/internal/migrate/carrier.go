@@ -25,7 +25,7 @@ type Carrier struct {
 	Carried
 	Files   vfs.FS
 	Base    string // of relative paths
-	Program string // program that stored the positions: "Flume"
+	Program string // program that stored the positions, such as "Flume"
 	Prefix  string // of the keys of notes
 }
 
@@ -118,7 +118,7 @@ func find(dir vfs.Dir, name string, s Stood) (string, error) {
 	return "", nil
 }
 
-// isFile reports whether a file is the one of a position. A file that cannot be read is not.
+// isFile reports whether a position belongs to the file. It returns false for an unreadable file.
 func isFile(dir vfs.Dir, name string, s Stood) (bool, error) {
 	info, err := dir.Stat(name)
 	if err != nil || !info.Mode.IsRegular() || s.Inode != 0 && info.Ino != s.Inode {
@@ -199,7 +199,7 @@ func (c *Carrier) Mark(dir vfs.Dir, name, label string, at int64, finished bool)
 	return nil
 }
 
-// compressed reports whether a file begins as one of gzip or zstd does. Positions in such files
+// compressed reports whether head is the beginning of a gzip or zstd file. Positions in such files
 // count decompressed bytes.
 func compressed(head []byte) bool {
 	return bytes.HasPrefix(head, []byte{0x1f, 0x8b}) ||

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// maxFiles bounds the files that one source's globs are searched for.
+// maxFiles bounds the number of files found for one source's globs.
 const maxFiles = 1_000_000
 
-// MatchGlob reports whether a path matches a glob: ** is any number of directories, * and ? do not
-// match a slash, {a,b} is one of several. A glob that is not valid matches nothing.
+// MatchGlob reports whether a path matches a glob: ** matches any number of directories, * and ? do
+// not match a slash, and {a,b} matches a or b. An invalid glob matches nothing.
 func MatchGlob(glob, path string) bool {
 	re, err := regexp.Compile(globPattern(glob))
 	return err == nil && re.MatchString(path)

@@ -1,7 +1,7 @@
 // Package migrate holds the parts that every `penstock import` command uses: notes about settings
 // that were not carried over, and a tree of another program's settings that records the settings
 // that were read. It also has the writer of the new config, and converts stored read positions into
-// a first checkpoint. The packages below it know one program each.
+// a first checkpoint. Each of its subpackages converts the config of one program.
 package migrate
 
 import (
@@ -23,7 +23,7 @@ const (
 	Needless Weight = "needless" // no setting is needed for the same effect
 )
 
-// Note is a setting that was not converted as it is.
+// Note describes a setting without an exact equivalent.
 type Note struct {
 	Line   int    // in the original file; 0 if it is not known or the note is about the whole file
 	Key    string // the setting's key or the part's name
@@ -57,8 +57,8 @@ type Result struct {
 	Runnable bool       // every route has a source and a sink
 }
 
-// Progress is what the other program stored about one source. Routes are the routes of the new
-// config that it applies to.
+// Progress is the stored progress of one source. Routes are the routes of the new config to which
+// it applies.
 type Progress struct {
 	Pipeline string
 	Routes   []string

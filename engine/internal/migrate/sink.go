@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Sink is a receiver in terms that the other programs share. Empty fields are left out.
+// Sink describes a receiver independently of the original program. Empty fields are omitted.
 type Sink struct {
 	Kind string // elasticsearch, loki, clickhouse, http, kafka, file, stdout, drop
 

@@ -129,7 +129,7 @@ func (v *Value) ignoreAll() {
 	}
 }
 
-// Unread returns the settings that nothing has read; of an unread group, the group only.
+// Unread returns the settings that were not read. Of an unread group it returns the group only.
 func (v *Value) Unread() []*Value {
 	if v == nil {
 		return nil
@@ -249,7 +249,7 @@ func (y *yamlReader) value(key string, n *yaml.Node, depth int) (*Value, error) 
 	return NewText(key, n.Line, text), nil
 }
 
-// ParseTOML reads a TOML document. It knows no lines.
+// ParseTOML reads a TOML document. Its values have no line numbers.
 func ParseTOML(text string) (*Value, error) {
 	var tree map[string]any
 	if _, err := toml.Decode(text, &tree); err != nil {
@@ -303,7 +303,7 @@ func join(key, name string) string {
 // NewList returns an empty list.
 func NewList(key string, line int) *Value { return &Value{Key: key, Line: line, items: []*Value{}} }
 
-// Unmark takes back that a setting was read.
+// Unmark marks a setting as not read.
 func (v *Value) Unmark(name string) {
 	if f := v.fields[name]; f != nil {
 		f.read = false

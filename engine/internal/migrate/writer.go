@@ -28,11 +28,10 @@ func Quote(s string) string {
 	return strings.ReplaceAll(strconv.Quote(s), "${", "$${")
 }
 
-// variable is the form of variables that both Vector and Filebeat have: ${NAME}, ${NAME:-default},
-// ${NAME:default}.
+// variable matches variables of Vector and Filebeat: ${NAME}, ${NAME:-default}, ${NAME:default}.
 var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-?([^}]*))?\}`)
 
-// QuoteVariables returns a text as a YAML scalar, with variables of the environment kept.
+// QuoteVariables returns a text as a YAML scalar, and keeps environment variables.
 func QuoteVariables(s string) string {
 	var b strings.Builder
 	end := 0
@@ -49,7 +48,7 @@ func QuoteVariables(s string) string {
 	return strconv.Quote(b.String())
 }
 
-// QuoteList returns texts as a YAML sequence, with variables of the environment kept.
+// QuoteList returns texts as a YAML sequence, and keeps environment variables.
 func QuoteList(list []string) string {
 	out := make([]string, len(list))
 	for i, s := range list {
@@ -61,7 +60,7 @@ func QuoteList(list []string) string {
 // Names makes valid, unused names. The zero Names is ready to use.
 type Names struct{ taken map[string]bool }
 
-// Unique returns a valid and unused name of a pipeline or route for a name elsewhere.
+// Unique returns a valid and unused name of a pipeline or route for a name in the original config.
 func (n *Names) Unique(name string) string {
 	if n.taken == nil {
 		n.taken = make(map[string]bool)

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is a file descriptor that may be closed while calls use it: the last of them closes
-// it, so that its number is not reused under a call.
+// descriptor is a file descriptor that may be closed while calls use it. The last of these calls
+// closes it, so that its number is not reused during a call.
 type descriptor struct {
 	fd    int
 	state atomic.Int64 // closing, plus one user for each call in progress
@@ -34,7 +34,7 @@ func (d *descriptor) acquire() error {
 
 func (d *descriptor) release() {
 	if d.state.Add(-user) == closing {
-		_ = unix.Close(d.fd) // close has returned
+		_ = unix.Close(d.fd) // close has already returned
 	}
 }
 
@@ -51,7 +51,7 @@ func (d *descriptor) close() error {
 	}
 }
 
-// use calls do with the descriptor, again while a signal interrupts it.
+// use calls do with the descriptor, and retries when a signal interrupts it.
 func (d *descriptor) use(do func(fd int) error) error {
 	if err := d.acquire(); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (d *dir) openFile(name string, flag int, perm fs.FileMode) (*file, error) {
 	return &file{descriptor: descriptor{fd: fd}, dir: d.path, name: name, opened: opened}, nil
 }
 
-// OpenRegular implements vfs.RegularOpener. O_NONBLOCK keeps it from waiting at a FIFO.
+// OpenRegular implements vfs.RegularOpener. O_NONBLOCK prevents it from blocking on a FIFO.
 func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	at, err := d.locate("open", name)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *dir) OpenRegular(name string) (vfs.File, error) {
 	fd, err := openAt(at.fd, at.last, flags, 0)
 	switch {
 	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENXIO):
-		return d.Open(name) // its error names the kind
+		return d.Open(name) // the error of Open names the kind
 	case err != nil:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -126,7 +126,7 @@ func (d *dir) ReadLink(name string) (string, error) {
 	}
 }
 
-// entriesAtOnce bounds the entries that are held in the larger form of package os.
+// entriesAtOnce bounds the number of entries read at once, because entries of package os are large.
 const entriesAtOnce = 1024
 
 func (d *dir) Entries(name string) ([]vfs.Entry, error) {
@@ -238,8 +238,8 @@ func (d *dir) Sync() error {
 	return nil
 }
 
-// Lock implements vfs.Dir by flock(2), whose lock belongs to the open file: it ends with the
-// process, and it excludes other opens of the same process.
+// Lock implements vfs.Dir with flock(2). The lock belongs to the open file: it ends with the
+// process, and excludes other opens in the same process.
 func (d *dir) Lock(name, text string) (io.Closer, error) {
 	path := filepath.Join(d.path, name)
 	f, err := d.openFile(name, os.O_RDWR|os.O_CREATE, 0o600)

@@ -15,11 +15,11 @@ import (
 // file is an open regular file.
 type file struct {
 	descriptor
-	dir, name string // path of the directory it was opened in, and its name there; for messages
+	dir, name string // path of its directory and its name there when it was opened; for messages
 	opened    vfs.Info
 }
 
-// fail returns err as that of the operation op; nil stays nil.
+// fail returns err as an error of the operation op; nil stays nil.
 func (f *file) fail(op string, err error) error {
 	if err == nil {
 		return nil
@@ -41,7 +41,7 @@ func (f *file) Stat() (vfs.Info, error) {
 	return info, f.fail("stat", err)
 }
 
-// Chmod sets the permissions of the file, whatever the umask.
+// Chmod sets the permissions of the file, regardless of the umask.
 func (f *file) Chmod(mode fs.FileMode) error {
 	return f.fail("chmod", f.use(func(fd int) error {
 		return unix.Fchmod(fd, uint32(mode.Perm()))

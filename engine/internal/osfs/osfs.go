@@ -1,11 +1,11 @@
 // Package osfs is the file system that the engine runs on: package vfs over the system calls of
 // golang.org/x/sys.
 //
-// On Linux, directories and files are raw descriptors and every name is resolved relative to one,
-// without following symlinks. A file costs three system calls to open and none of those of package
-// os for its poller. Elsewhere it is [vfs.OS], on Windows with a file lock.
+// On Linux, directories and files are raw descriptors. Every name is resolved relative to a
+// descriptor, without following symlinks. Opening a file takes three system calls, and none for the
+// poller of package os. On other systems it is [vfs.OS], on Windows with a file lock.
 //
-// Directories and files must be closed: the garbage collector does not.
+// Directories and files must be closed, because the garbage collector does not close them.
 package osfs
 
 import "github.com/penstock-io/penstock/vfs"
@@ -13,8 +13,8 @@ import "github.com/penstock-io/penstock/vfs"
 // New returns the file system of the operating system. It holds no state and is safe for concurrent
 // use.
 //
-// On Linux, Rename and RenameNew are atomic also between two directories and when those are moved.
-// If the file system lacks renameat2's RENAME_NOREPLACE (NFS), RenameNew makes a hard link and
-// removes the old name, as vfs.OS does. Info has the birth time if the file system keeps one. Files
-// implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
+// On Linux, Rename and RenameNew are atomic, even between two directories and while these are
+// moved. If the file system lacks renameat2's RENAME_NOREPLACE (NFS), RenameNew makes a hard link
+// and removes the old name, as vfs.OS does. Info has the birth time if the file system keeps one.
+// Files implement [vfs.GatherWriter], [vfs.Reserver] and [vfs.WriteBacker].
 func New() vfs.FS { return system() }

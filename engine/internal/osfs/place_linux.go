@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// place is the last part of a name and the open directory that it is in.
+// place is the last part of a name, with its open directory.
 type place struct {
 	fd   int // of the directory
 	last string
@@ -28,7 +28,7 @@ func (p place) close() {
 	_ = unix.Close(p.fd)
 }
 
-// locate resolves all parts of name but the last, without following symlinks. Errors are of the
+// locate resolves all parts of name but the last, without following symlinks. Its errors name the
 // operation op.
 func (d *dir) locate(op, name string) (place, error) {
 	if err := vfs.CheckName(op, name, false); err != nil {
@@ -52,8 +52,7 @@ func (d *dir) locate(op, name string) (place, error) {
 	}
 }
 
-// openDirAt opens the directory part in dir. Errors are of the operation op on name, which has that
-// part.
+// openDirAt opens the directory part in dir. Its errors name the operation op and the whole name.
 func openDirAt(dir int, part string, flags int, op, name string) (int, error) {
 	fd, err := openAt(dir, part, flags|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if err == nil {
@@ -75,10 +74,10 @@ const swaps = 8
 
 var errSwapped = errors.New("file was replaced repeatedly while it was being opened")
 
-// openRegular opens the regular file of name, whose place is p. It opens only what it has seen to
-// be a regular file, because opening a device can have effects, and checks the file that it got.
-// O_NONBLOCK keeps a FIFO that takes the name in between from blocking. got describes the file as
-// it was opened; it is zero for a file that was created.
+// openRegular opens the regular file with the given name at p. It checks the kind of the file
+// before opening it, because opening a device can have effects, and again afterwards. If a FIFO
+// replaces the file in between, O_NONBLOCK prevents blocking. got describes the opened file; it is
+// zero for a created file.
 func (p place) openRegular(name string, flag int,
 	perm fs.FileMode) (fd int, got vfs.Info, err error) {
 	const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -104,7 +103,7 @@ func (p place) openRegular(name string, flag int,
 		case flag&os.O_CREATE != 0 && flag&os.O_EXCL != 0:
 			return fail(unix.EEXIST)
 		}
-		// Without O_CREATE: fs.protected_regular refuses it for existing files in sticky
+		// Omit O_CREATE, because fs.protected_regular refuses it for existing files in sticky
 		// directories.
 		fd, err := openAt(p.fd, p.last, flag&^os.O_CREATE|safely, 0)
 		switch {
@@ -126,9 +125,9 @@ func (p place) openRegular(name string, flag int,
 	return fail(errSwapped)
 }
 
-// makeDir makes the directory part in dir if the name is free, and syncs dir. A name that exists is
-// synced too, because the process that made it may have been killed before it synced dir; there
-// only a failing disk is an error.
+// makeDir creates the directory part in dir if the name is free, and syncs dir. It also syncs dir
+// if the name exists, because the process that created it may have been killed before its sync. In
+// this case only an I/O error of the sync is returned.
 func makeDir(dir int, part string, perm fs.FileMode) error {
 	made := uninterrupted(func() error { return unix.Mkdirat(dir, part, uint32(perm.Perm())) })
 	if made != nil && !errors.Is(made, fs.ErrExist) {

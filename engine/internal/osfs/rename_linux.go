@@ -28,7 +28,7 @@ func (d *dir) RenameNew(oldName string, to vfs.Dir, newName string) error {
 	})
 }
 
-// move locates both names and calls do with their places.
+// move resolves both names and calls do with the results.
 func (d *dir) move(op, oldName string, to vfs.Dir, newName string,
 	do func(from, into place) error) error {
 	target, ok := to.(*dir)
@@ -64,7 +64,7 @@ func rename(from, into place, flags uint) error {
 }
 
 // linkAndRemove makes the new name a hard link and removes the old one, for file systems without
-// RENAME_NOREPLACE. A crash in between leaves both names. Directories cannot be linked: one is
+// RENAME_NOREPLACE. A crash in between leaves both names. A directory, which cannot be linked, is
 // renamed after checking that the new name is free.
 func linkAndRemove(from, into place) error {
 	info, err := statAt(from.fd, from.last, "")

@@ -11,8 +11,8 @@ import (
 
 func system() vfs.FS { return withLock(vfs.OS(), lockByte) }
 
-// lockByte locks one byte far behind the file's text: a locked range cannot be read, and a refused
-// process reads the text. The lock ends with the handle.
+// lockByte locks one byte far beyond the end of the file's text. A locked range cannot be read, and
+// a process that does not get the lock reads the text. The lock ends with the handle.
 func lockByte(f vfs.File) error {
 	handle, ok := f.(interface{ Fd() uintptr })
 	if !ok {

@@ -1,8 +1,8 @@
 //penstock:pure
 
 // Package prose counts signs of hard-to-read comments and docs: headless clauses, long sentences,
-// wide lines and words that this project does not use. CONTRIBUTING.md names the rules. A count is
-// a suspect, not a verdict; CI only sees to it that no package gets worse.
+// wide lines and words that this project does not use. CONTRIBUTING.md names the rules. A finding
+// is only a suspicion; CI only checks that no package gets worse.
 package prose
 
 import (
@@ -22,7 +22,7 @@ type Counts struct {
 	Long    int      `json:"long,omitempty"`    // sentences of more than 30 words
 	Wide    int      `json:"wide,omitempty"`    // lines of more than 100 columns
 	Lines   int      `json:"lines"`
-	Banned  []string `json:"-"` // as they stand in the text
+	Banned  []string `json:"-"` // as written in the text
 }
 
 const (
@@ -56,7 +56,7 @@ func (c *Counts) Add(o Counts) {
 	c.Banned = append(c.Banned, o.Banned...)
 }
 
-// GoFile counts in the comments of a Go file and in its lines.
+// GoFile returns the counts of a Go file's comments and lines.
 func GoFile(name string, source []byte) (Counts, error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, source,
 		parser.ParseComments|parser.SkipObjectResolution)
@@ -88,7 +88,8 @@ func proseOf(group *ast.CommentGroup) string {
 	return b.String()
 }
 
-// Page counts in a Markdown page, without its code. Tables count as words, not as sentences.
+// Page returns the counts of a Markdown page without its code. Tables count as words, not as
+// sentences.
 func Page(source []byte) Counts {
 	body := fenced.ReplaceAllString(string(source), "")
 	c := text(table.ReplaceAllString(body, ""))

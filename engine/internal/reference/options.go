@@ -8,7 +8,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// optionsPage is a table of the options of each part of a config, made from its JSON Schema.
+// optionsPage returns tables of the options of each part of a config, generated from the JSON
+// Schema.
 func optionsPage(schema []byte) (string, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(schema, &document); err != nil {
@@ -74,11 +75,11 @@ func (p *optionPage) options(prefix string, object *yaml.Node) {
 		for i := 0; i+1 < len(properties.Content); i += 2 {
 			key, value := properties.Content[i].Value, properties.Content[i+1]
 			if deprecated := get(value, "deprecated"); deprecated != nil {
-				continue // docs/renames.md has it
+				continue // docs/renames.md lists it
 			}
 			if prefix == "" &&
 				slices.Contains([]string{"pipelines", "processors", "sink", "routes"}, key) {
-				continue // other sections have them
+				continue // other sections list them
 			}
 			fallback := valueText(get(value, "default"))
 			if slices.Contains(required, key) {
@@ -154,7 +155,7 @@ func typeText(types []string) string {
 	return strings.Join(types, ", ")
 }
 
-// valueText writes a default in the form in which a config has it.
+// valueText returns a default as written in a config.
 func valueText(n *yaml.Node) string {
 	if n == nil || n.Kind == yaml.ScalarNode && n.Value == "" {
 		return ""

@@ -17,7 +17,7 @@ func Text(rows [][]string, left int) string {
 	return Columns(rows, strings.Repeat("l", left)+strings.Repeat("r", len(rows[0])-left))
 }
 
-// Columns aligns each column to the side that sides names: one letter for each column, l or r.
+// Columns aligns each column to the left or right. sides has one letter for each column, l or r.
 func Columns(rows [][]string, sides string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {

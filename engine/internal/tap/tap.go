@@ -1,9 +1,9 @@
-// Package tap shows samples of live records to people: at the source, after each processor and at
-// the sink, with the outcome.
+// Package tap provides samples of live records for display: at the source, after each processor and
+// at the sink, with the outcome.
 //
-// A [Route] is a point that the pipeline offers batches to. Without a subscription an offer is one
-// atomic load. A [Subscription] bounds samples by rate, size and queue; a slow reader loses samples,
-// which are counted, and never slows a route.
+// The pipeline offers its batches to a [Route]. Without a subscription an offer is one atomic load.
+// A [Subscription] bounds samples by rate, size and queue; a slow reader loses samples, which are
+// counted, and never slows a route.
 package tap
 
 import (
@@ -25,10 +25,10 @@ const (
 	MaxText          = 8 << 10
 )
 
-// ErrBusy reports that the process has maxSubscriptions already.
+// ErrBusy means that the process already has maxSubscriptions.
 var ErrBusy = errors.New("8 clients tap this process already; end one of them")
 
-// Stage is a place on the way of a record.
+// Stage is a place that a record passes: the source, a processor or the sink.
 type Stage struct {
 	Index int    // 0 is the source, -1 the sink, others are processors
 	Name  string // of the component
@@ -45,8 +45,8 @@ func (s Stage) String() string {
 	return strconv.Itoa(s.Index) + ":" + s.Name
 }
 
-// Matches reports whether text means s: nothing means every stage, and otherwise it is "source",
-// "sink", the number of a processor, its component, or both as in "1:where".
+// Matches reports whether text selects s. An empty text selects every stage. Otherwise text is
+// "source", "sink", the number of a processor, its component, or both as in "1:where".
 func (s Stage) Matches(text string) bool {
 	return text == "" || text == s.String() || s.Index > 0 && (text == strconv.Itoa(s.Index) || text == s.Name)
 }
@@ -65,7 +65,7 @@ type Sample struct {
 	Record  json.RawMessage `json:"record,omitempty"` // the record as JSON
 	// Its beginning, in place of Record, if it is larger than 8 KiB.
 	Truncated string `json:"truncated,omitempty"`
-	Skipped   uint64 `json:"skipped,omitempty"` // samples that this reader was too slow for since the last one
+	Skipped   uint64 `json:"skipped,omitempty"` // samples lost since the last one by a slow reader
 }
 
 // Registry holds the routes of a process, by "pipeline/route". The zero value is empty.
@@ -75,7 +75,7 @@ type Registry struct {
 	count  int // of subscriptions
 }
 
-// Route returns the route of the given name, which stays the same.
+// Route returns the route with the given name. It always returns the same one.
 func (g *Registry) Route(name string) *Route {
 	if g == nil {
 		return nil
@@ -114,7 +114,7 @@ func (g *Registry) Subscribe(route, stage string, rate int) (*Subscription, erro
 // Route is a route that can be tapped. A nil Route is never active. It is safe for concurrent use.
 type Route struct {
 	name          string
-	subscriptions atomic.Pointer[[]*Subscription] // nil: none; replaced, never changed
+	subscriptions atomic.Pointer[[]*Subscription] // nil if there are none; replaced, never modified
 }
 
 // change replaces the subscriptions. The caller holds the registry's mu.
@@ -130,7 +130,7 @@ func (r *Route) change(by func([]*Subscription) []*Subscription) {
 	r.subscriptions.Store(&all)
 }
 
-// Active reports whether anybody taps the route.
+// Active reports whether the route has a subscription.
 func (r *Route) Active() bool { return r != nil && r.subscriptions.Load() != nil }
 
 // Offer offers n records at a stage. sample is called for a few of them, by index.
@@ -155,7 +155,8 @@ func (r *Route) Offer(stage Stage, n int, sample func(i int) Sample) {
 	}
 }
 
-// picks returns up to k of n indexes, always the same ones, so that a record is seen at every stage.
+// picks returns up to k of n indexes. They depend only on k and n, so that the same record is
+// sampled at every stage.
 func picks(n, k int) []int {
 	switch min(n, k) {
 	case 0:
@@ -200,7 +201,8 @@ func (s *Subscription) Close() {
 	})
 }
 
-// allow takes as many samples as the rate has left for a batch, and returns how many these are.
+// allow returns the number of samples of a batch that the rate still permits, and counts them as
+// used.
 func (s *Subscription) allow(stage string, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

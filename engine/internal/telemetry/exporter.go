@@ -1,10 +1,10 @@
 // Package telemetry pushes metrics and spans to an OpenTelemetry receiver, as JSON over HTTP
 // (https://opentelemetry.io/docs/specs/otlp/#otlphttp).
 //
-// An [Exporter] never delays the data: spans wait in a bounded queue, and spans that do not fit, or
-// that the receiver does not take, are counted and dropped. Metrics are cumulative, so that a
-// failed push loses nothing but its time. A [Tracer] makes the spans of one route from the events
-// of its flow control.
+// An [Exporter] never delays the data. Spans wait in a bounded queue. Spans that do not fit, or
+// that the receiver refuses, are counted and dropped. Metrics are cumulative, so that a failed push
+// loses only one data point. A [Tracer] creates the spans of one route from the events of its flow
+// control.
 package telemetry
 
 import (
@@ -29,10 +29,10 @@ import (
 const (
 	maxQueued   = 4096             // spans that wait for a push
 	maxSpans    = 512              // in one push
-	spanWait    = time.Second      // for a push to fill
+	spanWait    = time.Second      // maximum wait for a push to fill
 	pushTimeout = 10 * time.Second // of one push
-	lastTimeout = 3 * time.Second  // of the last pushes, which the end of the process waits for
-	maxAnswer   = 16 << 10         // bytes of an answer that are read
+	lastTimeout = 3 * time.Second  // of the last pushes, for which the process waits at its end
+	maxAnswer   = 16 << 10         // bytes of a response that are read
 )
 
 // Options of an Exporter.
@@ -45,7 +45,7 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Exporter pushes until its Run ends. It is a prometheus.Collector of its own counters.
+// Exporter pushes until its Run ends. It implements prometheus.Collector for its own counters.
 type Exporter struct {
 	o       Options
 	client  *http.Client
@@ -77,7 +77,7 @@ func (e *Exporter) add(s *span) {
 }
 
 // Run pushes metrics at each interval and spans as they come, until ctx is done. It then pushes the
-// last of both once.
+// remaining ones once.
 func (e *Exporter) Run(ctx context.Context) error {
 	metrics := time.NewTicker(e.o.Interval)
 	defer metrics.Stop()
@@ -99,7 +99,8 @@ func (e *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// pushSpans pushes the queued spans. After a failed push the others wait for the next turn.
+// pushSpans pushes the queued spans. After a failed push the remaining spans wait for the next
+// call.
 func (e *Exporter) pushSpans(ctx context.Context) {
 	for {
 		var batch []*span
@@ -134,7 +135,7 @@ func (e *Exporter) push(ctx context.Context, path string, request any) error {
 	return err
 }
 
-// report counts an error, and logs the first of several.
+// report counts an error, and logs the first of consecutive errors.
 func (e *Exporter) report(err error) {
 	if err != nil {
 		e.failed.Add(1)

@@ -10,8 +10,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// The messages of OTLP as JSON: 64-bit integers are texts, ids are hexadecimal. Names are those of
-// https://github.com/open-telemetry/opentelemetry-proto.
+// These types are the OTLP messages in JSON: 64-bit integers are strings, ids are hexadecimal.
+// Names are those of https://github.com/open-telemetry/opentelemetry-proto.
 
 type attribute struct {
 	Key   string `json:"key"`
@@ -85,7 +85,7 @@ type point struct {
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-// metricRequest converts gathered metrics. Values that JSON cannot hold, such as NaN, are left out.
+// metricRequest converts gathered metrics. It omits values that JSON cannot represent, such as NaN.
 func (e *Exporter) metricRequest(families []*dto.MetricFamily, now time.Time) metricRequest {
 	list := make([]metric, 0, len(families))
 	for _, f := range families {
@@ -145,7 +145,7 @@ func (p *point) take(kind dto.MetricType, m *dto.Metric) bool {
 	return false
 }
 
-// histogram converts classic buckets, whose counts are cumulative, to counts of their own.
+// histogram converts the cumulative counts of classic buckets to counts of single buckets.
 func (p *point) histogram(h *dto.Histogram) bool {
 	sum, before := h.GetSampleSum(), uint64(0)
 	p.Count, p.Sum = strconv.FormatUint(h.GetSampleCount(), 10), &sum

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Tracer makes spans from the events of one route's sender: one for each batch, from its offer to
-// its settlement, with a link to each attempt, and one for each attempt, as its child. It is used
-// by the goroutine that runs the sender's event loop.
+// Tracer creates spans from the events of one route's sender. Each batch has a span from its offer
+// to its settlement. Each attempt has a child span, to which the batch's span has a link. A Tracer
+// is used by the goroutine that runs the sender's event loop.
 type Tracer struct {
 	to      *Exporter
 	route   string
-	started time.Time // to which the events' times are relative
+	started time.Time // origin of the events' times
 	share   float64
 	random  *rand.Rand
 
@@ -24,11 +24,11 @@ type Tracer struct {
 	attempts map[uint64]*span      // by id
 	lanes    []string              // names
 
-	cut    *batchSpan // the last batch that was replaced by pieces; they follow at once
+	cut    *batchSpan // the last batch that was replaced by pieces, which follow immediately
 	cutSeq uint64
 }
 
-// Bounds of one route's spans. Those beyond are counted as dropped.
+// Limits on one route's spans. Further spans are counted as dropped.
 const (
 	maxOpen     = 4096 // batches that are traced at the same time
 	maxAttempts = 4 * maxOpen
@@ -40,8 +40,8 @@ type batchSpan struct {
 	attempts int
 }
 
-// NewTracer returns the tracer of a route that traces a share of its batches. The seed determines
-// the ids.
+// NewTracer returns the tracer of a route, which traces the given share of its batches. The seed
+// determines the ids.
 func (e *Exporter) NewTracer(route string, started time.Time, share float64, seed uint64) *Tracer {
 	return &Tracer{
 		to: e, route: route, started: started, share: share, random: rand.New(rand.NewPCG(seed, 0)),
@@ -75,7 +75,7 @@ func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 				code = statusError
 			}
 			t.end(c.Seq, now, code, "settled")
-		case control.Defer: // it comes back as another item
+		case control.Defer: // the batch returns as another item
 			t.end(c.Seq, now, 0, "deferred")
 		}
 	}
@@ -84,7 +84,7 @@ func (t *Tracer) Event(e *control.Event, do []control.Command, name string) {
 func (t *Tracer) id(bytes int) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], t.random.Uint64())
-	binary.BigEndian.PutUint64(b[8:], t.random.Uint64()|1) // all zero is not an id
+	binary.BigEndian.PutUint64(b[8:], t.random.Uint64()|1) // an id of zero is invalid
 	return hex.EncodeToString(b[16-bytes:])
 }
 
@@ -114,8 +114,8 @@ func (t *Tracer) open(e *control.Event, now, trace, parent string) {
 	}}
 }
 
-// split begins the span of a piece as a child of the batch that it is a part of. The first piece
-// ends that batch.
+// split starts the span of a piece as a child of its batch's span. The first piece ends the batch's
+// span.
 func (t *Tracer) split(e *control.Event, now string) {
 	if b := t.batches[e.Parent]; b != nil {
 		t.cut, t.cutSeq = b, e.Parent

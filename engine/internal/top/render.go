@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/live"
 )
 
-// The styles of a terminal, which follow its own colors.
+// Terminal styles. They use the terminal's own colors.
 const (
 	bold    = "\x1b[1m"
 	faint   = "\x1b[2m"
@@ -25,7 +25,7 @@ const (
 	reset   = "\x1b[0m"
 )
 
-// least is the smallest width and height for which a picture is drawn.
+// The minimum width and height of the display.
 const (
 	leastWidth  = 40
 	leastHeight = 8
@@ -33,7 +33,7 @@ const (
 	mostRoutes  = 6 // shown at once; the selected one is among them
 )
 
-// Render returns the picture, no more than Height lines of at most Width columns.
+// Render returns the display as at most Height lines of at most Width columns.
 func (s *State) Render() string {
 	if s.Width < leastWidth || s.Height < leastHeight {
 		return "the terminal is too small"
@@ -84,7 +84,8 @@ func (s *State) head() []string {
 	return []string{first}
 }
 
-// columns aligns cells: the first fills the line, the others have fixed widths and stand right.
+// columns aligns cells. The first one fills the line; the others have fixed widths and are
+// right-aligned.
 func (s *State) columns(first string, cells []string, widths []int) string {
 	left := s.Width
 	var b strings.Builder
@@ -105,7 +106,7 @@ func (s *State) columns(first string, cells []string, widths []int) string {
 
 var routeWidths = []int{9, 9, 9, 9, 10, 9, 7, 10}
 
-// parkedAt is the column of parked records, which is shown if a route has some.
+// parkedAt is the column of parked records, which is shown if a route has parked records.
 const (
 	parkedAt    = 4
 	parkedWidth = 9
@@ -260,7 +261,7 @@ func (s *State) foot(count int) string {
 	return s.line(faint, text+"   s order  / filter  enter details  ? keys  q quit")
 }
 
-// line cuts a text to the width and sets its style.
+// line truncates a text to the width and applies a style.
 func (s *State) line(style, text string) string {
 	text = cut(text, s.Width)
 	if style == "" {
@@ -269,7 +270,7 @@ func (s *State) line(style, text string) string {
 	return style + text + reset
 }
 
-// clean replaces control characters, so that no name steers the terminal.
+// clean replaces control characters, so that names cannot send control sequences to the terminal.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -296,7 +297,7 @@ func padLeft(text string, width int) string {
 	return strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text))) + text
 }
 
-// Figure writes a number in at most seven columns.
+// Figure formats a number in at most seven columns.
 func Figure(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e9:
@@ -313,7 +314,7 @@ func Figure(v float64) string {
 	return fmt.Sprintf("%.1f", v)
 }
 
-// Bytes writes a size; "-" if it is negative: unknown.
+// Bytes formats a size. It returns "-" for a negative size, which means unknown.
 func Bytes(n int64) string {
 	if n < 0 {
 		return "-"
@@ -329,7 +330,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, units[i])
 }
 
-// Seconds writes a short time; "-" for none.
+// Seconds formats a short time; "-" for none.
 func Seconds(s float64) string {
 	switch {
 	case s <= 0:
@@ -344,7 +345,7 @@ func Seconds(s float64) string {
 	return Span(s)
 }
 
-// Span writes a longer time.
+// Span formats a longer time.
 func Span(s float64) string {
 	d := time.Duration(s * float64(time.Second)).Round(time.Second)
 	if d >= 24*time.Hour {

@@ -1,7 +1,7 @@
 //penstock:pure
 
-// Package top is the picture of `penstock top`: a [State] changes with keys and frames and renders
-// itself as lines of text. The command owns the terminal and the connection.
+// Package top implements the display of `penstock top`. A [State] processes keys and frames, and
+// renders itself as lines of text. The command owns the terminal and the connection.
 package top
 
 import (
@@ -18,7 +18,7 @@ type Order uint8
 
 // The orders.
 const (
-	ByAttention Order = iota // those in trouble first
+	ByAttention Order = iota // workers that need attention first
 	ByName
 	ByRate
 	ByRoundTrip
@@ -32,7 +32,7 @@ func (o Order) String() string {
 	return [...]string{"attention", "name", "rate", "round trip", "window", "failed"}[o]
 }
 
-// State is what `penstock top` shows. Its zero value is ready.
+// State is the state of the display. Its zero value is ready to use.
 type State struct {
 	Width, Height int // of the terminal
 
@@ -54,13 +54,13 @@ type row struct {
 	worker *live.Worker
 }
 
-// Frame takes a new frame.
+// Frame sets the current frame.
 func (s *State) Frame(f *live.Frame) { s.frame, s.trouble = f, "" }
 
-// Disconnected keeps the last frame on the screen and says that it is old.
+// Disconnected keeps the last frame on the screen and marks it as outdated, with the reason.
 func (s *State) Disconnected(reason string) { s.trouble = clean(reason) }
 
-// Key changes s by a key, such as "j" or "enter". It returns true if the key ends the program.
+// Key processes a key, such as "j" or "enter". It returns true if the key ends the program.
 func (s *State) Key(key string) (quit bool) {
 	if key == "ctrl+c" {
 		return true
@@ -141,7 +141,7 @@ func (s *State) move(n int) {
 	s.selected = row{Route: rows[to].Route, Name: rows[to].Name}
 }
 
-// at returns the index of the selected row, or of the first if it is not there.
+// at returns the index of the selected row, or 0 if it does not exist any more.
 func (s *State) at(rows []row) int {
 	return max(0, slices.IndexFunc(rows, func(r row) bool {
 		return r.Route == s.selected.Route && r.Name == s.selected.Name
@@ -174,7 +174,7 @@ func (s *State) rows() (out []row) {
 	return out
 }
 
-// compare orders rows: figures from high to low, names from A to Z.
+// compare orders rows: numbers in descending order, names in ascending order.
 func (s *State) compare(a, b row) int {
 	switch s.order {
 	case ByAttention:
@@ -192,7 +192,7 @@ func (s *State) compare(a, b row) int {
 	return cmp.Compare(a.Name, b.Name)
 }
 
-// attention ranks a worker: higher needs an operator more.
+// attention ranks a worker by its need for attention; higher means more urgent.
 func attention(w *live.Worker) int {
 	return explain.Severity(w.State, w.Gate, w.InFlight, w.Misconfigured)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// appendLine appends an event with the resulting commands, and a line end. The output equals that
-// of json.Marshal for a line, without its allocations, because the engine calls it between two
+// appendLine appends an event with the resulting commands, and a line end. The output is the same
+// as json.Marshal's for a line, but without allocations, because the engine calls it between two
 // decisions. name is the lane's name on LaneUp, if known.
 func appendLine(b []byte, e *control.Event, do []control.Command, name string) []byte {
 	b = append(b, `{"now":`...)

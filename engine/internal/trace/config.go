@@ -162,7 +162,8 @@ func headerOf(c *control.Config, a *About) (header, error) {
 	return h, nil
 }
 
-// sameType reports whether a and b have one type: another's algorithm may have the same name.
+// sameType reports whether a and b have the same type. An algorithm of another package may have the
+// same name.
 func sameType(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // spec returns a policy as text that can be parsed again.

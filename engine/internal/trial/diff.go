@@ -15,7 +15,7 @@ type Change struct {
 }
 
 // Diff returns the changes between two records, removed fields first, then the others in the order
-// of the later record. Records that are no JSON objects have none.
+// of the later record. It returns no changes if a record is not a JSON object.
 func Diff(before, after string) []Change {
 	old, now := members(before), members(after)
 	values := make(map[string]string, len(old))
@@ -42,7 +42,7 @@ func Diff(before, after string) []Change {
 
 type member struct{ name, value string }
 
-// members returns the members of a JSON object in their order; nil if text is none.
+// members returns the members of a JSON object in order, or nil if text is not an object.
 func members(text string) (all []member) {
 	d := json.NewDecoder(strings.NewReader(text))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -1,8 +1,8 @@
-// Package trial runs the processors of a route over given lines, outside an engine: for `penstock
+// Package trial runs the processors of a route on given lines, without an engine, for `penstock
 // try` and `penstock test`.
 //
-// A [Chain] works as a route does: processors change a batch one after another, drop records, make
-// more of them, or make dead letters. It has no source, sink, checkpoint or dead-letter files.
+// A [Chain] works like a route: its processors change a batch one after another, and may drop, add
+// or dead-letter records. It has no source, sink, checkpoint or dead-letter files.
 package trial
 
 import (
@@ -21,19 +21,19 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Fate is the result of a record.
+// Fate is the result of processing a record.
 type Fate string
 
 // The fates of a record.
 const (
 	Delivered Fate = "delivered" // it would go to the sink
-	Dropped   Fate = "dropped"   // a processor left it out
-	Dead      Fate = "dead"      // it would be a dead letter
+	Dropped   Fate = "dropped"   // a processor dropped it
+	Dead      Fate = "dead"      // it would be dead-lettered
 )
 
 // Record is one record after a processor.
 type Record struct {
-	Line   int    `json:"line"` // of the input that it comes from, from 1
+	Line   int    `json:"line"` // number of its input line, from 1
 	Fate   Fate   `json:"fate"`
 	JSON   string `json:"-"` // its fields as a JSON object
 	Reason string `json:"reason,omitempty"`
@@ -43,7 +43,7 @@ type Record struct {
 type Step struct {
 	Processor string // its component
 	Records   []Record
-	Changed   int // records that it changed, dropped, added or made dead letters of
+	Changed   int // records that it changed, dropped, added or dead-lettered
 }
 
 // Chain is the processors of one route. Its methods must not be called concurrently.
@@ -71,8 +71,9 @@ func New(r *config.Route, log *slog.Logger, fs vfs.FS) (*Chain, error) {
 	return c, nil
 }
 
-// Run calls body. Process may be called meanwhile. Afterwards the goroutines and children of the
-// processors have ended. It returns the error of body, and problems that processors reported.
+// Run calls body, during which Process may be called. When Run returns, the goroutines and child
+// processes of the processors have ended. It returns the error of body and the problems that
+// processors reported.
 func (c *Chain) Run(ctx context.Context, body func(context.Context) error) error {
 	group := supervise.NewGroup(ctx)
 	c.host.group = group
@@ -127,7 +128,7 @@ func batch(lines [][]byte) *stream.Batch {
 	return b
 }
 
-// snapshot returns the records of b as they are now.
+// snapshot returns the current records of b.
 func snapshot(b *stream.Batch, lines [][]byte) []Record {
 	number := map[int64]int{} // by the position behind a line
 	end := int64(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// The bytes are described in docs/formats/waiting.md. Numbers of fixed width are little-endian.
+// docs/formats/waiting.md describes the format. Fixed-width numbers are little-endian.
 const (
 	magic      = "PSTKWAIT"
 	version    = 1
@@ -25,15 +25,15 @@ const (
 
 // Kinds of a record.
 const (
-	kindPart = 1 // a partition, which takes the next number
-	kindBoot = 2 // the boot with the clock of the following waits
+	kindPart = 1 // a partition, which gets the next number
+	kindBoot = 2 // the boot to whose clock the following waits refer
 	kindWait = 3 // a range waits; it replaces every earlier record of the same range
-	kindDone = 4 // a range waits no more
+	kindDone = 4 // a range no longer waits
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// due is when an attempt is due, by two clocks.
+// due is the due time of an attempt, by two clocks.
 type due struct {
 	wall int64 // nanoseconds since 1970
 	boot int64 // nanoseconds since the boot; 0: not known
@@ -45,9 +45,9 @@ type record struct {
 	part  stream.Partition // kindPart
 	boot  string           // kindBoot
 	n     uint32           // kindWait, kindDone: number of the partition
-	r     stream.Range     // likewise
+	r     stream.Range     // kindWait, kindDone
 	due   due
-	entry entry // kindWait: the content of the record except range and due time
+	entry entry // kindWait: all other values
 }
 
 func appendHeader(dst []byte, segment uint64) []byte {
@@ -82,7 +82,7 @@ func parseHeader(b []byte, segment uint64) error {
 	return nil
 }
 
-// checksum of a frame covers its segment and its place in it.
+// checksum returns the checksum of a frame, which covers the segment number and the offset.
 func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	var where [20]byte
 	binary.LittleEndian.PutUint64(where[0:], segment)
@@ -91,7 +91,7 @@ func checksum(segment uint64, offset int64, payload []byte) uint32 {
 	return crc32.Update(crc32.Checksum(where[:], castagnoli), castagnoli, payload)
 }
 
-// seal fills in the head of the frame that is b.
+// seal fills in the head of the frame b.
 func seal(b []byte, segment uint64, offset int64) {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-frameHead))
 	binary.LittleEndian.PutUint32(b[4:], checksum(segment, offset, b[frameHead:]))
@@ -135,7 +135,7 @@ func appendWait(dst []byte, n uint32, e *entry, d due) []byte {
 	return dst
 }
 
-// reader reads records out of a payload.
+// reader reads the records of a payload.
 type reader struct{ wire.Reader }
 
 func (c *reader) uint32() uint32 {

@@ -4,8 +4,8 @@ package waiting
 
 import "time"
 
-// numClasses is how many heaps there are: class 0 holds ranges that are no suspects; the others,
-// suspects by their evidence.
+// numClasses is the number of heaps. Class 0 holds ranges that are not suspects; the other classes
+// hold suspects by their evidence.
 const numClasses = 16
 
 func classOf(e *entry) int {
@@ -15,9 +15,9 @@ func classOf(e *entry) int {
 	return int(min(max(e.failures, 1), numClasses-1))
 }
 
-// heap orders entries by due time, then by batch and number, so that the ranges of one batch stand
-// together. An entry that is removed is searched for: that is rare, since nearly all leave when
-// they are due.
+// heap orders entries by due time, then by batch and number, so that the ranges of one batch are
+// adjacent. Removing an entry other than the first needs a search, which is rare, because nearly
+// all entries leave when they are due.
 type heap struct{ s []uint32 }
 
 func (h *heap) before(x *index, a, b uint32) bool {
@@ -89,9 +89,9 @@ func (h *heap) remove(x *index, i uint32) {
 	}
 }
 
-// pick returns the class of which an entry is to be taken next, and false if none is due. Half of
-// the suspects are chosen by least evidence, so that good data set apart by mistake is delivered
-// soon.
+// pick returns the class of the entry to take next. It returns false if none is due. With fewest it
+// chooses the suspect with the least evidence, so that good data that was suspected by mistake is
+// delivered soon. The caller does that for half of the suspects.
 func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -110,8 +110,8 @@ func (x *index) pick(suspect, fewest bool, now time.Duration) (class int, ok boo
 	return class, ok
 }
 
-// nextDue returns when the next suspect, or the next of the others, is due, and false if none
-// waits.
+// nextDue returns the next due time among the suspects or among the others. It returns false if
+// none waits.
 func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	from, to := 0, 1
 	if suspect {
@@ -125,7 +125,7 @@ func (x *index) nextDue(suspect bool) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// takeDue takes the next entry that is due, with those of the same batch and partition, within the
+// takeDue takes the next due entry and further entries of the same batch and partition, within the
 // limits of one batch.
 func (x *index) takeDue(suspect, fewest bool, now time.Duration, records, bytes int64) []uint32 {
 	class, ok := x.pick(suspect, fewest, now)

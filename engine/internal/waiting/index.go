@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// phase is where a range is.
+// phase is the location of a range.
 type phase uint8
 
 const (
@@ -21,13 +21,14 @@ const (
 	isOut         // the sender has it back
 )
 
-// entry is one range of one partition that waits: 84 bytes, since there may be a million.
+// entry is one waiting range of one partition. It has only 84 bytes, because there may be a
+// million.
 type entry struct {
 	keys     string // both keys of the range
 	from, to int64
 	due      int64 // nanoseconds of the store's clock
 	part     uint32
-	batch    uint32 // ranges of one batch have the same
+	batch    uint32 // the same for all ranges of a batch
 	records  uint32
 	bytes    uint32
 	attempts uint32
@@ -36,7 +37,7 @@ type entry struct {
 	slept    uint32
 	elapsed  uint32
 	failures uint16
-	keyAt    uint16 // where the second key begins
+	keyAt    uint16 // start of the second key
 	phase    phase
 	flags    flags
 }
@@ -46,8 +47,8 @@ type flags uint8
 
 const (
 	isSuspect flags = 1 << iota
-	isSaved         // in the journal as it is
-	isHanded        // durable in the journal, so that the checkpoint may pass over it
+	isSaved         // the journal has its current state
+	isHanded        // durable in the journal, so that the checkpoint may count it as settled
 	inHeap
 )
 
@@ -89,14 +90,14 @@ func (e *entry) setHistory(h flow.History) {
 	e.set(isSuspect, h.Suspect)
 }
 
-// short gives a duration in milliseconds, at most 49 days.
+// short converts a duration to milliseconds, at most 49 days.
 func short(d time.Duration) uint32 {
 	return uint32(min(max(d, 0)/time.Millisecond, math.MaxUint32))
 }
 
 func long(ms uint32) time.Duration { return time.Duration(ms) * time.Millisecond }
 
-// partition is the ranges of one partition.
+// partition holds the ranges of one partition.
 type partition struct {
 	part  stream.Partition
 	order order
@@ -105,17 +106,17 @@ type partition struct {
 // slabSize is the number of entries that are allocated at once.
 const slabSize = 1024
 
-// index holds the entries, by place and by due time.
+// index holds the entries, by position and by due time.
 type index struct {
 	slabs  []*[slabSize]entry
-	used   uint32 // numbers given so far
+	used   uint32 // numbers assigned so far
 	free   []uint32
 	parts  []*partition
 	byID   map[string]uint32
 	due    [numClasses]heap
 	held   totals
 	all    totals
-	dirty  []uint32 // entries that the journal does not have as they are
+	dirty  []uint32 // entries whose current state is not in the journal
 	settle []done   // ranges that were removed since the last save
 }
 
@@ -163,7 +164,7 @@ func (x *index) partition(part stream.Partition) uint32 {
 	return n
 }
 
-// put adds a range that waits, in place of those that overlap it, and returns its number.
+// put adds a waiting range, which replaces overlapping ranges, and returns its number.
 func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due time.Duration,
 	h flow.History, ph phase) uint32 {
 	p := x.parts[n]
@@ -196,7 +197,7 @@ func (x *index) put(n uint32, r stream.Range, records, bytes, batch uint32, due 
 	return i
 }
 
-// hold puts an entry among those that only the store holds.
+// hold sets the phase of an entry to isHeld.
 func (x *index) hold(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -210,7 +211,7 @@ func (x *index) hold(i uint32) {
 	}
 }
 
-// leave takes an entry out of those that only the store holds.
+// leave ends the phase isHeld of an entry and removes the entry from its heap.
 func (x *index) leave(i uint32) {
 	e := x.at(i)
 	if e.phase == isHeld {
@@ -223,7 +224,7 @@ func (x *index) leave(i uint32) {
 	}
 }
 
-// exact finds the entry with just this range.
+// exact finds the entry with exactly this range.
 func (x *index) exact(p *partition, r stream.Range) (uint32, bool) {
 	i, ok := p.order.get(p.order.seek(x, r.From))
 	return i, ok && x.at(i).rangeOf() == r
@@ -239,9 +240,9 @@ func (x *index) kill(i uint32) {
 	x.free = append(x.free, i)
 }
 
-// cutOut removes r from the entries that overlap it, and reports whether any of them was handed
-// over. Of one that is cut, the rest stays as it is. With settled the removal is noted for the
-// journal.
+// cutOut removes r from the entries that overlap it, and reports whether any of them has the flag
+// isHanded. The rest of an entry that is cut keeps its state. settled means that the removal is
+// written to the journal.
 func (x *index) cutOut(n uint32, r stream.Range, records int64, settled bool) (handed bool) {
 	p := x.parts[n]
 	if p.order.n == 0 {
@@ -288,12 +289,12 @@ func (x *index) cutOne(i uint32, r stream.Range, records int64) (handed bool) {
 		} else {
 			x.at(i).phase = old.phase
 		}
-		records = int64(old.records) // the rest of the records is counted once
+		records = int64(old.records) // the second rest gets no share of the records
 	}
 	return handed
 }
 
-// first returns the start of the first range of a partition, and false if it has none.
+// first returns the start of the first range of a partition. It returns false if there is none.
 func (x *index) first(id string) (at stream.Position, ok bool) {
 	n, known := x.byID[id]
 	if !known {

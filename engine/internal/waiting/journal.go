@@ -16,25 +16,25 @@ import (
 
 const (
 	fileMode    = 0o600
-	segmentSize = 4 << 20 // from which on a segment is followed by another
+	segmentSize = 4 << 20 // size at which the next segment begins
 )
 
 func segmentName(n uint64) string { return fmt.Sprintf("waiting-%08d.log", n) }
 
-// journal is the files of a store: numbered segments, of which the last is written. Each segment
-// names its partitions itself. The live entries of the oldest segment are rewritten at the end
-// before it is removed. So the size of the files stays proportional to the number of waiting
-// ranges, and a save costs only the changes and a part of one segment.
+// journal consists of numbered segment files. Only the last one is written. Each segment names its
+// own partitions. Before the oldest segment is removed, its live entries are appended again. The
+// size of the files therefore stays proportional to the number of waiting ranges, and a save writes
+// only the changes and a part of one segment.
 type journal struct {
 	dir      vfs.Dir
 	segments []uint64 // ascending; the last is written, if f is open
 	sizes    []int64
 	f        vfs.File
 	size     int64
-	numbers  map[uint32]uint32 // partitions of the index -> of the segment
-	boot     string            // the last that the segment names
+	numbers  map[uint32]uint32 // partition numbers of the index -> of the segment
+	boot     string            // the last boot that the segment names
 	unsynced bool
-	failed   error // poisons the journal: the content of the disk is unknown
+	failed   error // poisons the journal, because the contents of the disk are unknown
 
 	waits, waitBytes int64 // records of waits and their sizes, for an average
 }
@@ -71,7 +71,7 @@ func (j *journal) begin() error {
 	return nil
 }
 
-// ready makes the last segment one that can be written.
+// ready makes sure that the last segment can be written.
 func (j *journal) ready() error {
 	switch {
 	case j.failed != nil:
@@ -143,7 +143,7 @@ func (j *journal) wasteful(entries int64) bool {
 	return len(j.segments) > 1 && j.total() > 2*entries*each+2*segmentSize
 }
 
-// dropOldest removes the oldest segment, of which nothing counts any more.
+// dropOldest removes the oldest segment, which has no live entries.
 func (j *journal) dropOldest() error {
 	if err := j.dir.Remove(segmentName(j.segments[0])); err != nil {
 		return fmt.Errorf("remove %s: %w", j.path(j.segments[0]), err)
@@ -152,7 +152,7 @@ func (j *journal) dropOldest() error {
 	return nil
 }
 
-// close frees the file.
+// close closes the file.
 func (j *journal) close() error {
 	if j.f == nil {
 		return nil
@@ -181,8 +181,8 @@ func (j *journal) list() error {
 }
 
 // read passes each record of segment number i to apply, with the partitions that the segment has
-// named before it. The last segment may end with a frame that a crash has left unfinished: it is
-// cut off.
+// named before it. An unfinished frame at the end of the last segment, which a crash may leave, is
+// truncated.
 func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) error) error {
 	n, last := j.segments[i], i == len(j.segments)-1
 	f, err := j.dir.OpenFile(segmentName(n), os.O_RDWR, fileMode)
@@ -202,7 +202,7 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	if follows, err := followed(f, n, good); err != nil || follows {
 		return errors.Join(fmt.Errorf("%s is damaged at byte %d: %w", j.path(n), good, torn), err)
 	}
-	if good < headerSize { // a crash came between its creation and its header
+	if good < headerSize { // a crash occurred between its creation and its header
 		j.segments, j.sizes = j.segments[:i], j.sizes[:i]
 		return j.dir.Remove(segmentName(n))
 	}
@@ -215,12 +215,12 @@ func (j *journal) read(i int, apply func(r *record, parts []stream.Partition) er
 	return nil
 }
 
-// scanWork bounds the checksums that followed may compute, in bytes. Beyond it the file is called
+// scanWork bounds the bytes checksummed by followed. If it needs more, the file is treated as
 // damaged.
 const scanWork = 64 << 20
 
-// followed reports whether a good frame lies behind the bad one at a place: then that one is not
-// the last, unfinished one.
+// followed reports whether a good frame follows the bad one at offset at. In this case the bad
+// frame is not merely the unfinished last frame.
 func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -247,7 +247,7 @@ func followed(f vfs.File, segment uint64, at int64) (bool, error) {
 	return false, nil
 }
 
-// A tornError is an end that a crash may have left.
+// A tornError means that a segment ends in a way that a crash can cause.
 type tornError struct{ why string }
 
 func (e *tornError) Error() string { return e.why }

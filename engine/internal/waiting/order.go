@@ -9,20 +9,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// blockSize is the number of entries in a block of an order, so that an insertion moves few.
+// blockSize is the maximum number of entries in a block of an order. It bounds the entries that an
+// insertion moves.
 const blockSize = 512
 
-// order is the entries of one partition, by the start of their ranges, which do not overlap. No
-// block is empty.
+// order holds the entries of one partition, ordered by the start of their ranges, which do not
+// overlap. No block is empty.
 type order struct {
 	blocks [][]uint32
 	n      int
 }
 
-// cursor is a place in an order.
+// cursor is a position in an order.
 type cursor struct{ block, at int }
 
-// seek returns the place of the first entry that ends behind pos.
+// seek returns the position of the first entry that ends after pos.
 func (o *order) seek(x *index, pos stream.Position) cursor {
 	c := o.last(x, pos)
 	if c.block < 0 {
@@ -34,7 +35,8 @@ func (o *order) seek(x *index, pos stream.Position) cursor {
 	return c
 }
 
-// last returns the place of the last entry that begins at or before pos; block -1: none does.
+// last returns the position of the last entry that begins at or before pos. Block -1 means that
+// there is none.
 func (o *order) last(x *index, pos stream.Position) cursor {
 	behind := func(i uint32) bool { return x.at(i).rangeOf().From.Compare(pos) > 0 }
 	b := sort.Search(len(o.blocks), func(b int) bool { return behind(o.blocks[b][0]) }) - 1
@@ -45,7 +47,7 @@ func (o *order) last(x *index, pos stream.Position) cursor {
 	return cursor{b, sort.Search(len(s), func(k int) bool { return behind(s[k]) }) - 1}
 }
 
-// get returns the entry at c, and false behind the end.
+// get returns the entry at c. It returns false past the end.
 func (o *order) get(c cursor) (uint32, bool) {
 	if c.block >= len(o.blocks) {
 		return 0, false
@@ -76,7 +78,7 @@ func (o *order) insert(x *index, i uint32) {
 	}
 	cut := len(s) / 2
 	if c.block == len(o.blocks)-1 && c.at+2 == len(s) {
-		cut = len(s) - 1 // ranges mostly come in order: blocks stay full
+		cut = len(s) - 1 // ranges mostly arrive in order, so that blocks stay full
 	}
 	o.blocks = slices.Insert(o.blocks, c.block+1, slices.Clone(s[cut:]))
 	o.blocks[c.block] = slices.Clip(s[:cut])

@@ -1,14 +1,13 @@
-// Package waiting keeps the ranges of a route that wait long for their next attempt: their places,
-// their due times and their histories, in at most 100 bytes of memory each. It does not keep their
+// Package waiting stores the ranges of a route that wait a long time for their next attempt: their
+// positions, due times and histories, in at most 100 bytes of memory each. It does not store their
 // data, which the source reads again.
 //
 // A [Store] has an index in memory and a journal of changes, in segments in a directory of the
 // route (docs/formats/waiting.md). A range that is durable in the journal counts as settled in the
-// checkpoint's ledger: a million waiting batches leave no holes there. So the journal is as
-// important as the checkpoint, and a damaged one is refused.
+// checkpoint's ledger, so that a million waiting batches leave no holes there. The journal is
+// therefore as important as the checkpoint, and Open refuses a damaged one.
 //
-// The store does not decide which items wait, nor for how long (package flow/control does), and
-// reads no data.
+// Package flow/control decides which items wait, and for how long. The store reads no data.
 package waiting
 
 import (
@@ -28,14 +27,14 @@ import (
 
 // Options of a Store.
 type Options struct {
-	// Boot is the id of this run of the operating system, and SinceBoot its age, including
-	// suspended time. Due times are taken by them if a restart finds the same boot, and otherwise
-	// by the wall clock. Boot is "" if neither is known.
+	// Boot is the boot id of the operating system, and SinceBoot the time since the boot, including
+	// suspended time. After a restart within the same boot, due times are measured by SinceBoot,
+	// otherwise by the wall clock. Boot is "" if neither is known.
 	Boot      string
 	SinceBoot func() time.Duration
 }
 
-// Range is a range that waits.
+// Range is a waiting range.
 type Range struct {
 	Part    stream.Partition
 	Range   stream.Range
@@ -48,19 +47,19 @@ type Store struct {
 	o     Options
 	start time.Time
 
-	writing sync.Mutex // guards j; taken before mu
+	writing sync.Mutex // guards j; acquired before mu
 	j       journal
 
 	mu       sync.Mutex // guards the fields below
 	x        *index
 	unsynced []uint32      // entries written since the last sync
-	batch    uint32        // the last one
-	fewest   bool          // the next suspect is the one with the least evidence
+	batch    uint32        // number of the last batch
+	fewest   bool          // the next suspect is chosen by least evidence
 	closed   bool          // Next returns io.EOF
-	changed  chan struct{} // closed when something waits that may be due earlier
+	changed  chan struct{} // closed when a range is added that may be due earlier
 }
 
-// Exists reports whether dir holds anything of a store.
+// Exists reports whether dir contains files of a store.
 func Exists(dir vfs.Dir) (bool, error) {
 	j := journal{dir: dir}
 	err := j.list()
@@ -81,9 +80,8 @@ func Remove(dir vfs.Dir) error {
 	return dir.Sync()
 }
 
-// Open opens the store in dir, which the caller closes. Everything that the journal has waits
-// again, from now on. A journal that is damaged, or that a newer program wrote, is refused, and
-// left as it is.
+// Open opens the store in dir, which the caller closes. All ranges in the journal wait again. Open
+// refuses a journal that is damaged or was written by a newer program, and leaves it unchanged.
 func Open(dir vfs.Dir, o Options) (*Store, error) {
 	s := &Store{o: o, start: time.Now(), j: journal{dir: dir}, x: newIndex(),
 		changed: make(chan struct{})}
@@ -133,8 +131,8 @@ func (s *Store) replay(r *record, parts []stream.Partition, boot *string) {
 	}
 }
 
-// dueOf gives a due time by the store's clock. A clock that was set back does not make a wait
-// longer than it was.
+// dueOf converts a due time to the store's clock. If the wall clock was set back, the wait does not
+// become longer than the original one.
 func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 	left := time.Duration(d.wall - time.Now().UnixNano())
 	if s.o.Boot != "" && boot == s.o.Boot && d.boot != 0 {
@@ -145,10 +143,10 @@ func (s *Store) dueOf(d due, boot string, wait time.Duration) time.Duration {
 
 func (s *Store) now() time.Duration { return time.Since(s.start) }
 
-// Note records that ranges, which the sender holds, wait.
+// Note records waiting ranges that the sender holds.
 func (s *Store) Note(ranges []Range, w flow.Wait) { s.put(ranges, w, isNoted) }
 
-// Hold records that ranges wait and are to be returned by Next.
+// Hold records waiting ranges that Next will return.
 func (s *Store) Hold(ranges []Range, w flow.Wait) { s.put(ranges, w, isHeld) }
 
 func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
@@ -170,7 +168,7 @@ func (s *Store) put(ranges []Range, w flow.Wait, ph phase) {
 
 func clip(n int64) uint32 { return uint32(min(max(n, 0), 1<<32-1)) }
 
-// Settled records that nothing of a range waits any more.
+// Settled records that no part of a range waits any more.
 func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,9 +177,9 @@ func (s *Store) Settled(partitionID string, r stream.Range, records int64) {
 	}
 }
 
-// Next blocks until ranges are due and returns those of one batch, with their history, at most so
-// many records and bytes. The ranges stay in the store: see flow.WaitStore. io.EOF means that the
-// store was closed.
+// Next waits until ranges are due, and returns the ranges of one batch with their history, within
+// the given numbers of records and bytes. The ranges stay in the store; see flow.WaitStore. After
+// Stop it returns io.EOF.
 func (s *Store) Next(ctx context.Context, suspect bool, records,
 	bytes int64) ([]Range, flow.History, error) {
 	for {
@@ -214,7 +212,7 @@ func (s *Store) Next(ctx context.Context, suspect bool, records,
 	}
 }
 
-// takeDue needs mu.
+// takeDue takes the ranges of the next due batch. The caller holds mu.
 func (s *Store) takeDue(suspect bool, records, bytes int64) []uint32 {
 	if s.closed {
 		return nil
@@ -259,8 +257,8 @@ func (s *Store) Stop() {
 	}
 }
 
-// Save writes the changes, safe against kill -9. After an error nothing was written, and it may be
-// called again.
+// Save writes the changes so that they survive a kill of the process. After an error nothing was
+// written, and Save may be called again.
 func (s *Store) Save() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -299,8 +297,8 @@ func (s *Store) save() error {
 	return nil
 }
 
-// encode makes a frame of changes: first the ranges that wait no more, since a part of one may wait
-// again. It needs mu.
+// encode encodes the changes as a frame. Removed ranges come first, because a part of one may wait
+// again. The caller holds mu.
 func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	frame := make([]byte, frameHead, frameHead+64*(len(dirty)+len(settle)))
 	for i := range settle {
@@ -334,7 +332,7 @@ func (s *Store) encode(dirty []uint32, settle []done) []byte {
 	return frame
 }
 
-// name names a partition where the segment has not yet.
+// name adds a record that names a partition, unless the segment already has one.
 func (s *Store) name(frame []byte, n uint32) []byte {
 	if _, ok := s.j.numbers[n]; !ok {
 		s.j.numbers[n] = uint32(len(s.j.numbers))
@@ -344,7 +342,7 @@ func (s *Store) name(frame []byte, n uint32) []byte {
 }
 
 // Sync writes the changes and makes them durable. It returns the ranges that were not durable
-// before: from now on the checkpoint may pass over them. An error of the disk poisons the store.
+// before. The checkpoint may now count them as settled. An I/O error poisons the store.
 func (s *Store) Sync() (handed []Range, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -408,8 +406,8 @@ func (s *Store) moveOldest() error {
 	return s.save()
 }
 
-// Drop removes all ranges of the partitions with these ids, or of every partition if there are
-// none, and returns how many records those had.
+// Drop removes all ranges of the given partitions, or of all partitions if no ids are given. It
+// returns the number of records in the removed ranges.
 func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -426,7 +424,7 @@ func (s *Store) Drop(partitionIDs ...string) (records int64) {
 	return before - s.x.all.records
 }
 
-// Failed returns the error that poisoned the store; nil: it is in order.
+// Failed returns the error that poisoned the store, or nil.
 func (s *Store) Failed() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -440,7 +438,8 @@ func (s *Store) Held() (ranges, records, bytes int64) {
 	return s.x.held.entries, s.x.held.records, s.x.held.bytes
 }
 
-// First returns where the first range of a partition begins, and false if none of it waits.
+// First returns the start of the first range of a partition. It returns false if the partition has
+// no ranges.
 func (s *Store) First(partitionID string) (at stream.Position, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -454,7 +453,7 @@ func (s *Store) Ranges(partitionID string) []stream.Range {
 	return s.x.ranges(partitionID)
 }
 
-// Close frees the files. It does not save.
+// Close closes the files. It does not save.
 func (s *Store) Close() error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

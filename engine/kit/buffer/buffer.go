@@ -1,15 +1,16 @@
-// Package buffer keeps data that a source has received and nobody can read again on disk, until
-// every route of the pipeline has settled it. Sources use it for `ack: buffered`: a sender gets its
-// answer once the data is durable.
+// Package buffer keeps received data on disk until every route of the pipeline has settled it. It
+// is for data that cannot be read a second time from its origin. Sources use it for `ack:
+// buffered`: a sender gets its response once the data is durable.
 //
 //	sender --> intake (memory) --> store (disk) --> routes, each at its own position
 //
-// The goroutine that stores takes everything that waits in the intake as one envelope, so that one
-// sync serves many senders (group commit). A full store makes the intake full, which pushes back.
+// One goroutine moves all data waiting in the intake into one envelope, so that one sync serves
+// many senders (group commit). If the store is full, the intake fills up too and applies
+// backpressure to the senders.
 //
-// Envelopes are numbered, checksummed, and contain the checksum of the one before. A route stops at
-// one that is missing or corrupt until the option `skip` gives it up. Envelopes are deleted when
-// every route has settled them in its durable progress.
+// Each envelope has a number and a checksum, and contains the checksum of its predecessor. A route
+// stops at a missing or corrupt envelope until the option `skip` lists it. Envelopes are deleted
+// when the durable progress of every route covers them.
 package buffer
 
 import (
@@ -30,27 +31,29 @@ import (
 
 const (
 	partitionPrefix = "buffer-"
-	// innerRoute is the route of the intake that the store is.
+	// innerRoute is the intake's only route, which writes to the store.
 	innerRoute = "buffer"
-	// envelopeBytes ends an envelope; the record that crosses it is the last.
+	// envelopeBytes is the size at which an envelope ends. The record that crosses it is the last
+	// one.
 	envelopeBytes = 512 << 10
-	// envelopeRecords ends an envelope of short records.
+	// envelopeRecords is the number of records at which an envelope ends.
 	envelopeRecords = 64 << 10
-	// purgeEvery is how often settled envelopes are deleted, and a full buffer is checked.
+	// purgeEvery is the interval at which settled envelopes are deleted and a full buffer is
+	// checked.
 	purgeEvery = 200 * time.Millisecond
 )
 
 // Buffer is a stream.Source over a Store. Its methods are safe for concurrent use.
 type Buffer struct {
 	o       Options
-	skips   []span // given up; set before opened is closed
+	skips   []span // skipped by the operator; set before opened is closed
 	record  *lastRecord
 	name    string
 	objects bool
 	host    stream.SourceHost
 	in      *intake.Intake
 	open    func(context.Context) (Store, error)
-	opened  chan struct{} // closed when store and part are set, or failed is
+	opened  chan struct{} // closed when store and part are set, or when failed is set
 
 	mu       sync.Mutex // guards the fields below
 	store    Store
@@ -58,18 +61,18 @@ type Buffer struct {
 	part     stream.Partition
 	first    uint64 // the lowest number that the store may have
 	last     uint64 // the highest; 0 if there is none
-	sum      uint32 // of the last
+	sum      uint32 // checksum of the last envelope
 	bytes    int64
 	keys     keyRecord
-	known    []stream.Mark // progress in stored requests with a key, until it is read
+	known    []stream.Mark // progress in stored requests with a key; nil once the intake has it
 	oldest   time.Time     // when the first unsettled envelope was stored; zero if there is none
 	routes   map[string]*progress
-	draining func() // drains the intake; nil before it is read
+	draining func() // drains the intake; nil before the intake is read
 	emptied  bool   // the intake has drained, and everything from it is stored
 	changed  chan struct{}
 }
 
-// progress is one route's side.
+// progress is the progress of one route.
 type progress struct {
 	committed int64 // durable watermark
 	known     bool  // committed is set
@@ -101,7 +104,8 @@ func New(ack string, o Options, maxRecord stream.Size, io intake.Options, h stre
 	return b.in, b, nil
 }
 
-// newBuffer returns a buffer over the store that open returns; nil opens the one of the options.
+// newBuffer returns a buffer over the store that open returns. If open is nil, the buffer opens the
+// store of the options.
 func newBuffer(o Options, io intake.Options, h stream.Host,
 	open func(context.Context) (Store, error)) (*Buffer, error) {
 	host, ok := h.(stream.SourceHost)
@@ -144,8 +148,8 @@ func (b *Buffer) openStore(ctx context.Context) (Store, error) {
 // storeDir is the default directory of the store, in the state directory of the source.
 const storeDir = "buffer"
 
-// openRecords reads the decisions of operators and checks that the store has everything that was
-// acknowledged.
+// openRecords reads the operators' skip decisions and checks that the store contains all
+// acknowledged envelopes.
 func (b *Buffer) openRecords(ctx context.Context, store Store) error {
 	state, err := b.host.State()
 	if err != nil {
@@ -204,12 +208,12 @@ func (b *Buffer) run(ctx context.Context) error {
 	err = b.storeAll(ctx)
 	if ctx.Err() != nil {
 		err = nil
-		<-purged // it uses the store
+		<-purged // purge uses the store
 	}
 	return errors.Join(err, store.Close(), b.record.close())
 }
 
-// recover learns from the last envelope how the store goes on.
+// recover restores from the last envelope the state with which storing continues.
 func (b *Buffer) recover(ctx context.Context, store Store) error {
 	first, last, bytes, err := store.State(ctx)
 	if err != nil {
@@ -239,8 +243,9 @@ func (b *Buffer) recover(ctx context.Context, store Store) error {
 	return nil
 }
 
-// load returns an envelope that is intact by itself. The error is a storeError if the store did not
-// answer; any other one means that the envelope is missing or corrupt.
+// load returns the envelope with the given number after checking its checksum, but not its
+// predecessor. A storeError means that the store did not respond. Any other error means that the
+// envelope is missing or corrupt.
 func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	text, err := store.Get(ctx, number)
 	switch {
@@ -252,13 +257,13 @@ func load(ctx context.Context, store Store, number uint64) (*envelope, error) {
 	return decodeAs(text, number)
 }
 
-// storeError is the error of a store that did not answer.
+// storeError means that the store did not respond.
 type storeError struct {
 	number uint64
 	err    error
 }
 
-// Error returns the place and the reason.
+// Error names the envelope and the reason.
 func (e *storeError) Error() string {
 	return fmt.Sprintf("read envelope %d of the buffer: %v", e.number, e.err)
 }
@@ -266,13 +271,13 @@ func (e *storeError) Error() string {
 // Unwrap returns the reason.
 func (e *storeError) Unwrap() error { return e.err }
 
-// isDown reports whether an error of load is that of a store that did not answer.
+// isDown reports whether err, returned by load, is a storeError.
 func isDown(err error) bool {
 	_, down := errors.AsType[*storeError](err)
 	return down
 }
 
-// storeAll stores the data of the intake until ctx is done. While all routes drain it waits.
+// storeAll stores the data of the intake until ctx is done. It waits while all routes drain.
 func (b *Buffer) storeAll(ctx context.Context) error {
 	var mark stream.Mark // of the intake's own partition
 	for {
@@ -317,7 +322,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 				}
 			}
 			reader.(stream.SettledReader).Settled(settled)
-			reader.(stream.PartitionTracker).Forget() // the next copy leaves them out
+			reader.(stream.PartitionTracker).Forget() // the next copy of the keys omits them
 			if failed := b.copyKeys(ctx); failed != nil {
 				return failed
 			}
@@ -331,7 +336,7 @@ func (b *Buffer) storeAll(ctx context.Context) error {
 	}
 }
 
-// awaitRoutes waits until not all routes drain.
+// awaitRoutes waits until at least one route is not draining.
 func (b *Buffer) awaitRoutes(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -352,14 +357,14 @@ func (b *Buffer) awaitRoutes(ctx context.Context) error {
 	return nil
 }
 
-// append stores a batch as the next envelope, once there is room.
+// append waits for room and stores a batch as the next envelope.
 func (b *Buffer) append(ctx context.Context, batch *stream.Batch) error {
 	if err := b.awaitRoom(ctx); err != nil {
 		return err
 	}
 	now := time.Now()
 	e := &envelope{records: batch.Origins, data: batch.Data, keys: keysOf(batch.Spans, now)}
-	for i := range batch.Records { // only records with line ends in them are split
+	for i := range batch.Records { // only batches with line ends inside records are split
 		r := &batch.Records[i]
 		e.ends = append(e.ends, int32(r.Off+r.Len+1))
 	}
@@ -424,7 +429,7 @@ func (b *Buffer) awaitRoom(ctx context.Context) error {
 	return nil
 }
 
-// isFull reports whether the buffer takes nothing. The caller holds b.mu.
+// isFull reports whether the buffer accepts no data. The caller holds b.mu.
 func (b *Buffer) isFull(now time.Time) bool {
 	old := b.o.Age > 0 && !b.oldest.IsZero() && now.Sub(b.oldest) > b.o.Age
 	return old || b.bytes >= int64(b.o.Bytes) && b.settledBelow() <= b.last

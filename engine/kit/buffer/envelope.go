@@ -10,17 +10,17 @@ import (
 	"hash/crc32"
 )
 
-// envelope is one entry of the store: records that were taken together, or a copy of the keys of
-// earlier requests. Its form is in docs/formats/buffer.md.
+// envelope is one entry of the store. It contains the records of one batch, or a copy of the keys
+// of earlier requests. docs/formats/buffer.md describes its format.
 type envelope struct {
 	id       string // of the buffer
 	number   uint64 // 1 and up, without gaps
-	previous uint32 // checksum of the envelope before; 0 for the first
+	previous uint32 // checksum of the preceding envelope; 0 for the first
 	stored   int64  // nanoseconds since 1970
 	records  int
 	ends     []int32 // of the records in data; nil if each line is a record
-	keysFrom uint64  // number of the envelope from which on all remembered keys are found; 0 if none is
-	keys     []key   // of the requests in data, in its order; or copies
+	keysFrom uint64  // first envelope of the record of keys; 0 if there is none
+	keys     []key   // of the requests in data, in the same order; or copies
 	data     []byte  // the records, each with a line end
 	sum      uint32  // of all of the above
 }
@@ -29,7 +29,8 @@ const (
 	magic     = "PBE1"
 	magicKeys = "PBE2" // with keysFrom and keys
 	idSize    = 26
-	// headerSize is that of magic, id, number, previous, stored, records and the number of ends.
+	// headerSize is the total size of magic, id, number, previous, stored, records and the number
+	// of ends.
 	headerSize = len(magic) + idSize + 8 + 4 + 8 + 4 + 4
 	sumSize    = 4
 )
@@ -61,12 +62,12 @@ func (e *envelope) encode(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, e.sum)
 }
 
-// hasKeys reports whether the form with keys is needed.
+// hasKeys reports whether the envelope needs the format with keys.
 func (e *envelope) hasKeys() bool { return e.keysFrom != 0 || len(e.keys) > 0 }
 
 var errShort = errors.New("it is shorter than its header")
 
-// decode reads an envelope, of which data and ends are copies of or point into text.
+// decode reads an envelope. Its fields may share memory with text.
 func decode(text []byte) (*envelope, error) {
 	if len(text) < headerSize+sumSize {
 		return nil, errShort
@@ -104,7 +105,7 @@ func decode(text []byte) (*envelope, error) {
 	return e, e.check()
 }
 
-// decodeAs is decode of the envelope with a number.
+// decodeAs is decode for an envelope that must have the given number.
 func decodeAs(text []byte, number uint64) (*envelope, error) {
 	e, err := decode(text)
 	if err == nil && e.number != number {
@@ -113,13 +114,13 @@ func decodeAs(text []byte, number uint64) (*envelope, error) {
 	return e, err
 }
 
-// chainError is the error of an envelope that does not continue the one before.
+// chainError returns an error if e does not continue the envelope before.
 func chainError(e, before *envelope) error {
 	return fmt.Errorf("it follows an envelope with checksum %08x, but %d has %08x",
 		e.previous, before.number, before.sum)
 }
 
-// check reports ends and keys that do not fit the data.
+// check returns an error if the ends or keys do not fit the data.
 func (e *envelope) check() error {
 	if err := checkKeys(e.keys, len(e.data)); err != nil {
 		return err
@@ -149,7 +150,7 @@ func (e *envelope) check() error {
 	return nil
 }
 
-// next returns the end of the record at an offset of data.
+// next returns the end of the record that begins at the given offset of data.
 func (e *envelope) next(offset int) int {
 	if e.ends == nil {
 		return offset + bytes.IndexByte(e.data[offset:], '\n') + 1
@@ -165,8 +166,8 @@ func (e *envelope) next(offset int) int {
 	return int(e.ends[lo])
 }
 
-// A position is the number of an envelope, counted from 0, and an offset into its data. offsetBits bounds an
-// envelope to 16 MiB.
+// A position consists of an envelope's number, counted from 0, and an offset into its data.
+// offsetBits is the number of bits of the offset, which limits an envelope to 16 MiB.
 const offsetBits = 24
 
 // maxEnvelope bounds the data of an envelope.

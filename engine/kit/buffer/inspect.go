@@ -13,8 +13,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// Inspect opens the buffer of a source with that state directory, for commands. The source must not
-// run. It implements OpenBuffer of stream.BufferingOptions.
+// Inspect opens the buffer in a source's state directory, for commands. The source must not be
+// running. Inspect implements OpenBuffer of stream.BufferingOptions.
 func Inspect(
 	ctx context.Context, ack string, o Options, stateDir string,
 ) (stream.OpenBuffer, error) {
@@ -58,8 +58,8 @@ type inspection struct {
 	recorded uint64 // the last envelope that was acknowledged
 }
 
-// Bounds implements stream.OpenBuffer. Envelopes that were acknowledged are in it, also if the
-// store has lost them.
+// Bounds implements stream.OpenBuffer. The bounds include acknowledged envelopes that the store has
+// lost.
 func (i *inspection) Bounds(ctx context.Context) (first, last uint64, err error) {
 	first, last, _, err = i.store.State(ctx)
 	if i.recorded > last {
@@ -97,20 +97,21 @@ func (i *inspection) Envelope(ctx context.Context, number uint64) (stream.Envelo
 	return out, nil
 }
 
-// checkChain checks that e continues the envelope before, if that one is intact.
+// checkChain checks that e contains the checksum of the preceding envelope, if that envelope is
+// intact.
 func (i *inspection) checkChain(ctx context.Context, e *envelope) error {
 	if e.number == 1 {
 		return nil
 	}
 	before, err := load(ctx, i.store, e.number-1)
 	if err != nil || before.sum == e.previous || e.previous == 0 {
-		return nil // it was deleted, or is reported itself
+		return nil // it was deleted, or it is reported as corrupt itself
 	}
 	return chainError(e, before)
 }
 
-// Skip implements stream.OpenBuffer. The numbers of envelopes that the end of the store has lost
-// are used again.
+// Skip implements stream.OpenBuffer. If the store has lost its last envelopes, their numbers are
+// used again.
 func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	if first == 0 || last < first {
 		return fmt.Errorf("there are no envelopes from %d to %d", first, last)
@@ -134,7 +135,7 @@ func (i *inspection) Skip(ctx context.Context, first, last uint64) error {
 	return appendSkip(i.state, s, time.Now())
 }
 
-// shorten records that the store ends at an envelope.
+// shorten records stored as the number of the last envelope.
 func (i *inspection) shorten(stored uint64) error {
 	r, err := openLast(i.state)
 	if err != nil {
@@ -147,7 +148,7 @@ func (i *inspection) shorten(stored uint64) error {
 // Close implements stream.OpenBuffer.
 func (i *inspection) Close() error { return errors.Join(i.store.Close(), i.state.Close()) }
 
-// allSkips returns the envelopes that are given up in the options and in the file of decisions.
+// allSkips returns the ranges of envelopes to skip, from the options and from skipFile.
 func allSkips(o Options, state vfs.Dir) ([]span, error) {
 	spans, err := readSkips(state)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -25,26 +25,26 @@ const (
 	startTime = time.Minute
 	// callTime bounds one operation of the store.
 	callTime = 30 * time.Second
-	// remoteTime bounds one attempt to store at servers elsewhere.
+	// remoteTime bounds one attempt to store an envelope on external servers.
 	remoteTime = 5 * time.Second
 	// storeSlack is the room of the stream beyond Options.Bytes, which is checked first.
 	storeSlack = 64 << 20
 )
 
-// jetStream is a Store in a stream, of an embedded NATS server without a port or of servers
-// elsewhere.
+// jetStream is a Store in a JetStream stream. The stream is on an embedded NATS server without a
+// port, or on external servers.
 type jetStream struct {
-	server *server.Server // nil if they are elsewhere
+	server *server.Server // nil for external servers
 	conn   *nats.Conn
 	js     jetstream.JetStream
 	stream jetstream.Stream
-	// subject is that of the stream.
+	// subject is the stream's only subject.
 	subject string
 	log     *slog.Logger
 }
 
-// OpenStore opens or creates a JetStream stream: that of the option nats, or one in a directory
-// that belongs to it alone.
+// OpenStore opens or creates a JetStream stream: the stream of the option nats, or one in dir,
+// which must contain nothing else.
 func OpenStore(ctx context.Context, dir string, o Options, log *slog.Logger) (Store, error) {
 	if o.NATS.URL != "" {
 		return openRemote(ctx, o, log)
@@ -82,9 +82,9 @@ func (j *jetStream) connect(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// streamConfig is the configuration of a stream from which nothing is deleted but by Purge: limits
-// retention without an age or a number of messages. A full stream refuses new data. Reads are
-// answered by its leader.
+// streamConfig returns the configuration of a stream from which only Purge deletes messages. It
+// uses limits retention, without a limit on the age or number of messages. A full stream refuses
+// new data. Only the leader answers reads.
 func streamConfig(name, subject string, o Options, replicas int) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: name, Subjects: []string{subject}, Storage: jetstream.FileStorage,
@@ -93,8 +93,8 @@ func streamConfig(name, subject string, o Options, replicas int) jetstream.Strea
 	}
 }
 
-// Append implements Store. Servers elsewhere may be down for a while, and may have stored an
-// envelope although its acknowledgement is lost.
+// Append implements Store. External servers may be down for a while. They may also have stored an
+// envelope whose acknowledgement was lost.
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
 	for failed := 0; ; failed++ {
 		err := j.publish(ctx, number, text)
@@ -118,7 +118,8 @@ func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) erro
 	}
 }
 
-// isWrongSequence reports whether a message was refused for the one before it.
+// isWrongSequence reports whether the server refused a message because the stream's last sequence
+// number was not the expected one.
 func isWrongSequence(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
@@ -186,7 +187,8 @@ func (j *jetStream) Close() error {
 	return nil
 }
 
-// serverLog passes the log of the embedded server on. Its notices are of no use to operators.
+// serverLog forwards the log of the embedded server. Its notices become debug messages, because
+// they do not help operators.
 type serverLog struct{ log *slog.Logger }
 
 func (l serverLog) put(level slog.Level, format string, args []any) {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// remotePause is the time between attempts at servers that do not answer.
+	// remotePause is the wait between attempts while the servers do not respond.
 	remotePause = time.Second
-	// envelopeSlack is the room of an envelope beside its data: header, ends and keys.
+	// envelopeSlack is the maximum size of an envelope without its data: header, ends and keys.
 	envelopeSlack = 64<<10 + envelopeRecords*4
 )
 
@@ -66,7 +66,8 @@ func (j *jetStream) connectRemote(ctx context.Context, o Options) (err error) {
 	return checkStream(&info.Config, j.subject, o)
 }
 
-// checkStream refuses a stream that may delete data by itself, or that has data of others.
+// checkStream returns an error if the stream is not suitable for a buffer, for example because it
+// deletes messages by itself.
 func checkStream(c *jetstream.StreamConfig, subject string, o Options) error {
 	refused := func(property string, value any) error {
 		const text = "it cannot be a buffer: it has %s %v; name another one, which is created"

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// maxKeys bounds how many requests a buffer remembers, beside its size.
+// maxKeys bounds the number of requests that a buffer remembers. The size of the buffer bounds it
+// too.
 const maxKeys = 128 << 10
 
-// recoverKeys reads the record of keys that the last intact envelope names. The caller holds b.mu.
+// recoverKeys reads the record of keys, starting at the envelope that last.keysFrom names. The
+// caller holds b.mu.
 func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) error {
 	b.keys = keyRecord{from: last.keysFrom}
 	if last.keysFrom == 0 {
@@ -46,8 +48,8 @@ func (b *Buffer) recoverKeys(ctx context.Context, store Store, last *envelope) e
 	return nil
 }
 
-// copyKeys copies the remembered keys if they are due, so that the envelopes that had them can be
-// deleted.
+// copyKeys copies the remembered keys if a copy is due. The envelopes that contain the original
+// keys can then be deleted.
 func (b *Buffer) copyKeys(ctx context.Context) error {
 	if !b.keys.due(int64(b.o.Bytes)) {
 		return nil
@@ -78,8 +80,8 @@ func (b *Buffer) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// deletableBelow bounds a number below which envelopes are deleted, so that the record of keys
-// stays. The caller holds b.mu.
+// deletableBelow lowers number if necessary, so that deleting the envelopes below it keeps the
+// record of keys. The caller holds b.mu.
 func (b *Buffer) deletableBelow(number uint64) uint64 {
 	if b.keys.from != 0 {
 		return min(number, b.keys.from)

@@ -15,14 +15,15 @@ import (
 )
 
 // The keys of requests are remembered in the envelopes themselves. An envelope has the keys of its
-// own records. Before those are deleted, the buffer appends copies of all remembered keys, and each
-// envelope names the one with which the record of keys begins:
+// own records. Before envelopes with keys are deleted, the buffer appends copies of all remembered
+// keys. The field keysFrom of each envelope is the number of the envelope with which the record of
+// keys begins:
 //
 //	number      1         2         3 (copies)   4
 //	keys        a         b         a b          c
 //	keysFrom    1         1         3            3     1 and 2 may be deleted now
 //
-// Copies that need more than one envelope count once the last of them is stored.
+// If the copies need several envelopes, they take effect when the last of these is stored.
 
 // key is the part of an identified request that is in an envelope.
 type key struct {
@@ -37,11 +38,12 @@ const (
 	keySize = 1 + 8 + 8 + 4 + 4
 	// maxKeyID bounds the id of a key.
 	maxKeyID = 200
-	// copiesEach is how many copies are in one envelope, which is below the payload limit of servers.
+	// copiesEach is the number of copies in one envelope. It keeps the envelope below the payload
+	// limit of servers.
 	copiesEach = 4 << 10
-	// copiesEvery is how many bytes of envelopes are stored for a byte of copies, at least.
+	// copiesEvery is the minimum number of bytes of envelopes stored per byte of copies.
 	copiesEvery = 8
-	// leastCopied is how many bytes of envelopes are stored before keys are copied.
+	// leastCopied is the minimum number of bytes of envelopes stored before keys are copied.
 	leastCopied = 64 << 10
 	// keyShare is the part of a buffer's size that remembered keys may have.
 	keyShare = 16
@@ -65,7 +67,7 @@ func appendKeys(dst []byte, keys []key) []byte {
 
 var errShortKeys = errors.New("it ends within its keys")
 
-// decodeKeys reads keysFrom and the keys, and returns the bytes behind them.
+// decodeKeys reads keysFrom and the keys, and returns the remaining bytes.
 func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
 	if len(rest) < 12 {
 		return nil, errShortKeys
@@ -98,7 +100,7 @@ func (e *envelope) decodeKeys(rest []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// checkKeys reports keys that do not fit data of a size.
+// checkKeys returns an error if keys do not fit data of the given size.
 func checkKeys(keys []key, size int) error {
 	at := uint64(0)
 	for i := range keys {
@@ -131,7 +133,7 @@ func keysOf(spans []stream.Span, now time.Time) (keys []key) {
 	return keys
 }
 
-// copyOf returns a key that stands for the progress in a request.
+// copyOf returns a key that records the progress in a request.
 func copyOf(m stream.Mark, now time.Time) key {
 	return key{
 		id: m.Part.ID, arrived: intake.RequestTime(m.Part.Name, now).Unix(), end: m.Watermark.Num,
@@ -171,18 +173,19 @@ func (e *envelope) identities(out []stream.Identity, from, to int) []stream.Iden
 
 // keyRecord decides when keys are copied. The zero value has no keys.
 type keyRecord struct {
-	from   uint64 // the envelope with which the record begins; 0 if there is none
+	from   uint64 // number of the envelope with which the record begins; 0 if there is none
 	copied int64  // bytes of the copies at its beginning
-	since  int64  // bytes of the envelopes behind these
+	since  int64  // bytes of the envelopes after the copies
 }
 
-// stored notes an envelope with records.
+// stored counts a stored envelope with records.
 func (r *keyRecord) stored(e *envelope, size int) {
 	r.from = e.keysFrom
 	r.since += int64(size)
 }
 
-// found notes an envelope of the record while it is read from its beginning.
+// found counts an envelope of the record during recovery, which reads the record from its
+// beginning.
 func (r *keyRecord) found(e *envelope, size int) {
 	if e.records == 0 && r.since == 0 {
 		r.copied += int64(size)
@@ -191,12 +194,12 @@ func (r *keyRecord) found(e *envelope, size int) {
 	}
 }
 
-// due reports whether keys are to be copied, in a buffer of a size.
+// due reports whether keys must be copied, in a buffer of the given size.
 func (r *keyRecord) due(size int64) bool {
 	return r.from != 0 && r.since >= min(max(copiesEvery*r.copied, leastCopied), size/4)
 }
 
-// fromOf returns the keysFrom of an envelope that is to be stored.
+// fromOf returns the keysFrom for the envelope to be stored under number.
 func (r *keyRecord) fromOf(number uint64, keys []key) uint64 {
 	if r.from == 0 && len(keys) > 0 {
 		return number

@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// lastFile has the number of the last envelope that was acknowledged, in the state directory of the
-// source. It is not synced: after a power loss it may be an older number.
+// lastFile holds the number of the last acknowledged envelope. It is in the state directory of the
+// source. It is not synced, so that after a power loss it may hold an older number.
 const lastFile = "buffer-last"
 
 // lastSize is the size of the file: a number, its checksum and a line end.
 const lastSize = 20 + 1 + 8 + 1
 
-// lastRecord writes the number of the last envelope, so that a store that has lost the end of its
-// data is noticed.
+// lastRecord writes the number of the last envelope, to detect a store that has lost its last
+// envelopes.
 type lastRecord struct{ file vfs.File }
 
 func openLast(dir vfs.Dir) (*lastRecord, error) {

@@ -13,14 +13,14 @@ import (
 
 // The values of the option `ack` of sources that can have a buffer.
 const (
-	Delivered = "delivered" // answered when every route has settled the data
-	Buffered  = "buffered"  // answered when the buffer has it on disk
+	Delivered = "delivered" // acknowledged when every route has settled the data
+	Buffered  = "buffered"  // acknowledged when the buffer has the data on disk
 )
 
 // The values of Options.Sync.
 const (
 	SyncAlways   = "always"   // data is on disk before it is acknowledged
-	SyncInterval = "interval" // data is on disk within syncEvery: a power loss loses the rest
+	SyncInterval = "interval" // data is on disk within syncEvery; a power loss may lose it
 )
 
 // Options are the key `buffer` of a source.
@@ -35,7 +35,7 @@ type Options struct {
 	maxRecord stream.Size // of the source
 }
 
-// NATS is a stream of servers elsewhere, which belongs to one source alone.
+// NATS is a stream on external servers. It must not be shared by several sources.
 type NATS struct {
 	natsaccess.Options
 
@@ -43,7 +43,7 @@ type NATS struct {
 	Replicas int    `yaml:"replicas" doc:"of a new stream: servers that have it, 1 to 5; 0: 3"`
 }
 
-// DefaultOptions lose nothing that was acknowledged, also at a power loss.
+// DefaultOptions returns options with which even a power loss loses no acknowledged data.
 func DefaultOptions() Options { return Options{Bytes: 1 << 30, Sync: SyncAlways} }
 
 // minBytes is the least size of a buffer.
@@ -77,10 +77,10 @@ func Check(ack string, o Options, maxRecord stream.Size) error {
 // defaultReplicas is the default of NATS.Replicas: one server may fail.
 const defaultReplicas = 3
 
-// maxReplicas is that of JetStream.
+// maxReplicas is the limit of JetStream.
 const maxReplicas = 5
 
-// check checks the options of a stream elsewhere.
+// check checks the options of a stream on external servers.
 func (n *NATS) check(dir string) error {
 	if n.URL == "" {
 		if *n != (NATS{}) {
@@ -110,12 +110,12 @@ func wrong(key string, err error) error {
 	return &stream.OptionError{Key: "buffer" + key, Err: err}
 }
 
-// span is a range of envelopes, the last included.
+// span is a range of envelope numbers, including the last.
 type span struct{ first, last uint64 }
 
 func (s span) has(number uint64) bool { return s.first <= number && number <= s.last }
 
-// skipped parses Skip. The zero span has no envelope, as they begin at 1.
+// skipped parses Skip. The zero span contains no envelope, because numbers begin at 1.
 func (o Options) skipped() (span, error) {
 	if o.Skip == "" {
 		return span{}, nil
@@ -127,7 +127,7 @@ func (o Options) skipped() (span, error) {
 	return s, nil
 }
 
-// parseSpan parses a number or a range of envelopes.
+// parseSpan parses an envelope number or a range of numbers.
 func parseSpan(text string) (span, error) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {

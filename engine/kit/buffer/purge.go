@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// settledBelow returns the number below which every route of the pipeline has settled everything in
-// its durable progress. The caller holds b.mu.
+// settledBelow returns the number below which the durable progress of every route covers all
+// envelopes. The caller holds b.mu.
 func (b *Buffer) settledBelow() uint64 {
 	below := b.last + 1
 	for _, name := range b.host.Routes() {
@@ -20,8 +20,8 @@ func (b *Buffer) settledBelow() uint64 {
 	return max(below, b.first)
 }
 
-// purge deletes settled envelopes until ctx is done. The last envelope stays: it has the number and
-// the checksum with which the buffer continues. A failed deletion is repeated.
+// purge deletes settled envelopes until ctx is done. It keeps the last envelope, because the next
+// one needs its number and checksum. It retries a failed deletion.
 func (b *Buffer) purge(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -68,7 +68,7 @@ func (b *Buffer) purgeBelow(ctx context.Context, store Store, number uint64) err
 	return nil
 }
 
-// findOldest sets the age of the unsettled data that begins at an envelope.
+// findOldest sets b.oldest, given the number of the first unsettled envelope.
 func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint64) error {
 	if b.o.Age == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (b *Buffer) findOldest(ctx context.Context, store Store, number, last uint6
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if number > last && b.last > last {
-		return nil // there is a new one meanwhile
+		return nil // a new envelope was stored meanwhile
 	}
 	if !b.oldest.Equal(oldest) {
 		b.oldest = oldest

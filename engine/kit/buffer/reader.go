@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reader reads for one route. Commit, Forget and Drain are called beside Read.
+// reader reads for one route. Commit, Forget and Drain may be called concurrently with Read.
 type reader struct {
 	b       *Buffer
 	p       *progress // guarded by b.mu
@@ -22,9 +22,9 @@ type reader struct {
 	objects intake.Objects
 
 	at      int64          // position behind the last record read
-	above   []stream.Range // settled, above at
-	current *envelope      // the one at at; nil until it is loaded
-	before  *envelope      // the one before current, if it was read
+	above   []stream.Range // settled ranges above at
+	current *envelope      // the envelope that contains the position at; nil until it is loaded
+	before  *envelope      // the predecessor of current, if it was read
 }
 
 var (
@@ -112,7 +112,7 @@ func (r *reader) Read(ctx context.Context, batch *stream.Batch) error {
 	}
 }
 
-// ended reports whether nothing follows for this route while it drains. If all routes drain, the
+// ended reports whether this route is draining and gets no more data. If all routes drain, the
 // contents of the intake are stored first. Data in the store waits for the next start.
 func (r *reader) ended() (bool, <-chan struct{}) {
 	b := r.b
@@ -121,7 +121,8 @@ func (r *reader) ended() (bool, <-chan struct{}) {
 	return r.p.draining && (b.emptied || !b.allDraining()), b.changed
 }
 
-// finish ends a batch: it notes the cut, so that a route that restarts cuts there again.
+// finish ends a batch. It records the end of the batch, so that the route ends a batch there again
+// after a restart.
 func (r *reader) finish(batch *stream.Batch) {
 	r.b.mu.Lock()
 	p := r.p
@@ -134,7 +135,7 @@ func (r *reader) finish(batch *stream.Batch) {
 	}
 }
 
-// fill appends to the batch as much as is stored. full reports that the batch has to end.
+// fill appends stored records to the batch. full reports whether the batch has to end.
 func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err error) {
 	for !batch.Full() {
 		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
@@ -150,8 +151,8 @@ func (r *reader) fill(ctx context.Context, batch *stream.Batch) (full bool, err 
 		if number > r.b.stored() {
 			return false, nil
 		}
-		if start := r.b.start(); r.at < start { // settled and deleted before this route came
-			if len(batch.Spans) == 0 { // an empty span lets its progress follow
+		if start := r.b.start(); r.at < start { // settled and deleted before this route existed
+			if len(batch.Spans) == 0 { // an empty span advances the route's progress
 				r.cover(batch, min(border, start))
 			}
 			return true, nil
@@ -187,7 +188,7 @@ func (b *Buffer) start() int64 {
 	return positionOf(b.first, 0)
 }
 
-// border returns the position behind r.at at which a batch has to end.
+// border returns the next position after r.at at which a batch has to end.
 func (r *reader) border() int64 {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()
@@ -201,14 +202,14 @@ func (r *reader) border() int64 {
 	return border
 }
 
-// corruptError stops a route at an envelope.
+// corruptError means that a route has stopped at a missing or corrupt envelope.
 type corruptError struct {
 	name   string
 	number uint64
 	err    error
 }
 
-// Error returns the place and the remedy.
+// Error names the envelope and the remedy.
 func (e *corruptError) Error() string {
 	const text = "%s: envelope %d of the buffer is corrupt; restore it from a backup, or stop the run " +
 		"and give its records up with `penstock buffer skip CONFIG %d`: %v"
@@ -218,7 +219,7 @@ func (e *corruptError) Error() string {
 // Unwrap returns the reason.
 func (e *corruptError) Unwrap() error { return e.err }
 
-// load makes an envelope the current one, if it continues the one before.
+// load makes an envelope the current one, after checking it against the preceding envelope.
 func (r *reader) load(ctx context.Context, number uint64) error {
 	if r.current != nil && r.current.number == number {
 		return nil
@@ -244,7 +245,8 @@ func (r *reader) load(ctx context.Context, number uint64) error {
 	return nil
 }
 
-// take appends records of the current envelope to the batch, until one of them is full.
+// take appends records of the current envelope to the batch until the batch is full, the envelope
+// ends, or the border is reached.
 func (r *reader) take(batch *stream.Batch, offset int, border int64) {
 	e, begin := r.current, offset
 	for offset < len(e.data) && !batch.Full() && positionOf(e.number, offset) < border {
@@ -267,7 +269,7 @@ func (r *reader) take(batch *stream.Batch, offset int, border int64) {
 	}
 }
 
-// after returns the position behind the record that ends at an offset.
+// after returns the position after the record that ends at the given offset.
 func (e *envelope) after(end int) int64 {
 	if end == len(e.data) {
 		return positionOf(e.number+1, 0)
@@ -275,7 +277,7 @@ func (e *envelope) after(end int) int64 {
 	return positionOf(e.number, end)
 }
 
-// cover makes the batch's span end at a position, and moves there.
+// cover extends the batch's span to the position to, and moves the reader there.
 func (r *reader) cover(batch *stream.Batch, to int64) {
 	if len(batch.Spans) == 0 {
 		from := stream.Position{Num: r.at}
@@ -286,7 +288,7 @@ func (r *reader) cover(batch *stream.Batch, to int64) {
 	r.at = to
 }
 
-// Commit implements stream.Reader: only durable progress lets envelopes be deleted.
+// Commit implements stream.Reader. Envelopes are deleted only according to this durable progress.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	b := r.b
 	b.mu.Lock()
@@ -331,7 +333,7 @@ func (b *Buffer) allDraining() bool {
 // Note implements stream.PartitionTracker.
 func (r *reader) Note(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker: the partitions of other buffers.
+// Forget implements stream.PartitionTracker. It returns the partitions of other buffers.
 func (r *reader) Forget() []string {
 	r.b.mu.Lock()
 	defer r.b.mu.Unlock()

@@ -13,15 +13,14 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// skipFile has the envelopes that an operator has given up, one range with its time a line, in the
-// state directory of the source.
+// skipFile lists the envelopes that an operator has decided to skip. It is in the state directory
+// of the source. Each line is a range with the time of the decision.
 const skipFile = "buffer-skipped"
 
-// maxSkipFile bounds the file of decisions.
+// maxSkipFile bounds the size of skipFile.
 const maxSkipFile = 1 << 20
 
-// readSkips returns the ranges in the file of decisions. A line that a crash has cut off does not
-// count.
+// readSkips returns the ranges in skipFile. It ignores a line that a crash has truncated.
 func readSkips(dir vfs.Dir) ([]span, error) {
 	f, err := dir.Open(skipFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +49,7 @@ func readSkips(dir vfs.Dir) ([]span, error) {
 	return spans, nil
 }
 
-// appendSkip adds a range to the file of decisions, durably.
+// appendSkip durably adds a range to skipFile.
 func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	f, err := dir.OpenFile(skipFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
@@ -60,7 +59,7 @@ func appendSkip(dir vfs.Dir, s span, now time.Time) error {
 	return errors.Join(err, f.Sync(), f.Close(), dir.Sync())
 }
 
-// isSkipped reports whether an envelope was given up.
+// isSkipped reports whether an envelope is in one of the ranges.
 func isSkipped(spans []span, number uint64) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return s.has(number) })
 }

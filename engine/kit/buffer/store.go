@@ -7,14 +7,15 @@ import (
 
 // Store keeps numbered envelopes. Its methods are safe for concurrent use; one goroutine appends.
 type Store interface {
-	// Append stores an envelope under the number that follows the last one, durably.
+	// Append durably stores an envelope. number must be the last envelope's number plus 1.
 	Append(ctx context.Context, number uint64, text []byte) error
-	// Get returns the envelope with a number, or ErrMissing.
+	// Get returns the envelope with the given number, or ErrMissing.
 	Get(ctx context.Context, number uint64) ([]byte, error)
-	// Purge deletes the envelopes below a number. It never deletes the last one.
+	// Purge deletes the envelopes with numbers below the given one. It never deletes the last
+	// envelope.
 	Purge(ctx context.Context, below uint64) error
-	// State returns the numbers of the first and the last envelope, 0 and 0 if there was never one,
-	// and the bytes on disk.
+	// State returns the numbers of the first and last envelopes, and the bytes on disk. Both
+	// numbers are 0 if no envelope was ever stored.
 	State(ctx context.Context) (first, last uint64, bytes int64, err error)
 	// Close frees the store.
 	Close() error

@@ -1,9 +1,10 @@
-// Package egress bounds the requests whose URLs come from data, so that nobody makes penstock send
-// requests to the inside of its own network (SSRF).
+// Package egress restricts requests whose URLs come from data, so that a record cannot make
+// penstock send requests into its own network (SSRF).
 //
-// A [Policy] decides about URLs and addresses; it is pure. A [Dialer] checks each address at the
-// moment at which it is dialed, after the name was resolved, so that a name that resolves to another
-// address the next time gains nothing. A [NewTransport] uses no proxy; follow no redirects with it.
+// A [Policy] decides about URLs and addresses; it is pure. A [Dialer] checks each address after
+// resolving the name, immediately before dialing. A name that resolves to another address later
+// (DNS rebinding) therefore does not bypass the check. Transports of [NewTransport] use no proxy.
+// Clients that use them must not follow redirects.
 package egress
 
 import (
@@ -27,8 +28,9 @@ type Dialer struct {
 	allowed func(netip.AddrPort) error // for tests: called with each address that the policy allows
 }
 
-// DialContext connects to host:port. The error wraps a *[RefusedError] if an address that the name
-// has resolved to is not allowed; of several addresses, the allowed ones are tried.
+// DialContext connects to host:port. If the name resolves to several addresses, it tries the
+// allowed ones. If it cannot connect because an address is not allowed, the error wraps a
+// *[RefusedError].
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if !strings.HasPrefix(network, "tcp") {
 		return nil, fmt.Errorf("network %s is not allowed", network)
@@ -57,7 +59,7 @@ func (d *Dialer) check(address string) error {
 // TransportOptions bound a transport.
 type TransportOptions struct {
 	TLS             *tls.Config
-	IdleConnections int           // of all hosts, the least recently used one is closed first; zero means 1000
+	IdleConnections int           // total; the least recently used is closed first; zero means 1000
 	IdleTimeout     time.Duration // zero means 90s
 	HeaderBytes     int64         // of a response; zero means 64 KiB
 }

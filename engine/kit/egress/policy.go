@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Policy is the URLs to which data may direct requests. The zero value allows none.
+// Policy determines the URLs to which data may direct requests. The zero value allows none.
 type Policy struct {
 	Hosts   []string `yaml:"hosts" required:"true" doc:"allowed hosts of URLs; *.example.com means any name below example.com"`
 	Ports   []int    `yaml:"ports" doc:"allowed ports of URLs; default: 443, and 80 with http: true"`
@@ -59,8 +59,8 @@ func (p *Policy) Validate() error {
 // maxURL bounds a URL, in bytes.
 const maxURL = 8 << 10
 
-// Check parses a URL and reports whether the policy allows it, as far as that can be decided without
-// resolving its name. It returns the URL in the form to request, and its host:port.
+// Check parses a URL and returns an error if the policy forbids it. It does not resolve the host
+// name. It returns the URL in the form to request, and its host:port.
 func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	if len(raw) > maxURL {
 		return nil, "", &RefusedError{raw[:100] + "...", fmt.Sprintf("it is longer than %d bytes", maxURL)}
@@ -72,7 +72,7 @@ func (p *Policy) Check(raw string) (*url.URL, string, error) {
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // the error holds all of it
+		return nil, "", &RefusedError{"the URL", "it cannot be parsed"} // its error quotes the URL
 	}
 	shown := u.Scheme + "://" + u.Host + u.EscapedPath()
 	refuse := func(format string, args ...any) (*url.URL, string, error) {
@@ -185,8 +185,8 @@ func (p *Policy) Pattern(address string) string {
 	return ""
 }
 
-// checkName returns the reason why a host name is malformed; "" if it is not. Names that end in a
-// number are none: resolvers take 127.1 or 0x7f000001 for an address.
+// checkName returns the reason why a host name is malformed; "" if it is not. A name that ends in a
+// number is malformed, because resolvers treat 127.1 or 0x7f000001 as an address.
 func checkName(name string) string {
 	if name == "" || len(name) > 253 {
 		return "the host is empty or too long"
@@ -211,7 +211,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// addresses that requests never go to, by their reason, and those that Private allows.
+// blocked networks with the reason, and networks that Private allows.
 var (
 	never = prefixes(map[string]string{
 		"0.0.0.0/8": "this network", "169.254.0.0/16": "link-local", "192.0.0.0/24": "protocol assignments",
@@ -268,7 +268,7 @@ func (p *Policy) CheckAddress(a netip.Addr) error {
 	return nil
 }
 
-// metadata are services of clouds within private blocks.
+// metadata are the addresses of cloud metadata services within private networks.
 var metadata = prefixes(map[string]string{"100.100.100.200/32": "", "fd00:ec2::/32": "", "fd20:ce::/32": ""})
 
 func contains(list []block, a netip.Addr) bool {

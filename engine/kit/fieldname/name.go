@@ -5,11 +5,11 @@
 //
 // A name with dots means two things: the flat field of exactly that name, and the member at that
 // path of a field that is a JSON object. user.email is the field "user.email" and the member email
-// of the field user. A name in double quotes means the flat field alone. A reader of a name takes
-// the flat field if the record has it.
+// of the field user. A name in double quotes means the flat field alone. A component that reads a
+// name uses the flat field if the record has it.
 //
-// The package owns nothing. It changes only the fields of the batch it is given, and never the
-// bytes of a value: a value that changes is written behind the batch's data.
+// The package owns nothing. It changes only the fields of the given batch, and never the bytes of a
+// value: it appends a changed value to the batch's data.
 package fieldname
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// MaxParts is how many parts a name may have.
+// MaxParts is the maximum number of parts of a name.
 const MaxParts = 100
 
 // Name is the name of a field. The zero value names nothing.
@@ -31,8 +31,8 @@ type Name struct {
 	Path []string
 }
 
-// Parse reads a name as a config holds it. It fails if the name is empty, a quote is not closed,
-// or there are more than MaxParts parts. A name with an empty part, such as "a..b", has no path.
+// Parse parses a name from a config. It fails if the name is empty, a quote is not closed, or there
+// are more than MaxParts parts. A name with an empty part, such as "a..b", has no path.
 func Parse(text string) (Name, error) {
 	if text == "" {
 		return Name{}, fmt.Errorf("the empty name is no name of a field")
@@ -55,8 +55,8 @@ func Parse(text string) (Name, error) {
 	return n, nil
 }
 
-// Lenient is Parse for code that builds options itself: a text that is no valid name is the flat
-// field of that name.
+// Lenient is Parse for code that builds options itself. It treats an invalid name as the flat field
+// of that name.
 func Lenient(text string) Name {
 	n, err := Parse(text)
 	if err != nil {
@@ -65,9 +65,9 @@ func Lenient(text string) Name {
 	return n
 }
 
-// Find looks for the field that n names among those of a schema. at is its index, or that of the
-// field that holds the object; -1 means that neither is known. nested tells the two apart. The
-// error says why a known field cannot hold the member: its values are no objects.
+// Find looks up n in a schema. at is the index of the flat field or, if nested is true, of the
+// field that holds the object; -1 means that the schema has neither. Find returns an error if the
+// member's field is known but its values are not objects.
 func (n Name) Find(in stream.Schema) (at int, nested bool, err error) {
 	if at = in.Find(n.Flat); at >= 0 || n.Path == nil {
 		return at, false, nil
@@ -94,13 +94,13 @@ func article(t stream.FieldType) string {
 	return string(t)
 }
 
-// Missing returns the error of an option that names a field no record has.
+// Missing returns the error for an option that names a field that no record has.
 func Missing(key, text string, in stream.Schema) *stream.OptionError {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf("there is no field %q", text), Word: text,
 		Known: in.Names()}
 }
 
-// Write returns the schema of records in which n was set to a value of a type.
+// Write returns the schema of the records after n was set to a value of type t.
 func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error) {
 	at, nested, err := n.Find(out)
 	switch {
@@ -118,16 +118,16 @@ func (n Name) Write(out stream.Schema, t stream.FieldType) (stream.Schema, error
 	return out, nil
 }
 
-// Ref is a name with its places in the names of one batch.
+// Ref is a name with its indexes in the Names of one batch.
 type Ref struct {
 	Name
 	flat, root       uint32
 	hasFlat, hasRoot bool
 }
 
-// Begin finds the name's places in a batch. Call it again when the batch's Names have grown.
+// Begin finds the name's indexes in a batch. Call it again when the batch's Names have grown.
 func (r *Ref) Begin(b *stream.Batch) {
-	if r.Flat == stream.MessageName { // records that were not parsed have it, and no name yet
+	if r.Flat == stream.MessageName { // Names may lack this field of unparsed records
 		b.Name(r.Flat)
 	}
 	r.flat, r.hasFlat = b.FindName(r.Flat)
@@ -137,7 +137,7 @@ func (r *Ref) Begin(b *stream.Batch) {
 	}
 }
 
-// BeginWrite is Begin for a name that is to be set: it adds the places that lack.
+// BeginWrite is Begin for a name that will be set. It adds a missing name to the batch's Names.
 func (r *Ref) BeginWrite(b *stream.Batch) {
 	if r.Path == nil {
 		b.Name(r.Flat)
@@ -147,18 +147,18 @@ func (r *Ref) BeginWrite(b *stream.Batch) {
 	r.Begin(b)
 }
 
-// IsFlat reports whether f is the flat field that the name means.
+// IsFlat reports whether f is the flat field of the name.
 func (r *Ref) IsFlat(f stream.Field) bool { return r.hasFlat && f.Name == r.flat }
 
 // IsRoot reports whether f is the field that may hold the member.
 func (r *Ref) IsRoot(f stream.Field) bool { return r.hasRoot && f.Name == r.root }
 
-// Index returns the place of the flat field in the batch's Names; ok is false if no record has had
-// it.
+// Index returns the index of the flat field in the batch's Names. ok is false if the batch does not
+// have the name.
 func (r *Ref) Index() (name uint32, ok bool) { return r.flat, r.hasFlat }
 
 // HasRoot reports whether a record of the batch may have the field that holds the member.
 func (r *Ref) HasRoot() bool { return r.hasRoot }
 
-// Possible reports whether a record of the batch may have a match of the name.
+// Possible reports whether a record of the batch may have the flat field or the member.
 func (r *Ref) Possible() bool { return r.hasFlat || r.hasRoot }

@@ -11,27 +11,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Object is a JSON object that is being changed. Unchanged members keep the form in which they were
-// written. A key may stand in an object several times: all of them are removed or renamed, and the
-// last is read.
+// Object is a JSON object that can be changed. Unchanged members keep their original form. If
+// several members have the same key, all of them are removed or renamed, and the last one is read.
 type Object struct{ members []member }
 
 type member struct {
 	key    string  // without escapes
 	label  []byte  // as it was written, with its quotes
 	value  []byte  // as it was written
-	object *Object // instead of value, if the member was opened
-	to     string  // the key that it gets, once all renames are known; "": its own
+	object *Object // used instead of value if the member was opened
+	to     string  // new key, assigned by Settle; "" keeps the key
 }
 
 // Value is a member's value.
 type Value struct {
 	Kind stream.Kind
-	Raw  []byte // as a field of this kind holds it: a Text without quotes and escapes
+	Raw  []byte // in a field's form: a Text is without quotes and escapes
 }
 
-// IsObject reports whether a field's value is a JSON object. White space may stand before it, as in
-// the json columns of a database.
+// IsObject reports whether a field's value is a JSON object. White space may precede it, as in the
+// json columns of a database.
 func IsObject(kind stream.Kind, value []byte) bool {
 	value = trim(value)
 	return kind == stream.JSON && len(value) > 0 && value[0] == '{'
@@ -39,8 +38,8 @@ func IsObject(kind stream.Kind, value []byte) bool {
 
 func trim(value []byte) []byte { return bytes.TrimLeft(value, " \t\r\n") }
 
-// Open reads an object. Its bytes are shared until Append. The error is that of a JSON text that
-// cannot be read to its end, as one with a key that is no text.
+// Open parses an object. The Object shares the bytes of raw. Open returns an error for invalid
+// JSON.
 func Open(raw []byte) (*Object, error) {
 	o := &Object{}
 	var s json.Scanner
@@ -67,8 +66,8 @@ func Open(raw []byte) (*Object, error) {
 	return o, nil
 }
 
-// Find returns the value at path of the object raw, without changing or opening anything. Of two
-// members with one key the last counts.
+// Find returns the value at path of the object raw, without creating an Object. If several members
+// have the same key, it uses the last.
 func Find(s *json.Scanner, raw []byte, path []string) (Value, bool) {
 	for {
 		raw = trim(raw)
@@ -89,7 +88,7 @@ func Find(s *json.Scanner, raw []byte, path []string) (Value, bool) {
 	}
 }
 
-// child returns the object that member i is, nil if it is none.
+// child opens member i and returns its object, or nil if the member is not an object.
 func (o *Object) child(i int) (*Object, error) {
 	m := &o.members[i]
 	if m.object == nil && IsObject(stream.JSON, m.value) {
@@ -102,7 +101,7 @@ func (o *Object) child(i int) (*Object, error) {
 	return m.object, nil
 }
 
-// Remove takes out every member at path, and reports whether there was one.
+// Remove removes every member at path, and reports whether there was one.
 func (o *Object) Remove(path []string) (removed bool, err error) {
 	kept := o.members[:0]
 	for i := range o.members {
@@ -129,7 +128,7 @@ func (o *Object) Remove(path []string) (removed bool, err error) {
 	return removed, nil
 }
 
-// Take is Remove that returns the last value it took out.
+// Take is Remove, but also returns the last removed value.
 func (o *Object) Take(path []string) (v Value, ok bool, err error) {
 	for i := range o.members {
 		m := &o.members[i]
@@ -162,7 +161,7 @@ func (o *Object) Take(path []string) (v Value, ok bool, err error) {
 	return v, ok, err
 }
 
-// valueOf returns a JSON text as a field holds it.
+// valueOf returns a JSON text in the form of a field.
 func valueOf(text []byte) Value {
 	var s json.Scanner
 	whole := append(append([]byte(`{"":`), text...), '}')
@@ -177,16 +176,16 @@ func valueOf(text []byte) Value {
 	return Value{s.Value.Kind, raw}
 }
 
-// Set gives the member at path a value, a JSON text, and makes the objects that lack. Of several
-// members with one key the first gets it, and the others go. It fails if a value in the way is no
-// object.
+// Set sets the member at path to value, a JSON text, and creates missing objects. If several
+// members have the same key, it sets the first and removes the others. It fails if a value along
+// the path is not an object.
 func (o *Object) Set(path []string, value []byte) error {
 	at := -1
 	kept := o.members[:0]
 	for _, m := range o.members {
 		if m.key == path[0] {
 			if at >= 0 {
-				if len(path) > 1 { // the last one counts, at the first place
+				if len(path) > 1 { // use the last member's value at the first member's place
 					kept[at].value, kept[at].object = m.value, m.object
 				}
 				continue
@@ -223,7 +222,7 @@ func (o *Object) Set(path []string, value []byte) error {
 	return inner.Set(path[1:], value)
 }
 
-// Wrap returns the JSON text of objects within each other that hold a value at path.
+// Wrap returns the JSON text of nested objects with the value at path.
 func Wrap(path []string, value []byte) []byte {
 	var out []byte
 	for _, key := range path {
@@ -236,8 +235,9 @@ func Wrap(path []string, value []byte) []byte {
 	return out
 }
 
-// Rename gives every member at path another key, at its place, once Settle is called; so two
-// members may exchange theirs. It reports whether there was one.
+// Rename gives every member at path a new key. The order of the members does not change. The new
+// key takes effect when Settle is called, so that two members can exchange their keys. Rename
+// reports whether there was such a member.
 func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	for i := range o.members {
 		m := &o.members[i]
@@ -263,8 +263,8 @@ func (o *Object) Rename(path []string, key string) (renamed bool, err error) {
 	return renamed, nil
 }
 
-// Settle gives the members their new keys. A member that keeps a key which another one gets gives
-// way.
+// Settle gives renamed members their new keys. It removes a member that was not renamed if a
+// renamed member gets its key.
 func (o *Object) Settle() {
 	taken := make(map[string]bool)
 	for i := range o.members {

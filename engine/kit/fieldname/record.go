@@ -11,16 +11,16 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Editor changes the fields of records. The zero value is ready. It belongs to one goroutine and
-// keeps only memory.
+// Editor changes the fields of records. The zero value is ready to use. It must be used by one
+// goroutine. Between calls it keeps only memory for reuse.
 type Editor struct {
 	scan    json.Scanner
 	scratch []byte
 }
 
-// Lookup returns the field that the name means in record i, or the member of one; ok is false if
-// the record has neither. The flat field comes first. A Text member is shared with the batch only
-// where it has no escapes.
+// Lookup returns the flat field of the name in record i, otherwise the member at its path. ok is
+// false if the record has neither. A Text member shares memory with the batch only if it has no
+// escapes.
 func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	fields := b.FieldsOf(i)
 	for _, f := range fields {
@@ -36,8 +36,8 @@ func (e *Editor) Lookup(b *stream.Batch, r *Ref, i int) (v Value, ok bool) {
 	return Value{}, false
 }
 
-// Remove takes the member that the name means out of a field, and reports whether it was there. An
-// object that cannot be read is an error.
+// Remove removes the name's member from a field, and reports whether there was one. It returns an
+// error if the object is invalid JSON.
 func (e *Editor) Remove(b *stream.Batch, r *Ref, f *stream.Field) (removed bool, err error) {
 	raw := b.Value(*f)
 	if !r.IsRoot(*f) || !IsObject(f.Kind, raw) {
@@ -63,10 +63,10 @@ func (e *Editor) Put(b *stream.Batch, f *stream.Field, o *Object) {
 	f.Off, f.Len = b.AppendData(e.scratch)
 }
 
-// SetLast gives the match of a name in record i a value, f: the flat field if the record has it, or
-// if the name has no path; else the member. The fields of record i must be the last of the batch,
-// as [stream.Batch.OpenFields] leaves them. It fails if a value in the way is no object; the record
-// is then unchanged.
+// SetLast sets a name in record i to the value f. It sets the flat field if the record has it or
+// the name has no path, otherwise the member. The fields of record i must be the last of the batch,
+// as [stream.Batch.OpenFields] leaves them. SetLast fails if a value along the path is not an
+// object; the record is then unchanged.
 func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	fields := b.FieldsOf(i)
 	for k := range fields {
@@ -85,7 +85,7 @@ func (e *Editor) SetLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	return e.setPath(b, r, i, f)
 }
 
-// setPath is SetLast for the path alone.
+// setPath is SetLast, but always sets the member.
 func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	value := ndjson.AppendValue(nil, f.Kind, b.Value(f))
 	fields := b.FieldsOf(i)
@@ -121,7 +121,7 @@ func (e *Editor) setPath(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	return nil
 }
 
-// SetPathLast is SetLast for a name that means its path only.
+// SetPathLast is SetLast, but sets the member even if the record has the flat field.
 func (e *Editor) SetPathLast(b *stream.Batch, r *Ref, i int, f stream.Field) error {
 	if r.Path == nil {
 		return e.SetLast(b, r, i, f)

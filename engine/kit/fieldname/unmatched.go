@@ -2,9 +2,9 @@ package fieldname
 
 import "github.com/penstock-io/penstock/stream"
 
-// Unmatched reports the names of a processor that no record of a batch has: in the counter
-// names_unmatched, once for each name and batch, and for the first batch also in the log. The zero
-// value is ready. It belongs to one goroutine.
+// Unmatched reports the names of a processor that no record of a batch has. It counts each of them
+// once per batch in names_unmatched, and also logs those of the first batch. The zero value is
+// ready to use. It must be used by one goroutine.
 type Unmatched struct {
 	matched []bool
 	records int
@@ -14,17 +14,17 @@ type Unmatched struct {
 // Counter is the name of the counter to which End adds.
 const Counter = "names_unmatched"
 
-// Begin prepares for a batch and the names of a processor.
+// Begin prepares for a batch and the given number of names.
 func (u *Unmatched) Begin(b *stream.Batch, names int) {
 	u.matched = append(u.matched[:0], make([]bool, names)...)
 	u.records = b.Kept()
 }
 
-// Matched notes that name k was found.
+// Matched records that name k was found.
 func (u *Unmatched) Matched(k int) { u.matched[k] = true }
 
-// End reports the names that were not found to h, which may be nil. name gives name k as the
-// config has it.
+// End reports the names that were not found to h, which may be nil. name returns name k in the form
+// of the config.
 func (u *Unmatched) End(h stream.Host, name func(k int) string) {
 	if h == nil || u.records == 0 {
 		return

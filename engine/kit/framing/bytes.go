@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// delimited ends a record behind each delimiter.
+// delimited ends a record after each delimiter.
 type delimited string
 
 // Exact implements lines.Framing.
@@ -25,7 +25,7 @@ func (d delimited) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// delimitedLine is a line of bytes: LF or CRLF ends it.
+// delimitedLine ends a record after LF or CRLF.
 type delimitedLine struct{}
 
 // Exact implements lines.Framing.
@@ -42,8 +42,8 @@ func (delimitedLine) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// csv ends a record behind a line end that stands outside of quotes (RFC 4180: a quote within is
-// written twice, which leaves and enters again).
+// csv ends a record after a line end outside of quotes. A quote inside a quoted field is doubled
+// (RFC 4180); csv treats that as the end of one quoted part and the start of another.
 type csv struct{}
 
 // Exact implements lines.Framing.
@@ -71,9 +71,9 @@ func (csv) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{}
 }
 
-// values are consecutive JSON values, or the objects of an array; its brackets and commas precede
-// the records. Invalid JSON is also found as whole values, and left to the parser: a record ends
-// with its brackets.
+// values finds consecutive JSON values, or the objects of an array. The array's brackets and commas
+// precede the records. A value ends where its brackets are balanced, even if it is invalid JSON,
+// which the parser then reports.
 type values struct{}
 
 // Exact implements lines.Framing.
@@ -96,8 +96,8 @@ func (values) Next(data []byte, last bool) lines.Frame {
 	return lines.Frame{Size: to, From: from, To: to}
 }
 
-// punctuation is how many bytes in front of the next value are white space, commas, and brackets of
-// an array of objects. The bracket of any other array begins a record.
+// punctuation returns the number of bytes before the next value: white space, commas, and brackets
+// of an array of objects. The bracket of any other array begins a record.
 func punctuation(data []byte) int {
 	at := 0
 	for ; at < len(data); at++ {
@@ -118,7 +118,7 @@ func punctuation(data []byte) int {
 // closed reports whether the end of a value that begins with c is visible in the value itself.
 func closed(c byte) bool { return c == '{' || c == '[' || c == '"' }
 
-// value returns where the value that begins at from ends, or -1.
+// value returns the end of the value that begins at from, or -1.
 func value(data []byte, from int) int {
 	switch data[from] {
 	case '"':
@@ -128,7 +128,7 @@ func value(data []byte, from int) int {
 		if i := bytes.IndexAny(data[from:], " \t\r\n,[]{}\""); i > 0 {
 			return from + i
 		} else if i == 0 {
-			return from + 1 // a bracket that nothing opened
+			return from + 1 // a closing bracket without an opening one
 		}
 		return len(data)
 	}
@@ -152,7 +152,7 @@ func value(data []byte, from int) int {
 	return -1
 }
 
-// stringEnd returns where the string that begins at from ends, or -1.
+// stringEnd returns the end of the string that begins at from, or -1.
 func stringEnd(data []byte, from int) int {
 	for at := from + 1; at < len(data); at++ {
 		i := bytes.IndexAny(data[at:], `"\`)

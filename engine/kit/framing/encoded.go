@@ -9,21 +9,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoded finds records in a file of another encoding than UTF-8, or of UTF-8 that is to be
-// checked, and writes them as UTF-8. Positions are the file's.
+// encoded finds records in a file that is not UTF-8, or whose UTF-8 must be checked, and writes
+// them as UTF-8. Positions are offsets in the file, not in the decoded text.
 type encoded struct {
 	in    charset
-	inner lines.Framing // of the text
-	// inner finds the records in the raw bytes: the delimiters that it searches for are encoded as
-	// in UTF-8
+	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set
+	// inner works on the raw bytes, because the delimiters have the same bytes in this encoding as
+	// in UTF-8, or were encoded in advance
 	bytes bool
-	lines bool // inner is that of lines
+	lines bool // inner finds lines
 	onBad bad
 	name  string
 	text  *sync.Pool // of *[]byte: stretches of decoded text
 }
 
-// stretch is how much is decoded at first in search of a record's end.
+// stretch is the number of bytes that are decoded first in the search for a record's end.
 const stretch = 4096
 
 // Exact implements lines.Framing.
@@ -71,7 +71,7 @@ func (e *encoded) next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// line finds the end of a line of wide characters.
+// line finds the end of a line in a wide encoding.
 func (e *encoded) line(data []byte, last bool) lines.Frame {
 	size, to := 0, len(data)
 	if i := e.in.lineEnd(data, 0); i >= 0 {
@@ -85,7 +85,7 @@ func (e *encoded) line(data []byte, last bool) lines.Frame {
 	return lines.Frame{Size: size, To: to}
 }
 
-// inFile turns the places of a frame in the decoded text into those in the file.
+// inFile converts the offsets of a frame in the decoded text to offsets in data.
 func (e *encoded) inFile(data []byte, frame lines.Frame) lines.Frame {
 	at, text := 0, 0
 	until := func(to int) int {
@@ -114,7 +114,7 @@ func (e *encoded) Write(dst []byte, ends []int, data []byte,
 	return dst, append(ends, len(dst)), err
 }
 
-// write appends one text.
+// write appends one decoded text.
 func (e *encoded) write(dst, text []byte) ([]byte, error) {
 	dst, at := e.in.decode(dst, text, e.onBad)
 	if at >= 0 && e.onBad >= buryBad {
@@ -170,7 +170,7 @@ func (e *encoded) LineStart(data []byte) int {
 	}
 }
 
-// Text are the keys `encoding` and `decode_error` of a source of files.
+// Text holds the keys `encoding` and `decode_error` of a file source.
 type Text struct {
 	Encoding    string // utf-8, utf-16le, utf-16be, utf-16, latin-1, windows-1252
 	DecodeError string // keep, replace, drop, dead_letter, fail
@@ -245,7 +245,7 @@ func (o Options) In(t Text,
 	}, nil
 }
 
-// encodedDelimiter is a delimiter of UTF-8 text as it stands in a file of one byte a character.
+// encodedDelimiter converts a delimiter from UTF-8 to an encoding with one byte per character.
 func encodedDelimiter(in charset, text string) (delimited, error) {
 	var out []byte
 	for _, r := range text {

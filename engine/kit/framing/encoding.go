@@ -8,14 +8,14 @@ import (
 	"unicode/utf8"
 )
 
-// charset is how the characters of a file are written.
+// charset is the encoding of a file's characters.
 type charset uint8
 
 const (
 	utf8Bytes charset = iota
 	utf16LE
 	utf16BE
-	utf16Mark // as the mark at the file's beginning says
+	utf16Mark // determined by the byte order mark at the file's start
 	latin1
 	windows1252
 )
@@ -26,11 +26,11 @@ var charsets = map[string]charset{
 	"latin-1": latin1, "windows-1252": windows1252,
 }
 
-// wide reports whether a character takes units of two bytes.
+// wide reports whether characters consist of two-byte units.
 func (c charset) wide() bool { return c == utf16LE || c == utf16BE || c == utf16Mark }
 
-// of returns which one a file is in that begins with head. Without a mark utf-16 is big-endian (RFC
-// 2781, 4.3).
+// of returns the charset of a file that begins with head. UTF-16 without a byte order mark is
+// big-endian (RFC 2781, 4.3).
 func (c charset) of(head []byte) charset {
 	switch {
 	case c != utf16Mark:
@@ -47,8 +47,8 @@ var between80And9F = [32]rune{
 	0, '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', 0, 'ž', 'Ÿ',
 }
 
-// next returns the first character of data, which is not empty, and the bytes that it takes. ok is
-// false where they are none.
+// next returns the first character of data, which must not be empty, and its size in bytes. ok is
+// false if these bytes are not a character.
 func (c charset) next(data []byte) (r rune, size int, ok bool) {
 	switch c {
 	case latin1:
@@ -91,17 +91,17 @@ type bad uint8
 const (
 	keepBad    bad = iota // bytes that are not UTF-8 are kept; in other encodings they are replaced
 	replaceBad            // by U+FFFD
-	dropBad               // they are left out
-	buryBad               // the record is a dead letter
-	failBad               // the file is read no further
+	dropBad               // they are omitted
+	buryBad               // the record is dead-lettered
+	failBad               // the file is not read further
 )
 
 // bads are the values of the key `decode_error`.
 var bads = map[string]bad{"keep": keepBad, "replace": replaceBad, "drop": dropBad,
 	"dead_letter": buryBad, "fail": failBad}
 
-// decode appends data as UTF-8 to dst. at is where the first bytes are that are no character, -1 if
-// there are none.
+// decode appends data as UTF-8 to dst. at is the offset of the first bytes that are not a
+// character, or -1.
 func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	at = -1
 	for i := 0; i < len(data); {
@@ -125,7 +125,7 @@ func (c charset) decode(dst, data []byte, onBad bad) (out []byte, at int) {
 	return dst, at
 }
 
-// plain is how many bytes stand at the beginning of data that are ASCII and are written so.
+// plain returns the length of data's ASCII prefix; 0 in wide encodings.
 func plain(c charset, data []byte) int {
 	if c.wide() {
 		return 0
@@ -138,8 +138,7 @@ func plain(c charset, data []byte) int {
 	return len(data)
 }
 
-// whole returns the length of the longest prefix of data that ends with a whole character, as far
-// as is known without the next bytes.
+// whole returns the length of data without an incomplete character at its end.
 func (c charset) whole(data []byte) int {
 	n := len(data)
 	switch {
@@ -161,7 +160,7 @@ func (c charset) whole(data []byte) int {
 	return n
 }
 
-// mark is the length of the byte order mark at the beginning of data.
+// mark returns the length of the byte order mark at the start of data; 0 if there is none.
 func (c charset) mark(data []byte) int {
 	if c.wide() && len(data) >= 2 && c.unit(data) == 0xfeff {
 		return 2
@@ -169,8 +168,8 @@ func (c charset) mark(data []byte) int {
 	return 0
 }
 
-// lineEnd returns where the first line end at or after from is in data, which begins with a whole
-// character; -1: there is none.
+// lineEnd returns the offset of the first line end at or after from, or -1. data must begin with a
+// whole character.
 func (c charset) lineEnd(data []byte, from int) int {
 	if !c.wide() {
 		if i := bytes.IndexByte(data[from:], '\n'); i >= 0 {

@@ -1,9 +1,9 @@
-// Package framing finds records in files that do not consist of lines: ended by other bytes,
-// several lines long, CSV with line ends between quotes, JSON values in sequence or in an array.
+// Package framing finds records that are not single lines: records with other delimiters, records
+// of several lines, CSV with line ends inside quotes, and JSON values in sequence or in an array.
 //
-// Each framing is a value without state ([lines.Framing]): from a record's start it finds the same
-// records, regardless of earlier reads, so that a restart can resume at the last position. The
-// package reads nothing and keeps nothing; the sources that read files own their framings.
+// A framing ([lines.Framing]) has no state: from a given record's start it always finds the same
+// records, so that a restart can resume at the last position. The package does no I/O. The file
+// sources own their framings.
 package framing
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The ways in which records are told apart.
+// The values of Options.By.
 const (
 	ByLine      = "line"
 	ByDelimiter = "delimiter"
@@ -26,7 +26,7 @@ const (
 	ByJSON      = "json"
 )
 
-// Options are the key `framing` of a source of files.
+// Options holds the key `framing` of a file source.
 type Options struct {
 	By        string        `yaml:"by" enum:"line,delimiter,multiline,csv,json" doc:"how records are delimited"`
 	Delimiter string        `yaml:"delimiter" doc:"by: delimiter: delimiter after each record, such as \"\\0\""`
@@ -38,7 +38,7 @@ type Options struct {
 	Wait      time.Duration `yaml:"wait" doc:"by: multiline: time without growth of the file after which the last record is complete"`
 }
 
-// Defaults are lines.
+// Defaults returns the default options: each line is a record.
 func Defaults() Options { return Options{By: ByLine, MaxLines: 1000, Wait: 5 * time.Second} }
 
 // maxDelimiter bounds a delimiter; a longer one is a mistake.
@@ -89,7 +89,7 @@ func wrong(key string, err error) error {
 	return &stream.OptionError{Key: "framing." + key, Err: err}
 }
 
-// misplaced finds keys that have no meaning with the way that was chosen.
+// misplaced returns an error for a key that has no effect with the chosen By.
 func (o Options) misplaced() error {
 	for _, k := range []struct{ key, value, by string }{
 		{"delimiter", o.Delimiter, ByDelimiter}, {"preset", o.Preset, ByMultiline},

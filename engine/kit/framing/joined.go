@@ -8,24 +8,24 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// joins finds the records of container logs: lines of which long ones were cut into pieces, those
-// of several streams among each other. From a line on until no stream has a piece that waits for
-// more is one group: its records come from one origin, because no position within it has a whole
-// record on either side.
+// joins finds the records of container logs. The container runtime cuts long lines into pieces, and
+// the pieces of several streams may be interleaved. A group is a sequence of lines after which no
+// stream has an incomplete record. All records of a group have the same origin, because no position
+// within the group separates whole records.
 type joins struct {
 	parse    func(line []byte) piece
 	most     int // lines of a group
 	maxBytes int // of a group
 }
 
-// piece is a line of a container's log, by places in it.
+// piece is a parsed line of a container log. Ranges are offsets in the line.
 type piece struct {
-	ok       bool // it is one
-	partial  bool // more of it follows
+	ok       bool // the line was parsed
+	partial  bool // more pieces follow
 	stream   [2]int
 	text     [2]int // the container's output
-	tag      int    // cri: where P or F stands
-	at, size int    // of the line in the group, its end not counted
+	tag      int    // cri: offset of the P or F
+	at, size int    // of the line in the group, without its line end
 }
 
 // joined are the presets that join records from pieces.
@@ -36,7 +36,7 @@ func (joins) Exact() bool { return false }
 
 // Next implements lines.Framing.
 func (j joins) Next(data []byte, last bool) lines.Frame {
-	var open [][]byte // streams with a piece that waits
+	var open [][]byte // streams with an incomplete record
 	at := 0
 	for n := 0; ; n++ {
 		if at == len(data) {
@@ -68,7 +68,7 @@ func (j joins) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// mark notes whether a stream waits for more.
+// mark adds a stream with an incomplete record to open, or removes a completed one.
 func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	for i, s := range open {
 		if bytes.Equal(s, stream) {
@@ -84,8 +84,8 @@ func mark(open [][]byte, stream []byte, partial bool) [][]byte {
 	return open
 }
 
-// Write implements lines.Writer. A record of one piece is its line; one of several is the first
-// one's line with the whole text.
+// Write implements lines.Writer. A record of several pieces is written as the first piece's line
+// with the text of all pieces.
 func (j joins) Write(dst []byte, ends []int, data []byte,
 	frame lines.Frame) ([]byte, []int, error) {
 	group := data[:frame.Size]
@@ -115,7 +115,7 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 			write(i)
 		}
 	}
-	for i := len(pieces) - 1; i >= 0; i-- { // pieces that wait for more at the group's end
+	for i := len(pieces) - 1; i >= 0; i-- { // records that are incomplete at the group's end
 		if !used[i] {
 			write(i)
 		}
@@ -123,7 +123,8 @@ func (j joins) Write(dst []byte, ends []int, data []byte,
 	return dst, ends, nil
 }
 
-// join appends the record that ends with piece to: all of its stream that were not used.
+// join appends the record that ends with piece to. The record consists of the unused pieces of the
+// same stream.
 func (j joins) join(dst, group []byte, pieces []piece, used []bool, to int) []byte {
 	last := pieces[to]
 	used[to] = true
@@ -163,8 +164,8 @@ func (joins) LineStart(data []byte) int {
 	return -1
 }
 
-// criPiece: "2016-10-06T00:17:09.669794202Z stdout P what was written". Tags are separated by
-// colons, the first one is P or F.
+// criPiece parses "2016-10-06T00:17:09.669794202Z stdout P the output". Tags are separated by
+// colons; the first one is P or F.
 func criPiece(line []byte) (p piece) {
 	time := bytes.IndexByte(line, ' ')
 	if time <= 0 {
@@ -193,8 +194,8 @@ func criPiece(line []byte) (p piece) {
 }
 
 // dockerPiece parses {"log":"the
-// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. A log without the line end
-// is an incomplete piece.
+// output\n","stream":"stdout","time":"2016-10-06T00:17:09.669794202Z"}. If the log has no line end,
+// more pieces follow.
 func dockerPiece(line []byte) (p piece) {
 	at := skipSpace(line, 0)
 	if at >= len(line) || line[at] != '{' {

@@ -9,12 +9,12 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/lines"
 )
 
-// glue reports whether line belongs to the record with the given first line and last line so far
-// (before). Lines come without their ends.
+// glue reports whether line belongs to the record with the given first line and preceding line
+// (before). Lines are passed without line ends.
 type glue func(first, before, line []byte) bool
 
-// multiline joins lines. A record ends before the first line that does not belong to it, or, with
-// closes, behind the first line that matches last.
+// multiline joins lines. A record ends before the first line that does not belong to it. If closes
+// is set, it also ends after the first line that matches last.
 type multiline struct {
 	belongs glue
 	closes  bool
@@ -54,12 +54,13 @@ func (m multiline) Next(data []byte, last bool) lines.Frame {
 	}
 }
 
-// frameOf is a record of whole lines that takes the first n bytes of data.
+// frameOf returns the frame of a record that consists of the first n bytes of data, which are whole
+// lines.
 func frameOf(data []byte, n int) lines.Frame {
 	return lines.Frame{Size: n, To: len(text(data[:n]))}
 }
 
-// text is a line without its end.
+// text returns a line without its line end.
 func text(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\n' {
 		line = line[:n-1]
@@ -70,15 +71,15 @@ func text(line []byte) []byte {
 	return line
 }
 
-// presets are the stack traces of languages, as their runtimes print them.
+// presets recognize the stack traces of language runtimes.
 var presets = map[string]glue{"java": javaTrace, "python": pythonTrace, "go": goTrace}
 
 func indented(line []byte) bool { return len(line) > 0 && (line[0] == ' ' || line[0] == '\t') }
 
 var javaThrowable = regexp.MustCompile(`^(\w+\.)+[A-Z][\w$]*(Exception|Error|Throwable)(: |$)`)
 
-// javaTrace: Throwable.printStackTrace prints the class and its message, frames as "\tat ...",
-// "\t... 3 more", and causes in between.
+// javaTrace joins the output of Throwable.printStackTrace: the class and its message, frames as
+// "\tat ...", "\t... 3 more", and causes in between.
 func javaTrace(_, _, line []byte) bool {
 	return indented(line) || javaThrowable.Match(line) ||
 		bytes.HasPrefix(line, []byte("Caused by: ")) ||
@@ -91,8 +92,8 @@ var pythonBetween = [][]byte{
 	[]byte("The above exception was the direct cause of the following exception:"),
 }
 
-// pythonTrace joins a traceback's header, its indented frames, the exception that follows them, and
-// the lines that link several.
+// pythonTrace joins a traceback's header, its indented frames, the exception after them, and the
+// lines that link several tracebacks.
 func pythonTrace(_, before, line []byte) bool {
 	for _, p := range pythonBetween {
 		if bytes.HasPrefix(line, p) {
@@ -102,7 +103,7 @@ func pythonTrace(_, before, line []byte) bool {
 	switch {
 	case indented(line):
 		return true
-	case len(line) == 0: // stands before and behind a link between two tracebacks
+	case len(line) == 0: // before and after a line that links two tracebacks
 		return len(before) > 0 && !indented(before)
 	case indented(before): // the exception itself
 		return true
@@ -115,7 +116,8 @@ var goBegins = regexp.MustCompile(`(^|\s)(panic: |fatal error: |goroutine \d+ \[
 var goFrame = regexp.MustCompile(
 	`^(goroutine \d+ \[|created by |\[signal |exit status |\S+\(.*\)$|\.\.\.additional frames elided)`)
 
-// goTrace: from "panic: " on, goroutines with their frames, and the empty lines between them.
+// goTrace joins the lines from "panic: " on: goroutines with their frames, and the empty lines
+// between them.
 func goTrace(first, _, line []byte) bool {
 	return goBegins.Match(first) && (len(line) == 0 || indented(line) || goFrame.Match(line))
 }

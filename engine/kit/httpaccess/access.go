@@ -15,13 +15,13 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/tlsaccess"
 )
 
-// Basic is a user and its password.
+// Basic is a user name and its password.
 type Basic struct {
 	User     string `yaml:"user" required:"true" doc:"name"`
 	Password string `yaml:"password" secret:"true" doc:"write ${file:/path} to keep it out of the config"`
 }
 
-// TLS are the certificates of a client; see [tlsaccess.TLS].
+// TLS holds the TLS options of a client; see [tlsaccess.TLS].
 type TLS = tlsaccess.TLS
 
 // Trust is the TLS configuration of a client; see [tlsaccess.Trust].
@@ -30,19 +30,19 @@ type Trust = tlsaccess.Trust
 // NewTrust reads the files of o; see [tlsaccess.NewTrust].
 func NewTrust(o *TLS, log *slog.Logger) (*Trust, error) { return tlsaccess.NewTrust(o, log) }
 
-// maxToken bounds a token's file.
+// maxToken bounds the size of a token's file.
 const maxToken = 64 << 10
 
-// Token is the value of the header Authorization. One that comes from a file can be read again when
-// the server refuses it. It is safe for concurrent use.
+// Token is the value of the header Authorization. A token from a file can be read again when the
+// server refuses it. It is safe for concurrent use.
 type Token struct {
-	file string // "": it never changes
+	file string // "" means that the token never changes
 
 	mu     sync.Mutex // guards header
 	header string
 }
 
-// NewToken returns the token of the option that is set, the empty one if none is. It reads
+// NewToken returns the token of the option that is set, or an empty token if none is set. It reads
 // bearerFile.
 func NewToken(basic *Basic, bearer, bearerFile string) (*Token, error) {
 	switch {
@@ -66,7 +66,7 @@ func (t *Token) Header() string {
 	return t.header
 }
 
-// Read takes the token from its file, if it has one. An error leaves the old one.
+// Read reads the token from its file, if it has one. After an error the old token stays.
 func (t *Token) Read() error {
 	if t.file == "" {
 		return nil

@@ -17,8 +17,8 @@ const (
 	ProxyEnvironment = "environment"
 )
 
-// Proxy returns the function that gives net/http the proxy of a request, for a value of the option.
-// It is nil if there is none for any request.
+// Proxy returns the Proxy function of an http.Transport for a value of the option. Nil means that
+// no request uses a proxy.
 func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	switch option {
 	case ProxyNone:
@@ -36,8 +36,8 @@ func Proxy(option string) (func(*nethttp.Request) (*url.URL, error), error) {
 	return nethttp.ProxyURL(u), nil
 }
 
-// checkVariable returns an error if the first variable that is set holds no proxy: net/http would
-// use none, silently.
+// checkVariable returns an error if the first variable that is set is not a valid proxy, because
+// net/http would silently use no proxy.
 func checkVariable(names ...string) error {
 	for _, name := range names {
 		value := os.Getenv(name)
@@ -57,7 +57,7 @@ func checkVariable(names ...string) error {
 	return nil
 }
 
-// CheckProxy checks a value of the option, and the environment if it counts.
+// CheckProxy checks a value of the option, and the environment if the option refers to it.
 func CheckProxy(option string) error {
 	_, err := Proxy(option)
 	if err == nil && (option == "" || option == ProxyEnvironment) {

@@ -16,24 +16,25 @@ import (
 // (docs/formats/advertised-window.md).
 type advert struct {
 	sender string
-	// least recent round trip without the receiver's share, nanoseconds; 0 if unknown
+	// recent minimum of the round trip without the receiver's processing time, in nanoseconds; 0 if
+	// unknown
 	network atomic.Int64
 }
 
 func newAdvert() *advert {
 	id := make([]byte, 8)
-	rand.Read(id) // it never fails
+	rand.Read(id) // rand.Read never fails
 	return &advert{sender: hex.EncodeToString(id)}
 }
 
-// networkDrift lets the least round trip rise again: by this share with each answer.
+// networkDrift is the share by which each response can raise the minimum round trip again.
 const networkDrift = 1.0 / 256
 
 // unitRecords is the unit of the sink's costs.
 const unitRecords = "records"
 
-// ask adds the header with the sender's name and the cost of the batch, and with the network time
-// once a receiver has shown that it uses it.
+// ask sets the header with the sender's name and the cost of the batch. It adds the network time,
+// which is known once a receiver has advertised its window.
 func (a *advert) ask(h nethttp.Header, records int) {
 	value := a.sender + "; unit=" + unitRecords + "; cost=" + strconv.Itoa(records)
 	if n := time.Duration(a.network.Load()); n > 0 {
@@ -42,7 +43,7 @@ func (a *advert) ask(h nethttp.Header, records int) {
 	h.Set(stream.SenderHeader, value)
 }
 
-// read takes the report out of an answer; the zero one, if there is none.
+// read returns the report in a response, or the zero Report if there is none.
 func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	value := h.Get(stream.CreditHeader)
 	if value == "" {
@@ -67,8 +68,8 @@ func (a *advert) read(h nethttp.Header, roundTrip time.Duration) stream.Report {
 	return r
 }
 
-// isOwnUnit reports whether a grant without unit=batches is in records. A grant in another unit
-// means nothing.
+// isOwnUnit reports whether a grant that is not in batches is in records. A grant in any other unit
+// is ignored.
 func isOwnUnit(grant string) bool {
 	_, unit, ok := strings.Cut(grant, "unit=")
 	unit, _, _ = strings.Cut(unit, ";")

@@ -18,8 +18,8 @@ var (
 // on a goroutine of its own, if the receiver responded early. After release nothing reads the data,
 // so that it may be reused.
 //
-// A request has no GetBody, so net/http never sends it a second time by itself: every request on
-// the wire is one Deliver.
+// A request has no GetBody, so that net/http never sends it a second time by itself: each call of
+// Deliver sends at most one request.
 type body struct {
 	wake chan struct{} // holds a value after Close and after a direct write has returned
 	sent chan error    // the result of writing the request; holds one value
@@ -76,8 +76,8 @@ func (b *body) recordSent(err error) {
 	}
 }
 
-// awaitSent waits until the whole request has been written and returns nil, or why it was not: a
-// failed write, the end of ctx, or no progress for stallPatience.
+// awaitSent waits until the whole request has been written. It returns an error if a write fails,
+// ctx ends, or there is no progress for stallPatience.
 func (b *body) awaitSent(ctx context.Context) error {
 	select {
 	case err := <-b.sent: // the usual case
@@ -110,7 +110,7 @@ func (b *body) progress() int {
 }
 
 // release waits up to bodyPatience until net/http has closed the body, so that the connection can
-// be kept. Then it breaks the connection with cancel, and closes it under a direct write that is
+// be kept. Then it aborts the request with cancel, and closes the connection if a direct write is
 // still running.
 func (b *body) release(cancel context.CancelFunc) {
 	if b.releaseIfClosed() {

@@ -15,9 +15,10 @@ var (
 	noBody    = []byte("\r\nContent-Length: 0\r\n")
 )
 
-// conn is a connection of net/http. In the clear it writes a request's body directly from its
-// memory, with the header in front of it. net/http would write the header by itself, which wakes
-// the receiver for nothing, and copy the body in pieces of 32 KiB. Below TLS it has no effect.
+// conn is a connection of net/http. Without TLS it writes the header and the body of a request
+// together, the body directly from its memory. net/http would write the header separately, which
+// wakes the receiver too early, and would copy the body in pieces of 32 KiB. With TLS it has no
+// effect.
 //
 // One goroutine writes to it at a time.
 type conn struct {
@@ -25,8 +26,8 @@ type conn struct {
 	header []byte // a request's header that waits for its body
 }
 
-// Write implements io.Writer. The whole header of a request with a body is kept until ReadFrom,
-// which follows.
+// Write implements io.Writer. If p is the whole header of a request with a body, Write keeps it for
+// the following call of ReadFrom.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) < firstWrite/2 && isHeader(p) {
 		c.header = append(c.header[:0], p...)
@@ -35,8 +36,8 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// isHeader reports whether p is the whole header of a request of the sink that has a body. A record
-// of TLS never is.
+// isHeader reports whether p is the whole header of one of the sink's requests with a body. It is
+// false for TLS records.
 func isHeader(p []byte) bool {
 	return (bytes.HasPrefix(p, []byte("POST ")) || bytes.HasPrefix(p, []byte("PUT ")) ||
 		bytes.HasPrefix(p, []byte("PATCH "))) &&
@@ -82,7 +83,7 @@ func (c *conn) writeBody(data []byte) (int, error) {
 	return first + n, err
 }
 
-// copy writes whatever is no body of the sink.
+// copy writes data that is not a body of the sink.
 func (c *conn) copy(r io.Reader) (int64, error) {
 	if len(c.header) > 0 {
 		_, err := c.Conn.Write(c.header)

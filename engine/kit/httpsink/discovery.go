@@ -18,8 +18,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Endpoint is a URL, or a name in DNS of which each address is a worker of its own. In a config it
-// is a text or a mapping.
+// Endpoint is a URL, or a name to look up. Each address of a name is a separate worker. In a
+// config, an endpoint is a text or a mapping.
 type Endpoint struct {
 	// URL is http://host:port/path. Empty means that DNS or SRV is set.
 	URL string `yaml:"url" doc:"http://host:port/path; the text alone means the same"`
@@ -31,8 +31,8 @@ type Endpoint struct {
 	NATS string `yaml:"nats" doc:"subject at which workers register, see discovery.nats"`
 	// Port is required with DNS, and given by the records with SRV.
 	Port int `yaml:"port" min:"0" max:"65535" doc:"of dns"`
-	// Scheme is http or https. Empty means http. With https certificates are for the name, not for
-	// the address.
+	// Scheme is http or https. Empty means http. With https, certificates must be valid for the
+	// name, not for the address.
 	Scheme string `yaml:"scheme" enum:"http,https" doc:"of dns, srv and nats; default http"`
 	// Path and query of the requests. Empty means /.
 	Path string `yaml:"path" doc:"of dns, srv and nats, such as /in"`
@@ -61,7 +61,7 @@ func (e Endpoint) MarshalText() ([]byte, error) {
 	return []byte(e.URL), nil
 }
 
-// target returns the URL; that of a name in DNS has the name as its host.
+// target returns the URL. For a name, the URL's host is the name.
 func (e *Endpoint) target() string {
 	if e.URL != "" {
 		return e.URL
@@ -80,7 +80,7 @@ func (e *Endpoint) target() string {
 	return scheme + "://" + host + path
 }
 
-// check returns an error for options that do not fit together.
+// check returns an error for options that contradict each other.
 func (e *Endpoint) check() error {
 	given := 0
 	for _, text := range []string{e.URL, e.DNS, e.SRV, e.NATS} {
@@ -109,8 +109,8 @@ func (e *Endpoint) check() error {
 
 // DiscoveryOptions are the parameters of lookups in DNS and at NATS servers.
 type DiscoveryOptions struct {
-	// Interval is the time between two lookups, 100ms to 1h. The time to live of records is not
-	// known to this program; the resolver of the system honors it.
+	// Interval is the time between two lookups, 100ms to 1h. This program does not see the time to
+	// live of DNS records; the resolver of the system honors it.
 	Interval time.Duration `yaml:"interval" doc:"between two lookups"`
 	// Resolver is host:port of a DNS server. Empty means those of the system.
 	Resolver string `yaml:"resolver" doc:"HOST:PORT of a DNS server; default: those of the system"`
@@ -156,13 +156,14 @@ type discovered struct {
 	failing bool // the last lookup failed
 
 	directory *registry.Directory  // of a subject, once it is open
-	answered  map[string]time.Time // of a subject: when each address was heard last
+	answered  map[string]time.Time // of a subject: last response of each address
 }
 
-// silentFor is how many intervals a worker at NATS may be silent before it has left.
+// silentFor is the number of intervals without a response after which a worker found through NATS
+// is removed.
 const silentFor = 3
 
-// ask returns the addresses of the workers of a subject that have answered lately.
+// ask returns the addresses of a subject's workers that have responded within silentFor intervals.
 func (d *discovered) ask(
 	ctx context.Context, o *DiscoveryOptions, now time.Time, log *slog.Logger,
 ) (addresses []string, err error) {
@@ -196,7 +197,7 @@ func (d *discovered) close() {
 	}
 }
 
-// discovered returns the names in DNS. The options are valid.
+// discovered returns the names to look up. The options must be valid.
 func (o *Options) discovered(f Format) (all []discovered) {
 	for _, written := range o.Endpoints {
 		if written.URL == "" {
@@ -249,7 +250,7 @@ func (d *discovered) endpointAt(address string) endpoint {
 	return e
 }
 
-// checkRegistry checks that there are servers for endpoints with nats, and only for these.
+// checkRegistry checks that NATS servers are configured if an endpoint needs them, and only then.
 func (o *Options) checkRegistry() error {
 	named := slices.ContainsFunc(o.Endpoints, func(e Endpoint) bool { return e.NATS != "" })
 	if named {

@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// endpoint is a URL in its parts.
+// endpoint is a parsed URL.
 type endpoint struct {
-	name   string // for people: scheme, host and path
+	name   string // for logs and metrics: scheme, host and path
 	target *url.URL
-	// address is dialed in place of the target's host; "": that host is dialed
+	// address is dialed instead of the target's host, unless it is ""
 	address string
-	auth    string // of the header Authorization; "": none
+	auth    string // value of the header Authorization; "" for none
 }
 
-// endpoints reads the URLs. Its errors show none of them whole, because they may hold passwords.
+// endpoints parses the URLs. Its errors never show a whole URL, which may hold a password.
 func (o *Options) endpoints(f Format) ([]endpoint, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("missing: at least one URL, such as http://host:8080/in")
@@ -39,7 +39,7 @@ func (o *Options) endpoints(f Format) ([]endpoint, error) {
 		if written.URL == "" {
 			continue
 		}
-		if names[e.name]++; names[e.name] > 1 { // they differ only in parts that are not shown
+		if names[e.name]++; names[e.name] > 1 { // the URLs differ only in parts that are not shown
 			e.name = fmt.Sprintf("%s (%d)", e.name, names[e.name])
 		}
 		all = append(all, e)
@@ -90,7 +90,7 @@ func parseEndpoint(text string) (endpoint, error) {
 	return e, nil
 }
 
-// aim adds the parts of a URL that are not set: the path, and parameters of the query.
+// aim adds the format's path and query parameters to a URL that does not set them.
 func (f *Format) aim(u *url.URL) {
 	if u.Path == "/" && f.Path != "" {
 		u.Path = f.Path

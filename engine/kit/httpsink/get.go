@@ -16,9 +16,9 @@ func CheckURL(text string) error {
 	return err
 }
 
-// Get requests a URL with headers, credentials, certificates and proxy of the sink, and returns the
-// body, which the caller must close. Any status other than 200 is an error. It is called instead of
-// Open, by audits.
+// Get requests a URL with the headers, credentials, certificates and proxy of the sink. The caller
+// must close the returned body. Any status other than 200 is an error. Audits call Get without a
+// call of Open.
 func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
 	e, err := parseEndpoint(target)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Sink) Get(ctx context.Context, target string) (io.ReadCloser, error) {
 		return body, nil
 	}
 	defer body.Close()
-	text, _ := readAnswer(res.Body, maxQuoted+1) // the status is the error
+	text, _ := readAnswer(res.Body, maxQuoted+1) // the error is the status
 	return nil, (&Response{
 		Method: nethttp.MethodGet, Endpoint: e.name, Status: res.StatusCode, Body: text,
 	}).StatusError()

@@ -21,14 +21,15 @@ const (
 	headerSpans     = "Penstock-Spans"
 	headerSpanCount = "Penstock-Span-Count"
 
-	// maxSpans is how long Penstock-Spans may be, in bytes: servers refuse long headers. Where it
-	// would be longer, only their number is sent; the key names the spans all the same.
+	// maxSpans bounds the header Penstock-Spans, in bytes, because servers refuse long headers. For
+	// longer lists, only Penstock-Span-Count is sent; the key still identifies the spans.
 	maxSpans = 4 << 10
 
-	// bytes of an answer that are read; a connection with more to come is closed
+	// bytes of a response that are read; if there are more, the connection is closed
 	maxAnswer = 64 << 10
-	maxQuoted = 200 // bytes of an answer that an error quotes
-	// time for the transport to finish sending after the answer, to keep the connection
+	maxQuoted = 200 // bytes of a response that an error quotes
+	// time for the transport to finish sending after the response, so that the connection can be
+	// kept
 	bodyPatience = 100 * time.Millisecond
 	// time without progress of a request after the response that may acknowledge it
 	stallPatience = 2 * time.Second
@@ -47,7 +48,7 @@ type lane struct {
 
 	mu        sync.Mutex // guards the fields below
 	transport *nethttp.Transport
-	trusted   *tls.Config // with which transport was made
+	trusted   *tls.Config // the configuration of transport
 	made      time.Time   // when
 }
 
@@ -70,11 +71,11 @@ func newLane(s *Sink, e endpoint) *lane {
 	return l
 }
 
-// Deliver implements stream.Worker: one request, and the meaning of its answer.
+// Deliver implements stream.Worker. It sends one request and returns the outcome of the response.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	if b.Kept() == 0 {
-		return stream.Report{}, nil // nothing to say, and a body of nothing may be refused
+		return stream.Report{}, nil // nothing to send, and receivers may refuse an empty body
 	}
 	scratch := l.sink.scratch.Get().(*[]byte)
 	defer l.sink.scratch.Put(scratch)
@@ -95,7 +96,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return res.report, l.outcome(b, res)
 }
 
-// answer is a response with its circumstances.
+// answer is a response with its report and the state of its request.
 type answer struct {
 	Response
 	report stream.Report
@@ -103,8 +104,8 @@ type answer struct {
 	unsent error
 }
 
-// send makes one request, with the idempotency key, if any. When it returns, nothing reads data any
-// more.
+// send makes one request, with the idempotency key, if any. After it has returned, nothing reads
+// data.
 func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	key string) (*answer, error) {
 	req := &nethttp.Request{
@@ -129,7 +130,7 @@ func (l *lane) send(ctx context.Context, b *stream.Batch, data []byte,
 	return out, nil
 }
 
-// read reads the response, as much of its body as the format needs.
+// read reads the response, with as much of its body as the format needs.
 func (l *lane) read(res *nethttp.Response, begun time.Time) *answer {
 	f := &l.sink.format
 	out := &answer{Response: Response{
@@ -166,7 +167,7 @@ func (l *lane) target(key string) *url.URL {
 	return &u
 }
 
-// identify names the batch, so that a receiver can tell a repetition.
+// identify adds the headers that identify the batch, so that a receiver can detect a repetition.
 func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	h.Set(headerKey, key)
 	if spans := b.AppendSpans(nil); len(spans) <= maxSpans {
@@ -176,8 +177,8 @@ func (l *lane) identify(h nethttp.Header, b *stream.Batch, key string) {
 	}
 }
 
-// faultOf classifies a request without an answer: an invalid certificate or protocol is a permanent
-// fault of the endpoint; any other may be temporary.
+// faultOf classifies the error of a request without a response. An invalid certificate or protocol
+// is a permanent fault of the endpoint. Any other error may be temporary.
 func faultOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -192,8 +193,7 @@ func faultOf(ctx context.Context, err error) error {
 	return err
 }
 
-// readAnswer reads an answer to its end, or to its bound, and returns at most so many bytes of its
-// beginning.
+// readAnswer reads a response up to maxAnswer bytes, and returns at most the first most bytes.
 func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(most)))
 	if cut != nil || len(text) < most {
@@ -206,7 +206,7 @@ func readAnswer(r io.Reader, most int) (text []byte, cut error) {
 	return text, cut
 }
 
-// readWhole reads an answer of at most limit bytes.
+// readWhole reads a response of at most limit bytes.
 func readWhole(r io.Reader, limit int) (text []byte, cut error) {
 	text, cut = io.ReadAll(io.LimitReader(r, int64(limit)+1))
 	if cut == nil && len(text) > limit {

@@ -9,21 +9,21 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// drainPause is how long a worker that drains gets nothing. Then it is asked again: a successor may
-// have its address.
+// drainPause is the time for which a draining worker gets no batches. Afterwards the sink tries it
+// again, because a successor may have its address.
 const drainPause = 5 * time.Second
 
-// lanes are the workers of the sink: those of the config, and those found in DNS. A worker that
-// drains is left out for a while.
+// lanes holds the workers of the sink: the configured ones and those found by discovery. A draining
+// worker is excluded for drainPause.
 type lanes struct {
 	sink *Sink
 	set  func([]stream.Lane)
-	wake chan struct{} // holds one: a worker drains
+	wake chan struct{} // buffer of 1; signals that a worker drains
 
 	mu      sync.Mutex // guards the fields below
 	all     []*lane
-	paused  map[*lane]time.Time // when it is asked again
-	changed bool                // since set was called last
+	paused  map[*lane]time.Time // when a draining worker is tried again
+	changed bool                // since the last call of set
 }
 
 func (ls *lanes) open(s *Sink, set func([]stream.Lane)) {
@@ -44,7 +44,7 @@ func (ls *lanes) close() {
 	ls.all = nil
 }
 
-// drain takes a lane out, because its worker takes nothing more.
+// drain excludes a lane whose worker has reported that it drains.
 func (ls *lanes) drain(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -61,8 +61,8 @@ func (ls *lanes) drain(l *lane) {
 	}
 }
 
-// publish sets the lanes if they have changed, and returns when it has to be called again; zero if
-// only an event changes them.
+// publish passes the lanes to set if they have changed. again is the time of the next call; zero
+// means that only an event can change the lanes.
 func (ls *lanes) publish(now time.Time) (again time.Time) {
 	ls.mu.Lock()
 	var up []stream.Lane
@@ -88,7 +88,8 @@ func (ls *lanes) publish(now time.Time) (again time.Time) {
 	return again
 }
 
-// look looks a name up and adds and removes its lanes. If that fails, the last addresses stay.
+// look looks up a name, and adds and removes lanes accordingly. If the lookup fails, the last
+// addresses stay.
 func (ls *lanes) look(ctx context.Context, d *discovered) {
 	s := ls.sink
 	ctx, cancel := context.WithTimeout(ctx, s.o.ConnectTimeout)
@@ -118,7 +119,7 @@ func (ls *lanes) look(ctx context.Context, d *discovered) {
 	ls.replace(d, found)
 }
 
-// replace changes the workers of a name. Requests to those that are gone come to their end.
+// replace replaces the workers of a name. Requests to removed workers may still complete.
 func (ls *lanes) replace(d *discovered, found []endpoint) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -150,12 +151,12 @@ func (ls *lanes) replace(d *discovered, found []endpoint) {
 	}
 }
 
-// at returns the lane of that name; the caller holds mu and knows that it exists.
+// at returns the lane with the given name, which must exist. The caller holds mu.
 func (ls *lanes) at(name string) *lane {
 	return ls.all[slices.IndexFunc(ls.all, func(l *lane) bool { return l.endpoint.name == name })]
 }
 
-// run looks names up and brings workers back that drained, until ctx is done.
+// run looks up names, and includes drained workers again after drainPause, until ctx is done.
 func (ls *lanes) run(ctx context.Context) error {
 	names := ls.sink.names
 	defer func() {

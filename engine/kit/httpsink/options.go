@@ -12,13 +12,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// How a body is compressed.
+// The values of the option for the compression of bodies.
 const (
 	Gzip = "gzip"
 	None = "none"
 )
 
-// Options are those of every sink over HTTP, which embeds them. `flow.timeout` and `flow.abandon`
+// Options are the common options of HTTP sinks, which embed them. `flow.timeout` and `flow.abandon`
 // bound the time of a response.
 type Options struct {
 	Endpoints      []Endpoint        `yaml:"endpoints" required:"true" doc:"URLs or {dns: NAME, port: N}, each address a worker"`
@@ -36,7 +36,7 @@ type Options struct {
 	Proxy      string            `yaml:"proxy" doc:"environment (HTTP_PROXY, NO_PROXY, ...), none, or a URL: http, https or socks5"`
 }
 
-// DefaultOptions have no endpoints. They use the proxy of the environment.
+// DefaultOptions returns options without endpoints, with the proxy of the environment.
 func DefaultOptions() Options {
 	return Options{
 		Compress: None, ConnectTimeout: 10 * time.Second, ConnectionAge: 5 * time.Minute,
@@ -44,13 +44,13 @@ func DefaultOptions() Options {
 	}
 }
 
-// reserved headers are the sink's or the connection's own.
+// reserved lists the headers that the sink or net/http sets itself.
 var reserved = []string{
 	"Connection", "Content-Encoding", "Content-Length", "Host", "Idempotency-Key", "Keep-Alive",
 	headerSpans, headerSpanCount, "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// Check reports which option is wrong, as a [stream.OptionError]. It reads no files.
+// Check returns a [stream.OptionError] for an invalid option. It reads no files.
 func (o *Options) Check() error {
 	if _, err := o.endpoints(Format{}); err != nil {
 		return Wrong("endpoints", "%w", err)
@@ -93,7 +93,7 @@ func (o *Options) Check() error {
 	return httpaccess.CheckProxy(o.Proxy)
 }
 
-// CheckFiles reports whether the file of tls.ca can be used.
+// CheckFiles returns an error if the file of tls.ca cannot be used.
 func (o *Options) CheckFiles() error {
 	if _, err := o.TLS.Authorities(); err != nil {
 		return Wrong("tls.ca", "%w", err)
@@ -101,7 +101,7 @@ func (o *Options) CheckFiles() error {
 	return nil
 }
 
-// Validate checks the options of a sink, its own among them, and then the files that they name.
+// Validate checks the common options, the sink's own options, and then the files that they name.
 func Validate(o *Options, own interface{ Check() error }) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -148,8 +148,7 @@ func Wrong(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// Within returns err with the key of its option below that of a group of options. It returns nil
-// for nil.
+// Within prefixes the key of an option error with the key of its group. It returns nil for nil.
 func Within(group string, err error) error {
 	if e, ok := err.(*stream.OptionError); ok {
 		inner := *e
@@ -159,7 +158,7 @@ func Within(group string, err error) error {
 	return err
 }
 
-// checkHeader never shows the value, which may be a token.
+// checkHeader checks a header. Its errors never show the value, which may be a token.
 func checkHeader(name, value string) error {
 	if slices.Contains(reserved, nethttp.CanonicalHeaderKey(name)) {
 		return errors.New("the sink sets this header itself; leave it out")

@@ -29,8 +29,8 @@ func statusOutcome(r *Response, keyed bool) error {
 	return r.StatusError()
 }
 
-// As returns the response as an error of that outcome, or nil for Delivered. A throttled one waits
-// as long as Err says.
+// As returns the response as an error with the given outcome, or nil for Delivered. A throttled
+// outcome keeps the wait in Err.
 func (r *Response) As(o control.Outcome) error {
 	err := r.StatusError()
 	switch o {
@@ -50,10 +50,10 @@ func (r *Response) As(o control.Outcome) error {
 	return err
 }
 
-// Where names the request: method and endpoint.
+// Where returns the method and endpoint of the request.
 func (r *Response) Where() string { return r.Method + " " + r.Endpoint }
 
-// StatusError returns the response as an error after which the batch is sent again.
+// StatusError returns the response as an error after which the batch is retried.
 func (r *Response) StatusError() *StatusError {
 	return &StatusError{Method: r.Method, Endpoint: r.Endpoint, Status: r.Status, Answer: r.Body}
 }
@@ -62,10 +62,10 @@ func (r *Response) StatusError() *StatusError {
 type StatusError struct {
 	Method, Endpoint string // the endpoint without user, password and query
 	Status           int
-	Answer           []byte // its beginning, or all of it, as it came
+	Answer           []byte // the beginning of the body, or all of it, unchanged
 }
 
-// Error gives the status and the first 200 bytes of the answer, control bytes escaped.
+// Error returns the status and the first 200 bytes of the body, with control bytes escaped.
 func (e *StatusError) Error() string {
 	reason, detail := e.Group()
 	if detail == "" {
@@ -74,7 +74,8 @@ func (e *StatusError) Error() string {
 	return reason + ": " + detail
 }
 
-// Group implements stream.Grouped: the answer may name the record, or a place in it.
+// Group implements stream.Grouped. The body is the detail, because it may name the record or a
+// position in it.
 func (e *StatusError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s %s: %d %s", e.Method, e.Endpoint, e.Status,
 		nethttp.StatusText(e.Status))

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// FieldOf returns the last field of that name of record i, which is the one that readers of JSON
-// take.
+// FieldOf returns the last field with the given name in record i. JSON parsers also use the last of
+// several equal keys.
 func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	r := &b.Records[i]
 	fields := b.Fields[r.Field : r.Field+r.NumFields]
@@ -22,9 +22,9 @@ func FieldOf(b *stream.Batch, i int, name string) (stream.Field, bool) {
 	return stream.Field{}, false
 }
 
-// TimeOf returns the time in the field of record i, or missing if field is empty, the record lacks
-// it, or it holds no time. The time is RFC 3339, Apache's format, or a Unix time in seconds,
-// milliseconds, microseconds or nanoseconds.
+// TimeOf returns the time in the given field of record i. It returns missing if field is empty, or
+// the record has no such field or no time in it. The time is RFC 3339, Apache's format, or a Unix
+// time in seconds, milliseconds, microseconds or nanoseconds.
 func TimeOf(b *stream.Batch, i int, field string, missing time.Time) time.Time {
 	if f, ok := FieldOf(b, i, field); ok && field != "" {
 		if at, ok := readTime(string(b.Value(f))); ok {

@@ -33,7 +33,7 @@ type Sink struct {
 	format    Format
 	host      stream.Host
 	endpoints []endpoint
-	names     []discovered // that are looked up in DNS
+	names     []discovered // endpoints that are found by discovery
 	lanes     lanes
 	token     *httpaccess.Token
 	trust     *httpaccess.Trust
@@ -74,11 +74,12 @@ func New(o Options, c Codec, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink: one lane for each endpoint, named by its URL without user, password
-// and query. Names of `dns` and `srv` are looked up, now and later; each address is an endpoint. It
-// connects to none: an endpoint that is down now is a worker that is down.
+// Open implements stream.Sink. It creates one lane for each endpoint, named by the URL without
+// user, password and query. The names of `dns` and `srv` are looked up now and repeatedly later;
+// each address is an endpoint. Open does not connect: if an endpoint is down, only its worker is
+// down.
 //
-// It reads the files of certificates and token.
+// Open reads the files of certificates and token.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	var err error
 	if s.trust, err = httpaccess.NewTrust(&s.o.TLS, s.host.Log()); err != nil {
@@ -105,8 +106,9 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Encode implements stream.Encoder: the request's body. An unchanged batch of a raw format is sent
-// from its own bytes, if it is not compressed. Records that cannot be encoded are dead-lettered.
+// Encode implements stream.Encoder. It appends the request's body. With a raw format and without
+// compression, an unchanged batch is sent from its own bytes instead. Records that cannot be
+// encoded are dead-lettered.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return s.encode(dst, b, b.Bury)
 }
@@ -148,8 +150,8 @@ func (s *Sink) Encodes() stream.Encoding {
 	return stream.EncodeAll
 }
 
-// bodyOf returns the body of a request for b: its payload, its own bytes, or, for a piece, its
-// encoding in scratch.
+// bodyOf returns the body of a request for b: the batch's payload, the batch's own bytes, or, for a
+// piece of a batch, its encoding in scratch.
 func (s *Sink) bodyOf(b *stream.Batch, scratch *[]byte) ([]byte, error) {
 	if len(b.Payload) > 0 {
 		return b.Payload, nil

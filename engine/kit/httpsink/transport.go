@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// current returns the transport, a new one if tls.ca has changed or the connections are too old.
-// The old one's connections end with their requests.
+// current returns the transport. It creates a new one if tls.ca has changed or the connections are
+// too old. The old connections close when their requests end.
 func (l *lane) current() *nethttp.Transport {
 	trusted := l.sink.trust.Current()
 	l.mu.Lock()
@@ -48,7 +48,7 @@ func newTransport(s *Sink, e *endpoint, secure *tls.Config) *nethttp.Transport {
 		Proxy:               proxy,
 		TLSHandshakeTimeout: s.o.ConnectTimeout,
 		ForceAttemptHTTP2:   true,
-		// an answer is read up to a bound as it arrives, without decompression
+		// the size limit of a response applies to the bytes as received
 		DisableCompression:     true,
 		MaxConnsPerHost:        inFlight,
 		MaxIdleConnsPerHost:    inFlight,

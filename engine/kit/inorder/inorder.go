@@ -3,8 +3,8 @@
 // Package inorder restores the order of effect of attempts that arrive at an ordered lane in any
 // order.
 //
-// It holds one lane's [Order], which the lane owns and guards. It never calls a clock, starts
-// nothing and keeps nothing of a run that is over.
+// Its only type is [Order], the state of one lane, which owns and guards it. The package uses no
+// clock, starts nothing, and keeps nothing of earlier runs.
 package inorder
 
 import (
@@ -19,19 +19,19 @@ var (
 	errTwice  = errors.New("the place in the run was taken already")
 )
 
-// Order restores the order of effect: by place, which counts from 0 in each run. After a failure
-// all later places of the run fail, until the next run begins. The zero value is ready to use. An
-// Order is not safe for concurrent use.
+// Order releases attempts by place, which counts from 0 in each run. After a failure all later
+// places of the run fail, until the next run begins. The zero value is ready to use. An Order is
+// not safe for concurrent use.
 type Order[T any] struct {
 	begun   bool
 	run     uint32
-	next    uint32       // the place that comes out next
-	failure error        // why the rest of the run fails; nil: it goes on
+	next    uint32       // the place that is released next
+	failure error        // why the rest of the run fails; nil if the run has not failed
 	waiting map[uint32]T // arrived before their turn
 }
 
-// Arrive takes v and calls out for each one whose turn has come. An error: v fails, and nothing was
-// kept of it.
+// Arrive adds v and calls out for each value whose turn has come, in order. If it returns an error,
+// v has failed and is not kept.
 func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	if !o.begun || int32(run-o.run) > 0 { // run numbers may wrap
 		if len(o.waiting) > 0 {
@@ -67,13 +67,13 @@ func (o *Order[T]) Arrive(run, place uint32, v T, out func(T)) error {
 	}
 }
 
-// Waits reports whether the given place has arrived and has not come out.
+// Waits reports whether the value of the given place has arrived and has not been released.
 func (o *Order[T]) Waits(run, place uint32) bool {
 	_, ok := o.waiting[place]
 	return ok && run == o.run
 }
 
-// Fail ends the run and calls out for each one that waited, by place.
+// Fail ends the run and calls out for each waiting value, ordered by place.
 func (o *Order[T]) Fail(err error, out func(T)) {
 	if o.failure == nil {
 		o.failure = fmt.Errorf("an earlier batch of the same run failed: %w", err)

@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// Cutter cuts a stream of bytes into records by a delimiter. A record of more than its limit is cut
-// into pieces. It belongs to one goroutine.
+// Cutter cuts a stream of bytes into records at a delimiter. It cuts a record that is longer than
+// the limit into pieces. It must be used by one goroutine.
 type Cutter struct {
 	max   int
 	delim byte
 	size  int
-	buf   []byte // bytes without a delimiter behind them yet
+	buf   []byte // bytes after the last delimiter
 	long  int64
 }
 
-// The least room for a read, and the most to which it grows by itself.
+// The minimum space for a read, and the maximum to which the space grows automatically.
 const (
 	minSpace  = 4 << 10
 	mostSpace = 64 << 10
 )
 
-// NewCutter returns a cutter of records of at most max bytes that end with delim, for reads of
-// about size bytes; 0 begins with little room, which grows with the reads.
+// NewCutter returns a Cutter for records that end with delim and have at most max bytes. size is
+// the expected size of a read; with 0 the space starts small and grows with the reads.
 func NewCutter(max int, delim byte, size int) *Cutter {
 	if size <= 0 {
 		size = minSpace
@@ -30,7 +30,7 @@ func NewCutter(max int, delim byte, size int) *Cutter {
 	return &Cutter{max: max, delim: delim, size: size}
 }
 
-// Space returns room for the next read.
+// Space returns the buffer for the next read.
 func (c *Cutter) Space() []byte {
 	if free := cap(c.buf) - len(c.buf); free < minSpace {
 		c.buf = slices.Grow(c.buf, max(c.size-len(c.buf), minSpace))
@@ -41,7 +41,7 @@ func (c *Cutter) Space() []byte {
 // Cut returns the records that end within the n bytes that were read into Space.
 func (c *Cutter) Cut(n int) Records {
 	if n >= c.size && c.size < mostSpace {
-		c.size *= 2 // the sender fills it
+		c.size *= 2 // the sender fills the buffer
 	}
 	c.buf = c.buf[:len(c.buf)+n]
 	end := bytes.LastIndexByte(c.buf, c.delim) + 1
@@ -61,16 +61,16 @@ func (c *Cutter) Cut(n int) Records {
 	return out
 }
 
-// Write is Cut of data that was read elsewhere.
+// Write is Cut for data that was not read into Space.
 func (c *Cutter) Write(data []byte) Records {
 	c.buf = append(c.buf, data...)
 	return c.Cut(0)
 }
 
-// Keep takes over the bytes that another cutter has read of a record.
+// Keep takes over the bytes of an incomplete record from another Cutter.
 func (c *Cutter) Keep(before *Cutter) { c.buf, before.buf = before.buf, nil }
 
-// End returns the bytes behind the last delimiter as a record, none if there is nothing.
+// End returns the bytes after the last delimiter as a record, or no record if there are none.
 func (c *Cutter) End() Records {
 	var out Records
 	if len(c.buf) > 0 {
@@ -80,18 +80,18 @@ func (c *Cutter) End() Records {
 	return out
 }
 
-// Pending returns how many bytes wait for their delimiter.
+// Pending returns the number of bytes after the last delimiter.
 func (c *Cutter) Pending() int { return len(c.buf) }
 
-// Long returns how many pieces were cut off records that were too long, since the last call.
+// Long returns the number of pieces that were cut off long records since the last call.
 func (c *Cutter) Long() int64 {
 	n := c.long
 	c.long = 0
 	return n
 }
 
-// take returns the first n bytes and keeps the others. A buffer that is mostly full is given away,
-// else copied.
+// take returns the first n bytes and keeps the others. It hands over the buffer if n is at least
+// half of it, otherwise it copies the bytes.
 func (c *Cutter) take(n int) []byte {
 	if n < cap(c.buf)/2 {
 		data := bytes.Clone(c.buf[:n])
@@ -136,7 +136,7 @@ func hasLong(data []byte, most int) bool {
 	return false
 }
 
-// join prepares records that may be lines for Add.
+// join prepares records for Add, which needs their ends.
 func (r *Records) join() {
 	if r.ends == nil && r.count > 0 {
 		r.ends = appendEnds(nil, r.data, 0)

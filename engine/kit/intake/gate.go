@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// gate bounds bytes. It is guarded by the mutex of its Intake.
+// gate bounds the reserved and held bytes. It is guarded by the mutex of its Intake.
 type gate struct {
 	max      int64
 	held     int64
-	growing  []*waiter    // before waiting: they hold bytes already
+	growing  []*waiter    // served before waiting, because they already hold bytes
 	waiting  []*waiter    // in the order of arrival
 	overdraw *Reservation // may grow beyond max; nil if none does
 }
@@ -33,12 +33,12 @@ type Reservation struct {
 	request string // id of the partition; "" for that of the intake
 }
 
-// OnRead makes f be called once, when the first route reads the data that Submit hands over. f must
+// OnRead registers f, which is called once, when the first route reads the submitted data. f must
 // not call the intake, and must not block. Call OnRead before Submit.
 func (r *Reservation) OnRead(f func()) { r.onRead = f }
 
-// Reserve waits for room for bytes, in the order of the calls. The error is [ErrTooLarge],
-// [ErrDraining] or the cause with which ctx ended.
+// Reserve waits until the given number of bytes is free. Calls are served in order. The error is
+// [ErrTooLarge], [ErrDraining] or the cause of ctx.
 func (i *Intake) Reserve(ctx context.Context, bytes int64) (*Reservation, error) {
 	r := &Reservation{in: i}
 	i.mu.Lock()
@@ -72,7 +72,7 @@ func (r *Reservation) Grow(ctx context.Context, bytes int64) error {
 	return i.granted(ctx, w)
 }
 
-// Release gives the room back. It does nothing after Submit, or a second time.
+// Release frees the reserved bytes. It does nothing after Submit or an earlier Release.
 func (r *Reservation) Release() {
 	i := r.in
 	i.mu.Lock()
@@ -97,7 +97,7 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	select {
-	case <-w.ready: // maybe while ctx ended
+	case <-w.ready: // possibly at the same time as ctx ended
 		if w.err == nil && err != nil {
 			i.gate.held -= w.bytes
 			w.r.bytes -= w.bytes
@@ -108,11 +108,12 @@ func (i *Intake) granted(ctx context.Context, w *waiter) error {
 	}
 	i.gate.growing = slices.DeleteFunc(i.gate.growing, func(o *waiter) bool { return o == w })
 	i.gate.waiting = slices.DeleteFunc(i.gate.waiting, func(o *waiter) bool { return o == w })
-	i.gate.grant() // a smaller one behind it may fit
+	i.gate.grant() // a smaller waiter after it may fit
 	return err
 }
 
-// routesEvery is how often a wait checks whether a route that holds it up has left the pipeline.
+// routesEvery is the interval at which a waiting caller checks whether a route that blocks it has
+// left the pipeline.
 const routesEvery = time.Second
 
 // await waits until ready is closed.
@@ -138,7 +139,8 @@ func (i *Intake) await(ctx context.Context, ready <-chan struct{}) error {
 	}
 }
 
-// grant gives bytes to waiters, in order, as far as they go.
+// grant gives bytes to the growing reservations, one of which may overdraw the limit, and then to
+// the waiting ones, in order, while there is room.
 func (g *gate) grant() {
 	for len(g.growing) > 0 {
 		at := 0
@@ -149,7 +151,7 @@ func (g *gate) grant() {
 			at = slices.IndexFunc(g.growing, func(w *waiter) bool { return w.r == g.overdraw })
 		}
 		if at < 0 {
-			return // new reservations do not pass those that grow
+			return // new reservations do not overtake growing ones
 		}
 		w := g.growing[at]
 		g.growing = slices.Delete(g.growing, at, at+1)
@@ -168,7 +170,7 @@ func (g *gate) give(w *waiter) {
 	close(w.ready)
 }
 
-// free gives back bytes of data that was settled or withdrawn.
+// free returns the bytes of settled or withdrawn data.
 func (g *gate) free(bytes int64) {
 	g.held -= bytes
 	g.grant()

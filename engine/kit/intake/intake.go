@@ -15,28 +15,29 @@ import (
 
 // Options of an [Intake].
 type Options struct {
-	// Name is the partition's name, for people.
+	// Name is the partition's name, for logs and displays.
 	Name string
-	// MaxBytes bounds the data that is reserved or held, with [RecordOverhead] for each record.
-	// Zero means [DefaultMaxBytes].
+	// MaxBytes bounds the reserved and held data, counting [RecordOverhead] for each record. Zero
+	// means [DefaultMaxBytes].
 	MaxBytes int64
 	// Objects means that each record is a valid JSON object on one line. Its members become the
 	// record's fields.
 	Objects bool
-	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. Otherwise they
-	// go on, and the routes end after the last producer; see [Intake.Producer].
+	// Refuse makes Reserve and Submit fail with [ErrDraining] while all routes drain. Otherwise
+	// Reserve and Submit still work, and the routes end after the last producer has finished; see
+	// [Intake.Producer].
 	Refuse bool
 	// Remember is how long the outcome of identified requests is kept; see [Reservation.Identify].
 	Remember time.Duration
-	// MaxRequests bounds how many identified requests a route remembers; the oldest are forgotten
-	// first. Zero means 131,072.
+	// MaxRequests bounds the number of identified requests that a route remembers; the oldest
+	// expire first. Zero means 131,072.
 	MaxRequests int
 }
 
 const (
 	// DefaultMaxBytes is the default limit of an intake.
 	DefaultMaxBytes = 64 << 20
-	// RecordOverhead is how many bytes a record counts beside its text.
+	// RecordOverhead is the number of bytes that each record counts in addition to its text.
 	RecordOverhead = 16
 	// MaxSubmission bounds one submission, since offsets into a batch have 32 bits.
 	MaxSubmission = math.MaxInt32 / 2
@@ -47,7 +48,7 @@ const (
 var (
 	// ErrTooLarge is returned for data that alone exceeds the limit.
 	ErrTooLarge = errors.New("the data exceeds the memory of the source")
-	// ErrWithdrawn is returned to those that wait for withdrawn data.
+	// ErrWithdrawn is returned to callers that wait for withdrawn data.
 	ErrWithdrawn = errors.New("the data was withdrawn")
 	// ErrDraining is returned while all routes drain.
 	ErrDraining = errors.New("the source is draining")
@@ -62,11 +63,11 @@ type Intake struct {
 
 	mu        sync.Mutex // guards the fields below
 	gate      gate
-	queue     []*Submission          // that no route has read, in the order of arrival
-	log       []*Submission          // that a route has read and not all have settled, in the order of their places
-	end       int64                  // place behind the last that was read
-	mainEnd   int64                  // position in part behind the last that was read
-	working   map[string]*Submission // identified ones in queue or log, by partition
+	queue     []*Submission          // submissions that no route has read, in order of arrival
+	log       []*Submission          // submissions that a route has read, but not all have settled
+	end       int64                  // place after the last submission that was read
+	mainEnd   int64                  // position in part after the last submission that was read
+	working   map[string]*Submission // identified submissions in queue or log, by partition
 	routes    map[string]*progress
 	producers int
 	ended     bool // no producer follows
@@ -74,7 +75,7 @@ type Intake struct {
 	draining  chan struct{} // closed while all routes drain
 }
 
-// New returns an empty intake of the source with that host.
+// New returns an empty intake for the source with the given host.
 func New(o Options, h stream.Host) (*Intake, error) {
 	host, ok := h.(stream.SourceHost)
 	if !ok {
@@ -96,8 +97,8 @@ func New(o Options, h stream.Host) (*Intake, error) {
 	return i, nil
 }
 
-// reportRest reports data that is lost when the source stops: a route had failed, or a drain took
-// too long. Senders that wait for an answer do not get one, so their data is not lost.
+// reportRest logs data that is lost when the source stops because a route has failed or a drain
+// took too long. Senders that wait for a response do not get one, so their data is not lost.
 func (i *Intake) reportRest(ctx context.Context) error {
 	<-ctx.Done()
 	i.mu.Lock()
@@ -116,14 +117,14 @@ func (i *Intake) reportRest(ctx context.Context) error {
 	return nil
 }
 
-// Held returns how many bytes are reserved or held.
+// Held returns the number of bytes that are reserved or held.
 func (i *Intake) Held() int64 {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.gate.held
 }
 
-// Unread returns how many bytes no route has read, and how many submissions that is.
+// Unread returns the size and number of the submissions that no route has read.
 func (i *Intake) Unread() (bytes int64, submissions int) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -147,7 +148,7 @@ func (i *Intake) IsDraining() bool {
 	return i.allDraining()
 }
 
-// Accepting waits while all routes drain. The error is the cause with which ctx ended.
+// Accepting waits while all routes drain. Its error is the cause of ctx.
 func (i *Intake) Accepting(ctx context.Context) error {
 	for {
 		i.mu.Lock()
@@ -176,8 +177,9 @@ func (i *Intake) allDraining() bool {
 	}
 }
 
-// Producer registers a goroutine that submits data. While there is one, a draining route waits for
-// it: it watches Draining and calls done after its last submission. done may be called twice.
+// Producer registers a goroutine that submits data. Draining routes wait for registered goroutines.
+// The goroutine must watch Draining, and call done after its last submission. done may be called
+// twice.
 func (i *Intake) Producer() (done func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -190,7 +192,7 @@ func (i *Intake) Producer() (done func()) {
 	})
 }
 
-// End ends the data: routes end when they have read and settled everything.
+// End declares that no more data will come. Routes end when they have read and settled everything.
 func (i *Intake) End() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Objects makes the members of records that are JSON objects their fields. It belongs to one
+// Objects turns the members of records that are JSON objects into fields. It must be used by one
 // goroutine.
 type Objects struct {
 	scan  json.Scanner
@@ -16,16 +16,16 @@ type Objects struct {
 	turn  int               // counts the records
 }
 
-// seen is where a name stands in the latest record that has it.
+// seen is the position of a name's field in the latest record that has it.
 type seen struct{ turn, field int }
 
-// Set gives every record of b its fields. A record that is no object becomes a dead letter.
+// Set sets the fields of every record of b. It dead-letters a record that is not an object.
 func (o *Objects) Set(b *stream.Batch) {
 	b.Split()
 	o.Begin()
 	for i := range b.Records {
 		from := len(b.Fields)
-		if err := o.Append(b, i); err != nil { // the source has checked it: keep the record, and say so
+		if err := o.Append(b, i); err != nil { // unexpected: the source has checked it
 			b.Bury(i, err)
 			continue
 		}
@@ -42,9 +42,9 @@ func (o *Objects) Begin() {
 	o.seen = o.seen[:0]
 }
 
-// Append appends the members of record i of b to b.Fields. Of a key that an object has twice, the
-// last value counts. If the record is no object, nothing is appended, and the error is the reason
-// of its dead letter.
+// Append appends the members of record i of b to b.Fields. If a key occurs several times, the last
+// value is used. If the record is not an object, Append appends nothing and returns the reason for
+// its dead letter.
 func (o *Objects) Append(b *stream.Batch, i int) error {
 	o.turn++
 	from := len(b.Fields)
@@ -88,13 +88,13 @@ func (o *Objects) add(b *stream.Batch, data []byte) {
 	b.Fields = append(b.Fields, f)
 }
 
-// notObjectError is the reason of a dead letter for a record that is no JSON object.
+// notObjectError is the reason for dead-lettering a record that is not a JSON object.
 type notObjectError struct {
 	what string
 	at   int
 }
 
-// Error describes the mistake and its place.
+// Error describes the mistake and its position.
 func (e *notObjectError) Error() string {
 	return fmt.Sprintf("not a JSON object: %s, at byte %d", e.what, e.at)
 }

@@ -28,7 +28,7 @@ func Delimiter(value string) byte {
 	return '\n'
 }
 
-// MinMemory is the least value of an option `memory`: room for one read of short records.
+// MinMemory is the minimum of an option `memory`. It suffices for one read of short records.
 const MinMemory stream.Size = 8 << 20
 
 // CheckSizes checks the options `max_record` and `memory` of a source that cuts a stream into
@@ -37,7 +37,7 @@ func CheckSizes(maxRecord, memory stream.Size) error {
 	return CheckSizesUnder("memory", maxRecord, memory)
 }
 
-// CheckSizesUnder is CheckSizes for a source that has another key for `memory`.
+// CheckSizesUnder is CheckSizes for a source whose key for the memory limit is not `memory`.
 func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Pace measures how fast routes settle data, to tell refused senders when to try again. The zero
-// value is ready to use. It is safe for concurrent use.
+// Pace measures how fast routes settle data. Refused senders are told when to retry accordingly.
+// The zero value is ready to use. It is safe for concurrent use.
 type Pace struct {
 	mu    sync.Mutex // guards the fields below
-	bytes float64    // settled in about the last paceMemory; decayed to since
+	bytes float64    // bytes settled in about the last paceMemory, decayed until since
 	since time.Time
 }
 
 const (
-	// paceMemory is the time over which the rate is a mean.
+	// paceMemory is the time over which the rate is averaged.
 	paceMemory = 10 * time.Second
 	// The bounds of RetryAfter.
 	leastRetry = time.Second
 	mostRetry  = time.Minute
 )
 
-// decay brings the rate to a time. The caller holds p.mu.
+// decay decays the rate until now. The caller holds p.mu.
 func (p *Pace) decay(now time.Time) {
 	if past := now.Sub(p.since); past > 0 && !p.since.IsZero() {
 		p.bytes *= max(0, 1-float64(past)/float64(paceMemory))
@@ -38,9 +38,9 @@ func (p *Pace) Settled(bytes int, now time.Time) {
 	p.bytes += float64(bytes)
 }
 
-// RetryAfter returns when there may be room again: the time that the held bytes take at the
-// measured rate, between 1s and 1m, with a jitter of a fifth. Without any measurement it is about
-// 15s. The result is in whole seconds.
+// RetryAfter estimates the time until there is room again. It is the time to settle the held bytes
+// at the measured rate, between 1s and 1m, with a jitter of one fifth. Without any measurement it
+// is about 15s. The result is in whole seconds.
 func (p *Pace) RetryAfter(held int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 type progress struct {
 	settled  // in the partition of the intake
 	requests requests
-	cuts     []int64 // ends of batches: a route that restarts cuts there again
+	cuts     []int64 // ends of batches: a restarted route ends batches there again
 	draining bool
 }
 
@@ -38,7 +38,7 @@ type settled struct {
 	above     []stream.Range
 }
 
-// covers reports whether everything between two positions is settled.
+// covers reports whether the whole range is settled.
 func (p *settled) covers(from, to int64) bool {
 	if to <= p.watermark {
 		return true
@@ -52,14 +52,14 @@ func (p *settled) covers(from, to int64) bool {
 	return false
 }
 
-// note takes a mark of the route.
+// note updates the progress from a mark of the route.
 func (p *settled) note(m stream.Mark) {
-	if m.Watermark.Num >= p.watermark { // else it is an older one
+	if m.Watermark.Num >= p.watermark { // ignore an older mark
 		p.watermark, p.above = m.Watermark.Num, slices.Clone(m.Above)
 	}
 }
 
-// in returns the settled ranges of s as places in the order of all.
+// in returns the settled ranges of s as places, which number the bytes of all submissions.
 func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	add := func(from, to int64) {
 		from, to = max(from+s.shift, s.from), min(to+s.shift, s.to())
@@ -76,7 +76,8 @@ func (p *settled) in(s *Submission) (ranges []stream.Range) {
 	return ranges
 }
 
-// reader reads for one route. Settled, Commit, Forget and Drain are called beside Read.
+// reader reads for one route. Settled, Commit, Forget and Drain may be called concurrently with
+// Read.
 type reader struct {
 	in       *Intake
 	progress *progress
@@ -84,14 +85,14 @@ type reader struct {
 	gone     []string // partitions of earlier instances, until Forget; guarded by in.mu
 	objects  Objects
 
-	at      int64          // place behind the last record read
+	at      int64          // place after the last record read
 	main    int64          // position in the partition of the intake
-	passed  []stream.Range // of that partition, settled when the reader was opened
+	passed  []stream.Range // ranges of that partition that were settled when the reader was opened
 	above   []stream.Range // settled places above at
 	known   int64          // above has the ranges of all submissions below this place
-	ends    []int32        // of the records in the batch, once one of them is odd
+	ends    []int32        // ends of the records in the batch, once one of them is odd
 	odd     bool
-	awaited bool // a sender waits for something in the batch
+	awaited bool // a sender waits for data in the batch
 }
 
 var (
@@ -181,7 +182,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// finish ends the batch: it notes the cut and makes records of objects.
+// finish ends the batch: it records the cut, and adds the fields of records that are objects.
 func (r *reader) finish(b *stream.Batch) {
 	r.in.mu.Lock()
 	p := r.progress
@@ -193,7 +194,7 @@ func (r *reader) finish(b *stream.Batch) {
 		return
 	}
 	if r.odd {
-		start, span, before := 0, 0, 0 // before is the end of the span before
+		start, span, before := 0, 0, 0 // before is the end of the preceding span
 		for _, end := range r.ends {
 			for int(end) > before+b.Spans[span].Bytes {
 				before += b.Spans[span].Bytes
@@ -212,8 +213,8 @@ func (r *reader) finish(b *stream.Batch) {
 	}
 }
 
-// fill appends to b as much as is there. full reports that nothing may be added to b, ended that
-// nothing follows.
+// fill appends available data to b. full reports whether b is complete, ended whether no data will
+// follow.
 func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
 	i := r.in
 	i.mu.Lock()
@@ -221,11 +222,11 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	for !b.Full() {
 		s := i.next(r.at)
 		if s == nil {
-			r.at = i.end // all routes have settled data behind the last in the log
+			r.at = i.end // all routes have settled the data after the last submission in the log
 			break
 		}
 		r.learn(s)
-		r.at = max(r.at, s.from) // all routes have settled data between
+		r.at = max(r.at, s.from) // all routes have settled the data in between
 		if len(r.above) > 0 && r.above[0].From.Num <= r.at {
 			if len(b.Spans) > 0 {
 				return true, false, i.changed
@@ -249,8 +250,8 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	return len(b.Spans) > 0 && b.Full(), !more && r.isLast(), i.changed
 }
 
-// isLast reports whether nothing follows for this route. Data that producers have in hand belongs
-// to the routes that stay.
+// isLast reports whether this route gets no more data. Data that producers have not submitted yet
+// goes to the routes that are not draining.
 func (r *reader) isLast() bool {
 	i := r.in
 	if i.ended {
@@ -259,8 +260,8 @@ func (r *reader) isLast() bool {
 	return r.progress.draining && (i.o.Refuse || i.producers == 0 || !i.allDraining())
 }
 
-// next returns the submission that follows position at. It gives the oldest that no route has read
-// its position.
+// next returns the first submission that ends after place at. If that is a submission that no route
+// has read, next assigns its position.
 func (i *Intake) next(at int64) *Submission {
 	n, _ := slices.BinarySearchFunc(i.log, at, func(s *Submission, at int64) int {
 		if s.to() <= at {
@@ -299,12 +300,12 @@ func (r *reader) learn(s *Submission) {
 	r.known = s.to()
 	if ranges := r.progress.of(s).in(s); len(ranges) > 0 {
 		r.above = append(r.above, ranges...)
-		r.in.release() // an earlier run may have settled all of it
+		r.in.release() // an earlier run may have settled all of s
 	}
 }
 
-// follow moves to a position of the intake's partition. It reports whether b became an empty span,
-// which lets the ledger follow over data that this route has not settled.
+// follow moves to a position of the intake's partition. If it skips data that was not settled, it
+// adds an empty span to b, so that the ledger can skip the data too, and returns true.
 func (r *reader) follow(b *stream.Batch, to int64) bool {
 	for len(r.passed) > 0 && r.passed[0].From.Num <= r.main {
 		r.main = max(r.main, r.passed[0].To.Num)
@@ -323,7 +324,7 @@ func (r *reader) follow(b *stream.Batch, to int64) bool {
 	return true
 }
 
-// border returns the place behind r.at at which a batch has to end.
+// border returns the next place after r.at at which a batch has to end.
 func (r *reader) border() int64 {
 	border := int64(1<<63 - 1)
 	if n, _ := slices.BinarySearch(r.progress.cuts, r.at+1); n < len(r.progress.cuts) {
@@ -335,7 +336,7 @@ func (r *reader) border() int64 {
 	return border
 }
 
-// skip moves over a settled range of s.
+// skip moves past a settled range of s.
 func (r *reader) skip(s *Submission) {
 	r.at = max(r.at, r.above[0].To.Num)
 	r.above = r.above[1:]
@@ -344,7 +345,7 @@ func (r *reader) skip(s *Submission) {
 	}
 }
 
-// cover makes the last span of the batch cover n more bytes of s, and moves behind them.
+// cover extends the last span of the batch by n bytes of s, and moves past them.
 func (r *reader) cover(b *stream.Batch, s *Submission, n int) {
 	from := stream.Position{Num: s.position(r.at)}
 	if k := len(b.Spans); k == 0 || b.Spans[k-1].Part != s.part {
@@ -386,7 +387,7 @@ func (r *reader) take(b *stream.Batch, s *Submission, border int64) {
 	r.cover(b, s, len(b.Data)-size)
 }
 
-// beginOdd notes the ends of the lines that are in the batch.
+// beginOdd records the ends of the lines that the batch already contains.
 func (r *reader) beginOdd(b *stream.Batch) {
 	if !r.odd {
 		r.odd = true
@@ -394,7 +395,7 @@ func (r *reader) beginOdd(b *stream.Batch) {
 	}
 }
 
-// appendEnds appends the ends of lines, of which the first begins at offset base.
+// appendEnds appends the ends of lines. The first line begins at offset base.
 func appendEnds(ends []int32, lines []byte, base int) []int32 {
 	for at := 0; at < len(lines); {
 		at += bytes.IndexByte(lines[at:], '\n') + 1
@@ -403,8 +404,8 @@ func appendEnds(ends []int32, lines []byte, base int) []int32 {
 	return ends
 }
 
-// cut returns the end of the first lines that reach a number of bytes or of records, and the number
-// of these lines.
+// cut returns the end and number of the first lines that reach size bytes or the given number of
+// records.
 func cut(lines []byte, size, records int) (end, count int) {
 	end = len(lines)
 	if size < end {
@@ -461,12 +462,12 @@ func (r *reader) Drain() {
 	r.in.checkDraining()
 }
 
-// Note implements stream.PartitionTracker. The data cannot be read again, so nothing has to
-// recognize it.
+// Note implements stream.PartitionTracker. It returns no metadata, because the data cannot be read
+// again.
 func (r *reader) Note(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker: the partitions of earlier instances, and of requests
-// whose outcome need not be kept.
+// Forget implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
+// requests whose outcome need not be kept.
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()
@@ -481,7 +482,7 @@ func (r *reader) Forget() []string {
 func (r *reader) Close() error { return nil }
 
 // release ends submissions that every route of the pipeline has settled, and drops the progress of
-// routes that have left it. The caller holds i.mu.
+// routes that the pipeline no longer has. The caller holds i.mu.
 func (i *Intake) release() {
 	names := i.host.Routes()
 	if len(names) == 0 {
@@ -508,7 +509,7 @@ func (i *Intake) release() {
 		}
 		i.gate.free(s.cost)
 		i.finish(s)
-		s.records = Records{} // a waiter may keep s
+		s.records = Records{} // free the memory, because a waiter may keep s
 	}
 	clear(i.log[len(kept):])
 	i.log = kept

@@ -14,20 +14,21 @@ const requestPrefix = "request-"
 // maxRequests is the default of Options.MaxRequests.
 const maxRequests = 128 << 10
 
-// Identify makes the data of Submit a partition of its own, so that data which a route has settled
-// is not delivered to it again, also after a restart. id is printable ASCII without space, comma,
-// semicolon, '@' and '"', at most 128 bytes, and belongs to this data alone. Call it before Submit,
-// which returns the submission in work if there is one with this id.
+// Identify gives the submitted data a partition of its own. A repetition of the data is then not
+// delivered again to a route that has settled it, even after a restart. id must be unique to this
+// data. It is at most 128 bytes of printable ASCII without space, comma, semicolon, '@' and '"'.
+// Call Identify before Submit. If an unsettled submission has the same id, Submit returns that one.
 func (r *Reservation) Identify(id string) { r.request = requestPrefix + id }
 
-// IsRequest reports whether a partition is that of an identified request.
+// IsRequest reports whether a partition id belongs to an identified request.
 func IsRequest(partitionID string) bool { return strings.HasPrefix(partitionID, requestPrefix) }
 
-// RequestName is the name of the partition of a request that arrives now, with its time in seconds.
+// RequestName returns the name of the partition of a request that arrives now. It contains the time
+// in seconds.
 func RequestName(now time.Time) string { return "request of " + now.UTC().Format(time.RFC3339) }
 
-// RequestTime returns the time in a partition's name; now if it has none, as after a loss of the
-// local state.
+// RequestTime returns the time in a partition's name. If the name contains no time, for example
+// after a loss of the local state, it returns now.
 func RequestTime(name string, now time.Time) time.Time {
 	const prefix = len("request of ")
 	if len(name) > prefix {
@@ -41,7 +42,7 @@ func RequestTime(name string, now time.Time) time.Time {
 // requests is the progress of one route in identified requests. The zero value is empty.
 type requests struct {
 	by    map[string]*request
-	order []*request // as noted; by time once merged
+	order []*request // in the order of note; by time after sort
 }
 
 type request struct {
@@ -50,7 +51,7 @@ type request struct {
 	time time.Time
 }
 
-// of returns the progress in the partition with an id, empty if there is none.
+// of returns the progress in the partition with the given id; empty progress if there is none.
 func (q *requests) of(id string) *settled {
 	if e := q.by[id]; e != nil {
 		return &e.settled
@@ -58,7 +59,7 @@ func (q *requests) of(id string) *settled {
 	return new(settled)
 }
 
-// note takes a mark of a request.
+// note updates the progress from a mark of a request.
 func (q *requests) note(m stream.Mark) {
 	e := q.by[m.Part.ID]
 	if e == nil {
@@ -77,7 +78,7 @@ func (q *requests) sort() {
 	slices.SortFunc(q.order, func(a, b *request) int { return a.time.Compare(b.time) })
 }
 
-// Requests returns the progress of a route in the identified requests that are remembered, by age.
+// Requests returns a route's progress in the remembered identified requests, the oldest first.
 func (i *Intake) Requests(route string) []stream.Mark {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -94,8 +95,8 @@ func (i *Intake) Requests(route string) []stream.Mark {
 	return marks
 }
 
-// expire forgets the requests that are older than a time, and those beyond most, and appends their
-// ids to gone. It stops at one in work.
+// expire removes the requests from before the given time, and the oldest of more than most
+// requests. It appends their ids to gone. It stops at a request that is not settled yet.
 func (q *requests) expire(
 	gone []string, before time.Time, most int, working map[string]*Submission,
 ) []string {

@@ -13,12 +13,13 @@ import (
 // empty.
 type Records struct {
 	data  []byte  // each record with a line end
-	ends  []int32 // of each record in data, behind its line end; nil if each line is a record
+	ends  []int32 // of each record in data, after its line end; nil if each line is a record
 	count int
 	odd   bool // a record contains a line end or ends in CR
 }
 
-// Lines returns the lines of data as records and takes data over. The last line must have its end.
+// Lines returns the lines of data as records. It takes ownership of data, which must end with a
+// line end.
 func Lines(data []byte) Records { return Records{data: data, count: bytes.Count(data, newline)} }
 
 var newline = []byte{'\n'}
@@ -56,21 +57,21 @@ type Submission struct {
 	cost    int64
 	onRead  func() // nil, or called when the first route reads it
 	part    *stream.Partition
-	awaited bool          // a sender waits for it, so that a batch with it does not linger
-	from    int64         // its place, once a route has read it; guarded by in.mu
-	shift   int64         // from, less its position in part; guarded by in.mu
+	awaited bool          // a sender waits for it, so that its batch does not linger
+	from    int64         // its first place, once a route has read it; guarded by in.mu
+	shift   int64         // from minus its position in part; guarded by in.mu
 	done    chan struct{} // closed when every route has settled it, or it is withdrawn
 	gone    bool          // withdrawn; set before done is closed
 }
 
-// position returns the position in its partition of a place in the order of all.
+// position converts a place to a position in the submission's partition.
 func (s *Submission) position(at int64) int64 { return at - s.shift }
 
 func (s *Submission) to() int64 { return s.from + int64(len(s.records.data)) }
 
-// Submit hands records to the routes and ends the reservation, whether it covers them or not.
-// awaited means that a sender waits until they are settled, so that they are not held back to fill
-// a batch. The error is [ErrDraining] or [ErrTooLarge]; nothing was taken then.
+// Submit hands records to the routes and ends the reservation, which may be smaller than the
+// records. awaited means that a sender waits until they are settled, so that they are not held back
+// to fill a batch. The error is [ErrDraining] or [ErrTooLarge]; the records were then not accepted.
 func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error) {
 	i := r.in
 	if !records.odd {
@@ -114,7 +115,7 @@ func (r *Reservation) Submit(records Records, awaited bool) (*Submission, error)
 	return s, nil
 }
 
-// Add waits for room, then submits records for which nobody waits.
+// Add waits for room, then submits records that no sender waits for.
 func (i *Intake) Add(ctx context.Context, records Records) error {
 	r, err := i.Reserve(ctx, records.cost())
 	if err != nil {
@@ -124,8 +125,8 @@ func (i *Intake) Add(ctx context.Context, records Records) error {
 	return err
 }
 
-// Wait returns nil when every route has settled the data: delivered, dead-lettered or dropped. The
-// error is [ErrWithdrawn] or the cause with which ctx ended.
+// Wait returns nil when every route has settled the data, which means delivered, dead-lettered or
+// dropped it. The error is [ErrWithdrawn] or the cause of ctx.
 func (s *Submission) Wait(ctx context.Context) error {
 	if err := s.in.await(ctx, s.done); err != nil {
 		return err
@@ -136,7 +137,7 @@ func (s *Submission) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Withdraw takes the data back if no route has read any of it, and reports whether it did.
+// Withdraw removes the data if no route has read any of it, and reports whether it did.
 func (s *Submission) Withdraw() bool {
 	i := s.in
 	i.mu.Lock()

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AppendUnescaped appends the text that stands between the quotes of a valid string, escapes taken
-// out; one half of a surrogate pair becomes U+FFFD.
+// AppendUnescaped appends s, the text between the quotes of a valid string, with its escapes
+// decoded. An unpaired surrogate becomes U+FFFD.
 func AppendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
 		if s[i] != '\\' {
@@ -41,7 +41,7 @@ func AppendUnescaped(dst, s []byte) []byte {
 					i += 6
 				}
 			}
-			dst = utf8.AppendRune(dst, u) // a half becomes U+FFFD
+			dst = utf8.AppendRune(dst, u) // an unpaired surrogate becomes U+FFFD
 			continue
 		default: // " \ /
 			dst = append(dst, c)
@@ -51,8 +51,9 @@ func AppendUnescaped(dst, s []byte) []byte {
 	return dst
 }
 
-// Member finds a member of the valid object raw by its key, unescaped. Of two with one key the last
-// counts. It returns false where raw is no object or has none. The value lies in raw.
+// Member finds the member of the valid object raw with the given unescaped key. If several members
+// have the key, it uses the last. It returns false if raw is not an object or has no such member.
+// The value is a range of raw.
 func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 	var found Value
 	ok := false
@@ -69,8 +70,8 @@ func (s *Scanner) Member(raw []byte, key string) (Value, bool) {
 }
 
 // Decode returns the Go value of v, a range of data: nil, a bool, a string, a []any or a
-// map[string]any. A number is an int, or a float64 if it is not an integer or does not fit. Only a
-// number beyond float64 is an error.
+// map[string]any. A number is an int, or a float64 if it is not an integer or does not fit. The
+// only error is a number beyond the range of float64.
 func Decode(data []byte, v Value) (any, error) {
 	raw := data[v.Off : v.Off+v.Len]
 	switch v.Kind {
@@ -129,8 +130,8 @@ func decodeArray(raw []byte) (any, error) {
 	return out, nil
 }
 
-// Number is a number as an int, or where it has a fraction or an exponent or does not fit as a
-// float64. Beyond float64 it is an error.
+// Number returns a number as an int, or as a float64 if it has a fraction or exponent or does not
+// fit. A number beyond the range of float64 is an error.
 func Number(text []byte) (any, error) {
 	if n, err := strconv.ParseInt(string(text), 10, 0); err == nil {
 		return int(n), nil
@@ -142,7 +143,7 @@ func Number(text []byte) (any, error) {
 	return f, nil
 }
 
-// RangeError is a number that no float64 can hold.
+// RangeError means that a number is beyond the range of float64.
 type RangeError struct{ Number string }
 
 // Error names the number.

@@ -1,11 +1,11 @@
 //penstock:pure
 
-// Package json reads JSON in place: it finds the members of an object and their kinds, and
-// preserves numbers, nested values and the order of keys as they were written.
+// Package json parses JSON in place. It finds the members of an object and their kinds, and keeps
+// numbers, nested values and the order of keys unchanged.
 //
 // It is strict (RFC 8259): no leading zeros, no raw control characters, UTF-8 only, nothing after
-// the value, no more than [MaxDepth] levels. It owns nothing, allocates only for decoded values,
-// and never writes JSON: that is package ndjson.
+// the value, no more than [MaxDepth] levels. It owns nothing and allocates only for decoded values.
+// Package ndjson writes JSON.
 package json
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// MaxDepth is how many arrays and objects may stand within each other.
+// MaxDepth is the maximum nesting of arrays and objects.
 const MaxDepth = 1000
 
 // Value is the location and kind of one value in the scanned bytes.
@@ -25,15 +25,15 @@ type Value struct {
 	// array or object. A string with an unpaired surrogate, which has no UTF-8 form, is JSON,
 	// including its quotes.
 	Kind stream.Kind
-	// Escaped says that a Text has escapes; [AppendUnescaped] takes them out.
+	// Escaped means that a Text has escapes; [AppendUnescaped] decodes them.
 	Escaped  bool
 	Off, Len int
 }
 
-// Scanner goes through the members of one object. The zero value is ready for Start; it may be used
-// again.
+// Scanner iterates over the members of one object. The zero value is ready for Start. A Scanner may
+// be reused.
 type Scanner struct {
-	Key   Value // of the member that Next has found: a Text
+	Key   Value // of the current member: a Text
 	Value Value
 
 	data     []byte
@@ -41,17 +41,17 @@ type Scanner struct {
 	begun    bool
 	what     string // the error
 	at       int
-	open     [MaxDepth/64 + 1]uint64 // of each level that is open one bit: whether it is an object
+	open     [MaxDepth/64 + 1]uint64 // one bit for each open level: whether it is an object
 }
 
-// Start sets the scanner to the object that is data[off:off+n]. Values then lie in data. The bytes
-// are only read.
+// Start sets the scanner to the object in data[off:off+n]. Values are ranges of data. The scanner
+// only reads data.
 func (s *Scanner) Start(data []byte, off, n int) {
 	s.data, s.pos, s.end, s.begun = data, off, off+n, false
 	s.what = ""
 }
 
-// Next finds the next member. It returns false at the end, or where something is wrong.
+// Next advances to the next member. It returns false at the end or after an error.
 func (s *Scanner) Next() bool {
 	i := s.space(s.pos)
 	if !s.begun {
@@ -103,7 +103,7 @@ func (s *Scanner) fail(what string, at int) bool {
 	return false
 }
 
-// failed is fail for those that return a place.
+// failed is fail for functions that return an offset.
 func (s *Scanner) failed(what string, at int) int {
 	s.fail(what, at)
 	return -1
@@ -124,7 +124,7 @@ func (s *Scanner) notObject(i int) bool {
 	return s.fail("a JSON object is wanted, {...}, and this is another value", i)
 }
 
-// space returns the first place at or behind i that is no white space, or the end.
+// space returns the first offset from i on that is not white space, or the end.
 func (s *Scanner) space(i int) int {
 	for i < s.end {
 		if c := s.data[i]; c > ' ' || c != ' ' && c != '\t' && c != '\n' && c != '\r' {
@@ -135,7 +135,7 @@ func (s *Scanner) space(i int) int {
 	return i
 }
 
-// value scans the value at i and returns where it ends, or -1.
+// value scans the value at i and returns its end, or -1.
 func (s *Scanner) value(i int, v *Value) int {
 	if i >= s.end {
 		return s.failed("a value is missing", s.end)
@@ -260,8 +260,8 @@ func (s *Scanner) text(i int, v *Value) int {
 	}
 }
 
-// escape checks the escape at i and returns its length, that of both where it is a pair of
-// surrogates; alone says that it is one half of a pair.
+// escape checks the escape at i and returns its length. A surrogate pair counts as one escape;
+// alone reports an unpaired surrogate.
 func (s *Scanner) escape(i int) (n int, alone bool) {
 	if i+1 >= s.end {
 		return s.failed("a string is not closed", i), false
@@ -285,7 +285,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before something that has no escape", i), false
 }
 
-// unit is the number of a \u0000 that b begins with, or -1.
+// unit returns the number of the \uXXXX escape at the start of b, or -1.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -311,7 +311,7 @@ func (s *Scanner) nested(i int) int {
 	var v Value
 	depth := 0
 	for {
-		// At i a value begins.
+		// A value begins at i.
 		c := byte(0)
 		if i < s.end {
 			c = s.data[i]
@@ -323,7 +323,7 @@ func (s *Scanner) nested(i int) int {
 			s.push(depth, c == '{')
 			depth++
 			i = s.space(i + 1)
-			if i < s.end && s.data[i] == c+2 { // ] and } are two behind [ and {
+			if i < s.end && s.data[i] == c+2 { // the codes of ] and } are those of [ and { plus 2
 				i++
 				depth--
 			} else if c == '{' {
@@ -337,7 +337,7 @@ func (s *Scanner) nested(i int) int {
 		} else if i = s.value(i, &v); i < 0 {
 			return i
 		}
-		// A value has ended.
+		// A value has just ended.
 		for {
 			if depth == 0 {
 				return i
@@ -365,7 +365,7 @@ func (s *Scanner) nested(i int) int {
 	}
 }
 
-// member checks the key at i and returns where its value begins, or -1.
+// member checks the key at i and returns the start of its value, or -1.
 func (s *Scanner) member(i int) int {
 	var key Value
 	if i >= s.end || s.data[i] != '"' {

@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// Listener bounds the connections of another listener. When there are as many as it allows, the one
-// that has been idle longest is closed for a new one; if none is idle, Accept waits.
+// Listener limits the connections of another listener. At the limit, it closes the connection that
+// has been idle longest to accept a new one. If none is idle, Accept waits.
 type Listener struct {
 	net.Listener
 	closed chan struct{}
 	once   sync.Once
 	room   chan struct{} // one token for each open connection
-	idled  chan struct{} // a connection has become idle
+	idled  chan struct{} // signals that a connection has become idle
 
 	mu    sync.Mutex // guards the fields below
 	idle  *list.List // of *Conn, the longest idle first
-	count int64      // connections closed for others
+	count int64      // connections closed to accept others
 }
 
-// Limit returns a listener of at most so many connections.
+// Limit returns a listener with at most the given number of connections.
 func Limit(l net.Listener, most int) *Listener {
 	return &Listener{
 		Listener: l, room: make(chan struct{}, most), idled: make(chan struct{}, 1),
@@ -33,7 +33,7 @@ type Conn struct {
 	net.Conn
 	l    *Listener
 	once sync.Once
-	at   *list.Element // in the list of idle ones; guarded by the listener's mu
+	at   *list.Element // in the listener's idle list; guarded by its mu
 }
 
 // Accept implements net.Listener.
@@ -77,7 +77,7 @@ func (l *Listener) closeIdle() {
 	}
 }
 
-// SetIdle marks the connection as one that may be closed for another one, or not.
+// SetIdle sets whether the connection may be closed to accept another one.
 func (c *Conn) SetIdle(idle bool) {
 	l := c.l
 	l.mu.Lock()
@@ -95,7 +95,8 @@ func (c *Conn) SetIdle(idle bool) {
 	}
 }
 
-// Evicted returns how many idle connections were closed for others, since the last call.
+// Evicted returns the number of idle connections that were closed to accept others since the last
+// call.
 func (l *Listener) Evicted() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +114,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Close implements net.Listener. Its connections stay open.
+// Close implements net.Listener. Accepted connections stay open.
 func (l *Listener) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return l.Listener.Close()

@@ -20,14 +20,14 @@ import (
 
 const (
 	maxDatagram = 64 << 10
-	// pendingBytes bounds datagrams between the socket and the intake. Further ones are dropped and
-	// counted, since nobody can be pushed back.
+	// pendingBytes bounds the datagrams between the socket and the intake. Further datagrams are
+	// dropped and counted, because senders of datagrams get no backpressure.
 	pendingBytes  = 4 << 20
 	receiveBuffer = 4 << 20
 	dropsEvery    = time.Second
 )
 
-// Datagrams receives datagrams, each of which is a record.
+// Datagrams receives datagrams. Each datagram is a record.
 type Datagrams struct {
 	Network, Address string
 	Intake           *intake.Intake
@@ -40,7 +40,7 @@ type Datagrams struct {
 	mu      sync.Mutex // guards the fields below
 	pending []datagram
 	bytes   int
-	more    chan struct{} // has room for one: pending is not empty
+	more    chan struct{} // buffer of 1; signals that pending is not empty
 }
 
 type datagram struct {
@@ -73,7 +73,7 @@ func (d *Datagrams) Run(ctx context.Context) error {
 	<-group.Context().Done()
 	closed := c.Close()
 	if d.Network == "unixgram" {
-		_ = os.Remove(d.Address) // net removes only sockets that are connected to
+		_ = os.Remove(d.Address) // net does not remove this kind of socket
 	}
 	return errors.Join(group.Wait(), closed)
 }
@@ -118,7 +118,8 @@ func (d *Datagrams) keep(data []byte, peer string) {
 	}
 }
 
-// submit hands datagrams to the intake. A drain delivers those that were received before.
+// submit hands datagrams to the intake. During a drain it still submits the datagrams received
+// before.
 func (d *Datagrams) submit(ctx context.Context) error {
 	for {
 		if d.Intake.Accepting(ctx) != nil {
@@ -156,8 +157,8 @@ func (d *Datagrams) submitUntilDrain(ctx context.Context) {
 	}
 }
 
-// watchDrops counts the datagrams that the system has dropped because its buffer was full, where it
-// tells.
+// watchDrops counts the datagrams that the system has dropped because its buffer was full, if the
+// system reports them.
 func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	u, ok := local.(*net.UDPAddr)
 	if !ok {
@@ -182,7 +183,8 @@ func (d *Datagrams) watchDrops(ctx context.Context, local net.Addr) error {
 	}
 }
 
-// systemDrops returns how many datagrams Linux has dropped at a UDP port; 0 elsewhere.
+// systemDrops returns the number of datagrams that Linux has dropped at a UDP port. On other
+// systems it returns 0.
 func systemDrops(port int) (drops int64) {
 	suffix := fmt.Sprintf(":%04X", port)
 	for _, path := range []string{"/proc/net/udp", "/proc/net/udp6"} {

@@ -1,6 +1,6 @@
-// Package listen has the parts that sources with a listening socket share: the check of the
-// address, TLS with certificates that can be replaced while the source runs, tokens, and a bound on
-// the number of connections.
+// Package listen contains the common parts of sources with a listening socket: the check of the
+// address, TLS with certificates that can be replaced at runtime, tokens, and a limit on
+// connections.
 package listen
 
 import (
@@ -39,8 +39,8 @@ func CheckAddress(address string, protected bool, remedy string) error {
 	return nil
 }
 
-// Exclusive returns the claim of a listener for stream.ExclusiveUser; none if the system chooses
-// the port.
+// Exclusive returns the claim of a listener for stream.ExclusiveUser. It returns none if the system
+// chooses the port.
 func Exclusive(network, address string) []string {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil || port == "0" {
@@ -61,7 +61,7 @@ func CheckConnections(n int) error {
 	return nil
 }
 
-// ErrOnce is the error of a source that listens in a finite run.
+// ErrOnce means that a listening source was started in a finite run.
 var ErrOnce = errors.New("a listener has no end: run it without --once")
 
 // CheckSocket checks the options `listen`, `tls` and `insecure` of a source over a socket.

@@ -12,23 +12,25 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Framer cuts the bytes of one connection into records. Of an error the connection is closed.
+// Framer cuts the bytes of one connection into records. After an error of Frame the connection is
+// closed.
 type Framer interface {
-	// Space returns room for the next read.
+	// Space returns the buffer for the next read.
 	Space() []byte
 	// Frame returns the records that end within the n bytes that were read into Space.
 	Frame(n int) (intake.Records, error)
-	// Rest returns the bytes behind the last record as one, when the connection has ended.
+	// Rest returns the bytes after the last record as a record, when the connection has ended.
 	Rest() intake.Records
-	// Pending returns how many bytes have no end yet.
+	// Pending returns the number of bytes after the last complete record.
 	Pending() int
 }
 
-// handshakeTime is how long a connection with TLS may take for its first byte.
+// handshakeTime bounds the time until the first byte of a TLS connection.
 const handshakeTime = 10 * time.Second
 
 // Pump hands the records of a connection to the intake until the connection ends, is idle for too
-// long, or the intake drains. A full intake stops the reads, and so the sender.
+// long, or the intake drains. A full intake stops the reads, which applies backpressure to the
+// sender.
 func (s *Streams) Pump(ctx context.Context, c net.Conn, evict func(bool), f Framer,
 	idle time.Duration, h stream.Host) {
 	h.Count("connections", 1)
@@ -82,7 +84,7 @@ func peerOf(c net.Conn) string {
 // Peer returns the address of the other side without its port; "" if it has none.
 func Peer(c net.Conn) string { return peerOf(c) }
 
-// Counters are the names that [Streams.Pump] and [Datagrams] count.
+// Counters are the names of the counters of [Streams.Pump] and [Datagrams].
 var Counters = []string{
 	"connections", "connections_malformed", "connections_timed_out", "bytes_discarded",
 	"datagrams_failed", "datagrams_dropped",

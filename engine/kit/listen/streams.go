@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Streams accepts connections and hands them to Serve, each on a goroutine of its own.
+// Streams accepts connections and calls Serve for each on a separate goroutine.
 type Streams struct {
 	Network, Address string
 	Connections      int
@@ -25,7 +25,8 @@ type Streams struct {
 	Intake           *intake.Intake
 	Log              *slog.Logger
 	// Serve reads a connection until its end. While the intake drains, reads fail with
-	// [os.ErrDeadlineExceeded]. Evict is true while the connection may be closed for another one.
+	// [os.ErrDeadlineExceeded]. Serve calls evict(true) when the connection may be closed to accept
+	// another one, and evict(false) when it may not.
 	Serve func(ctx context.Context, c net.Conn, evict func(bool))
 	// Bound, if not nil, is called with the address once the socket is open.
 	Bound func(net.Addr)
@@ -79,7 +80,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// listen opens the socket. A Unix socket that nobody listens on is replaced.
+// listen opens the socket. It replaces a stale Unix socket.
 func (s *Streams) listen() (net.Listener, error) {
 	l, err := net.Listen(s.Network, s.Address)
 	if s.Network != "unix" || !errors.Is(err, syscall.EADDRINUSE) ||
@@ -89,7 +90,7 @@ func (s *Streams) listen() (net.Listener, error) {
 	return net.Listen(s.Network, s.Address)
 }
 
-// removeStale removes a Unix socket that nobody listens on.
+// removeStale removes a Unix socket on which no process listens.
 func removeStale(network, path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode().Type() != fs.ModeSocket {
@@ -97,13 +98,13 @@ func removeStale(network, path string) bool {
 	}
 	c, err := net.Dial(network, path)
 	if err == nil {
-		_ = c.Close() // somebody listens
+		_ = c.Close() // a process listens
 		return false
 	}
 	return errors.Is(err, syscall.ECONNREFUSED) && os.Remove(path) == nil
 }
 
-// acceptPause follows a failure to accept that may pass, such as too many open files.
+// acceptPause is the wait after a temporary failure to accept, such as too many open files.
 const acceptPause = 100 * time.Millisecond
 
 func (s *Streams) accept(ctx context.Context, group *supervise.Group, l *Listener) error {
@@ -145,7 +146,7 @@ func (s *Streams) add(c net.Conn) {
 	}
 }
 
-// past is a deadline that ends a read at once.
+// past is a deadline that makes a read return immediately.
 var past = time.Unix(1, 0)
 
 // remove closes a connection that has been served.
@@ -166,7 +167,7 @@ func (s *Streams) SetReadDeadline(c net.Conn, t time.Time) {
 	_ = c.SetReadDeadline(t) // a connection that is closed fails at its read
 }
 
-// setDraining ends the reads of all connections, or of none.
+// setDraining(true) makes all reads return; setDraining(false) lets them continue.
 func (s *Streams) setDraining(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +179,7 @@ func (s *Streams) setDraining(on bool) {
 	}
 }
 
-// waitEvery is how often wait looks.
+// waitEvery is the polling interval of wait.
 const waitEvery = 10 * time.Millisecond
 
 // wait returns when every connection has been served.

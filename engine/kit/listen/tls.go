@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TLS are the certificates of a listener. The files are read again when they change.
+// TLS holds the TLS options of a listener. The files are read again when they change.
 type TLS struct {
 	Cert     string `yaml:"cert" path:"true" doc:"PEM file of the certificate, with its chain"`
 	Key      string `yaml:"key" path:"true" doc:"PEM file of its key"`
@@ -62,10 +62,11 @@ func (t *TLS) load() (*tls.Config, error) {
 	return c, nil
 }
 
-// lookEvery is how often the files are looked at, at most.
+// lookEvery is the minimum time between two checks of the files.
 const lookEvery = time.Second
 
-// certificates is a TLS configuration that follows its files. It is safe for concurrent use.
+// certificates is a TLS configuration that is updated when its files change. It is safe for
+// concurrent use.
 type certificates struct {
 	files     *TLS
 	protocols []string
@@ -77,13 +78,13 @@ type certificates struct {
 	looked time.Time
 }
 
-// stamp tells two states of a file apart.
+// stamp identifies a version of a file.
 type stamp struct {
 	changed time.Time
 	size    int64
 }
 
-// Config returns the TLS configuration of a listener, with the protocols given. While changed files
+// Config returns the TLS configuration of a listener with the given protocols. If changed files
 // cannot be used, the old certificates stay.
 func (t *TLS) Config(log *slog.Logger, protocols ...string) (*tls.Config, error) {
 	c := &certificates{files: t, protocols: protocols, log: log, looked: time.Now(),

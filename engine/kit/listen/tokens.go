@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Tokens are secrets by the name of their holder.
+// Tokens maps names of holders to their secrets.
 type Tokens map[string]string
 
-// minToken is the least length of a token.
+// minToken is the minimum length of a token.
 const minToken = 8
 
 // CheckTokens checks the options `token` and `tokens`.
@@ -34,7 +34,7 @@ func CheckTokens(token string, tokens Tokens) error {
 	return nil
 }
 
-// Keyring knows the holders of tokens.
+// Keyring maps tokens to their holders.
 type Keyring struct {
 	names  []string
 	hashes [][sha256.Size]byte
@@ -55,7 +55,8 @@ func NewKeyring(token string, tokens Tokens) *Keyring {
 // Empty reports whether there is no token.
 func (k *Keyring) Empty() bool { return len(k.names) == 0 }
 
-// Holder returns the name of the holder of a token, in a time that does not depend on it.
+// Holder returns the name of the holder of a token. Its running time does not depend on the token
+// (constant time).
 func (k *Keyring) Holder(token string) (name string, ok bool) {
 	hash := sha256.Sum256([]byte(token))
 	for i := range k.hashes {

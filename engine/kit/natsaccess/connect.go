@@ -14,13 +14,14 @@ import (
 
 const (
 	reconnectWait = time.Second
-	// pingInterval is how often a connection is checked; a server that misses two checks is left.
+	// pingInterval is the interval at which a connection is checked. After two missed checks the
+	// client abandons the connection.
 	pingInterval = 5 * time.Second
 )
 
-// Connect connects to one of the servers. After that the connection is repaired until it is closed.
-// purpose is its name in the servers' logs. If patient is true, servers that are down at first are
-// no error.
+// Connect connects to one of the servers. The connection reconnects automatically until it is
+// closed. purpose is its name in the servers' logs. If patient is true, servers that are not up yet
+// are not an error.
 func (o *Options) Connect(purpose string, patient bool, log *slog.Logger) (*nats.Conn, error) {
 	log = log.With("nats", purpose)
 	options := []nats.Option{

@@ -1,5 +1,5 @@
-// Package natsaccess connects to NATS servers with the options of a config, for parts that use NATS
-// beside their own work: a buffer in a stream, a registry of workers.
+// Package natsaccess connects to NATS servers with the options of a config. It is for components
+// that use NATS for an auxiliary purpose: a buffer in a stream, or a registry of workers.
 package natsaccess
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options are servers and a login. Options of others embed them.
+// Options holds servers and credentials. The options of components embed it.
 type Options struct {
 	URL         string         `yaml:"url" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Credentials string         `yaml:"credentials" path:"true" doc:"file with JWT and key (.creds)"`
@@ -22,7 +22,8 @@ type Options struct {
 	TLS         httpaccess.TLS `yaml:"tls" doc:"certificates; tls:// alone trusts the system's authorities"`
 }
 
-// Check returns a *stream.OptionError for the first wrong option. key is the place of the options.
+// Check returns a *stream.OptionError for the first wrong option. key is the key of the options in
+// the config.
 func (o *Options) Check(key string) error {
 	wrong := func(name, format string, args ...any) error {
 		return &stream.OptionError{Key: key + name, Err: fmt.Errorf(format, args...)}

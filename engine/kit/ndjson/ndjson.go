@@ -1,7 +1,7 @@
 // Package ndjson writes records as JSON lines, for the sinks that send or store JSON.
 //
-// A parsed record becomes an object of its fields, in order: names and text escaped, numbers and
-// nested JSON as they were written. A record that was not parsed becomes {"message":"..."}. The
+// A parsed record becomes an object of its fields, in order. Names and text are escaped; numbers
+// and nested JSON are copied unchanged. A record that was not parsed becomes {"message":"..."}. The
 // package owns nothing, keeps nothing between calls, and allocates only to grow the destination. It
 // never reorders fields, and never parses a number.
 package ndjson
@@ -16,11 +16,10 @@ import (
 )
 
 // Append appends each kept record of b and a line end to dst. b must be parsed or consist of plain
-// records. It is only read, except that [stream.Batch.Split] is called if its records have not been
-// split yet: such a batch must be owned by the caller, without concurrent readers. JSON and Number
-// fields are copied unchecked: the code that sets them must make sure that they are JSON. They may
-// contain line ends only where JSON allows white space; those become spaces, so that one record
-// stays one line.
+// records. Append only reads b if its records have been split. Otherwise it calls
+// [stream.Batch.Split], and b must have no concurrent readers. Append copies JSON and Number fields
+// unchecked: the code that sets them must make sure that they are JSON. Line ends in them, which
+// JSON allows as white space, become spaces, so that each record is one line.
 func Append(dst []byte, b *stream.Batch) []byte {
 	b.Split()
 	var k keys
@@ -37,8 +36,8 @@ func AppendRecord(dst []byte, b *stream.Batch, i int) []byte {
 	return (*keys)(nil).appendRecord(dst, b, i)
 }
 
-// AppendValue appends a field's value, as it was written, in the form of its kind. An empty Number,
-// Bool or JSON is null, because an empty text is none of them.
+// AppendValue appends a field's value as JSON. An empty Number, Bool or JSON becomes null, because
+// an empty text is not valid JSON.
 func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	switch {
 	case kind == stream.Text:
@@ -56,7 +55,7 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 	if utf8.Valid(value) {
 		dst = append(dst, value...)
 	} else {
-		for _, r := range string(value) { // JSON readers let bad bytes in strings pass
+		for _, r := range string(value) { // the JSON may have invalid bytes in strings
 			dst = utf8.AppendRune(dst, r)
 		}
 	}
@@ -75,9 +74,9 @@ func AppendValue(dst []byte, kind stream.Kind, value []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD,
-// one for each; control characters are escaped, DEL too, which terminals obey, and U+2028 and
-// U+2029, which end a line for some readers. All else stands as it is.
+// AppendString appends s as a JSON string with quotes. Each byte that is not valid UTF-8 becomes
+// U+FFFD. Control characters are escaped, including DEL, which terminals interpret. So are U+2028
+// and U+2029, which some parsers treat as line ends. All other characters are unchanged.
 func AppendString[T []byte | string](dst []byte, s T) []byte {
 	dst = append(dst, '"')
 	from := len(dst)
@@ -88,7 +87,7 @@ func AppendString[T []byte | string](dst []byte, s T) []byte {
 	return append(dst, '"')
 }
 
-// appendEscaped appends s, of which something may have to be escaped.
+// appendEscaped appends s, and escapes characters where necessary.
 func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -108,7 +107,7 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 			dst = appendEscape(dst, c)
 		default:
 			from := len(dst)
-			// in parts: a text full of escapes would be copied again and again
+			// copy in parts; copying all of the rest after each escape would be quadratic
 			dst = append(dst, s[i:min(i+64, len(s))]...)
 			size = plain(dst[from:])
 			dst = dst[:from+size]
@@ -118,8 +117,7 @@ func appendEscaped[T []byte | string](dst []byte, s T) []byte {
 	return dst
 }
 
-// plain returns how many bytes at the start of s may stand in a JSON string as they are and are
-// ASCII.
+// plain returns the length of the prefix of s that is ASCII and needs no escapes.
 func plain(s []byte) int {
 	i := 0
 	for ; i+word <= len(s); i += word {
@@ -127,7 +125,7 @@ func plain(s []byte) int {
 			return i + bits.TrailingZeros64(hit)/8
 		}
 	}
-	if i < len(s) && len(s) >= word { // the last word again; its start is known to be plain
+	if i < len(s) && len(s) >= word { // check the last word, which overlaps bytes known to be plain
 		return len(s) - word + plain(s[len(s)-word:])
 	}
 	for ; i < len(s); i++ {
@@ -138,7 +136,8 @@ func plain(s []byte) int {
 	return i
 }
 
-// runeAt returns the length of the rune at i, 1 if it is none, and whether it may stand as it is.
+// runeAt returns the length of the rune at i, or 1 for an invalid byte, and whether it can be
+// copied unchanged.
 func runeAt[T []byte | string](s T, i int) (size int, same bool) {
 	var buf [utf8.UTFMax]byte
 	n := copy(buf[:], s[i:min(i+utf8.UTFMax, len(s))])

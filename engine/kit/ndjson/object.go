@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	word     = 8  // bytes that are looked at together
-	keyBytes = 24 // of the longest key that is kept ready
+	word     = 8  // bytes that are checked together
+	keyBytes = 24 // maximum size of a cached key
 )
 
-// keys caches a batch's first names in their written form: a comma, the name escaped and in quotes,
-// and a colon. A key is always copied as a whole, because the following text overwrites the rest.
+// keys caches a batch's first names in encoded form: a comma, the escaped name in quotes, and a
+// colon. Its whole array is always copied, and the following text overwrites the excess.
 type keys [64]key
 
 type key struct {
 	text [keyBytes]byte
-	n    int // 0: not made yet; more than keyBytes: too long
+	n    int // 0: not encoded yet; more than keyBytes: too long to cache
 }
 
 func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
@@ -47,7 +47,7 @@ func (k *keys) appendRecord(dst []byte, b *stream.Batch, i int) []byte {
 			dst = AppendValue(dst, f.Kind, b.Value(f))
 		}
 	}
-	dst[start] = '{' // in place of the first comma
+	dst[start] = '{' // replaces the first comma
 	return append(dst, '}')
 }
 
@@ -74,8 +74,8 @@ func (k *keys) appendKey(dst []byte, b *stream.Batch, name uint32) []byte {
 	return dst[:at+key.n]
 }
 
-// appendText is AppendString for a text in an arena. It copies and looks in one go, a word at a
-// time, past the text's end where there is something to read.
+// appendText is AppendString for a text in an arena. It copies and checks one word at a time, and
+// may read past the text's end within the arena.
 func appendText(dst, data []byte, off, n int) []byte {
 	if len(data)-off < n+word {
 		return AppendString(dst, data[off:off+n])
@@ -110,10 +110,10 @@ const (
 // string; bits above that one are meaningless. It returns 0 if there is none.
 func special(w uint64) uint64 { return (control(w) | quoting(w)) & tops }
 
-// control is special for all but quotes and backslashes, before all bits but the top ones are taken
-// out. Of a byte below 0x80 the top bit is set by a difference that falls below 0 or a sum that
-// reaches 0x80 (Hacker's Delight, section 6-1).
+// control is special without quotes and backslashes, and without masking the top bits. The top bit
+// of a byte below 0x80 is set if the subtraction underflows or the addition reaches 0x80 (Hacker's
+// Delight, section 6-1).
 func control(w uint64) uint64 { return w | (w - ones*' ') | (w + ones) }
 
-// quoting is the same for quotes and backslashes, in bytes below 0x80.
+// quoting is like control, but for quotes and backslashes in bytes below 0x80.
 func quoting(w uint64) uint64 { return ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) }

@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// chunk is how many bytes quick copies together.
+// chunk is the number of bytes that quick copies at once.
 const chunk = 4 * word
 
-// quick appends fields of record r, in order, as long as none needs an escape, and returns the
-// remaining ones. Nearly all records of nearly all logs are plain ASCII. That is checked once for
-// the whole record, and its fields are then copied unchecked. They are copied in chunks, past the
-// end of a field; the following text overwrites the surplus.
+// quick appends fields of record r, in order, until a field needs an escape, and returns the
+// remaining fields. Most log records are plain ASCII. quick checks that once for the whole record,
+// and then copies the fields unchecked. It copies chunks, past the end of a field; the following
+// text overwrites the excess.
 func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 	fields []stream.Field) ([]byte, []stream.Field) {
 	data := b.Data
@@ -31,7 +31,7 @@ func (k *keys) quick(dst []byte, b *stream.Batch, r *stream.Record,
 		}
 		if int(f.Name) >= len(k) || uint(k[f.Name].n-1) >= keyBytes || f.Off < first ||
 			f.Off+f.Len > end {
-			return dst, fields[i:] // keys are made on the longer way
+			return dst, fields[i:] // appendKey fills the cache
 		}
 		key := &k[f.Name]
 		at := len(dst)

@@ -1,9 +1,9 @@
-// Package origin adds fields for the origin of a record to the records of files: file, offset,
-// host, and parts of the path that a pattern names.
+// Package origin adds fields with their origin to records from files: file, offset, host, and parts
+// of the path that a pattern selects.
 //
 // A source owns an [Adder] for each of its readers and calls it for every batch that it returns.
-// Without options it does nothing, and costs nothing. It opens no file: it only uses a partition's
-// name.
+// Without options the Adder is nil and does nothing. The package opens no files. It only uses a
+// partition's name.
 package origin
 
 import (
@@ -27,8 +27,7 @@ type Options struct {
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }
 
-// fields are the names of the fields, in the order in which records get them, but for those of the
-// path.
+// fields returns the names of the added fields, in order, without those of the path pattern.
 func (o Options) fields() (names []string) {
 	for _, n := range []string{o.File, o.Offset, o.Host} {
 		if n != "" {
@@ -62,7 +61,7 @@ func (o Options) Validate(key string) error {
 	return nil
 }
 
-// within reports whether a is a member of b, so that both cannot be set.
+// within reports whether a is a member of b, in which case both cannot be set.
 func within(a, b fieldname.Name) bool {
 	path := b.Path
 	if path == nil {
@@ -76,7 +75,7 @@ func (o Options) Shape(in stream.Schema) stream.Schema {
 	out := in.Clone()
 	add := func(name string, t stream.FieldType) {
 		if name != "" {
-			out, _ = fieldname.Lenient(name).Write(out, t) // cannot fail: see Validate
+			out, _ = fieldname.Lenient(name).Write(out, t) // cannot fail after Validate
 		}
 	}
 	add(o.File, stream.TextType)
@@ -93,15 +92,15 @@ func (o Options) Shape(in stream.Schema) stream.Schema {
 // pattern is a compiled Path.
 type pattern struct {
 	names    []string
-	match    *regexp.Regexp // nil: there is no pattern
+	match    *regexp.Regexp // nil if there is no pattern
 	absolute bool
 }
 
 var token = regexp.MustCompile(`\{([^{}]*)\}|\*|[^{*]+|.`)
 
-// compile reads a pattern: {name} stands for one or more characters without a slash, as few as will
-// do; * for any number of them. One that begins with a slash is held against the whole path, any
-// other against as many of its last parts as it has.
+// compile compiles a path pattern. {name} matches one or more characters except slashes, as few as
+// possible. * matches any number of them. A pattern that begins with a slash must match the whole
+// path. Any other pattern must match as many of the path's last parts as it has parts itself.
 func compile(text string) (p pattern, err error) {
 	if text == "" {
 		return p, nil
@@ -137,20 +136,20 @@ func compile(text string) (p pattern, err error) {
 type Adder struct {
 	o       Options
 	pattern pattern
-	root    string // of partition names that are no whole paths
+	root    string // of partition names that are relative paths
 	host    string
 
 	part   *stream.Partition // the partition of the cached values
-	values []string          // of file, host and the pattern's names; "": none
+	values []string          // of file, host and the pattern's names; "" if there is none
 	number []byte
 
-	refs  []fieldname.Ref // of the fields, in their order
-	paths bool            // a name has one
+	refs  []fieldname.Ref // of the fields, in the same order
+	paths bool            // a name has a path
 	edit  fieldname.Editor
 }
 
-// New returns an adder for valid options; nil where there is nothing to be added. root is the
-// folder, with slashes, at which partition names begin that are not whole paths.
+// New returns an Adder for valid options, or nil if there are no fields to add. root is the
+// slash-separated directory to which relative partition names refer.
 func New(o Options, root string) (*Adder, error) {
 	if o == (Options{}) {
 		return nil, nil
@@ -173,8 +172,8 @@ func New(o Options, root string) (*Adder, error) {
 	return a, nil
 }
 
-// Add gives the records of b their fields. It belongs behind the last that is read into b; a nil
-// Adder does nothing.
+// Add adds the fields to the records of b. It must be called after everything was read into b. A
+// nil Adder does nothing.
 func (a *Adder) Add(b *stream.Batch) {
 	if a == nil || len(b.Spans) == 0 {
 		return
@@ -185,13 +184,13 @@ func (a *Adder) Add(b *stream.Batch) {
 		a.refs[k].BeginWrite(b)
 		names[k], _ = a.refs[k].Index()
 	}
-	offset := -1 // which of the fields it is
+	offset := -1 // index of the offset among the fields
 	if a.o.Offset != "" {
 		offset = slices.Index(a.o.fields(), a.o.Offset)
 	}
 	var part *stream.Partition
-	var made []stream.Field // of the part, in this batch
-	at := int64(0)          // where the record begins
+	var made []stream.Field // fields of the current partition in this batch
+	at := int64(0)          // start of the record
 	for i := range b.Records {
 		r := &b.Records[i]
 		if span := &b.Spans[r.Span]; i == 0 || b.Records[i-1].Span != r.Span {
@@ -216,17 +215,17 @@ func (a *Adder) Add(b *stream.Batch) {
 	}
 }
 
-// set gives record i field k. The fields of the record are the last of the batch.
+// set sets field k of record i. The fields of the record must be the last of the batch.
 func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 	if a.paths && a.edit.SetLast(b, &a.refs[k], i, f) == nil {
-		return // nothing can be in the way: Validate has seen to it
+		return // cannot fail: Validate has checked the names
 	}
 	b.Fields = append(b.Fields, f)
 	b.Records[i].NumFields++
 }
 
-// fields writes the common values of a partition's records into the arena, and leaves room for the
-// offset.
+// fields writes the common values of a partition's records to the arena, and reserves a field for
+// the offset.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
 	a.know(part)
@@ -258,7 +257,7 @@ func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	return out
 }
 
-// know finds the values of a partition.
+// know determines the values for a partition.
 func (a *Adder) know(part *stream.Partition) {
 	if a.part == part {
 		return

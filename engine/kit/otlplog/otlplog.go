@@ -1,6 +1,6 @@
 //penstock:pure
 
-// Package otlplog makes records of OpenTelemetry logs: one JSON object for each log record, with
+// Package otlplog converts OpenTelemetry logs to records: one JSON object for each log record, with
 // the attributes of its resource and its scope.
 package otlplog
 
@@ -22,10 +22,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxDepth bounds messages within each other.
+// maxDepth bounds the nesting of messages.
 const maxDepth = 64
 
-// Fields returns the fields of a record whose types are known. A body may be of any type.
+// Fields returns the fields of a record with their types. A body may have any type.
 func Fields() []stream.SchemaField {
 	return []stream.SchemaField{
 		{Name: "timestamp", Type: stream.TextType},
@@ -68,9 +68,8 @@ func JSON(request []byte, add func(record []byte) error) error {
 	return Each(&data, add)
 }
 
-// hexID returns the bytes of an id that OTLP/JSON writes in hexadecimal digits, where protobuf's
-// JSON has base64: text that is decoded by the wrong one of the two comes back if it is encoded
-// again.
+// hexID returns the bytes of an id. OTLP/JSON writes ids in hexadecimal, but the protobuf package
+// has decoded them as base64. Encoding decoded as base64 again restores the hexadecimal text.
 func hexID(decoded []byte) []byte {
 	if id, err := hex.DecodeString(base64.StdEncoding.EncodeToString(decoded)); err == nil {
 		return id
@@ -78,7 +77,7 @@ func hexID(decoded []byte) []byte {
 	return decoded
 }
 
-// Each calls add with each record. The bytes are used again for the next one.
+// Each calls add with each record. The bytes are reused for the next record.
 func Each(data *logs.LogsData, add func(record []byte) error) error {
 	var dst []byte
 	for _, r := range data.GetResourceLogs() {
@@ -120,7 +119,8 @@ func appendRecord(dst []byte, l *logs.LogRecord, resource, scope []byte) []byte 
 	return append(dst, '}')
 }
 
-// severity returns the text of a severity; of one without a text, the name of its number, as INFO2.
+// severity returns the severity text. If it is empty, it returns the name of the severity number,
+// such as INFO2.
 func severity(l *logs.LogRecord) string {
 	if l.GetSeverityText() != "" || l.GetSeverityNumber() == 0 {
 		return l.GetSeverityText()
@@ -128,7 +128,7 @@ func severity(l *logs.LogRecord) string {
 	return strings.TrimPrefix(l.GetSeverityNumber().String(), "SEVERITY_NUMBER_")
 }
 
-// appendTime appends a time; 0 is unknown.
+// appendTime appends a time. 0 means that the time is unknown.
 func appendTime(dst []byte, nanos uint64) []byte {
 	if nanos == 0 || nanos > math.MaxInt64 {
 		return append(dst, "null"...)

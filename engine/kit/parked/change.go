@@ -12,8 +12,8 @@ import (
 
 // Added is the result of [Store.Add].
 type Added struct {
-	Hosts    []Host // that got rows, with their earliest due time
-	Repeated int    // rows that were parked already
+	Hosts    []Host // hosts that received rows, with their earliest due time
+	Repeated int    // rows that were already parked
 }
 
 // Host is a host with its earliest due time.
@@ -23,8 +23,8 @@ type Host struct {
 	Due  time.Time
 }
 
-// Add parks rows and returns when they are durable: all of them, or, with an error, none. Rows that
-// are parked already are left as they are. The error is [ErrFull] if they do not fit.
+// Add parks rows and returns when they are durable. After an error none of them is parked. Rows
+// that are already parked are not changed. The error is [ErrFull] if the rows do not fit.
 func (s *Store) Add(ctx context.Context, rows []Row) (out Added, err error) {
 	var bytes int64
 	for i := range rows {
@@ -89,7 +89,7 @@ func (t *transaction) insert(r *Row, out *Added) error {
 	return nil
 }
 
-// idOf returns the id of a name, and gives it one if it has none.
+// idOf returns the id of a name, and assigns one if it has none.
 func (t *transaction) idOf(
 	cache map[string]int64, find, add *sql.Stmt, name string,
 ) (id int64, err error) {
@@ -113,16 +113,16 @@ func (t *transaction) idOf(
 	return id, nil
 }
 
-// hashOf is the value of the index of keys.
+// hashOf returns the value of key in the index of keys.
 func hashOf(key string) int64 {
 	h := fnv.New128a()
 	_, _ = h.Write([]byte(key)) // never fails
 	return int64(binary.LittleEndian.Uint64(h.Sum(nil)))
 }
 
-// Record makes changes durable. A delivery that an operator has cancelled meanwhile stays so; its
-// history gets the lines all the same. It returns the hosts to which deliveries have moved to be
-// polled.
+// Record makes changes durable. A delivery that an operator has cancelled meanwhile stays
+// cancelled, but its history gets the entries. Record returns the hosts to which deliveries have
+// moved for polling.
 func (s *Store) Record(ctx context.Context, changes []Change) (moved []Host, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		for i := range changes {
@@ -153,8 +153,8 @@ func latest(entries []Entry) time.Time {
 	return e.At.Add(e.Took)
 }
 
-// advance stores the progress of a delivery that has the state from in the file, unless that has
-// changed. It returns the host to which the delivery has moved; nil if it stays at host.
+// advance stores the progress of a delivery, unless its state in the file is no longer from. It
+// returns the host to which the delivery has moved, or nil if it stays at host.
 func (t *transaction) advance(
 	from State, to Progress, host string, weight int, now time.Time,
 ) (moved *Host, err error) {
@@ -182,7 +182,7 @@ func (t *transaction) advance(
 	return t.moveOperation(to, host)
 }
 
-// count takes the change of a delivery's state into the sums.
+// count updates the sums for a change of a delivery's state.
 func (t *transaction) count(from, to State, weight int64) {
 	if from == Exhausted {
 		t.delta.Exhausted -= weight
@@ -223,14 +223,13 @@ func (t *transaction) note(id int64, entries []Entry) error {
 	return nil
 }
 
-// NotFoundError is a delivery that the store does not have: it never did, or it has been pruned.
+// NotFoundError means that the store has no delivery with the key. It may have been pruned.
 type NotFoundError struct{ Key string }
 
 // Error names the key.
 func (e *NotFoundError) Error() string { return fmt.Sprintf("no delivery has the key %q", e.Key) }
 
-// Retry makes the next attempt or poll of a waiting or exhausted delivery due now. It is an extra
-// one.
+// Retry makes an extra attempt or poll of a waiting or exhausted delivery due now.
 func (s *Store) Retry(ctx context.Context, id int64, now time.Time) error {
 	return s.operate(ctx, id, Retry, now)
 }
@@ -261,11 +260,11 @@ func (s *Store) operate(ctx context.Context, id int64, e Event, now time.Time) e
 	})
 }
 
-// pruneSize bounds the rows that one Prune deletes.
+// pruneSize bounds the number of rows that one Prune deletes.
 const pruneSize = 500
 
-// Prune deletes deliveries that ended before a time, the oldest first, at most a few hundred. It
-// returns how many.
+// Prune deletes at most pruneSize deliveries that ended before the given time, the oldest first. It
+// returns the number of deleted deliveries.
 func (s *Store) Prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = s.run(ctx, func(t *transaction) error {
 		const old = `SELECT id FROM deliveries WHERE state > 0 AND ended > 0 AND ended < ?

@@ -10,7 +10,8 @@ import (
 // operation is a write that waits for a commit.
 type operation struct {
 	do func(*transaction) error
-	// turn tells the caller that its operation has ended, or that it leads the next commit.
+	// turn receives a value when the operation has ended, or when the caller must lead the next
+	// commit.
 	turn chan bool
 	err  error
 }
@@ -24,9 +25,9 @@ type transaction struct {
 	stmt  *statements
 }
 
-// run does a write and returns when it is committed. Concurrent writes share a commit: the caller
-// that finds no commit in progress leads, and commits what has queued up meanwhile. A failed write
-// fails the writes that share its commit.
+// run does a write and returns when it is committed. Concurrent writes share a commit (group
+// commit): a caller that finds no commit in progress becomes the leader and commits the queued
+// operations. A failed write fails all writes that share its commit.
 func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	op := &operation{do: do, turn: make(chan bool, 1)}
 	s.mu.Lock()
@@ -43,8 +44,8 @@ func (s *Store) run(ctx context.Context, do func(*transaction) error) error {
 	return op.err
 }
 
-// lead commits the first operations of the queue, the leader's own among them, and passes the lead
-// on.
+// lead commits the first operations of the queue, including the leader's own, and then makes the
+// next waiting caller the leader.
 func (s *Store) lead(ctx context.Context) {
 	s.mu.Lock()
 	n := min(len(s.queue), groupSize)
@@ -81,14 +82,14 @@ func (s *Store) commit(ctx context.Context, group []*operation) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("parked store %s: %w", s.o.Path, errors.Join(err, tx.Rollback()))
-			clear(s.hosts) // ids of names that were rolled back
+			clear(s.hosts) // the ids may belong to names that were rolled back
 			clear(s.parts)
 		}
 	}()
 	t := &transaction{ctx: ctx, s: s, tx: tx, stmt: s.stmt.within(ctx, tx)}
 	for _, op := range group {
 		err := op.do(t)
-		if refused := (*refusal)(nil); errors.As(err, &refused) { // it has written nothing
+		if refused := (*refusal)(nil); errors.As(err, &refused) { // it wrote nothing
 			op.err = refused.err
 		} else if err != nil {
 			return err
@@ -110,12 +111,13 @@ func (s *Store) commit(ctx context.Context, group []*operation) (err error) {
 	return nil
 }
 
-// refusal is the error of an operation that has written nothing, so that others can be committed.
+// refusal is the error of an operation that has written nothing, so that the others can still be
+// committed.
 type refusal struct{ err error }
 
 func (r *refusal) Error() string { return r.err.Error() }
 
-// statements are prepared for the writer's connection.
+// statements are the prepared statements of the writer's connection.
 type statements struct {
 	total, insert, update, operation, entry, findHost, addHost, findPart, addPart *sql.Stmt
 }
@@ -160,7 +162,7 @@ func (p *statements) prepare(ctx context.Context, db *sql.DB) (err error) {
 	return nil
 }
 
-// within returns the statements of a transaction.
+// within returns the statements bound to a transaction.
 func (p *statements) within(ctx context.Context, tx *sql.Tx) *statements {
 	out := *p
 	for _, s := range out.all() {

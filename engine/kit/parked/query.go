@@ -33,8 +33,8 @@ func query(
 	return deliveriesOf(rows, MaxPage, nil)
 }
 
-// deliveriesOf reads at most limit deliveries of a query, and closes it. Those that are not wanted
-// are left out; nil means all.
+// deliveriesOf reads at most limit deliveries for which wanted returns true from a query's rows,
+// and closes the rows. A nil wanted means all deliveries.
 func deliveriesOf(
 	rows *sql.Rows, limit int, wanted func(*Delivery) bool,
 ) (out []*Delivery, err error) {
@@ -72,11 +72,11 @@ func deliveriesOf(
 	return out, rows.Err()
 }
 
-// readStatements are the queries that each delivery costs, prepared.
+// readStatements are the prepared queries that run for each delivery.
 type readStatements struct{ due, next *sql.Stmt }
 
-// dueQuery has no LIMIT, since SQLite compiles a statement again whenever a parameter of LIMIT is
-// bound. Its rows come in the order of the index, so that reading may end at any row.
+// dueQuery has no LIMIT, because SQLite recompiles a statement whenever a parameter of LIMIT is
+// bound. Its rows come in index order, so that reading may end at any row.
 const dueQuery = "SELECT " + columns + joined +
 	"WHERE d.host = ? AND d.state = 0 AND d.due <= ? ORDER BY d.due"
 
@@ -98,7 +98,7 @@ func (r *readStatements) close() (err error) {
 	return err
 }
 
-// Due returns waiting deliveries of a host that are due at now, at most limit, the earliest first.
+// Due returns at most limit waiting deliveries of a host that are due at now, the earliest first.
 func (s *Store) Due(
 	ctx context.Context, host int64, now time.Time, limit int,
 ) ([]*Delivery, error) {
@@ -109,7 +109,7 @@ func (s *Store) Due(
 	return deliveriesOf(rows, limit, nil)
 }
 
-// Next returns the earliest due time of a host's waiting deliveries that are later than after;
+// Next returns the earliest due time later than after of a host's waiting deliveries. It returns
 // false if there is none.
 func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Time, bool, error) {
 	var due sql.NullInt64
@@ -119,12 +119,13 @@ func (s *Store) Next(ctx context.Context, host int64, after time.Time) (time.Tim
 
 // HostPage is a page of the hosts of a store.
 type HostPage struct {
-	Hosts []Host // those that have waiting deliveries, with their earliest due times
-	After int64  // where the next page begins; zero at the end of the store
+	Hosts []Host // hosts with waiting deliveries, and their earliest due times
+	After int64  // argument for the next page; zero at the end of the store
 }
 
-// Hosts returns those of the next n hosts of the store that have waiting deliveries. It costs one
-// search for each of the n. after is zero for the first page, else that of the page before.
+// Hosts examines the next n hosts of the store, and returns those with waiting deliveries. It makes
+// one search for each of the n hosts. after is zero for the first page, otherwise the preceding
+// page's After.
 func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, err error) {
 	rows, err := s.read.QueryContext(ctx, `SELECT id, name,
 		(SELECT min(due) FROM deliveries WHERE host = hosts.id AND state = 0)
@@ -152,7 +153,8 @@ func (s *Store) Hosts(ctx context.Context, after int64, n int) (out HostPage, er
 	return out, rows.Err()
 }
 
-// Host returns a host with the earliest due time of its waiting deliveries; false if it has none.
+// Host returns a host with the earliest due time of its waiting deliveries. It returns false if the
+// host has none.
 func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err error) {
 	var due sql.NullInt64
 	err = s.read.QueryRowContext(ctx, `SELECT id,
@@ -165,8 +167,8 @@ func (s *Store) Host(ctx context.Context, name string) (h Host, ok bool, err err
 	return h, due.Valid, err
 }
 
-// Find returns the newest delivery of a key, of those that are wanted; nil means all. The error is
-// a *NotFoundError if there is none.
+// Find returns the newest delivery with the given key for which wanted returns true. A nil wanted
+// means all deliveries. The error is a *NotFoundError if there is none.
 func (s *Store) Find(
 	ctx context.Context, key string, wanted func(*Delivery) bool,
 ) (*Delivery, error) {
@@ -187,7 +189,7 @@ func (s *Store) Find(
 	return found[0], nil
 }
 
-// MaxPage bounds the deliveries of one List.
+// MaxPage bounds the number of deliveries that one List returns.
 const MaxPage = 1000
 
 // Filter selects deliveries. The zero value selects all.
@@ -226,7 +228,7 @@ func (s *Store) List(ctx context.Context, f Filter) ([]*Delivery, error) {
 	return s.query(ctx, "WHERE "+strings.Join(where, " AND ")+" ORDER BY d.id LIMIT ?", args...)
 }
 
-// History returns the lines of a delivery's history, the oldest first.
+// History returns the entries of a delivery's history, the oldest first.
 func (s *Store) History(ctx context.Context, id int64) (out []Entry, err error) {
 	rows, err := s.read.QueryContext(
 		ctx,

@@ -11,15 +11,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Row is a delivery as it is parked.
+// Row is a delivery to be parked.
 type Row struct {
-	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. A record that
-	// is parked already is not parked a second time.
+	// Partition, Position and Sub identify the record; see [stream.Batch.AppendRecordID]. A record
+	// is never parked twice.
 	Partition string
 	Position  stream.Position
 	Sub       uint32
 	File      string // name of the partition
-	Weight    int    // source records that it counts for: 0 if another row of the same origin counts, else 1
+	Weight    int    // source records: 0 if another row of the same origin counts, else 1
 
 	Key    string // business key, for queries and Idempotency-Key
 	Host   string // host:port of URL; deliveries of one host share its limits
@@ -29,17 +29,17 @@ type Row struct {
 	Signer string // selects the signing keys; never a key itself
 	Body   []byte
 	Record []byte    // the source's text, for a dead letter; nil if it is Body
-	Start  time.Time // planned time of the first attempt
+	Start  time.Time // planned time of attempt 0
 
 	// Waits are the record's own schedule; see [Schedule.Waits]. Nil means that of the route. An
 	// empty list means a single attempt. They are stored in milliseconds.
 	Waits []time.Duration
 }
 
-// rowOverhead is roughly the size of a row without its texts, including indices.
+// rowOverhead is the approximate size of a row without its texts, including indices.
 const rowOverhead = 256
 
-// Bytes is the row's part of the store's bound.
+// Bytes returns the size that the row counts against the store's limit.
 func (r *Row) Bytes() int64 {
 	return int64(
 		rowOverhead + 8*len(r.Waits) + len(r.Key) + len(r.URL) + len(r.Header) + len(
@@ -55,7 +55,7 @@ type Delivery struct {
 	Ended time.Time // zero if it has not ended
 }
 
-// Schedule returns the schedule of the delivery. That of its route is s.
+// Schedule returns the schedule of the delivery; s is the schedule of its route.
 func (d *Delivery) Schedule(s Schedule) Schedule {
 	if d.Waits != nil {
 		s.Waits = d.Waits
@@ -65,8 +65,8 @@ func (d *Delivery) Schedule(s Schedule) Schedule {
 
 const oneAttempt = "none"
 
-// writeWaits and readWaits give a schedule the form in which it is stored: milliseconds, separated
-// by spaces; oneAttempt for an empty list.
+// writeWaits returns the stored form of a schedule, which readWaits parses: milliseconds separated
+// by spaces, or oneAttempt for an empty list.
 func writeWaits(waits []time.Duration) string {
 	if waits != nil && len(waits) == 0 {
 		return oneAttempt
@@ -112,8 +112,8 @@ func (d *Delivery) RecordID() string {
 	return string(b.AppendRecordID(nil, 0))
 }
 
-// Entry is one line of a delivery's history: an attempt, a planned time that passed without one, or
-// an operator's action.
+// Entry is one entry of a delivery's history: an attempt, a skipped attempt, or an operator's
+// action.
 type Entry struct {
 	At     time.Time     `json:"at"`
 	Event  string        `json:"event"`
@@ -124,21 +124,21 @@ type Entry struct {
 	Body   string        `json:"body,omitempty"`   // beginning of the response's body
 }
 
-// Change is one step of a delivery: its new progress, and the lines for its history.
+// Change is one step of a delivery: its new progress, and the entries for its history.
 type Change struct {
 	Delivery *Delivery
 	To       Progress
 	Entries  []Entry
 }
 
-// Totals are sums over a store. All but Waiting, Exhausted and Bytes only grow, whatever is pruned.
-// They are in source records, see [Row].Weight.
+// Totals are sums over a store. They count source records; see [Row].Weight. Only Waiting,
+// Exhausted and Bytes can decrease; pruning does not affect the others.
 type Totals struct {
 	Waiting   int64 `json:"parked"`
-	Exhausted int64 `json:"exhausted"` // of those in Waiting
+	Exhausted int64 `json:"exhausted"` // also counted in Waiting
 	Done      int64 `json:"done"`
 	Dead      int64 `json:"dead"`
 	Cancelled int64 `json:"cancelled"`
-	Repeated  int64 `json:"repeated"` // rows that were parked already
+	Repeated  int64 `json:"repeated"` // rows that were already parked
 	Bytes     int64 `json:"bytes"`    // of all rows, ended ones included
 }

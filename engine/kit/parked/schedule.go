@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// MaxAttempts bounds a schedule.
+// MaxAttempts bounds the number of attempts of a schedule.
 const MaxAttempts = 1000
 
-// Schedule is the planned times of a delivery's attempts. The first is at once; each wait counts
-// from the planned time of the attempt before, whatever that attempt took.
+// Schedule determines the planned times of a delivery's attempts. The first attempt is immediate.
+// Each wait counts from the planned time of the preceding attempt, regardless of its duration.
 //
 // Waits of 15s, 15s, 30s plan attempts at 0s, 15s, 30s and 60s.
 type Schedule struct {
 	Waits []time.Duration
 
-	// Jitter delays each attempt but the first by a share of the wait before it, between zero and
-	// Jitter. It is drawn from the delivery's id, so that a restart changes nothing. Zero means
-	// exact times.
+	// Jitter delays each attempt except the first by a share of the wait before it, between zero
+	// and Jitter. The share is derived from the delivery's id, so that it is the same after a
+	// restart. Zero means exact times.
 	Jitter float64
 
 	// Polling is the schedule of polls of an asynchronous operation.
 	Polling Polling
 
-	// Keep means that a delivery becomes Exhausted, and not Dead, at the end of its schedule.
+	// Keep makes a delivery Exhausted instead of Dead at the end of its schedule.
 	Keep bool
 }
 
-// Polling is when an asynchronous operation is polled. The zero value is for receivers that have
-// none.
+// Polling is the schedule of polls of an asynchronous operation. The zero value is for receivers
+// without asynchronous operations.
 type Polling struct {
 	Waits []time.Duration // before each poll, from the response before it
 	Max   time.Duration   // from the acceptance of the operation to the last poll
@@ -41,7 +41,7 @@ type Polling struct {
 // MaxPolls bounds the polls of an operation.
 const MaxPolls = 10_000
 
-// end is the state of a delivery at the end of its schedule.
+// end returns the state of a delivery at the end of its schedule.
 func (s Schedule) end() State {
 	if s.Keep {
 		return Exhausted
@@ -49,7 +49,7 @@ func (s Schedule) end() State {
 	return Dead
 }
 
-// Validate returns an error if the schedule cannot be followed.
+// Validate returns an error if the schedule is invalid.
 func (s Schedule) Validate() error {
 	if len(s.Waits) >= MaxAttempts {
 		return fmt.Errorf("has %d waits, at most %d are possible", len(s.Waits), MaxAttempts-1)
@@ -65,14 +65,14 @@ func (s Schedule) Validate() error {
 	return nil
 }
 
-// Attempts returns how many attempts are planned.
+// Attempts returns the number of planned attempts.
 func (s Schedule) Attempts() int { return len(s.Waits) + 1 }
 
-// isLast reports whether attempt n, counted from 0, has no successor.
+// isLast reports whether attempt n, counted from 0, is the last.
 func (s Schedule) isLast(n int) bool { return n >= len(s.Waits) }
 
-// Planned returns the time of attempt n, counted from 0, since the start of delivery id. Beyond the
-// last attempt it is that of the last.
+// Planned returns the time from the start of delivery id to attempt n, counted from 0. For n beyond
+// the last attempt it returns the time of the last.
 func (s Schedule) Planned(id int64, n int) time.Duration {
 	n = min(n, len(s.Waits))
 	var at time.Duration
@@ -85,7 +85,7 @@ func (s Schedule) Planned(id int64, n int) time.Duration {
 	return at
 }
 
-// draw returns a number in [0, 1) that belongs to an attempt.
+// draw returns a number in [0, 1) that depends only on the delivery and the attempt.
 func draw(id int64, n int) float64 {
 	h := fnv.New64a()
 	var key [16]byte

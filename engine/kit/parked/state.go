@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// State is the state of a delivery. Its numbers are stored.
+// State is the state of a delivery. Its numeric values are stored.
 type State uint8
 
 // The states of a delivery.
 const (
-	Waiting   State = iota // for its due time
+	Waiting   State = iota // waits for its due time
 	Done                   // accepted
 	Dead                   // stopped or exhausted: its dead letter is durable
-	Cancelled              // by an operator
-	InFlight               // an attempt runs; in memory only, the store has Waiting
+	Cancelled              // cancelled by an operator
+	InFlight               // an attempt is running; in memory only: the store has Waiting
 	Exhausted              // the schedule is used up; kept for an operator
 )
 
@@ -50,14 +50,14 @@ type Event uint8
 const (
 	Begin   Event = iota // an attempt starts
 	Accept               // the receiver accepted it
-	Refuse               // it did not, or there was no response
-	Stop                 // it never will: 410, `stop:` holds, or its operation has failed
-	Abort                // the attempt was broken off, as at the end of the process: it does not count
+	Refuse               // the receiver did not accept it, or there was no response
+	Stop                 // final refusal: 410, `stop:` is true, or its operation has failed
+	Abort                // the attempt was interrupted, e.g. by a shutdown: it does not count
 	Skip                 // its planned time passed without an attempt
 	Retry                // an operator asks for an attempt now
 	Cancel               // an operator ends it
-	Start                // the receiver works on it (202): its operation is polled from now on
-	Pending              // a poll found that the operation has not ended, or found out nothing
+	Start                // the receiver works on it (202); its operation is polled from now on
+	Pending              // a poll found that the operation has not ended, or failed
 	NoEvent              // the number of events
 )
 
@@ -73,9 +73,9 @@ func (e Event) String() string {
 	return fmt.Sprintf("event %d", e)
 }
 
-// transitions has the next state for each state and event. An event that is missing is refused. The
-// last refusal of a schedule and the last poll lead to Dead, or to Exhausted if the schedule says
-// so.
+// transitions maps each state and event to the next state. An event that is missing is refused. The
+// last refusal of a schedule and the last poll lead to Dead, or to Exhausted if Schedule.Keep is
+// set.
 var transitions = map[State]map[Event]State{
 	Waiting: {Begin: InFlight, Skip: Waiting, Retry: Waiting, Cancel: Cancelled},
 	InFlight: {
@@ -90,10 +90,10 @@ type Progress struct {
 	ID        int64
 	State     State
 	Attempt   int       // the next attempt of the schedule, or the one in flight, from 0
-	Forced    bool      // the next attempt or poll is an operator's, in addition to the schedule
+	Forced    bool      // the next attempt or poll is an extra one, for an operator
 	Start     time.Time // planned time of attempt 0
 	Due       time.Time // of the next attempt or poll
-	Operation Operation // that is polled; zero while requests are sent
+	Operation Operation // the polled operation; zero while requests are sent
 }
 
 // Operation is the receiver's asynchronous work on a delivery.
@@ -101,27 +101,27 @@ type Operation struct {
 	Location string    // absolute URL that is polled; "" means that there is no operation
 	Host     string    // host:port of Location
 	Accepted time.Time // when the receiver accepted it
-	Polls    int       // made so far, without those of an operator
+	Polls    int       // number of polls so far, without those of an operator
 	Found    string    // result of the last poll
 }
 
 // Polled reports whether the delivery waits for an operation.
 func (p *Progress) Polled() bool { return p.Operation.Location != "" }
 
-// TransitionError is an event that a state does not allow.
+// TransitionError means that a state does not allow an event.
 type TransitionError struct {
 	State State
 	Event Event
 }
 
-// Error names event and state.
+// Error names the event and the state.
 func (e *TransitionError) Error() string {
 	return fmt.Sprintf("%v is not possible: the delivery is %v", e.Event, e.State)
 }
 
 // Next returns the progress after an event at time now. retryAfter is the wait that the receiver
 // asked for; it delays the next attempt or poll, but not beyond the last planned time. After an
-// error p is unchanged. The event Start belongs to [Progress.Started].
+// error p is unchanged. For the event Start use [Progress.Started].
 func (p Progress) Next(
 	s Schedule, e Event, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {
@@ -154,7 +154,7 @@ func (p Progress) Next(
 	return p, nil
 }
 
-// Started returns the progress after the receiver has accepted an operation at time now.
+// Started returns the progress after the receiver has started an operation at time now.
 func (p Progress) Started(
 	s Schedule, o Operation, now time.Time, retryAfter time.Duration,
 ) (Progress, error) {
@@ -167,7 +167,7 @@ func (p Progress) Started(
 	return p, nil
 }
 
-// refused is the progress after an attempt that was not accepted.
+// refused returns the progress after an attempt that was not accepted.
 func (p Progress) refused(s Schedule, now time.Time, retryAfter time.Duration) Progress {
 	forced := p.Forced
 	p.Forced = false
@@ -176,7 +176,7 @@ func (p Progress) refused(s Schedule, now time.Time, retryAfter time.Duration) P
 		p.Attempt = s.Attempts()
 		p.State = s.end()
 		return p
-	case !forced: // else the schedule continues where it was
+	case !forced: // a forced attempt does not advance the schedule
 		p.Attempt++
 	}
 	p.Due = p.planned(s)
@@ -186,7 +186,7 @@ func (p Progress) refused(s Schedule, now time.Time, retryAfter time.Duration) P
 	return p
 }
 
-// pending is the progress after a poll that did not end the operation.
+// pending returns the progress after a poll that did not end the operation.
 func (p Progress) pending(s Schedule, now time.Time, retryAfter time.Duration) Progress {
 	if !p.Forced {
 		p.Operation.Polls++
@@ -200,7 +200,8 @@ func (p Progress) pending(s Schedule, now time.Time, retryAfter time.Duration) P
 	return p
 }
 
-// nextPoll is when an operation is polled after now: at the end of its time at the latest.
+// nextPoll returns the time of the next poll after now, at the latest the end of the operation's
+// time limit.
 func (p Progress) nextPoll(s Schedule, now time.Time, retryAfter time.Duration) time.Time {
 	wait := retryAfter
 	if n := p.Operation.Polls; n < len(s.Polling.Waits) {
@@ -221,10 +222,10 @@ func (p Progress) IsLast(s Schedule) bool {
 	return s.isLast(p.Attempt)
 }
 
-// Overtaken returns how many attempts have passed unsent at time now: those whose successor is due
-// as well and has been for longer than grace. It is the time of one attempt, so that an attempt
-// that takes long only delays the next one. The first attempt is never overtaken, so that each
-// delivery is sent, and polls are not: their waits count from the poll before.
+// Overtaken returns the number of attempts to skip at time now. An attempt is skipped if its
+// successor has been due for longer than grace. grace is the time of one attempt, so that a slow
+// attempt only delays the next one. The first attempt is never skipped, so that each delivery is
+// sent at least once. Polls are never skipped, because their waits count from the preceding poll.
 func (p Progress) Overtaken(s Schedule, now time.Time, grace time.Duration) int {
 	if p.Forced || p.State != Waiting || p.Polled() || p.Attempt == 0 {
 		return 0

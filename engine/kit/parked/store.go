@@ -17,12 +17,12 @@ import (
 // FileName is the name of a store's file in its directory.
 const FileName = "parked.sqlite"
 
-// version of the form of the file; docs/formats/parked.md.
+// version is the version of the file's format; see docs/formats/parked.md.
 const version = 2
 
 const (
 	busyWait  = 10 * time.Second // for another process's transaction
-	readers   = 2                // connections beside the writer's
+	readers   = 2                // connections in addition to the writer's
 	pageCache = 8 << 10          // KiB of each connection
 	groupSize = 64               // writes that share a commit
 )
@@ -30,7 +30,7 @@ const (
 // DefaultMaxBytes bounds a store.
 const DefaultMaxBytes = 10 << 30
 
-// ErrFull means that rows do not fit the store's bound.
+// ErrFull means that rows would exceed the store's size limit.
 var ErrFull = errors.New(
 	"the parked store is full; raise parked.bytes, or wait until deliveries end",
 )
@@ -41,8 +41,8 @@ type Options struct {
 	MaxBytes int64  // of all rows. Zero means DefaultMaxBytes.
 }
 
-// Store is a file of parked deliveries. It is safe for concurrent use, also by several processes: the
-// command line reads and changes it beside the process that sends. It starts no goroutine.
+// Store is a file of parked deliveries. It is safe for concurrent use, also by several processes:
+// the command line reads and changes it while the sending process runs. It starts no goroutine.
 type Store struct {
 	o     Options
 	write *sql.DB // one connection
@@ -55,14 +55,14 @@ type Store struct {
 	leading bool
 	totals  Totals // as of the last commit of this process
 
-	hosts map[string]int64 // ids, by name; the leader's
-	parts map[string]int64 // ids, by partition; the leader's
+	hosts map[string]int64 // ids by name; used by the leader only
+	parts map[string]int64 // ids by partition; used by the leader only
 }
 
-// maxCachedNames bounds the ids that are kept in memory for each kind of name.
+// maxCachedNames bounds the number of cached ids for each kind of name.
 const maxCachedNames = 100_000
 
-// upgrades make a file of each version one of the next; the first makes a new file.
+// upgrades[n] upgrades a file from version n to n+1. upgrades[0] creates the tables of a new file.
 var upgrades = [version]string{create, addPolling}
 
 const create = `
@@ -96,7 +96,7 @@ ALTER TABLE deliveries ADD COLUMN polls INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE deliveries ADD COLUMN found TEXT NOT NULL DEFAULT '';
 INSERT OR IGNORE INTO totals VALUES ('exhausted',0);`
 
-// Open opens the store, and creates the file, for its owner only, if it is missing.
+// Open opens the store. It creates a missing file, which only its owner can access.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	f, err := os.OpenFile(o.Path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
@@ -158,7 +158,7 @@ func (s *Store) prepare(ctx context.Context) error {
 	return err
 }
 
-// upgrade gives an empty or older file the present form.
+// upgrade upgrades an empty or older file to the current version.
 func (s *Store) upgrade(ctx context.Context) error {
 	versionOf := func(from interface {
 		QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
@@ -192,7 +192,7 @@ func (s *Store) upgrade(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// Close frees the file. No other method runs any more. It may be called twice.
+// Close closes the file. No other method may be running. It may be called twice.
 func (s *Store) Close() error {
 	return errors.Join(s.stmt.close(), s.reads.close(), s.write.Close(), s.read.Close())
 }
@@ -200,11 +200,11 @@ func (s *Store) Close() error {
 // Path returns the path of the file.
 func (s *Store) Path() string { return s.o.Path }
 
-// Totals reads the sums from the file, so that changes by other processes are in them.
+// Totals reads the sums from the file. They include changes by other processes.
 func (s *Store) Totals(ctx context.Context) (Totals, error) { return readTotals(ctx, s.read) }
 
-// Refresh brings LastTotals up to date with changes by other processes. It reads between two
-// commits of this process, so that none is counted twice or missed.
+// Refresh updates LastTotals with changes by other processes. It reads between two commits of this
+// process, so that no commit is counted twice or missed.
 func (s *Store) Refresh(ctx context.Context) error {
 	return s.run(ctx, func(t *transaction) error {
 		totals, err := readTotals(ctx, t.tx)
@@ -245,7 +245,7 @@ func (s *Store) LastTotals() Totals {
 	return s.totals
 }
 
-// fields returns the sums by their names in the file.
+// fields returns pointers to the sums by their names in the file.
 func (t *Totals) fields() map[string]*int64 {
 	return map[string]*int64{
 		"waiting":   &t.Waiting,
@@ -265,7 +265,7 @@ func (t *Totals) add(o Totals) {
 	}
 }
 
-// state returns the sum of a state.
+// state returns a pointer to the sum for a state.
 func (t *Totals) state(s State) *int64 {
 	switch s {
 	case Done:

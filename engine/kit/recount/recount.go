@@ -1,8 +1,8 @@
-// Package recount compares two collections of texts that need not fit in memory, for sinks that can
-// be asked what they hold.
+// Package recount compares two collections of texts that need not fit in memory. It is for audits
+// of sinks whose contents can be read back.
 //
-// A [Count] keeps a hash of each text in one of 256 files of a temporary directory. Comparing needs
-// the memory for one of them at a time: about 1/256 of the distinct texts.
+// A [Count] keeps a hash of each text in one of 256 files of a temporary directory. Compare needs
+// memory for one file at a time: about 1/256 of the distinct texts.
 package recount
 
 import (
@@ -77,12 +77,12 @@ func (c *Count) add(id, text []byte) error {
 
 // tally is the count of one text.
 type tally struct {
-	id      string // of a record that expects it; "" if none does
+	id      string // of a record with this text; "" if none was expected
 	missing int64
 }
 
-// Compare calls found for each expected text that was found too rarely or too often. Texts that
-// nobody expects are ignored.
+// Compare calls found for each expected text that was found too few or too many times. It ignores
+// texts that are not expected.
 func (c *Count) Compare(found func(stream.AuditDifference) error) error {
 	for _, b := range c.files {
 		if b == nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 )
 
-// answerTime is how long answers of workers are collected.
+// answerTime is the time for which responses of workers are collected.
 const answerTime = 300 * time.Millisecond
 
-// Announce answers the questions on a subject with an address until ctx is done, while ready returns
-// true.
+// Announce answers requests on a subject with an address while ready returns true, until ctx is
+// done.
 func Announce(
 	ctx context.Context, o natsaccess.Options, subject, address string, ready func() bool,
 	log *slog.Logger,
@@ -38,7 +38,7 @@ func Announce(
 		select {
 		case m := <-questions:
 			if ready() {
-				_ = m.Respond([]byte(address)) // the sender repeats its question
+				_ = m.Respond([]byte(address)) // the sender repeats its request
 			}
 		case <-ctx.Done():
 			return sub.Unsubscribe()
@@ -46,10 +46,10 @@ func Announce(
 	}
 }
 
-// questionsWaiting bounds the questions that wait for their answer; more are dropped.
+// questionsWaiting bounds the pending requests; further requests are dropped.
 const questionsWaiting = 64
 
-// Directory asks for the workers of a subject. It belongs to one goroutine.
+// Directory finds the workers of a subject. It must be used by one goroutine.
 type Directory struct {
 	conn    *nats.Conn
 	subject string
@@ -64,7 +64,7 @@ func Open(o natsaccess.Options, subject string, log *slog.Logger) (*Directory, e
 	return &Directory{conn, subject}, nil
 }
 
-// Ask returns the addresses of the workers that answer, sorted.
+// Ask returns the sorted addresses of the workers that respond.
 func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	inbox := nats.NewInbox()
 	sub, err := d.conn.SubscribeSync(inbox)
@@ -98,7 +98,7 @@ func (d *Directory) Ask(ctx context.Context) ([]string, error) {
 	return slices.Compact(found), nil
 }
 
-// The bounds of answers.
+// Limits on responses.
 const (
 	maxWorkers = 1000
 	maxAddress = 300 // bytes

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// CheckSubject returns an error for a text that is no subject without wildcards.
+// CheckSubject returns an error if text is not a valid subject or has wildcards.
 func CheckSubject(text string) error {
 	bad := text == "" || len(text) > 200 || strings.ContainsAny(text, " \t\r\n*>") ||
 		strings.HasPrefix(text, ".") || strings.HasSuffix(text, ".") || strings.Contains(text, "..")

@@ -24,8 +24,9 @@ type File[T any] struct {
 	value T
 }
 
-// Read returns the value of the file, and parses the file again if it has changed. If that fails, the
-// former value stays. The error is of a file that was never read.
+// Read returns the value of the file, and parses the file again if it has changed. If the new file
+// cannot be read, the old value stays. Read returns an error only if the file was never read
+// successfully.
 func (f *File[T]) Read() (T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -93,7 +93,7 @@ func Each(ctx context.Context, c Conn, row func(v []driver.Value) error, sql str
 	}, sql, args...)
 }
 
-// Text is a value as text, however the driver gives it; of NULL it is "".
+// Text returns a value as text, whatever type the driver uses for it. For NULL it returns "".
 func Text(v driver.Value) string {
 	switch x := v.(type) {
 	case []byte:

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// aheadChunks is how many chunks wait at most to be taken.
+	// aheadChunks is the maximum number of chunks decompressed ahead.
 	aheadChunks = 2
-	// aheadFrom is how much is decompressed before it is done ahead: a small file is not worth a
-	// goroutine.
+	// aheadFrom is the number of bytes decompressed before a goroutine decompresses ahead, because
+	// small files are not worth a goroutine.
 	aheadFrom = chunkSize
 	// maxFree is the number of chunks kept for reuse.
 	maxFree = 2
-	// aheadLeft is how much has to be left of the file for that.
+	// aheadLeft is the minimum number of unread input bytes for which decompressing ahead starts.
 	aheadLeft = 256 << 10
 )
 
-// piece is a chunk, and why nothing follows.
+// piece is a chunk, with the reason if it is the last one.
 type piece struct {
 	data   []byte
 	err    error
@@ -25,7 +25,7 @@ type piece struct {
 	used   int64
 }
 
-// ahead is a stream that a goroutine decompresses. The goroutine has the stream from the start of
+// ahead is a stream that a goroutine decompresses. The goroutine owns the stream from the start of
 // run until ended is closed.
 type ahead struct {
 	s      *stream
@@ -67,7 +67,7 @@ func (a *ahead) run(ctx context.Context) error {
 	}
 }
 
-// take returns the next piece; ok is false when the goroutine has ended before there was one.
+// take returns the next piece. ok is false if the goroutine has ended without another piece.
 func (a *ahead) take() (p piece, ok bool) {
 	select {
 	case p = <-a.pieces:
@@ -82,7 +82,7 @@ func (a *ahead) take() (p piece, ok bool) {
 	}
 }
 
-// begin begins the stream from which hi can be reached soonest, and reads up to hi.
+// begin starts a stream at the last mark at or before hi, and decompresses up to hi.
 func (f *File) begin() error {
 	m := f.marks[0]
 	for _, o := range f.marks {
@@ -96,7 +96,7 @@ func (f *File) begin() error {
 	if err := f.o.Decoders.begin(s); err != nil {
 		return s.why(err)
 	}
-	for s.at < f.hi { // bytes that the window already has, or that are not needed
+	for s.at < f.hi { // skip bytes that are in the window already, or are not needed
 		n, err := s.read(f.buffer()[:min(chunkSize, f.hi-s.at)])
 		if err != nil && (err != io.EOF || s.at < f.hi) {
 			if n > 0 && s.at >= f.hi {
@@ -123,7 +123,7 @@ func (f *File) spare(b []byte) {
 	}
 }
 
-// lend gives the chunks that are free to the next file.
+// lend makes the free chunks available to the next file.
 func (f *File) lend() {
 	f.o.Decoders.keep(f.free)
 	f.free = nil
@@ -158,7 +158,7 @@ func (f *File) more() {
 			f.add(p)
 			return
 		}
-		f.end() // its context has ended, and its data is lost
+		f.end() // the goroutine's context has ended, and its data is lost
 		f.o.Go = nil
 		f.more()
 		return
@@ -169,7 +169,7 @@ func (f *File) more() {
 	f.add(piece{buf[:n], err, f.s.member, f.s.src.off})
 }
 
-// add puts a chunk behind the others.
+// add appends a chunk to the window.
 func (f *File) add(p piece) {
 	n := int64(len(p.data))
 	if n > 0 {
@@ -187,7 +187,7 @@ func (f *File) add(p piece) {
 	}
 }
 
-// note keeps a mark.
+// note records a mark. If there are too many, it drops every second one.
 func (f *File) note(m mark) {
 	if m.at <= f.marks[len(f.marks)-1].at {
 		return
@@ -201,7 +201,7 @@ func (f *File) note(m mark) {
 	f.marks = append(f.marks, m)
 }
 
-// finish notes where the stream ends, and why.
+// finish records the end of the stream and its reason.
 func (f *File) finish(err error) {
 	if err == io.EOF {
 		err = nil
@@ -211,8 +211,8 @@ func (f *File) finish(err error) {
 	f.end()
 }
 
-// end gives the decoder back. A goroutine that decompresses ahead is waited for: it does not take
-// long over one chunk.
+// end returns the decoder to Decoders. It waits for the goroutine that decompresses ahead, which
+// needs at most the time for one chunk.
 func (f *File) end() {
 	if f.a != nil {
 		close(f.a.stop)
@@ -225,7 +225,7 @@ func (f *File) end() {
 	}
 }
 
-// rewind goes back, so that off can be reached.
+// rewind empties the window and continues at off.
 func (f *File) rewind(off int64) {
 	f.end()
 	f.drop(f.hi)

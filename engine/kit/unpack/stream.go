@@ -19,9 +19,9 @@ const (
 	evidence = 64
 	// maxZstdWindow bounds the memory of a zstd stream; it is the zstd program's own default limit.
 	maxZstdWindow = 128 << 20
-	// expansionFrom is how much may come out before MaxExpansion counts.
+	// expansionFrom is the number of decompressed bytes from which MaxExpansion applies.
 	expansionFrom = 64 << 20
-	// maxDecoders is how many decoders of a kind are kept for the next file.
+	// maxDecoders is the number of decoders of each kind that are kept for reuse.
 	maxDecoders = 2
 )
 
@@ -46,7 +46,7 @@ func (s *seen) add(p []byte) {
 	}
 }
 
-// stand reports whether the bytes read so far are still in the input.
+// stand reports whether the input still contains the bytes read so far.
 func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
 	if size < s.off {
 		return false, nil
@@ -58,7 +58,7 @@ func (s *seen) stand(in io.ReaderAt, size int64) (bool, error) {
 		got := make([]byte, len(e.want))
 		if n, err := in.ReadAt(got, e.off); n < len(got) {
 			if err == io.EOF || err == nil {
-				return false, nil // it has just become shorter
+				return false, nil // the file has just become shorter
 			}
 			return false, err
 		}
@@ -74,8 +74,8 @@ type input struct {
 	in   io.ReaderAt
 	off  int64
 	size int64
-	seen *seen // of the stream that came furthest
-	err  error // of reading; not the end
+	seen *seen // of the stream that has read furthest
+	err  error // error of reading the input, except io.EOF
 }
 
 // Read implements io.Reader.
@@ -96,7 +96,7 @@ func (i *input) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// stream decompresses from a mark on. One goroutine at a time calls it.
+// stream decompresses from a mark on. It must be used by one goroutine at a time.
 type stream struct {
 	kind Kind
 	from int64 // offset in the input where the stream began
@@ -106,10 +106,10 @@ type stream struct {
 	gz   *gzip.Reader
 	zs   *zstd.Decoder
 	open bool  // gzip: within a member
-	out  int64 // bytes that came out
-	at   int64 // where in the decompressed stream it stands
+	out  int64 // decompressed bytes
+	at   int64 // position in the decompressed stream
 
-	member mark // gzip: the last start of a member, or the end
+	member mark // gzip: start of the last member, or the end
 }
 
 // read fills p as far as it can. An error follows the bytes before it: io.EOF at the end of a whole
@@ -136,7 +136,7 @@ func (s *stream) read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// why translates an error of a decoder.
+// why converts an error of a decoder to one of the package's errors.
 func (s *stream) why(err error) error {
 	if s.src.err != nil {
 		return s.src.err
@@ -150,7 +150,7 @@ func (s *stream) why(err error) error {
 	return &DamagedError{Kind: s.kind, Bytes: s.at, Near: s.consumed(), Err: err}
 }
 
-// consumed is how far a stream has read, its own buffer not counted.
+// consumed returns the number of input bytes that the decoder has used, without buffered ones.
 func (s *stream) consumed() int64 {
 	if s.br != nil {
 		return s.src.off - int64(s.br.Buffered())
@@ -158,7 +158,7 @@ func (s *stream) consumed() int64 {
 	return s.src.off
 }
 
-// readGzip reads one member behind the other.
+// readGzip reads consecutive members.
 func (s *stream) readGzip(p []byte) (int, error) {
 	for {
 		if !s.open {
@@ -184,8 +184,8 @@ func (s *stream) readGzip(p []byte) (int, error) {
 // errGarbage reports other bytes at the start of a member.
 var errGarbage = errors.New("what follows is not gzip")
 
-// beginMember reads the header of the next member. io.EOF: there is none. Zeros up to the end are
-// padding, as on tapes.
+// beginMember reads the header of the next member. It returns io.EOF if there is none. Zeros up to
+// the end of the file are padding, as on tapes.
 func (s *stream) beginMember() error {
 	next, err := s.br.Peek(1)
 	if err != nil {
@@ -224,7 +224,7 @@ type Decoders struct {
 	chunks [][]byte // empty
 }
 
-// chunk returns an empty one.
+// chunk returns an empty chunk.
 func (d *Decoders) chunk() []byte {
 	if n := len(d.chunks); n > 0 {
 		b := d.chunks[n-1]
@@ -284,12 +284,12 @@ func (d *Decoders) Close() {
 	d.gz, d.br, d.zs, d.chunks = nil, nil, nil, nil
 }
 
-// A TruncatedError says that the file ends in the middle of a compressed stream: it is still being
+// A TruncatedError means that the file ends in the middle of a compressed stream: it is still being
 // written, or was cut off.
 type TruncatedError struct {
 	Kind       Kind
 	Bytes      int64 // that came out
-	Compressed int64 // the file's size
+	Compressed int64 // size of the file
 }
 
 // Error names the position and the format.
@@ -299,11 +299,11 @@ func (e *TruncatedError) Error() string {
 		e.Kind, e.Compressed, e.Bytes)
 }
 
-// A DamagedError says that compressed data cannot be read.
+// A DamagedError means that compressed data is invalid.
 type DamagedError struct {
 	Kind  Kind
-	Bytes int64 // that came out before
-	Near  int64 // about where in the file
+	Bytes int64 // decompressed before the damage
+	Near  int64 // approximate offset in the file
 	Err   error
 }
 
@@ -317,7 +317,7 @@ func (e *DamagedError) Error() string {
 // Unwrap returns the decoder's reason.
 func (e *DamagedError) Unwrap() error { return e.Err }
 
-// An ExpansionError says that more came out than MaxExpansion allows.
+// An ExpansionError means that the stream expanded by more than MaxExpansion allows.
 type ExpansionError struct {
 	Compressed, Bytes int64
 	Max               int

@@ -17,7 +17,7 @@ import (
 	"slices"
 )
 
-// Kind is how a file is compressed.
+// Kind is the compression of a file.
 type Kind uint8
 
 // The kinds. Their texts are those of the key `compression`.
@@ -30,11 +30,11 @@ const (
 // String returns "none", "gzip" or "zstd".
 func (k Kind) String() string { return [...]string{"none", "gzip", "zstd"}[k] }
 
-// MaxMagic is how many bytes of a file Detect looks at.
+// MaxMagic is the number of bytes of a file that Detect examines.
 const MaxMagic = 4
 
-// Detect tells by its first bytes how a file is compressed. A beginning of two bytes of a magic
-// number counts: nothing but a compressed file that is being written begins so.
+// Detect determines the compression of a file from its first bytes. Two bytes of a magic number
+// suffice, because only a compressed file that is being written begins with them.
 func Detect(head []byte) Kind {
 	begins := func(magic ...byte) bool {
 		n := min(len(head), len(magic))
@@ -56,24 +56,24 @@ const (
 	// chunkSize is the unit of decompression. Handing a chunk to another goroutine that waits for
 	// it costs about as much as decompressing 50 KiB.
 	chunkSize = 512 << 10
-	// headSize is how much of the beginning is kept.
+	// headSize is the number of decompressed bytes kept from the start of the stream.
 	headSize = 1024
-	// windowMin is the least that the window holds.
+	// windowMin is the minimum size of the window.
 	windowMin = 2 * chunkSize
-	// maxMarks bounds the places at which decompressing can begin.
+	// maxMarks bounds the number of recorded positions at which decompression can begin.
 	maxMarks = 64
 )
 
-// Options of a File. The zero value decompresses when it is asked, and knows no limit but that of
-// the window of zstd.
+// Options of a File. The zero value decompresses on demand, and has no limit except that of the
+// zstd window.
 type Options struct {
-	// MaxExpansion is how many bytes each compressed byte may become, once 64 MiB came out; 0: any
-	// number.
+	// MaxExpansion is the maximum number of decompressed bytes per compressed byte. It applies
+	// after 64 MiB of decompressed data. Zero means no limit.
 	MaxExpansion int
-	// Go starts a goroutine that decompresses ahead, by at most aheadChunks chunks; nil: nothing is
-	// done ahead. The goroutine ends with its context, with the stream, and with Close.
+	// Go starts a goroutine that decompresses up to aheadChunks chunks ahead. Nil means no
+	// decompression ahead. The goroutine ends with its context, with the stream, or with Close.
 	Go func(name string, run func(context.Context) error)
-	// Decoders lends decoders; nil: each File makes its own.
+	// Decoders holds decoders for reuse. Nil means that each File creates its own.
 	Decoders *Decoders
 }
 
@@ -85,19 +85,19 @@ type File struct {
 	size int64       // of it
 	seen seen        // the input read so far
 
-	s      *stream // nil: to be begun at the last mark at or before hi
-	a      *ahead  // has s, if not nil
+	s      *stream // nil: start at the last mark at or before hi
+	a      *ahead  // owns s, if not nil
 	chunks [][]byte
 	lo, hi int64 // the chunks hold the bytes from lo to hi
 	free   [][]byte
 	window int64 // bytes that chunks may hold
-	run    int64 // bytes since the stream was begun
+	run    int64 // bytes since the stream was started
 	used   int64 // bytes of the input read so far
 
 	head  []byte // the first bytes
 	marks []mark
-	total int64 // where the stream ends; -1: not known
-	err   error // why it ends there; nil: well
+	total int64 // end of the stream; -1 if not known
+	err   error // why the stream ends there; nil for a whole stream
 }
 
 // mark is a position where a stream begins: the start of a member, or the end of the input at that
@@ -138,23 +138,23 @@ func (f *File) Is(in io.ReaderAt, size int64) bool {
 	return f.in != nil && f.in == in && f.size == size
 }
 
-// forget makes it a File of which nothing is known.
+// forget discards all state.
 func (f *File) forget() {
 	f.drop(f.hi)
 	f.chunks, f.lo, f.hi, f.head, f.total, f.err, f.seen = nil, 0, 0, nil, -1, nil, seen{}
 	f.marks = []mark{{}}
 }
 
-// Kind is how the file is compressed.
+// Kind returns the compression of the file.
 func (f *File) Kind() Kind { return f.kind }
 
-// Window sets how many bytes are kept behind the highest offset that was read, at least: at most
-// about so many are held.
+// Window sets the size of the window before the highest offset that was read. The File holds at
+// most about n bytes.
 func (f *File) Window(n int64) { f.window = max(n, windowMin) }
 
-// Size decompresses until it knows whether the stream has to bytes, and returns how many it has for
-// certain; end says that those are all of it, and Err why. It decompresses at least as far as to,
-// or to the end.
+// Size decompresses up to offset to, or to the end of the stream. It returns the number of bytes
+// the stream is known to have. end reports whether these are all bytes of the stream; Err then
+// returns the reason for the end.
 func (f *File) Size(to int64) (size int64, end bool) {
 	for f.total < 0 && f.hi < to && f.in != nil {
 		f.more()
@@ -163,8 +163,7 @@ func (f *File) Size(to int64) (size int64, end bool) {
 	return f.Known()
 }
 
-// Known is the size of the stream, as far as it was seen, and whether that is all of it. It does
-// nothing.
+// Known returns the same as Size, without decompressing.
 func (f *File) Known() (size int64, end bool) {
 	if f.total >= 0 {
 		return f.total, true
@@ -236,7 +235,7 @@ func (f *File) copy(p []byte, at int64) (n int) {
 	return n
 }
 
-// offsetOf is where a chunk begins.
+// offsetOf returns the offset of chunk i.
 func (f *File) offsetOf(i int) int64 {
 	off := f.lo
 	for _, c := range f.chunks[:i] {
@@ -253,7 +252,7 @@ func (f *File) trim(keep int64) {
 	}
 }
 
-// drop gives back the chunks that end at or before to.
+// drop releases the chunks that end at or before to.
 func (f *File) drop(to int64) {
 	for len(f.chunks) > 0 && f.lo+int64(len(f.chunks[0])) <= to {
 		f.lo += int64(len(f.chunks[0]))
@@ -274,7 +273,7 @@ func (f *File) Close() {
 	f.lo = f.hi
 }
 
-// Rest gives back all but the last bytes: nothing more is read for a while.
+// Rest releases the memory except for the last bytes. Call it when nothing is read for a while.
 func (f *File) Rest() {
 	f.end()
 	f.drop(f.hi - 1)

@@ -1,8 +1,8 @@
-// Package command is the lab on the command line: penstock sim runs the simulators, and penstock
-// backoff prints how long a policy waits. Only the project's own binary has these commands.
+// Package command contains the lab's commands: penstock sim runs the simulators, and penstock
+// backoff prints the waits of a policy. Only the project's own binary has these commands.
 //
-// The package reads files and prints; the figures come from the simulators. Delivery never depends
-// on it.
+// The package reads files and prints results; the simulators compute the figures. Delivery never
+// depends on it.
 package command
 
 import (

@@ -203,8 +203,8 @@ func (f contentionFlags) outage(out io.Writer, policies []backoff.Policy) error 
 	return f.finish(out, rows, func() plot.Figure { return outageFigure(f, results) })
 }
 
-// finish prints the table unless lines of JSON were printed, and draws the figure if requested.
-// Columns with only zeros are omitted.
+// finish prints the table, unless JSON was printed, and draws the figure if requested. It omits
+// columns with only zeros.
 func (f contentionFlags) finish(out io.Writer, rows [][]string, figure func() plot.Figure) error {
 	if f.plot != "" {
 		if err := writePlot(f.plot, figure()); err != nil {

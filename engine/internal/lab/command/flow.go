@@ -29,7 +29,7 @@ type flowFlags struct {
 }
 
 // flowRun is a line of `sim flow --json`, one for each run; its names are stable. The figures
-// follow on its level.
+// follow in the same object.
 type flowRun struct {
 	Scenario  string `json:"scenario"`
 	Algorithm string `json:"algorithm"`
@@ -37,7 +37,7 @@ type flowRun struct {
 	Seed      uint64 `json:"seed"`
 }
 
-// flowSummary is the line that follows the runs of a scenario and algorithm.
+// flowSummary is the line after the runs of a scenario and algorithm.
 type flowSummary struct {
 	Scenario  string           `json:"scenario"`
 	Algorithm string           `json:"algorithm"`
@@ -57,7 +57,7 @@ type flowBound struct {
 	Of    string  `json:"of"` // the seeds' median or worst
 }
 
-// inLines joins names, a few in a line.
+// inLines joins names, with a few per line.
 func inLines(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -115,7 +115,7 @@ Dispatches: ` + inLines(flowsim.DispatchNames()) + ".",
 	return cmd
 }
 
-// maxSeeds bounds a run of the command.
+// maxSeeds bounds the number of seeds of a command.
 const maxSeeds = 100_000
 
 func (f *flowFlags) run(cmd *cobra.Command, files []string) error {

@@ -27,7 +27,7 @@ type ablationCase struct {
 	Values     []float64 `json:"values"`
 }
 
-// ablateSeeds is how many runs --ablate takes where --seeds is not given.
+// ablateSeeds is the number of runs for --ablate without --seeds.
 const ablateSeeds = 5
 
 func (f *flowFlags) runAblate(cmd *cobra.Command) error {
@@ -62,7 +62,7 @@ func (f *flowFlags) runAblate(cmd *cobra.Command) error {
 	return nil
 }
 
-// ablateMarkdown writes an experiment for a page, with its drawing where there is one.
+// ablateMarkdown writes an experiment as Markdown for a page, with its plot if it has one.
 func ablateMarkdown(w io.Writer, x *flowsim.Experiment, plots, page string) {
 	fmt.Fprintf(w, "\n### %s\n\n%s.\n\n| |", x.Name, x.Question)
 	for _, c := range x.Columns {
@@ -128,7 +128,7 @@ func ablateTable(w io.Writer, x *flowsim.Experiment) error {
 	return err
 }
 
-// rounded has the digits that a table shows.
+// rounded rounds a figure to the digits that a table shows.
 func rounded(v float64) float64 {
 	if short, err := strconv.ParseFloat(table.Number(v), 64); err == nil {
 		return short

@@ -37,7 +37,7 @@ func (f *flowFlags) files(plans []flowsim.Plan) error {
 	return nil
 }
 
-// one runs the first seed once more, for its plot and its trace.
+// one repeats the run with the first seed to write its plot and trace.
 func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 	o := flowsim.Options{Seed: f.seed}
 	if f.plot != "" {
@@ -69,7 +69,8 @@ func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 		file.Close())
 }
 
-// plotName is a file name of a scenario and an algorithm: nothing in it leads out of the folder.
+// plotName returns a file name for a scenario and an algorithm. It cannot refer to another
+// directory.
 func plotName(scenario, algorithm string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' ||
@@ -81,7 +82,7 @@ func plotName(scenario, algorithm string) string {
 	return safe + ".svg"
 }
 
-// runReplay replays a trace and reports whether the machine did the same again.
+// runReplay replays a trace and prints whether the machine's commands were the same.
 func (f *flowFlags) runReplay(out io.Writer) error {
 	file, err := os.Open(f.replay)
 	if err != nil {

@@ -22,7 +22,7 @@ var tableAlgorithms = []string{
 	"vector_arc", "netflix_vegas", "netflix_gradient2", "reno", "queue+peak_ewma",
 }
 
-// tableSeeds is how many runs --table takes where --seeds is not given.
+// tableSeeds is the number of runs for --table without --seeds.
 const tableSeeds = 5
 
 // tableKind is a kind of scenario with the figures that a cell shows.
@@ -87,7 +87,7 @@ type tableResult struct {
 	scenarios []*scenario.Scenario
 	medians   map[*scenario.Scenario]map[string]scenario.Figures
 	seeds     int
-	first     uint64 // of the seeds
+	first     uint64 // first seed
 	held      int
 	missed    []string
 }
@@ -222,7 +222,7 @@ func (r *tableResult) row(w io.Writer, kind *tableKind, s *scenario.Scenario, al
 	fmt.Fprintln(w)
 }
 
-// brief is a figure with three digits.
+// brief formats a figure with three digits.
 func brief(v float64) string {
 	switch {
 	case v == 0:

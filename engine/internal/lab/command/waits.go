@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/table"
 )
 
-// maxSteps is how many waits of a policy are printed at most.
+// maxSteps bounds the number of printed waits of a policy.
 const maxSteps = 10_000
 
 type backoffFlags struct {
@@ -128,7 +128,7 @@ func (f backoffFlags) run(out io.Writer, spec string) error {
 	return err
 }
 
-// steps follows p for at most n waits.
+// steps returns at most the first n waits of p.
 func steps(p backoff.Policy, n int, src rand.Source) []backoffStep {
 	list := []backoffStep{}
 	var s backoffStep
@@ -171,7 +171,7 @@ func (r backoffResult) text(asked int) string {
 	return text
 }
 
-// short writes a duration with five digits.
+// short formats a duration with five digits.
 func short(d time.Duration) string {
 	unit := time.Duration(1)
 	for limit := d / 100000; unit <= limit; {
@@ -213,7 +213,7 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 	}
 }
 
-// secondsText writes seconds of a plot's axis as a person says them.
+// secondsText formats seconds for a plot's axis in a suitable unit.
 func secondsText(s float64) string {
 	number := func(x float64, unit string) string {
 		return strconv.FormatFloat(x, 'g', 3, 64) + " " + unit

@@ -91,7 +91,8 @@ func CollisionProbability(stations, retry int) float64 {
 	return 1 - math.Pow(free, float64(stations-1))
 }
 
-// Ideal simulates that model, station by station, until frames have been sent.
+// Ideal simulates the model of Formula, station by station, until the given number of frames has
+// been sent.
 func Ideal(n Network, frames int, seed uint64) float64 {
 	rng := kernel.Rand(seed, uint64(n.Stations))
 	lost := 0

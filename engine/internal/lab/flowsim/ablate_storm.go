@@ -15,7 +15,7 @@ import (
 // are omitted.
 type stormRow struct {
 	name                          string
-	limit                         int     // max.spout.pending; 0: a window for each bolt
+	limit                         int     // max.spout.pending; 0 means a window for each bolt
 	goodput, inFlight, roundTrips float64 // % of 655/s; tuples; ms
 }
 
@@ -30,7 +30,7 @@ var stormMeasured = []stormRow{
 // The duration and the warm-up of the measurements of Storm.
 const stormRun, stormWarmup = 60 * time.Second, 20 * time.Second
 
-// oneLimit is the experiment of that name, without values.
+// oneLimit returns the experiment of that name, without values.
 func oneLimit() Experiment {
 	x := Experiment{
 		Name: "one_limit", Question: "One limit for all workers, which is Storm's own flow " +

@@ -17,7 +17,7 @@ import (
 
 // Spec is an algorithm with its dispatch.
 type Spec struct {
-	Name     string // as it was asked for: "linear", "fixed:10", "queue+round_robin"
+	Name     string // as requested: "linear", "fixed:10", "queue+round_robin"
 	Dispatch string
 	Window   window.Algorithm
 	Policy   dispatch.Policy
@@ -37,7 +37,7 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 	return func(string) (window.Algorithm, error) { return a, nil }
 }
 
-// algorithms are those of the registry, and peers.
+// algorithms are the algorithms of the registry and of package peers.
 var algorithms = append(registered(),
 	algorithm{name: "vector_arc", make: plain(peers.VectorARC{})},
 	algorithm{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
@@ -60,7 +60,7 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are those of the registry, a peer's, and one to compare with.
+// policies are the policies of the registry, one of package peers, and one for comparison.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
@@ -70,8 +70,9 @@ func allPolicies() (all []dispatch.Policy) {
 	return append(all, peers.PeakEWMA{}, hashOnce{})
 }
 
-// hashOnce is hash dispatch that does not bind: an item that failed at a lane goes to the lane with
-// the next highest hash. It shows whether a batch should return to the same worker after a timeout.
+// hashOnce is hash dispatch that does not bind an item to its lane: after a failure the item goes
+// to the lane with the next highest hash. It shows whether a batch should return to the same worker
+// after a timeout.
 type hashOnce struct{ dispatch.Hash }
 
 func (hashOnce) Name() string                     { return "hash_once" }
@@ -118,8 +119,8 @@ func DispatchNames() []string {
 	return names
 }
 
-// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin".
-// dispatch is used where the name carries none; "" is the default.
+// Find returns the algorithm of a name such as "linear", "fixed:10" or "queue+round_robin". policy
+// is the dispatch if the name contains none; "" means the default.
 func Find(name, policy string) (*Spec, error) {
 	s := &Spec{Name: name, Dispatch: policy}
 	base, carried, carries := strings.Cut(name, "+")
@@ -184,10 +185,10 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// carries reports whether the name carries the dispatch.
+// carries reports whether the name contains the dispatch.
 func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
 
-// Title is the name with the dispatch, as people read it.
+// Title returns the name with the dispatch, for display.
 func (s *Spec) Title() string {
 	if s.carries() || s.Dispatch == DefaultDispatch {
 		return s.Name

@@ -24,7 +24,7 @@ type collector struct {
 	lags       []time.Duration // age of the oldest batch, every watchEvery
 
 	attempts, firsts, rejected, duplicates int
-	// attempts while any worker fails; into those that do
+	// attempts while any worker fails; attempts at failing workers
 	hits, badHits int
 	settled       int
 	cost          float64
@@ -33,7 +33,7 @@ type collector struct {
 	work, done, planned bins
 }
 
-// watchEvery is how often the age of the oldest unsettled batch is taken.
+// watchEvery is the interval at which the age of the oldest unsettled batch is recorded.
 const watchEvery = 10 * time.Millisecond
 
 func (c *collector) begin(s *scenario.Scenario, series *Series) {
@@ -121,7 +121,7 @@ func (c *collector) watch(x *sim) {
 	c.lags = append(c.lags, oldest)
 }
 
-// figures of the run that ends now.
+// figures returns the figures of the run, which ends now.
 func (c *collector) figures(x *sim) (f scenario.Figures) {
 	end := x.events.Now()
 	for i := range x.senders { // unsettled batches have waited at least until now

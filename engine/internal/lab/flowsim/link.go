@@ -15,7 +15,7 @@ import (
 type link struct {
 	cfg       scenario.Link
 	rnd       *rand.Rand
-	inFlight  int // batches that it will answer
+	inFlight  int // batches that will get a response
 	begun     fifo[time.Duration]
 	successes int
 	failed    int
@@ -58,7 +58,7 @@ func (x *sim) reachLink(a *attempt) {
 	x.reply(a, d, control.Delivered, 0)
 }
 
-// refuse answers an error after the delay, or nothing.
+// refuse responds with an error after the delay, or not at all.
 func (x *sim) refuse(a *attempt, drop bool) {
 	if drop {
 		x.link.inFlight--

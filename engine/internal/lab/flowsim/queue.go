@@ -2,8 +2,8 @@
 
 package flowsim
 
-// occurrence is an event of the kernel. Machines' ticks come last in their instant, as flow.Sender
-// steps a machine with the outcomes it has before it ticks it.
+// occurrence is an event of the kernel. Machines' ticks are last among occurrences at the same
+// time, because flow.Sender also processes available outcomes before it ticks a machine.
 type occurrence struct {
 	kind occurs
 	gen  uint32
@@ -18,17 +18,17 @@ const (
 	arrives  occurs = iota // batches, by the load
 	reaches                // an attempt at its worker
 	served                 // a job is done
-	answers                // the answer is back at the sender
-	gaveUp                 // the oldest attempt's time is up
+	answers                // a response arrives at the sender
+	gaveUp                 // the time of the oldest attempt has expired
 	changes                // an event or pause begins or ends
 	joins                  // a sender begins
 	bursts                 // the load's burst
-	watches                // the watermark's age is taken
-	observed               // the plot's figures are taken
-	wakes                  // a machine wants a tick
+	watches                // the watermark's age is recorded
+	observed               // the plot's figures are recorded
+	wakes                  // a machine has requested a tick
 )
 
-// fifo is a queue that keeps its memory.
+// fifo is a queue that reuses its memory.
 type fifo[T any] struct {
 	s    []T
 	head int

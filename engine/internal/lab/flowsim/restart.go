@@ -17,7 +17,7 @@ const crashScenario = "duration: 60s\nload: { poisson: 0.6 }\nevents: [ { at: 59
 // checkpointEvery is the interval of durable checkpoints.
 const checkpointEvery = time.Second
 
-// restarted is the experiment restart, without values.
+// restarted returns the experiment restart, without values.
 func restarted() Experiment {
 	return Experiment{
 		Name: "restart", Question: "Delivered before a crash and sent again after it: " +
@@ -31,8 +31,8 @@ func restarted() Experiment {
 	}
 }
 
-// restarts counts the batches that are sent again after a crash although they had been delivered:
-// with the system without acks and checkpoint, with a cumulative ack, and with the ranges above it.
+// restarts counts the delivered batches that are sent again after a crash by three systems: without
+// acks and checkpoint, with a cumulative ack, and with the ranges above the ack.
 func restarts(first uint64, seeds int) (Experiment, error) {
 	x := restarted()
 	var repeated [3][]scenario.Figures

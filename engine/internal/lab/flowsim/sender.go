@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// item is a batch that was planned at a sender.
+// item is a batch that was assigned to a sender.
 type item struct {
 	planned time.Duration
 	cost    float64
@@ -17,7 +17,7 @@ type item struct {
 	settled bool
 }
 
-// attempt is one delivery on its way.
+// attempt is a delivery in progress.
 type attempt struct {
 	id      uint64
 	sender  int32
@@ -25,8 +25,8 @@ type attempt struct {
 	seq     uint64
 	cost    float64
 	sent    time.Duration
-	over    bool // the machine has received its answer
-	lost    bool // it will never be answered
+	over    bool // the machine has received its outcome
+	lost    bool // it will never get a response
 	outcome control.Outcome
 	hint    time.Duration
 	report  control.Report
@@ -39,17 +39,17 @@ type sender struct {
 	joined  bool
 	items   []item // by sequence number, from 1
 	offered int
-	omitted int       // of those offered, see Options.Omit
-	key     [1]uint32 // of the batch that is offered
+	omitted int       // number of offered batches that were omitted; see Options.Omit
+	key     [1]uint32 // key of the offered batch
 	oldest  int       // items before this one have settled
 	settled int
 	wakeAt  time.Duration
 	awake   bool
 	flying  map[uint64]*attempt
-	got     float64         // distinct cost after everybody has joined
-	windows []Sent          // by lane, if they want to know
-	atLane  []int           // in flight, kept for them
-	refused []control.Event // answers to Bisect and Bury that the machine is still to get
+	got     float64         // distinct cost after all senders have joined
+	windows []Sent          // by lane, for algorithms that are notified of attempts
+	atLane  []int           // in flight per lane, for windows
+	refused []control.Event // pending responses to Bisect and Bury
 }
 
 // plan adds a batch that can be sent from now on.
@@ -57,7 +57,7 @@ func (x *sim) plan(d *sender, planned time.Duration) {
 	d.items = append(d.items, item{planned: planned, cost: x.drawCost()})
 }
 
-// maxOmitted bounds the batches that a sender leaves out, as Config.Waiting bounds those that wait.
+// maxOmitted bounds the batches that a sender omits, like Config.Waiting bounds waiting batches.
 const maxOmitted = 1e6
 
 // feed offers batches while the machine of d has room, and schedules its next wake-up.

@@ -11,11 +11,11 @@ import (
 // Series is a run over time, for a plot: one point every Step.
 type Series struct {
 	Step      time.Duration
-	Names     []string    // of the lanes of the first sender that Windows is of
+	Names     []string    // of the lanes in Windows, which belong to the first sender
 	Windows   [][]float64 // by lane, then point: the limit of its window
 	InFlight  []float64   // cost, all senders
-	RoundTrip []float64   // mean of the answers since the point before, ms; -1: none
-	Goodput   []float64   // cost per second since the point before
+	RoundTrip []float64   // mean of the responses since the previous point, ms; -1: none
+	Goodput   []float64   // cost per second since the previous point
 	Optimum   []float64   // cost per second
 
 	step  time.Duration
@@ -24,7 +24,7 @@ type Series struct {
 	done  float64
 }
 
-// seriesPoints is how many points a plot has.
+// seriesPoints is the number of points of a plot.
 const seriesPoints = 600
 
 func (r *Series) begin(s *scenario.Scenario) {

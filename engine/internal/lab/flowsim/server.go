@@ -22,14 +22,14 @@ type server struct {
 	busy  []*job
 	waits float64 // cost in queue
 
-	pausedBy int                 // pauses under way
-	rate     *scenario.Event     // that holds now
+	pausedBy int                 // number of active pauses
+	rate     *scenario.Event     // the active event
 	hung     *scenario.Event     //
 	fail     *scenario.Event     //
 	throttle *scenario.Event     //
 	credit   *scenario.Event     //
 	epoch    uint32              //
-	accepted fifo[time.Duration] // by the throttle, in the last second
+	accepted fifo[time.Duration] // times of batches accepted by the throttle in the last second
 	pool     pool
 }
 
@@ -43,15 +43,15 @@ type job struct {
 	a       *attempt
 	slot    int // in server.busy
 	gen     uint32
-	left    time.Duration // of its service at full speed
-	since   time.Duration // when left was taken
+	left    time.Duration // remaining service time at full speed
+	since   time.Duration // when left was updated
 	began   time.Duration
 	waited  time.Duration
 	service time.Duration
 	done    float64 // work credited so far
 }
 
-// draw is a service time relative to its mean.
+// draw returns a random service time relative to its mean.
 func draw(s scenario.Service, r *rand.Rand) float64 {
 	switch s {
 	case scenario.Deterministic:
@@ -101,8 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle takes one more: fewer than its rate were taken in the last
-// second.
+// admits reports whether the throttle accepts another batch, which means that it has accepted fewer
+// than its rate in the last second.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()
@@ -198,7 +198,7 @@ func (v *server) leave(j *job) {
 	v.busy = v.busy[:len(v.busy)-1]
 }
 
-// lose discards the batches of a server, which will never be answered.
+// lose discards the batches of a server. They never get a response.
 func (x *sim) lose(v *server) {
 	for _, j := range v.busy {
 		x.account(v, j)
@@ -268,13 +268,13 @@ func (x *sim) change(v *server) {
 	x.setSpeed(v, speed)
 }
 
-// reply sends the answer back over the network.
+// reply sends the response back over the network.
 func (x *sim) reply(a *attempt, after time.Duration, out control.Outcome, hint time.Duration) {
 	a.outcome, a.hint = out, hint
 	x.events.After(after+x.oneWay(), occurrence{kind: answers, a: a})
 }
 
-// oneWay draws how long the network takes in one direction.
+// oneWay draws the network delay in one direction.
 func (x *sim) oneWay() time.Duration {
 	d := x.s.RTT / 2
 	if x.s.Jitter > 0 {

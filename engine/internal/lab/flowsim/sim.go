@@ -3,9 +3,9 @@
 // Package flowsim runs flow-control scenarios in virtual time against the production machine of
 // package control.
 //
-// A run is a function of scenario, algorithm and seed: one thread, one event kernel, and the same
-// figures bit for bit on one GOARCH. Workers and network are simulated; the machine that decides is
-// the one that ships. docs/flow-control.md has the figures.
+// A run is deterministic: it has one thread and one event kernel, and on one GOARCH the figures
+// depend only on scenario, algorithm and seed, bit for bit. Workers and network are simulated; the
+// machine is the production code. docs/flow-control.md has the figures.
 package flowsim
 
 import (
@@ -37,10 +37,10 @@ type sim struct {
 	arrivals, costs, net *rand.Rand
 	lambda               float64 // arrivals per second
 	turn                 int     // sender of the next batch
-	coming               int     // batches that a finite load still has
+	coming               int     // remaining batches of a finite load
 
-	patience  fifo[*attempt] // by the time at which they are abandoned
-	patient   bool           // an event is scheduled for the first of them
+	patience  fifo[*attempt] // attempts by the time at which they are abandoned
+	patient   bool           // an event is scheduled for the first attempt
 	abandon   time.Duration
 	canceled  []*attempt
 	block     []attempt // attempts not yet used
@@ -56,26 +56,26 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser that is notified of answers, like the dispatch of some peers.
+// Observer is a chooser that is notified of responses, like the dispatch of some peers.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
 }
 
-// Options of a run beside its scenario.
+// Options of a run in addition to its scenario.
 type Options struct {
 	Seed uint64
 	// called for the first sender; its arguments are valid during the call only
 	Trace  func(*control.Event, []control.Command)
-	Series *Series               // is filled in, if given
-	Adjust func(*control.Config) // changes the machines' configuration, if given
-	// reports whether a batch is left out, as by a sender that knows which data is bad; nil: none
-	// is. After maxOmitted of them nothing more is read.
+	Series *Series               // filled with the run's series, if not nil
+	Adjust func(*control.Config) // changes the machines' configuration, if not nil
+	// reports whether a batch is omitted, like by a sender that knows the bad data; nil omits none.
+	// After maxOmitted omitted batches nothing more is read.
 	Omit func(seq uint64, key uint32) bool
 }
 
-// The random streams of a run: each part of the world has its own, so that two algorithms meet the
-// same arrivals, sizes, service times and pauses.
+// The random streams of a run. Each part of the simulation has its own stream, so that all
+// algorithms get the same arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -87,7 +87,7 @@ const (
 	errorStream   = 1 << 21
 )
 
-// redeliverUnit is Vector's: after 1, 2, 3, 5 s ..., to an hour.
+// redeliverUnit is the unit of Vector's retry waits: 1, 2, 3, 5 s ..., up to an hour.
 const redeliverUnit, redeliverMost = time.Second, time.Hour
 
 // Config returns the machine's configuration for a sender of a scenario.
@@ -100,11 +100,11 @@ func (s *Spec) Config(of *scenario.Scenario, seed uint64) control.Config {
 	return c
 }
 
-// abandonAfter is the hard end of an attempt: flow.Sender's own, or the timeout if that is longer;
-// at a link the timeout itself, as there is no other worker to turn to.
+// abandonAfter is the time after which an attempt is abandoned, as in flow.Sender, or the timeout
+// if that is longer. With a link it is the timeout itself, because there is no other worker.
 const abandonAfter = time.Minute
 
-// Run carries out one run.
+// Run executes one run.
 func Run(s *scenario.Scenario, spec *Spec, o Options) (scenario.Figures, error) {
 	x := &sim{
 		s: s, spec: spec, abandon: max(abandonAfter, s.Timeout), tracer: o.Trace, seed: o.Seed, omit: o.Omit,
@@ -172,7 +172,7 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a policy whose choosers are notified of answers.
+// observing is a policy whose choosers are notified of responses.
 type observing interface {
 	dispatch.Policy
 	Observes()
@@ -272,7 +272,7 @@ func (x *sim) drawCost() float64 {
 	return 1
 }
 
-// run takes event after event until the end.
+// run processes events until the end.
 func (x *sim) run() scenario.Figures {
 	finite := x.s.Load.Finite()
 	end := x.s.Duration
@@ -300,7 +300,7 @@ func (x *sim) run() scenario.Figures {
 	return x.fig.figures(x)
 }
 
-// finished reports whether everything that a finite load has is settled.
+// finished reports whether all batches of a finite load are settled.
 func (x *sim) finished() bool {
 	n := 0
 	for i := range x.senders {
@@ -353,7 +353,7 @@ func (x *sim) happen(o *occurrence) {
 	}
 }
 
-// deal plans a batch at the next sender in turn, and returns its cost.
+// deal assigns a batch to the next sender in turn, and returns its cost.
 func (x *sim) deal() float64 {
 	d := &x.senders[x.turn]
 	x.turn = (x.turn + 1) % len(x.senders)
@@ -381,7 +381,7 @@ func (x *sim) feedAll() {
 	}
 }
 
-// changes begins or ends events, or a periodic pause of one worker.
+// changes starts or ends events, or a periodic pause of one worker.
 func (x *sim) changes(o *occurrence) {
 	if o.num < 0 {
 		for i := range x.servers {
@@ -423,7 +423,7 @@ func (x *sim) join(d *sender) {
 	x.feed(d)
 }
 
-// attemptBlock is how many attempts are allocated at once.
+// attemptBlock is the number of attempts allocated at once.
 const attemptBlock = 256
 
 func (x *sim) newAttempt() *attempt {

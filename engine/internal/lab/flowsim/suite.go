@@ -16,8 +16,9 @@ type Plan struct {
 	Specs    []*Spec
 }
 
-// NewPlan decides which algorithms a scenario is run with: those asked for, else those that it has
-// bounds for, else queue. dispatch is for those that name none; "" is the default.
+// NewPlan selects the algorithms for a scenario: the requested ones, otherwise those with bounds in
+// the scenario, otherwise queue. dispatch applies to algorithms whose name contains none; "" means
+// the default.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {
@@ -62,7 +63,7 @@ type Summary struct {
 }
 
 // RunAll runs every plan with seeds first, first+1, ... on GOMAXPROCS goroutines, and calls done
-// with each summary in the order of the plans. An error of done ends it.
+// with each summary in the order of the plans. An error of done ends RunAll.
 func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	done func(*Summary) error) error {
 	type task struct {
@@ -128,7 +129,7 @@ func RunAll(ctx context.Context, plans []Plan, first uint64, seeds int,
 	return nil
 }
 
-// judge holds the figures against the scenario's bounds.
+// judge compares the figures with the scenario's bounds.
 func (s *Summary) judge() {
 	s.Median, s.Worst, s.OK = scenario.Median(s.Runs), scenario.Worst(s.Runs), true
 	for _, e := range s.Scenario.Expect {
@@ -147,7 +148,7 @@ func (s *Summary) judge() {
 	}
 }
 
-// is reports whether bounds under this name are about s: the same algorithm with the same dispatch.
+// is reports whether bounds with this name apply to s: they have the same algorithm and dispatch.
 func (s *Spec) is(name string) bool {
 	if name == s.Name {
 		return s.carries() || s.Dispatch == DefaultDispatch

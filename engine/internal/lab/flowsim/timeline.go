@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 )
 
-// timeline draws a run over time as SVG: panels beneath each other with one time axis, events
+// timeline draws a run over time as SVG: stacked panels with a common time axis, with events
 // shaded.
 type timeline struct {
 	w        *bufio.Writer
@@ -29,7 +29,7 @@ type panel struct {
 type curve struct {
 	name   string
 	color  string
-	values []float64 // one a step; negative: a gap
+	values []float64 // one per step; negative: a gap
 	dashed bool
 	faint  bool
 }
@@ -43,7 +43,7 @@ const (
 	headHeight  = 74.0
 )
 
-// The palette of Okabe and Ito, which people of any colour vision tell apart.
+// The palette of Okabe and Ito, which is also suitable for colour-blind readers.
 var lineColors = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 	"#555555"}
 
@@ -81,8 +81,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows has a curve for each lane: lanes of one rate share a colour, and their first names the
-// rate.
+// windows returns a curve for each lane. Lanes with the same rate share a colour; the first one's
+// label is the rate.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64
@@ -233,7 +233,7 @@ func (t *timeline) curve(c curve, step float64, y func(float64) float64) {
 		c.color, extra)
 }
 
-// roundStep is 1, 2 or 5 times a power of ten, at least v.
+// roundStep returns the smallest 1, 2 or 5 times a power of ten that is at least v.
 func roundStep(v float64) float64 {
 	if v <= 0 {
 		return 1

@@ -11,8 +11,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// limiter is a Netflix limit as its windowed wrapper drives it: once a second, with the mean round
-// trip of a window of at least ten samples, the most in flight, and whether anything was dropped.
+// limiter is a Netflix limit. Its windowed wrapper updates it once per second with the mean round
+// trip of a window of at least ten samples, the maximum in flight, and whether anything was
+// dropped.
 type limiter interface {
 	update(rtt time.Duration, inFlight float64, dropped bool)
 	size() float64
@@ -25,8 +26,7 @@ const (
 	leastRoundTrip = 100 * time.Microsecond
 )
 
-// windowed is Netflix' WindowedLimit around a limiter. A window with too few samples is thrown
-// away.
+// windowed is Netflix' WindowedLimit around a limiter. It discards a window with too few samples.
 type windowed struct {
 	simple
 	inner   limiter
@@ -74,13 +74,13 @@ type NetflixVegas struct{}
 // Name returns "netflix_vegas".
 func (NetflixVegas) Name() string { return "netflix_vegas" }
 
-// Validate finds nothing wrong.
+// Validate returns nil, because there are no options.
 func (NetflixVegas) Validate() error { return nil }
 
 // New returns a window for one worker.
 func (NetflixVegas) New() window.Window { return &windowed{inner: newVegas(20, 1000)} }
 
-// vegas holds the queue that it estimates between 3 lg L and 6 lg L.
+// vegas keeps its estimated queue between 3 lg L and 6 lg L.
 type vegas struct {
 	limit, max float64
 	smoothing  float64
@@ -93,7 +93,7 @@ type vegas struct {
 
 const (
 	vegasAlpha, vegasBeta = 3, 6
-	// times the limit updates between two adoptions of a sample as the base
+	// multiple of the limit: number of updates after which a sample becomes the new base
 	vegasProbe = 30
 	vegasSeed  = 5681
 )

@@ -12,15 +12,15 @@ import (
 )
 
 // PeakEWMA is Finagle's load metric: a moving mean of round trips that jumps to each peak and
-// decays over ten seconds, times the pending requests plus one. As in Finagle, every answer counts,
-// including errors. All lanes are compared instead of two random ones, so that only the metric is
-// tested.
+// decays over ten seconds, times the pending requests plus one. As in Finagle, every response
+// counts, including errors. All lanes are compared instead of two random ones, so that only the
+// metric is tested.
 type PeakEWMA struct{}
 
 // Name returns "peak_ewma".
 func (PeakEWMA) Name() string { return "peak_ewma" }
 
-// Observes marks choosers that are notified of every answer.
+// Observes marks choosers that are notified of every response.
 func (PeakEWMA) Observes() {}
 
 // New returns a chooser; src breaks ties.
@@ -30,7 +30,7 @@ func (PeakEWMA) New(src rand.Source) dispatch.Chooser {
 
 const (
 	peakTau     = 10 * time.Second
-	peakPenalty = math.MaxFloat64 / 4 // of a lane that has never answered and has something pending
+	peakPenalty = math.MaxFloat64 / 4 // for a lane with pending batches and no response yet
 )
 
 type peak struct {
@@ -53,7 +53,7 @@ func (d *decaying) observe(now time.Duration, rtt float64) {
 	d.at = now
 }
 
-// Observe records an answer of any kind.
+// Observe records a response of any kind.
 func (p *peak) Observe(now time.Duration, lane int32, roundTrip time.Duration, _ control.Outcome) {
 	p.lane(now, lane).observe(now, roundTrip.Seconds())
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Reno is TCP's congestion window by RFC 5681 in batches: slow start by one per ack up to ssthresh,
-// then one per window. A nack, which shows that the receiver is alive, halves it as in fast
-// retransmit; a timeout leaves one.
+// Reno is TCP's congestion window (RFC 5681), counted in batches. In slow start it grows by one per
+// ack up to ssthresh, then by one per window. A nack, which shows that the receiver is alive,
+// halves it as in fast retransmit. A timeout reduces it to one.
 type Reno struct{}
 
 // Name returns "reno".
 func (Reno) Name() string { return "reno" }
 
-// Validate finds nothing wrong.
+// Validate returns nil, because there are no options.
 func (Reno) Validate() error { return nil }
 
 // New returns a window for one worker.
@@ -34,7 +34,7 @@ type reno struct {
 	simple
 	window, threshold float64
 	roundTrip         time.Duration
-	deaf              time.Duration // losses until then belong to the cut that was made
+	deaf              time.Duration // losses until then belong to the previous cut
 }
 
 func (r *reno) Limit() float64 { return max(1, math.Floor(r.window)) }
@@ -65,7 +65,8 @@ func (r *reno) OnNack(now time.Duration, _ float64) {
 	}
 }
 
-// cut takes one loss event: all losses within a round trip are one.
+// cut handles a loss event. It reports false for further losses within a round trip, which belong
+// to the same event.
 func (r *reno) cut(now time.Duration) bool {
 	r.state = window.Busy
 	if now < r.deaf {

@@ -69,7 +69,7 @@ type vectorARC struct {
 
 func (v *vectorARC) Limit() float64 { return float64(v.limit) }
 
-// Sent notes whether the limit was reached: a limit that is not does not grow.
+// Sent records whether the limit was reached, because otherwise it does not grow.
 func (v *vectorARC) Sent(inFlight int) { v.reached = v.reached || inFlight >= v.limit }
 
 func (v *vectorARC) OnSample(s window.Sample) {
@@ -81,7 +81,7 @@ func (v *vectorARC) OnSample(s window.Sample) {
 func (v *vectorARC) OnTimeout(now time.Duration, _ float64) { v.pushed = true; v.adjust(now) }
 func (v *vectorARC) OnNack(now time.Duration, _ float64)    { v.pushed = true; v.adjust(now) }
 
-// Reset does nothing: Vector knows no restart of a worker.
+// Reset does nothing, because Vector does not detect restarts of a worker.
 func (v *vectorARC) Reset(time.Duration) {}
 
 func (v *vectorARC) adjust(now time.Duration) {

@@ -2,7 +2,7 @@
 
 // Package plot draws figures of one or more panels: lines, bands, points and bars over linear or
 // logarithmic axes, as SVG or PNG. It serves `penstock backoff --plot` and the plots in docs/. It
-// reads no data, and knows only the units that a panel's format functions write.
+// reads no data. The panels' format functions determine the units.
 package plot
 
 import (
@@ -27,7 +27,7 @@ type Panel struct {
 	Bars   []Bar // horizontal, from top to bottom, along X
 }
 
-// Axis is one of a panel's.
+// Axis is one axis of a panel.
 type Axis struct {
 	Label  string
 	Log    bool                 // values at or below 0 are drawn at the lower end
@@ -36,10 +36,10 @@ type Axis struct {
 	Time   bool                 // values are seconds
 }
 
-// Shape is how a series is drawn.
+// Shape is the way in which a series is drawn.
 type Shape uint8
 
-// How a series is drawn.
+// The shapes of a series.
 const (
 	Line Shape = iota // a line through Y with a dot at each point
 	Band              // the area from Low to Y
@@ -63,15 +63,15 @@ type Bar struct {
 	Color int
 }
 
-// The palette of Okabe and Ito, told apart by people of any colour vision, but for its yellow,
-// which is too light for lines on white.
+// The palette of Okabe and Ito, which is also suitable for colour-blind readers, without its
+// yellow, which is too light for lines on white.
 var palette = []color.RGBA{
 	{0x00, 0x72, 0xb2, 0xff}, {0xd5, 0x5e, 0x00, 0xff}, {0x00, 0x9e, 0x73, 0xff},
 	{0xcc, 0x79, 0xa7, 0xff},
 	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x55, 0x55, 0x55, 0xff},
 }
 
-// Colors is how many series the palette tells apart.
+// Colors is the number of distinct colors in the palette.
 const Colors = 7
 
 func shade(i int) color.RGBA { return palette[((i%len(palette))+len(palette))%len(palette)] }
@@ -97,7 +97,7 @@ type canvas interface {
 type style struct {
 	size     float64
 	color    color.RGBA
-	align    float64 // 0 begins at the point, 0.5 is centred on it, 1 ends there
+	align    float64 // 0: starts at the point; 0.5: centred on it; 1: ends there
 	bold     bool
 	vertical bool
 }
@@ -151,7 +151,7 @@ func (p Panel) height() float64 {
 	return barTop + bottom + step*float64(len(p.Bars))
 }
 
-// namesAbove reports whether the bars' names are too long to stand beside them.
+// namesAbove reports whether the bars' names are too long to be beside the bars.
 func (p Panel) namesAbove() bool {
 	for _, b := range p.Bars {
 		if len(b.Name) > maxNameBeside {
@@ -230,7 +230,7 @@ func (p Panel) axes(c canvas, box area, xs, ys scale) {
 		style{size: 12.5, color: ink, align: .5, vertical: true})
 }
 
-// legendRows parts the named series into rows that fit the panel; there is always one.
+// legendRows divides the named series into rows that fit the panel. There is at least one row.
 func (p Panel) legendRows() [][]Series {
 	rows, width := [][]Series{nil}, 0.0
 	for _, s := range p.Series {
@@ -248,7 +248,7 @@ func (p Panel) legendRows() [][]Series {
 
 func legendWidth(name string) float64 { return 23 + textWidth(name, 12) + 14 }
 
-// drawLegend names series from x on.
+// drawLegend draws the names of series, starting at x.
 func drawLegend(c canvas, row []Series, x, y float64) {
 	for _, s := range row {
 		hue := shade(s.Color)
@@ -345,5 +345,5 @@ func (a Axis) format(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// textWidth is about how wide a text is, in pixels: enough to set one after the other.
+// textWidth estimates the width of a text in pixels, for placing texts side by side.
 func textWidth(s string, size float64) float64 { return float64(len([]rune(s))) * size * .52 }

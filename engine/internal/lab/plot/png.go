@@ -17,8 +17,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is the number of pixels of a PNG for one of the layout. More than one makes it sharp on
-// high-resolution screens.
+// pixels is the number of pixels of a PNG per pixel of the layout. A value above one makes it sharp
+// on high-resolution screens.
 const pixels = 2
 
 // WritePNG writes the figure as PNG, twice as large as the SVG's nominal size.
@@ -74,7 +74,7 @@ func (r *raster) fill(c color.RGBA, opacity float64, outlines ...[]point) {
 	v.Draw(r.img, around, image.NewUniform(color.NRGBA{c.R, c.G, c.B, a}), image.Point{})
 }
 
-// surrounding is the smallest rectangle of whole pixels around the outlines.
+// surrounding returns the smallest rectangle of whole pixels around the outlines.
 func surrounding(outlines [][]point) (around image.Rectangle) {
 	for _, o := range outlines {
 		for _, p := range o {
@@ -91,7 +91,7 @@ func (r *raster) area(points []point, c color.RGBA, opacity float64) { r.fill(c,
 
 func (r *raster) dot(at point, radius float64, c color.RGBA) { r.fill(c, 1, circle(at, radius)) }
 
-// circle is an outline of a circle, always in the same direction as the segments of a line.
+// circle returns the outline of a circle, in the same direction as the segments of a line.
 func circle(at point, radius float64) []point {
 	const corners = 20
 	outline := make([]point, corners)
@@ -196,7 +196,7 @@ func (r *raster) text(at point, s string, st style) {
 		d.DrawString(s)
 		return
 	}
-	// Upright text is drawn aside and turned to the left.
+	// Vertical text is drawn into a separate image and rotated to the left.
 	size := int(math.Ceil(st.size * pixels * 1.5))
 	aside := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(width)), size))
 	base := int(st.size * pixels * 1.1)

@@ -10,11 +10,11 @@ type scale struct {
 	lo, hi float64
 }
 
-// largest is the largest value that is drawn, and its inverse the smallest on a logarithmic axis:
-// beyond, the arithmetic of ticks would leave the floats.
+// largest is the largest value that is drawn. Its inverse is the smallest on a logarithmic axis.
+// Beyond them the computation of ticks would overflow.
 const largest = 1e200
 
-// newScale fits an axis to values; zero includes 0 where the axis is linear.
+// newScale fits an axis to values. zero means that a linear axis includes 0.
 func newScale(a Axis, values []float64, zero bool) scale {
 	s := scale{axis: a, lo: math.Inf(1), hi: math.Inf(-1)}
 	for _, v := range values {
@@ -32,7 +32,7 @@ func newScale(a Axis, values []float64, zero bool) scale {
 	}
 	if a.Log {
 		if zero {
-			s.lo /= 1.5 // the lowest value is to be seen above the axis
+			s.lo /= 1.5 // keep the lowest value visible above the axis
 		}
 		s.lo = roundDown(s.lo)
 		s.hi = max(s.hi*1.15, s.lo*10)
@@ -50,7 +50,7 @@ func newScale(a Axis, values []float64, zero bool) scale {
 	return s
 }
 
-// place returns where v lies, cut to [0, 1].
+// place returns the position of v, limited to [0, 1].
 func (s scale) place(v float64) float64 {
 	if s.axis.Log {
 		if v <= s.lo {
@@ -66,7 +66,7 @@ func (s scale) place(v float64) float64 {
 	return min(v, 1)
 }
 
-// ticks are round values within the scale, about five.
+// ticks returns about five round values within the scale.
 func (s scale) ticks() (list []float64) {
 	if s.axis.Log {
 		decades := math.Log10(s.hi / s.lo)
@@ -108,7 +108,8 @@ func roundDown(x float64) float64 {
 	return unit
 }
 
-// roundTime is round for seconds: from a second on the steps are those of a clock.
+// roundTime is round for seconds. From one second on, the steps are round numbers of seconds,
+// minutes, hours or days.
 func roundTime(x float64) float64 {
 	if x <= 1 {
 		return round(x)

@@ -80,7 +80,7 @@ func coordinates(points []point) string {
 
 func hex(c color.RGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
 
-// number writes a length to a hundredth of a pixel.
+// number formats a length with a precision of a hundredth of a pixel.
 func number(x float64) string {
 	text := strings.TrimRight(fmt.Sprintf("%.2f", x), "0")
 	return strings.TrimSuffix(text, ".")

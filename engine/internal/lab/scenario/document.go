@@ -15,11 +15,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kind of file, for the config's decoder.
+// kind describes the kind of file for the config's decoder.
 var kind = config.Kind{Noun: "scenario", Least: "`duration:`, `load:`, and `workers:` or `link:`"}
 
-// Load reads a scenario file. An error gives the place of everything that does not belong to the
-// form.
+// Load reads a scenario file. An error names the position of every part that does not fit the
+// format.
 func Load(path string) (*Scenario, error) {
 	d := newDocument(path)
 	return d.read(config.DecodeFile(path, kind, d))
@@ -35,7 +35,7 @@ func Parse(path string, text []byte) (*Scenario, error) {
 // the Scenario; Validate translates the others.
 type document struct {
 	Scenario
-	Slots   int           `yaml:"slots" min:"1" max:"100000"` // of workers that give none
+	Slots   int           `yaml:"slots" min:"1" max:"100000"` // default of workers
 	Workers []workers     `yaml:"workers"`
 	Network network       `yaml:"network"`
 	Size    *size         `yaml:"size"`
@@ -69,7 +69,7 @@ type size struct {
 	Constant  *float64  `yaml:"constant" min:"1e-9" max:"1e9"`
 }
 
-// UnmarshalText reads a constant.
+// UnmarshalText parses a constant.
 func (z *size) UnmarshalText(text []byte) error {
 	v, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || !(v >= 1e-9 && v <= 1e9) {
@@ -79,7 +79,7 @@ func (z *size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// event is one in the file: a time, workers, and one thing that happens to them.
+// event is an event in the file: a time, workers, and one change to them.
 type event struct {
 	At       *time.Duration `yaml:"at" required:"true" doc:"when it begins, such as 10s"`
 	For      time.Duration  `yaml:"for" min:"1ms" max:"24h"`
@@ -110,7 +110,7 @@ type chosen struct {
 	all     bool
 }
 
-// UnmarshalText reads all.
+// UnmarshalText parses the word all.
 func (c *chosen) UnmarshalText(text []byte) error {
 	if c.all = string(text) == "all"; !c.all {
 		return fmt.Errorf("%q is neither all, nor [0, 1], nor {fastest: 4}", text)
@@ -121,7 +121,7 @@ func (c *chosen) UnmarshalText(text []byte) error {
 // rate is a factor, x0.25, or a rate in cost per second.
 type rate struct{ factor, limit float64 }
 
-// UnmarshalText reads one of them.
+// UnmarshalText parses a factor or a rate.
 func (r *rate) UnmarshalText(text []byte) error {
 	number, times := strings.CutPrefix(string(text), "x")
 	v, err := strconv.ParseFloat(number, 64)
@@ -139,7 +139,7 @@ func (r *rate) UnmarshalText(text []byte) error {
 // yes is a key that can only be true.
 type yes bool
 
-// UnmarshalText reads true.
+// UnmarshalText parses true.
 func (y *yes) UnmarshalText(text []byte) error {
 	if *y = string(text) == "true"; !*y {
 		return errors.New("write true, or leave the key out")
@@ -150,7 +150,7 @@ func (y *yes) UnmarshalText(text []byte) error {
 // timeout is a duration, or 0 for auto.
 type timeout time.Duration
 
-// UnmarshalText reads one.
+// UnmarshalText parses a duration or 0.
 func (t *timeout) UnmarshalText(text []byte) error {
 	if string(text) == "auto" {
 		return nil
@@ -190,7 +190,7 @@ func (d *document) read(err error) (*Scenario, error) {
 	return &d.Scenario, nil
 }
 
-// wrong is a fault of the key at a place such as events[2].at; "" is the whole scenario.
+// wrong returns an error about a key such as events[2].at; "" means the whole scenario.
 func wrong(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }

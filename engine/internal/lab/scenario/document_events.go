@@ -23,7 +23,7 @@ func (d *document) translateEvents() error {
 	return errors.Join(errs...)
 }
 
-// translate returns the Event of an event, which stands at a key of s.
+// translate returns the Event for v; key is its key, for errors.
 func (v *event) translate(key string, s *Scenario) (Event, error) {
 	e := Event{At: *v.At, For: v.For, Share: 1}
 	things := 0

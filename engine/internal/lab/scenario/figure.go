@@ -45,7 +45,7 @@ var figureNames = [figures]string{
 	"in_flight_mean", "in_flight_max", "rate_mean", "rejected_share", "finish_s",
 }
 
-// String is the figure's name in scenarios and JSON.
+// String returns the figure's name in scenarios and JSON.
 func (f Figure) String() string { return figureNames[f] }
 
 // FigureNames lists all figures.
@@ -56,7 +56,7 @@ func figureNamed(name string) (Figure, bool) {
 	return Figure(max(i, 0)), i >= 0
 }
 
-// moreIsBetter reports whether the least value of a figure is the worst.
+// moreIsBetter reports whether the smallest value of a figure is the worst.
 func (f Figure) moreIsBetter() bool {
 	switch f {
 	case Goodput, Optimum, Jain, RateMean:
@@ -65,7 +65,8 @@ func (f Figure) moreIsBetter() bool {
 	return false
 }
 
-// Figures of one run, or over several. A figure that does not apply is 0.
+// Figures holds the figures of one run, or aggregated over several. A figure that does not apply is
+// 0.
 type Figures [figures]float64
 
 // AppendJSON appends the figures as members of an object, without its braces.
@@ -82,13 +83,13 @@ func (f *Figures) AppendJSON(b []byte) []byte {
 	return b
 }
 
-// MarshalJSON gives an object of all figures, in their order.
+// MarshalJSON returns an object of all figures, in order.
 func (f Figures) MarshalJSON() ([]byte, error) {
 	b := f.AppendJSON([]byte{'{'})
 	return bytes.Clone(append(b, '}')), nil
 }
 
-// Median of each figure over runs.
+// Median returns the median of each figure over runs.
 func Median(runs []Figures) Figures {
 	return over(runs, func(_ Figure, v []float64) float64 {
 		n := len(v)
@@ -96,7 +97,7 @@ func Median(runs []Figures) Figures {
 	})
 }
 
-// Worst of each figure over runs.
+// Worst returns the worst value of each figure over runs.
 func Worst(runs []Figures) Figures {
 	return over(runs, func(f Figure, v []float64) float64 {
 		if f.moreIsBetter() {
@@ -106,7 +107,8 @@ func Worst(runs []Figures) Figures {
 	})
 }
 
-// Extreme is the end of a figure over runs that is nearest to breaking a bound.
+// Extreme returns the minimum or maximum of a figure over runs, whichever is closer to violating
+// the bound.
 func Extreme(runs []Figures, b *Bound) float64 {
 	v := sorted(runs, b.Field)
 	if b.Op == ">=" || b.Op == ">" {

@@ -80,15 +80,15 @@ func (s *Scenario) WStar() float64 {
 	return float64(total) * mean
 }
 
-// station computes mean-value analysis recursively for one worker with its network: each widen adds
-// one batch.
+// station computes mean-value analysis recursively for one worker with its network: each call of
+// widen adds one batch.
 type station struct {
 	slots     int
 	mu, think float64
 	window    int
 	queued    float64   // at the station
 	p         []float64 // probabilities of fewer than slots batches at the station
-	now, last float64   // throughput at window, and at one less
+	now, last float64   // throughput at window, and at window-1
 }
 
 func (s *station) gain() float64 { return s.now - s.last }

@@ -80,7 +80,7 @@ func (l *Workload) UnmarshalText(text []byte) error {
 // Finite reports whether the load ends.
 func (l *Workload) Finite() bool { return l.Batches > 0 }
 
-// Bad is data that no worker accepts. It uses no service time.
+// Bad is data that no worker accepts. It takes no service time.
 type Bad struct {
 	Keys  int     `yaml:"keys" min:"1" max:"1000000"` // batches of a key keep their order
 	Share float64 `yaml:"share" min:"0" max:"1"`      //
@@ -142,7 +142,7 @@ type EventKind uint8
 
 // The events.
 const (
-	Rate  EventKind = iota + 1 // serves at another rate
+	Rate  EventKind = iota + 1 // changes the service rate
 	Hang                       // accepts batches and responds to none, including earlier ones
 	Pause                      // serves nothing, and continues afterwards
 	// responds with an error After the arrival, with probability Share
@@ -193,7 +193,7 @@ type Link struct {
 	FailFirst FailFirst `yaml:"fail_first"`
 }
 
-// FailFirst makes a link answer Failures errors once After batches have succeeded.
+// FailFirst makes a link respond with Failures errors once After batches have succeeded.
 type FailFirst struct {
 	After    int `yaml:"after" min:"0" max:"10000000"`
 	Failures int `yaml:"failures" min:"1" max:"10000000"`
@@ -222,7 +222,7 @@ type Bound struct {
 	Op    string // ">=", "<=", ">", "<"
 	Value float64
 	Text  string // as written
-	Worst bool   // for the worst seed instead of the median
+	Worst bool   // applies to the worst seed instead of the median
 }
 
 // Holds reports whether v is within b.

@@ -2,9 +2,8 @@
 // filestream, log and container, and the outputs Elasticsearch, Kafka, file and console. The
 // positions in its registry become the new config's first checkpoint.
 //
-// Options, their defaults and the registry's form are those of the Filebeat reference and of the
-// registry that it describes: a snapshot NNN.json, named by active.dat, and a log of later changes,
-// log.json.
+// Options and their defaults follow the Filebeat reference. The registry consists of a snapshot
+// NNN.json, which active.dat names, and a log of later changes, log.json.
 package filebeat
 
 import (
@@ -21,7 +20,7 @@ import (
 // DefaultData is the data path of the packages.
 const DefaultData = "/var/lib/filebeat"
 
-// Convert converts a filebeat.yml. A data path that is not "" replaces path.data.
+// Convert converts a filebeat.yml. A non-empty data path replaces path.data.
 func Convert(text, data string) (migrate.Result, error) {
 	top, err := migrate.ParseYAML(text, true)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored is what the registry has of one input.
+// stored describes one input's state in the registry.
 type stored struct {
 	kind, id       string
 	include        []string
@@ -82,7 +82,7 @@ func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	return c.Carried, nil
 }
 
-// entry is a file's state: of the input log, and of filestream.
+// entry is the state of a file, from the input log or filestream.
 type entry struct {
 	Source string `json:"source"`
 	Offset int64  `json:"offset"`
@@ -132,7 +132,7 @@ func (s stored) matches(file string) bool {
 	)
 }
 
-// hasFingerprint reports whether the SHA-256 of the file's range is the given one.
+// hasFingerprint reports whether the SHA-256 of the file's range equals want.
 func (s stored) hasFingerprint(f vfs.File, want string) (bool, error) {
 	data := make([]byte, s.length)
 	switch n, err := f.ReadAt(data, s.offset); {

@@ -3,8 +3,8 @@
 // outputs es, opensearch, loki, http, kafka, file, stdout and null. The positions in the database
 // of an input tail become the new config's first checkpoint.
 //
-// Options and their defaults are those of the Fluent Bit manual. The database is a SQLite file
-// whose table in_tail_files has name, offset and inode of each file.
+// Options and their defaults follow the Fluent Bit manual. The database is a SQLite file whose
+// table in_tail_files has name, offset and inode of each file.
 package fluentbit
 
 import (
@@ -70,7 +70,7 @@ func split(list string) []string {
 	return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// input converts one input with everything that its tag leads to.
+// input converts one input with the filters and outputs that match its tag.
 func (c *converter) input(in *migrate.Value, n int) {
 	kind := strings.ToLower(in.Text("name"))
 	if kind != "tail" {
@@ -136,7 +136,7 @@ func (c *converter) input(in *migrate.Value, n int) {
 	c.Add(p)
 }
 
-// parser converts how the text of records is read.
+// parser converts the options for parsing records.
 func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	switch name := in.Text("multiline.parser"); name {
 	case "":
@@ -171,8 +171,8 @@ func (c *converter) parser(in *migrate.Value, p *migrate.Pipeline) {
 	}
 }
 
-// matches reports whether a filter or output gets records of a tag. Stars of the tag itself stand
-// for a file's path.
+// matches reports whether a filter or output gets records with the tag. A star in the tag itself
+// stands for a file's path.
 func matches(v *migrate.Value, tag string) bool {
 	tag = strings.ReplaceAll(tag, "*", "x")
 	if pattern := v.Text("match_regex"); pattern != "" {
@@ -184,7 +184,7 @@ func matches(v *migrate.Value, tag string) bool {
 	return re.MatchString(tag)
 }
 
-// filter converts the filters of a tag, in their order.
+// filter converts the filters of a tag, in order.
 func (c *converter) filter(tag string, p *migrate.Pipeline) {
 	for _, f := range c.filters {
 		if !matches(f, tag) {

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// config is a configuration in either form, names in lower case.
+// config is a configuration in either format, with names in lower case.
 type config struct {
 	service                  *migrate.Value
 	inputs, filters, outputs []*migrate.Value
@@ -80,7 +80,7 @@ func cutFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// add sets a value; a name that stands several times, such as Regex, becomes a list.
+// add sets a value. A name that occurs several times, such as Regex, becomes a list.
 func add(section *migrate.Value, name string, line int, value string) {
 	v := migrate.NewText(section.Key+"."+name, line, value)
 	if old := section.Get(name); old != nil {
@@ -95,7 +95,7 @@ func add(section *migrate.Value, name string, line int, value string) {
 
 func (c *config) section(name string, line int) *migrate.Value {
 	v := migrate.NewGroup(strings.ToUpper(name), line)
-	v.Get() // a section itself is read; its settings are noted one by one
+	v.Get() // mark the section as read; notes are about its settings
 	switch name {
 	case "service":
 		c.service = v
@@ -111,7 +111,7 @@ func (c *config) section(name string, line int) *migrate.Value {
 	return v
 }
 
-// parseYAML reads the YAML form: service and pipeline, with inputs, filters and outputs.
+// parseYAML reads the YAML format: service and pipeline, with inputs, filters and outputs.
 func parseYAML(text string) (config, error) {
 	top, err := migrate.ParseYAML(text, false)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// stored is where a file source keeps its checkpoints, and how it names files.
+// stored describes the location of a file source's checkpoints, and its fingerprints of files.
 type stored struct {
 	name             string
 	include, exclude []string
 	data             string
-	lines            int // that the checksum covers
+	lines            int // lines that the checksum covers
 	skip             int // bytes before them
-	maxLine          int // bytes of them at most
+	maxLine          int // maximum bytes of a line
 }
 
 // fingerprint reads the options of the checksum.
@@ -35,7 +35,7 @@ func (s *stored) fingerprint(v *migrate.Value) {
 	v.Ignore("strategy", "bytes")
 }
 
-// checkpoints is the form of checkpoints.json.
+// checkpoints is the content of checkpoints.json.
 type checkpoints struct {
 	Version     string `json:"version"`
 	Checkpoints []struct {
@@ -49,8 +49,8 @@ type checkpoints struct {
 	} `json:"checkpoints"`
 }
 
-// carry converts the positions of the source's files. A checkpoint has no path, so that each file
-// that the source would read is compared with all of them.
+// carry converts the positions of the source's files. A checkpoint has no path. Each file that the
+// source would read is therefore compared with all checkpoints.
 func (s stored) carry(files vfs.FS, dir string) (migrate.Carried, error) {
 	c := &migrate.Carrier{Files: files, Base: dir, Program: "Vector"}
 	name := c.Path(filepath.Join(s.data, s.name, "checkpoints.json"))
@@ -123,7 +123,7 @@ func (all checkpoints) index() (bySum map[uint64]int64, byInode map[[2]uint64]in
 	return bySum, byInode
 }
 
-// find returns the position of the checkpoint whose checksum the file's first lines have.
+// find returns the position of the checkpoint with the checksum of the file's first lines.
 func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err error) {
 	head := make([]byte, s.maxLine)
 	n, err := f.ReadAt(head, int64(s.skip))
@@ -139,7 +139,7 @@ func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err
 		end++
 	}
 	if lines < s.lines && n < s.maxLine {
-		return 0, false, nil // Vector gives such a file no fingerprint yet
+		return 0, false, nil // Vector has no fingerprint of such a file yet
 	}
 	for _, sum := range []uint64{ecma182(head[:end]), legacy(head[:end], s.maxLine)} {
 		if at, ok = bySum[sum]; ok {
@@ -149,7 +149,8 @@ func (s stored) find(f vfs.File, bySum map[uint64]int64) (at int64, ok bool, err
 	return 0, false, nil
 }
 
-// ecma182 is CRC-64/ECMA-182: of the same polynomial as Go's, but not reflected.
+// ecma182 computes CRC-64/ECMA-182, which has the same polynomial as Go's crc64.ECMA, but is not
+// reflected.
 func ecma182(data []byte) (sum uint64) {
 	const polynomial = 0x42f0e1eba9ea3693
 	for _, b := range data {
@@ -167,8 +168,8 @@ func ecma182(data []byte) (sum uint64) {
 
 var reflected = crc64.MakeTable(crc64.ECMA)
 
-// legacy is the checksum of versions before 0.14: CRC-64/XZ of the lines, padded with zeros to the
-// longest line.
+// legacy computes the checksum of versions before 0.14: CRC-64/XZ of the lines, padded with zeros
+// to the maximum length.
 func legacy(lines []byte, longest int) uint64 {
 	padded := make([]byte, longest)
 	copy(padded, lines)

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/migrate"
 )
 
-// sink converts a sink. One that does not exist here has no Kind.
+// sink converts a sink. The result has no Kind if there is no equivalent.
 func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	s := migrate.Sink{Gzip: v.Text("compression") == "gzip"}
 	c.access(v, &s)
@@ -64,7 +64,7 @@ func (c *converter) sink(v *migrate.Value, kind string) migrate.Sink {
 	return s
 }
 
-// format returns the form of records: raw for the codecs that write the message alone.
+// format returns the format of records: raw for codecs that write only the message.
 func format(v *migrate.Value, object string) string {
 	switch v.Text("encoding", "codec") {
 	case "text", "raw_message":
@@ -73,7 +73,7 @@ func format(v *migrate.Value, object string) string {
 	return object
 }
 
-// template notes a value with fields of the record in it.
+// template adds a note about a value that refers to fields of the record.
 func (c *converter) template(v *migrate.Value, text string) {
 	if strings.Contains(text, "{{") || strings.Contains(text, "%") {
 		c.Note(v, migrate.Differs, "templates are expressions here, where the option takes them: "+
@@ -150,7 +150,7 @@ func (c *converter) elasticsearch(v *migrate.Value, s *migrate.Sink) {
 	}
 }
 
-// withPath adds a path and a parameter to a URL. A text that is no URL stays as it is.
+// withPath adds a path and a parameter to a URL. A text that is not a URL is unchanged.
 func withPath(text, last, key, value string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

@@ -3,8 +3,8 @@
 // http, kafka, clickhouse, file, console and blackhole. The checkpoints of its file sources become
 // the new config's first checkpoint.
 //
-// Options and their defaults are those of Vector's reference. A checkpoint names a file by the
-// CRC-64 of its first lines, or by device and inode.
+// Options and their defaults follow Vector's reference. A checkpoint names a file by the CRC-64 of
+// its first lines, or by device and inode.
 package vector
 
 import (
@@ -20,8 +20,8 @@ import (
 // DefaultData is the data directory of the packages.
 const DefaultData = "/var/lib/vector"
 
-// Convert converts a configuration, TOML if isTOML is true, else YAML. A data directory other than
-// "" replaces data_dir.
+// Convert converts a configuration in TOML (isTOML) or YAML. A non-empty data directory replaces
+// data_dir.
 func Convert(text string, isTOML bool, data string) (migrate.Result, error) {
 	var top *migrate.Value
 	var err error
@@ -75,10 +75,10 @@ func (c *converter) convert() {
 	for _, name := range transforms.Names() {
 		transforms.Ignore(name) // a used transform has its notes; an unused one does nothing
 	}
-	c.top.Ignore("sinks") // noted where a source leads to them
+	c.top.Ignore("sinks") // their notes are added for each source that leads to them
 }
 
-// source converts a source with the sinks that it leads to.
+// source converts a source with the sinks that receive its data.
 func (c *converter) source(name string, v *migrate.Value) {
 	if kind := v.Text("type"); kind != "file" {
 		c.Note(
@@ -163,7 +163,7 @@ func (c *converter) multiline(v *migrate.Value, p *migrate.Pipeline) {
 	c.Note(v, migrate.Differs, "lines are joined by one expression: look at the framing")
 }
 
-const maxDepth = 32 // of transforms behind each other
+const maxDepth = 32 // consecutive transforms
 
 // routes returns the routes that lead from a component, through transforms, to sinks.
 func (c *converter) routes(from string, before []string, depth int) (out []migrate.Route) {
@@ -188,8 +188,8 @@ func (c *converter) routes(from string, before []string, depth int) (out []migra
 	return out
 }
 
-// takes reports whether a component reads from another, or from an output of it, as in
-// parse.dropped.
+// takes reports whether component v reads from another component, or from one of its named outputs,
+// such as parse.dropped.
 func takes(v *migrate.Value, from string) bool {
 	for _, in := range v.Texts("inputs") {
 		glob := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(in), `\*`, ".*") + "$")
@@ -200,7 +200,7 @@ func takes(v *migrate.Value, from string) bool {
 	return false
 }
 
-// parsesJSON is the usual program of a remap.
+// parsesJSON matches the usual program of a remap.
 var parsesJSON = regexp.MustCompile(
 	`^\.\s*=\s*parse_json!?\(\s*(string!?\(\s*)?\.message\s*\)?\s*\)` +
 		`(\s*\?\?\s*\.)?$`,
