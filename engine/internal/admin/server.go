@@ -7,7 +7,7 @@
 //
 // Any user of the machine can connect to loopback. Records, log lines and values of options are
 // therefore shown only if a token is set. Changes also require a token, except for a reload and for
-// changes of parked deliveries, whose bodies are not shown. Secrets are never shown.
+// changes of parked deliveries without their bodies. Secrets are never shown.
 package admin
 
 import (

@@ -467,7 +467,7 @@ func (r *reader) Drain() {
 func (r *reader) Note(stream.Mark) string { return "" }
 
 // Forget implements stream.PartitionTracker. It returns the partitions of earlier instances, and of
-// requests whose outcome need not be kept.
+// requests with outcomes that need not be kept.
 func (r *reader) Forget() []string {
 	r.in.mu.Lock()
 	defer r.in.mu.Unlock()

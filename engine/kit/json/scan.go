@@ -285,7 +285,7 @@ func (s *Scanner) escape(i int) (n int, alone bool) {
 	return s.failed("a backslash before something that has no escape", i), false
 }
 
-// unit returns the number of the \uXXXX escape at the start of b, or -1.
+// unit returns the number of the escape of four hex digits at the start of b, or -1.
 func unit(b []byte) int {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1

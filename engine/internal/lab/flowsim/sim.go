@@ -172,7 +172,7 @@ func (x *sim) newSender(i int32, seed uint64) error {
 	return nil
 }
 
-// observing is a policy whose choosers are notified of responses.
+// observing is a policy that notifies its choosers of responses.
 type observing interface {
 	dispatch.Policy
 	Observes()
