@@ -33,7 +33,7 @@ type Route struct {
 
 type partition struct {
 	Partition
-	sum    hash.Hash // nil if the bytes cannot be hashed, or the hash is complete
+	sum    hash.Hash // nil if the bytes cannot be hashed
 	ranges []stream.Range
 }
 
