@@ -1,6 +1,6 @@
 // Package engine runs penstock's pipelines inside a Go program: from sources, through processors,
-// to sinks, with batches, flow control, redelivery, dead letters and a checkpoint from which a
-// crash resumes.
+// to sinks. It provides batches, flow control, redelivery, dead letters, and a checkpoint from
+// which a run resumes after a crash.
 //
 //	cfg, err := engine.Load("penstock.yaml", all.Components()...)
 //	...
@@ -8,10 +8,10 @@
 //	...
 //	err = e.Run(ctx)
 //
-// [Load] and [Parse] read a [Config] and refuse a wrong one before anything starts. They take the
-// components that the config may name: those of engine/connector/all, a few of them, or a program's
-// own (package stream describes how to write one). The engine imports no connector, so a program
-// contains only those it lists.
+// [Load] and [Parse] read a [Config] and report its errors before anything starts. Their arguments
+// are the components that the config may name: those of engine/connector/all, some of them, or a
+// program's own components (see package stream). The engine imports no connector, so that a program
+// contains only the listed ones.
 //
 // The engine installs no signal handler, changes no global state and logs only to [Options.Log].
 // Package engine/cli is the command line on top of it.
@@ -32,18 +32,17 @@ import (
 )
 
 // Config is the configuration of an engine; package config documents its fields. Load and Parse
-// return it, and a program may change it, or build it from the start with [config.DefaultRoute],
-// before it calls New.
+// return it. A program may change it before it calls New, or build it with [config.DefaultRoute].
 type Config = config.Config
 
-// Status is a picture of an engine; package status documents its fields.
+// Status is a snapshot of an engine's state; package status documents its fields.
 type Status = status.Status
 
 // Load reads the config file at path, which may name the given components. ${NAME} stands for an
 // environment variable, and relative paths are resolved against the directory of the file. It opens
 // the config and the files that ${file:...} names, and creates nothing. An error is a
-// [*config.Error] with the place in the file and a hint, or [config.Errors] if several independent
-// things are wrong.
+// [*config.Error] with the position in the file and a hint, or [config.Errors] for several
+// independent mistakes.
 func Load(path string, components ...stream.Component) (Config, error) {
 	return value(config.Load(path, config.LoadOptions{Components: components}))
 }
@@ -61,10 +60,10 @@ func value(c *config.Config, err error) (Config, error) {
 	return *c, nil
 }
 
-// Options are the surroundings of an Engine. The zero value is right for a service.
+// Options configure the environment of an Engine. The zero value is suitable for a service.
 type Options struct {
-	// Once ends the run when all data that is there now is settled. A route that fails is then not
-	// restarted.
+	// Once ends the run when all data that exists at the start is settled. A failed route is then
+	// not restarted.
 	Once bool
 
 	// Stall ends a run with Once after this long without a settled record while data waits. Zero
@@ -78,7 +77,7 @@ type Options struct {
 	// vfs/vfstest.
 	FS vfs.FS
 
-	// Load loads the configuration again for Reload. Nil refuses every reload.
+	// Load loads the configuration for Reload. Nil makes every Reload fail.
 	Load func() (Config, error)
 
 	// Dashboard serves the pages of the admin address, such as web.Handler(). It needs no token, so
@@ -89,8 +88,8 @@ type Options struct {
 	// it cannot be changed.
 	LogLevel *slog.LevelVar
 
-	// Manifest records what is read and settled of each partition, with hashes. Nil means none. A
-	// book belongs to one engine.
+	// Manifest records the data read and settled in each partition, with hashes. Nil means no
+	// record. A Book must be used by one engine only.
 	Manifest *manifest.Book
 }
 
@@ -98,8 +97,8 @@ type Options struct {
 type Engine struct{ e *pipeline.Engine }
 
 // New checks c and assembles its pipelines. It starts nothing, creates no file and opens no port.
-// The engine keeps the slices and options of c: they must not be changed afterwards. An error in c
-// is a [*config.Error] or [config.Errors]; any other error is that of a component's constructor.
+// The engine keeps the slices and options of c, which must not be changed afterwards. An error in c
+// is a [*config.Error] or [config.Errors]. Any other error comes from a component's constructor.
 func New(c Config, o Options) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -116,34 +115,34 @@ func New(c Config, o Options) (*Engine, error) {
 }
 
 // Run delivers until Drain has finished, ctx is done, or, with Options.Once, the data ends. It
-// returns nil if every route ended as it should, and otherwise the joined errors of those that did
-// not. A done ctx abandons in-flight batches: the next run delivers them again. Run locks the state
-// directory while it runs, and may be called once.
+// returns nil if every route ended normally, otherwise the joined errors of the failed routes. When
+// ctx is done, in-flight batches are abandoned, and the next run delivers them again. Run locks the
+// state directory while it runs. It may be called once.
 //
-// Failures are handled inside: a failed route restarts from its checkpoint with backoff, as do a
-// failed source and the admin address, and no failure stops another pipeline. A route that would
-// only turn its data into dead letters stays stopped until the end of the run.
+// Run handles failures: a failed route restarts from its checkpoint with backoff, as do a failed
+// source and the admin server. No failure stops another pipeline. A route that the guard has
+// stopped for too many dead letters stays stopped until the end of the run.
 func (e *Engine) Run(ctx context.Context) error { return e.e.Run(ctx) }
 
-// Drain stops reading and lets in-flight batches finish, each route within its Drain bound; Run
-// then returns. It does not wait. Drain has no effect on an engine that has ended.
+// Drain stops reading and lets in-flight batches finish, each route within its Drain limit. Run
+// then returns. Drain itself does not wait. Drain has no effect on an engine that has ended.
 func (e *Engine) Drain() { e.e.Drain() }
 
 // Apply changes the pipelines of a running engine to those of c and returns when the change is
-// made. Routes whose configuration is unchanged keep running; so does the source of a pipeline of
-// which only routes differ. Other routes and pipelines are drained and stopped, and then the new
-// ones start, from the checkpoints of those of the same name. A pipeline that had ended as a whole
-// starts again if any of it differs.
+// made. Unchanged routes keep running. So does the source of a pipeline if only its routes differ.
+// Other routes and pipelines are drained and stopped. Then the new ones start, each from the
+// checkpoint of the same name. A pipeline that had ended completely starts again if any part of it
+// differs.
 //
-// Each drain takes as long as the Drain bound of the route, or until ctx is done: then in-flight
-// batches are abandoned and delivered again. Meanwhile nothing else stops. Constructors are not
-// compared: components of the same role and name with equal options count as equal.
+// A drain ends at the Drain limit of its route, or when ctx is done. In-flight batches are then
+// abandoned, and delivered again later. Other routes keep running meanwhile. Constructors are not
+// compared: components with the same role and name and equal options are considered equal.
 //
-// An error in c changes nothing and is returned as New returns it. The state directory and the
-// admin address cannot be changed. Apply returns an error if the engine is not running, is
-// draining, or runs with Options.Once. After an error because a route or pipeline did not stop, the
-// others that were to stop have stopped, nothing new has started, and further calls fail: restart
-// the program.
+// If c is invalid, Apply changes nothing and returns the same error as New. The state directory and
+// the admin address cannot be changed. Apply returns an error if the engine is not running, is
+// draining, or runs with Options.Once. If a route or pipeline does not stop, Apply returns an
+// error. The other changed parts have then stopped, nothing new has started, and further calls
+// fail: restart the program.
 func (e *Engine) Apply(ctx context.Context, c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
@@ -151,15 +150,15 @@ func (e *Engine) Apply(ctx context.Context, c Config) error {
 	return e.e.Apply(ctx, &c)
 }
 
-// Reload calls Options.Load and applies its result as Apply does. An error of either leaves the
-// running configuration as it is, is logged, and is shown by Status. `POST /api/v1/reload` at the
+// Reload calls Options.Load and applies its result as Apply does. After an error the running
+// configuration is unchanged. The error is logged and shown by Status. `POST /api/v1/reload` at the
 // admin address calls Reload. Concurrent calls run one after another.
 func (e *Engine) Reload(ctx context.Context) error { return e.e.Reload(ctx) }
 
-// Ping returns nil when the event loop of each running route has handled its events, and an error
-// that names the others when ctx is done. Loops answer in well under a second, whatever sources and
-// workers do: an error after several seconds means that a component or the engine hangs. Use it for
-// watchdogs; Status tells whether data is delivered.
+// Ping returns nil when the event loop of each running route has processed its events. If ctx ends
+// first, it returns an error that names the remaining routes. Event loops respond in well under a
+// second, regardless of sources and workers. An error after several seconds means that a component
+// or the engine hangs. Use Ping for watchdogs; Status shows whether data is delivered.
 func (e *Engine) Ping(ctx context.Context) error { return e.e.Ping(ctx) }
 
 func loader(load func() (Config, error)) func() (*config.Config, error) {
@@ -172,7 +171,7 @@ func loader(load func() (Config, error)) func() (*config.Config, error) {
 	}
 }
 
-// Status returns a picture of the engine, before, during and after a run. The counts of a route are
-// consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight, Waiting and Parked. It
-// takes no longer with more data; call it a few times a second at most.
+// Status returns a snapshot of the engine's state, before, during or after a run. The counts of a
+// route are consistent: ReadRecords is the sum of Delivered, Dead, Dropped, InFlight, Waiting and
+// Parked. Its cost does not depend on the amount of data. Call it at most a few times per second.
 func (e *Engine) Status() Status { return e.e.Status() }

@@ -76,7 +76,7 @@ Exit code: 0 no differences, 1 differences, or a route that cannot be audited.`,
 	return cmd
 }
 
-// auditArgs requires a config, and takes a route.
+// auditArgs requires a config and accepts a route.
 func auditArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 2 {
 		return usagef("audit takes a config and a route, and %q is one too many", args[2])

@@ -36,7 +36,7 @@ type envelopeResult struct {
 type bufferEnd struct {
 	OK        bool  `json:"ok"`
 	Envelopes int64 `json:"envelopes"`
-	Corrupt   int64 `json:"corrupt"` // of them, without those that are skipped
+	Corrupt   int64 `json:"corrupt"` // corrupt envelopes, without skipped ones
 }
 
 type bufferFlags struct {
@@ -58,7 +58,7 @@ envelopes of a config, and give corrupt ones up. No run may be under way.`,
 	return cmd
 }
 
-// bufferCommands are the commands beneath buffer.
+// bufferCommands are the subcommands of buffer.
 type bufferCommands struct{ program *program }
 
 func (c bufferCommands) listCommand() *cobra.Command {
@@ -149,8 +149,8 @@ func parseEnvelopes(text string) (first, last uint64, err error) {
 	return first, last, nil
 }
 
-// each calls take with the buffer of each pipeline of a config that has one, under the lock of the
-// state directory. A source that has stored nothing yet has none.
+// each calls take with the buffer of each pipeline of a config, under the lock of the state
+// directory. It skips pipelines without a buffer, and sources that have not stored anything yet.
 func (c bufferCommands) each(
 	ctx context.Context, config string, f *bufferFlags,
 	take func(name string, b stream.OpenBuffer) error,
@@ -284,7 +284,7 @@ func bounds(first, last uint64) string {
 	return fmt.Sprintf("stored are %d to %d", first, last)
 }
 
-// one calls take with the only buffer of a config, or that of the flag.
+// one calls take with the buffer that the flag selects, or with the only buffer of a config.
 func (c bufferCommands) one(
 	ctx context.Context, config string, f *bufferFlags, command string,
 	take func(name string, b stream.OpenBuffer) error,
@@ -344,7 +344,7 @@ func (c bufferCommands) skip(
 	})
 }
 
-// writeEnvelope prints an envelope: a line, or all of it.
+// writeEnvelope prints an envelope: a summary line, or all of it.
 func writeEnvelope(w io.Writer, name string, e *stream.Envelope, json, whole bool) error {
 	r := envelopeResult{
 		Pipeline: name, Number: e.Number, Records: len(e.Records), Bytes: e.Bytes, Keys: e.Keys,

@@ -28,7 +28,7 @@ type markResult struct {
 	Partition string        `json:"partition"`      // id
 	Name      string        `json:"name"`
 	Watermark position      `json:"watermark"` // everything up to here is settled
-	Above     []rangeResult `json:"above"`     // settled stretches above it
+	Above     []rangeResult `json:"above"`     // settled ranges above it
 	Finished  bool          `json:"finished"`
 }
 

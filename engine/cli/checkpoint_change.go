@@ -48,13 +48,13 @@ func (p *program) verifyCheckpoint(w io.Writer, path string) error {
 	return nil
 }
 
-// change is the change of marks by reset and set.
+// change is a change of marks by reset or set.
 type change struct {
 	route string
-	parts []string // ids or names; none: all of the route
+	parts []string // ids or names; empty means all partitions of the route
 	to    int64    // set: the new watermark
 	set   bool
-	found bool // set: take the output as it is found
+	found bool // set: accept the existing output
 }
 
 func (p *program) checkpointReset() *cobra.Command {
@@ -232,7 +232,7 @@ func (c *change) dropWaiting(state vfs.Dir, found map[string][]stream.Mark) (rec
 	defer func() { err = errors.Join(err, dir.Close()) }()
 	store, err := waiting.Open(dir, waiting.Options{})
 	if err != nil && len(c.parts) == 0 && !c.set {
-		return 0, waiting.Remove(dir) // it is damaged, and none of it is needed
+		return 0, waiting.Remove(dir) // the store is damaged, and none of it is needed
 	} else if err != nil {
 		return 0, err
 	}
@@ -260,7 +260,7 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 		}
 	}
 	if c.set {
-		for i := range marks { // the note proves bytes before the old watermark; it would only be in the way
+		for i := range marks { // it verifies bytes before the old watermark
 			marks[i] = stream.Mark{Part: marks[i].Part, Watermark: stream.Position{Num: c.to}}
 		}
 		return store.Append(key, marks, nil)
@@ -279,7 +279,7 @@ func (c *change) applyTo(store *checkpoint.Store, key string, marks []stream.Mar
 func forgetPlaces(store *checkpoint.Store, key string) error {
 	places := store.Places(key)
 	for lane := range places {
-		places[lane] = "" // forgets it
+		places[lane] = "" // deletes the place
 	}
 	return store.Append(key, nil, places)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// checkpointConvert is the way back to an earlier program.
+// checkpointConvert returns the command that converts a checkpoint for an earlier program.
 func checkpointConvert(p *program) *cobra.Command {
 	format := uint16(checkpoint.Format)
 	cmd := &cobra.Command{

@@ -1,7 +1,7 @@
-// Package cli is the penstock command line as a library. A binary with components of its own calls
-// [Main] and has every command; one with commands of its own runs a [Program].
+// Package cli is the penstock command line as a library. A binary with its own components calls
+// [Main] and gets every command. A binary with its own commands runs a [Program].
 //
-// Each command has a file. Nothing here decides about delivery: package engine does that.
+// Each command has its own file. Package engine makes all decisions about delivery.
 package cli
 
 import (
@@ -79,7 +79,7 @@ func (p Program) program() *program {
 		notify: func() (<-chan os.Signal, func()) {
 			c := make(chan os.Signal, 2)
 			signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-			if !signal.Ignored(syscall.SIGHUP) { // else nohup started it
+			if !signal.Ignored(syscall.SIGHUP) { // otherwise nohup started the process
 				signal.Notify(c, syscall.SIGHUP)
 			}
 			return c, func() { signal.Stop(c) }
@@ -90,8 +90,8 @@ func (p Program) program() *program {
 }
 
 // keepPipes keeps the process alive when the reader of its stdout or stderr ends: a write returns
-// an error instead of raising SIGPIPE. It holds until the process ends, for the exit code. Child
-// processes are not affected.
+// an error instead of raising SIGPIPE. It stays in effect until the process ends, so that the exit
+// code is correct. Child processes are not affected.
 var keepPipes = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) })
 
 func isHangup(s os.Signal) bool { return s == syscall.SIGHUP }

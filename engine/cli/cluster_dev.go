@@ -25,7 +25,7 @@ const (
 	devPublishEvery = 10 * time.Millisecond
 	devReportEvery  = 2 * time.Second
 	devRestartAfter = 2 * time.Second
-	devDrain        = 10 * time.Second // then a process is killed
+	devDrain        = 10 * time.Second // after this time a process is killed
 )
 
 // devNodes are the names of the processes of `cluster dev`.
@@ -99,7 +99,7 @@ type dev struct {
 
 	mu   sync.Mutex // guards the fields below
 	out  io.Writer
-	pids map[string]*os.Process // of the nodes that run
+	pids map[string]*os.Process // of the running nodes
 }
 
 func clusterDev(ctx context.Context, p *program, out io.Writer, dir string,
@@ -158,7 +158,7 @@ func (d *dev) say(format string, args ...any) {
 	fmt.Fprintf(d.out, "%5.1f s  %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// keep runs a node until ctx is done, and starts it again when it ends.
+// keep runs a node until ctx is done, and restarts it when it ends.
 func (d *dev) keep(ctx context.Context, node string) error {
 	for ctx.Err() == nil {
 		err := d.run(ctx, node)
@@ -210,7 +210,8 @@ func (d *dev) run(ctx context.Context, node string) error {
 	return cmd.Wait()
 }
 
-// watch publishes messages and reports until a signal comes. It returns the number of messages.
+// watch publishes messages and prints reports until a signal arrives. It returns the number of
+// messages.
 func (d *dev) watch(ctx context.Context, signals <-chan os.Signal,
 	kill time.Duration) (published int, err error) {
 	publish, report := time.NewTicker(devPublishEvery), time.NewTicker(devReportEvery)
@@ -274,7 +275,7 @@ func (d *dev) kill(node string) {
 	}
 }
 
-// count returns the number of rows, and of different ones; 0 while there is no table.
+// count returns the number of rows and of distinct rows; 0 while the table does not exist.
 func (d *dev) count() (rows, distinct int64) {
 	const query = "SELECT count(*), count(DISTINCT message) FROM orders"
 	_ = d.db.QueryRow(query).Scan(&rows, &distinct)

@@ -26,13 +26,13 @@ type console struct {
 	interrupted bool // a signal has come
 }
 
-// newConsole returns the console of a command. With draws, progress is drawn if stderr is a
+// newConsole returns the console of a command. draws means that progress is drawn if stderr is a
 // terminal.
 func newConsole(stderr io.Writer, format, level string, draws bool) (*console, error) {
 	c := &console{w: stderr, json: format == "json"}
 	if draws && !c.json {
 		if c.view = terminal(stderr); c.view != nil {
-			c.w = c.view // logs stand above the progress
+			c.w = c.view // logs are written above the progress
 		}
 	}
 	var err error
@@ -51,16 +51,16 @@ func newConsole(stderr io.Writer, format, level string, draws bool) (*console, e
 	return c, nil
 }
 
-// notice prints a line for a person, or logs msg with args where every line is JSON.
+// notice prints a line of text, or logs msg with args if every line is JSON.
 func (c *console) notice(line, msg string, args ...any) {
 	if c.json {
 		c.log.Info(msg, args...)
 		return
 	}
-	_, _ = io.WriteString(c.w, line+"\n") // an output that has gone is no reason to stop
+	_, _ = io.WriteString(c.w, line+"\n") // a closed output is not a reason to stop
 }
 
-// progress prints how far the engine is.
+// progress prints the progress of the engine.
 func (c *console) progress(s engine.Status) {
 	if !c.json {
 		_, _ = io.WriteString(c.w, progress(s))
@@ -95,8 +95,8 @@ func (c *console) finish(write func() error) error {
 	}
 }
 
-// wantsJSON reports whether args ask for JSON on stderr. It also works for a command line that is
-// otherwise wrong.
+// wantsJSON reports whether args request JSON on stderr. It also works for an otherwise invalid
+// command line.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -110,7 +110,7 @@ func wantsJSON(args []string) bool {
 	return false
 }
 
-// printError prints the error that a command ends with.
+// printError prints the error with which a command ends.
 func printError(w io.Writer, asJSON bool, err error) {
 	text := stream.MaskURLs(err.Error())
 	if !asJSON {

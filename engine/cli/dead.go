@@ -29,7 +29,7 @@ type letterResult struct {
 	Pipeline     string    `json:"pipeline"`
 	Route        string    `json:"route"`
 	Reason       string    `json:"reason"`
-	Detail       string    `json:"detail,omitempty"` // of this record alone
+	Detail       string    `json:"detail,omitempty"` // specific to this record
 	File         string    `json:"file"`
 	Position     string    `json:"position"`
 	Attempts     int       `json:"attempts"`
@@ -40,13 +40,13 @@ type letterResult struct {
 	RecordBase64 []byte    `json:"record_base64,omitempty"` // show only, of a record that is not UTF-8
 }
 
-// deadResult is the last line of all three.
+// deadResult is the last line of `dead` commands with --json.
 type deadResult struct {
 	OK       bool          `json:"ok"`
 	Error    string        `json:"error,omitempty"`
-	Letters  int64         `json:"letters"`  // that the filters mean
-	Replayed int64         `json:"replayed"` // among them, settled by a replay, this one included
-	Skipped  int64         `json:"skipped"`  // lines in the files that are no letters
+	Letters  int64         `json:"letters"`  // letters that the filters select
+	Replayed int64         `json:"replayed"` // of these, settled by a replay, including this one
+	Skipped  int64         `json:"skipped"`  // lines in the files that are not letters
 	Routes   []routeResult `json:"pipelines,omitempty"`
 }
 
@@ -168,7 +168,7 @@ func (f *deadFlags) routes(c *config.Config) (out []deadRoute, err error) {
 	return out, nil
 }
 
-// eachLetter calls take with the letters that are meant, and returns how many of them there are.
+// eachLetter calls take with the selected letters, and returns their number.
 func (p *program) eachLetter(
 	path string, f *deadFlags, ids []string, take func(letterResult, *deadletter.Entry) error,
 ) (out deadResult, err error) {
@@ -245,7 +245,7 @@ func lettersOf(path string, take func(*deadletter.Entry) error) (skipped int, er
 	}
 }
 
-// replayed gives the letters that a replay has settled, by route and partition.
+// replayed returns the letters that a replay has settled, by route and partition.
 func replayed(state string) (map[string]bool, error) {
 	out := map[string]bool{}
 	dir, err := osfs.New().OpenDir(state)
@@ -301,7 +301,7 @@ func (p *program) deadList(cmd *cobra.Command, args []string, f *deadFlags) erro
 }
 
 const (
-	mostReasons = 20  // that a list counts
+	mostReasons = 20  // reasons that a list counts
 	reasonWidth = 160 // bytes of a reason in a list
 )
 

@@ -20,15 +20,15 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The demo's play.
+// The schedule of the demo.
 const (
 	demoRecords = 60_000
 	demoFast    = 20 * time.Millisecond  // a request to the fast receiver
-	demoSlow    = 100 * time.Millisecond // to the slow one
-	demoKill    = 5 * time.Second        // when the fast one dies
-	demoRevive  = 10 * time.Second       // when it comes back
-	demoBound   = 50 * time.Second       // when it is over in any case
-	demoEvery   = 200 * time.Millisecond // a picture on a terminal; elsewhere a line a second
+	demoSlow    = 100 * time.Millisecond // a request to the slow receiver
+	demoKill    = 5 * time.Second        // when the fast receiver dies
+	demoRevive  = 10 * time.Second       // when the fast receiver restarts
+	demoBound   = 50 * time.Second       // maximum duration of the demo
+	demoEvery   = 200 * time.Millisecond // interval of drawings on a terminal
 )
 
 // demoResult is the line of `demo --json`.
@@ -37,9 +37,9 @@ type demoResult struct {
 	Error    string  `json:"error,omitempty"`
 	Seconds  float64 `json:"seconds"`
 	Records  int     `json:"records"`
-	Lost     int     `json:"lost"`     // records that no receiver has taken
-	Repeated int     `json:"repeated"` // records that a receiver took though one had
-	// Requests that came again, were known by their Idempotency-Key, and were not taken.
+	Lost     int     `json:"lost"`     // records that no receiver has accepted
+	Repeated int     `json:"repeated"` // records that were accepted more than once
+	// Repeated requests that were recognized by their Idempotency-Key and not accepted.
 	Again int `json:"again"`
 	routeResult
 	// maximum that a kill of penstock itself would have repeated
@@ -127,7 +127,7 @@ func (p *program) demo(cmd *cobra.Command, asJSON bool) (err error) {
 	return errors.Join(runErr, err)
 }
 
-// write makes the lines and the config.
+// write writes the data and the config.
 func (d *play) write(dir string) (config string, err error) {
 	g, err := generate.New("common", 1)
 	if err != nil {
@@ -152,7 +152,7 @@ func (d *play) write(dir string) (config string, err error) {
 `, d.fast.URL(), d.slow.URL()), 0o600)
 }
 
-// run delivers, while the fast receiver dies and comes back.
+// run delivers the data while the fast receiver dies and restarts.
 func (d *play) run(ctx context.Context) error {
 	d.began = time.Now()
 	group := supervise.NewGroup(ctx)
@@ -187,7 +187,7 @@ func (d *play) run(ctx context.Context) error {
 	}
 }
 
-// show draws a picture on a terminal, or prints a line per second elsewhere.
+// show draws the progress on a terminal, or prints a line per second otherwise.
 func (d *play) show(last bool) {
 	r := d.engine.Status().Routes[0]
 	if d.screen != nil {
@@ -215,7 +215,7 @@ func (d *play) name(worker string) string {
 	return "slow"
 }
 
-// A line of the picture fits a terminal of 80 columns.
+// With these widths a line fits a terminal of 80 columns.
 const (
 	demoBar    = 18 // characters
 	demoWindow = 30 // the window that fills it
@@ -236,7 +236,7 @@ func (d *play) picture(r *status.Route) []string {
 	}
 	lines = append(lines, "")
 	for _, w := range r.Workers {
-		short, _, _ := strings.Cut(strings.ReplaceAll(w.Reason, "\n", " "), " (") // explain says the rest
+		short, _, _ := strings.Cut(strings.ReplaceAll(w.Reason, "\n", " "), " (") // explain has the rest
 		lines = append(lines, "  "+d.name(w.Name)+": "+short)
 	}
 	return append(lines, "", "  "+d.act)

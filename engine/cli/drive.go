@@ -19,10 +19,10 @@ type driven struct {
 	manager *serviceManager
 }
 
-// drive runs e until it ends. The first SIGINT or SIGTERM drains it, the second stops it at once,
-// and drive does not wait longer than p.stopping for an engine that hangs. SIGHUP reloads the
-// config, or drains e if there is none to reload. It is never a second signal: a terminal that
-// closes may send several.
+// drive runs e until it ends. The first SIGINT or SIGTERM drains e, and the second stops it
+// immediately. After that drive waits at most p.stopping for a hanging engine. SIGHUP reloads the
+// config, or drains e if there is nothing to reload. SIGHUP never counts as the second signal,
+// because a closing terminal may send several.
 func (p *program) drive(ctx context.Context, e runner, d driven, con *console) error {
 	signals, stop := p.notify()
 	defer stop()
@@ -31,7 +31,7 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	group := supervise.NewGroup(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
 	group.Go("engine", func(context.Context) error {
-		err := errors.New("the engine ended without a result") // what remains if Run panics
+		err := errors.New("the engine ended without a result") // the result if Run panics
 		defer func() { ended <- err }()
 		err = e.Run(ctx)
 		return nil
@@ -85,18 +85,18 @@ func (p *program) drive(ctx context.Context, e runner, d driven, con *console) e
 	}
 }
 
-// stopper ends an engine by signals.
+// stopper ends an engine when signals arrive.
 type stopper struct {
 	p       *program
 	e       runner
 	manager *serviceManager
 	con     *console
-	cancel  context.CancelCauseFunc // stops the engine at once
+	cancel  context.CancelCauseFunc // stops the engine immediately
 	late    *time.Timer             // runs from the second signal
 	count   int                     // signals so far
 }
 
-// signal drains the engine at the first call and stops it at the others.
+// signal drains the engine at the first call, and stops it at later calls.
 func (s *stopper) signal(sig os.Signal) {
 	s.con.interrupted = true
 	if s.count++; s.count > 1 {

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The exit codes, as docs/cli.md promises them.
+// The exit codes documented in docs/cli.md.
 const (
 	exitOK         = 0
 	exitUnfinished = 1 // the work could not be finished; the state has the progress so far
 	exitUsage      = 2 // a wrong command line or config; nothing was started
 )
 
-// program is the command line with its dependencies on the outside, which tests replace.
+// program is the command line with its external dependencies, which tests replace.
 type program struct {
 	components []stream.Component
 	commands   []*cobra.Command
@@ -34,7 +34,7 @@ type program struct {
 	assemble   func(c engine.Config, o engine.Options) (runner, error)
 	notify     func() (signals <-chan os.Signal, stop func())
 	manager    func(log *slog.Logger) *serviceManager
-	stopping   time.Duration // for which a second signal waits for the engine
+	stopping   time.Duration // maximum wait for the engine after a second signal
 }
 
 // runner is the part of an engine.Engine that commands use.
@@ -68,15 +68,15 @@ func (p *program) execute(ctx context.Context, args []string, stdin io.Reader, s
 	return exitCode(err)
 }
 
-// strayed says that help is asked for a command that does not exist: cobra would give that of the
-// command above it.
+// strayed returns an error if help is requested for an unknown command. Cobra would print the help
+// of its parent.
 func strayed(root *cobra.Command, args []string) error {
 	if !slices.Contains(args, "--help") && !slices.Contains(args, "-h") {
 		return nil
 	}
 	cmd, rest, err := root.Find(args)
 	if err != nil || !cmd.HasSubCommands() || len(rest) == 0 || strings.HasPrefix(rest[0], "-") || rest[0] == "help" {
-		return nil // it says so itself, or all is well
+		return nil // cobra reports the error, or there is none
 	}
 	return unknownCommand(cmd, rest[0])
 }
@@ -152,7 +152,8 @@ var commandGroups = []struct {
 	{"Get to know it:", []string{"demo", "cluster", "generate"}},
 }
 
-// sortCommands groups the built-in commands by purpose. Others stand under a heading of cobra's.
+// sortCommands groups the built-in commands by purpose. Cobra lists other commands under its own
+// heading.
 func sortCommands(root *cobra.Command) {
 	for _, g := range commandGroups {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
@@ -164,7 +165,8 @@ func sortCommands(root *cobra.Command) {
 	}
 }
 
-// named is the command as a message says it: "run", "checkpoint show"; "" for the program itself.
+// named returns the command's name in messages: "run", "checkpoint show"; "" for the program
+// itself.
 func named(cmd *cobra.Command) string {
 	_, name, _ := strings.Cut(cmd.CommandPath()+" ", " ")
 	return name // with a space at its end
@@ -191,7 +193,7 @@ func nothing(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// group makes a command that only holds others.
+// group makes cmd a command that only has subcommands.
 func group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {

@@ -90,7 +90,7 @@ func looksLikeTrace(what string) (bool, error) {
 			"one, `penstock sim flow --trace` too"
 		return false, usagef(text, what)
 	}
-	if err != nil { // an address, or a config: its own reader reports errors
+	if err != nil { // an address, or a config, whose reader reports errors
 		return false, nil
 	}
 	defer file.Close()
@@ -138,7 +138,7 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 	return explainOneText(out, s)
 }
 
-// story plays the trace up to the moment that was asked for.
+// story replays the trace up to the requested moment.
 func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -161,7 +161,7 @@ func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
 	return s, nil
 }
 
-// instant reads --at.
+// instant parses the flag --at.
 func instant(text string, started time.Time) (time.Duration, error) {
 	if text == "" {
 		return explain.Forever, nil
@@ -186,7 +186,7 @@ func instant(text string, started time.Time) (time.Duration, error) {
 	return when.Sub(started), nil
 }
 
-// theOne finds the name that is meant by a part of it.
+// theOne returns the name that equals part, otherwise the only name that contains part.
 func theOne(part string, names []string, where string) (string, error) {
 	var found []string
 	for _, n := range names {
@@ -212,7 +212,7 @@ func theOne(part string, names []string, where string) (string, error) {
 	return "", usagef("explain: there is no worker %q in %s; there is: %s%s", part, where, listed(names), meant)
 }
 
-// listed joins names, and counts those that do not fit.
+// listed joins names up to a limit, and adds the number of the others.
 func listed(names []string) string {
 	const most = 20
 	shown := make([]string, 0, most)

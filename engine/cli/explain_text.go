@@ -24,7 +24,7 @@ type explainedWorker struct {
 	Because       string   `json:"because"` // the meaning of the state
 	Reason        string   `json:"reason"`  // the figures
 	Window        float64  `json:"window"`
-	Algorithm     string   `json:"window_algorithm,omitempty"` // where it is known
+	Algorithm     string   `json:"window_algorithm,omitempty"` // if known
 	InFlight      int      `json:"in_flight"`
 	Gate          string   `json:"gate"`
 	GateMeans     string   `json:"gate_means"`
@@ -40,7 +40,7 @@ type explainedWorker struct {
 	Throttled     uint64   `json:"throttled"`
 	Late          uint64   `json:"late"`
 	Misconfigured bool     `json:"misconfigured"`
-	// Of a trace and one worker: how long each gate bound.
+	// For one worker of a trace: the time for which each gate was binding.
 	GateSeconds map[string]float64 `json:"gate_seconds,omitempty"`
 	Steps       []explainedStep    `json:"steps,omitempty"` // of a trace and one worker: the last changes, oldest first
 }
@@ -50,16 +50,16 @@ type explainedStep struct {
 	State  string  `json:"state"`
 	Window float64 `json:"window"`
 	Reason string  `json:"reason"`
-	Probes int     `json:"probes,omitempty"` // how often it was tried or measured since, and nothing had changed
+	Probes int     `json:"probes,omitempty"` // probes and measurements since, without a change
 }
 
-// explainedRoute is the line after those of a route's workers.
+// explainedRoute is the line after the lines of a route's workers.
 type explainedRoute struct {
 	OK      bool    `json:"ok"`
 	Route   string  `json:"route"`
 	At      float64 `json:"at_seconds"`
 	Workers int     `json:"workers"`
-	Waiting int64   `json:"waiting"` // read and at no worker: batches of a trace, records of a process
+	Waiting int64   `json:"waiting"` // read and not sent: batches of a trace, records of a process
 	HeldBy  string  `json:"held_by"` // the gate that limits the route, in words
 }
 
@@ -256,5 +256,5 @@ func reasonText(reason string) string {
 	}))
 }
 
-// spell writes a duration for people; "-" for none.
+// spell formats a duration; "-" for none.
 func spell(d time.Duration) string { return seconds(d.Seconds()) }

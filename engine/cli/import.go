@@ -186,7 +186,7 @@ func (i importer) cobra() *cobra.Command {
 	return cmd
 }
 
-// name is the command, as messages begin with it.
+// name returns the command's name, with which messages begin.
 func (f *importFlags) name() string { return "import " + f.command }
 
 func (f *importFlags) run(cmd *cobra.Command, path string) error {
@@ -267,7 +267,7 @@ func (f *importFlags) write(stdout io.Writer, config string) (err error) {
 	return nil
 }
 
-// say prints the notes: as text on stderr, or as JSON on stdout.
+// say prints the notes as text on stderr, or as JSON on stdout.
 func (f *importFlags) say(cmd *cobra.Command, r migrate.Result, carried int) error {
 	result := importResult{OK: r.Runnable, Agent: agentOf(r.Name), Out: f.out, Carried: carried}
 	for _, n := range r.Notes {

@@ -64,7 +64,7 @@ func (f *importFlags) carry(r *migrate.Result) (files int, err error) {
 	return files, keepMarks(state, r.Progress, carried)
 }
 
-// keepMarks writes the first checkpoint of a state directory.
+// keepMarks writes the initial checkpoint of a state directory.
 func keepMarks(state string, progress []migrate.Progress, carried []migrate.Carried) (err error) {
 	dir, err := osfs.New().MakeDir(state, 0o700)
 	if err != nil {

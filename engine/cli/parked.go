@@ -29,7 +29,7 @@ type parkedResult struct {
 type parkedStats struct {
 	Route     string `json:"route"`
 	Parked    int64  `json:"parked"`
-	Exhausted int64  `json:"exhausted"` // of those in Parked
+	Exhausted int64  `json:"exhausted"` // also counted in Parked
 	Done      int64  `json:"done"`
 	Dead      int64  `json:"dead"`
 	Cancelled int64  `json:"cancelled"`
@@ -38,7 +38,7 @@ type parkedStats struct {
 // parkedEnd is the last line with --json.
 type parkedEnd struct {
 	OK         bool  `json:"ok"`
-	Deliveries int64 `json:"deliveries"` // that were printed
+	Deliveries int64 `json:"deliveries"` // number of printed deliveries
 }
 
 type parkedFlags struct {
@@ -88,10 +88,10 @@ dead-lettered or cancelled since the store was created.`,
 	return cmd
 }
 
-// parkedCommands are the commands beneath parked.
+// parkedCommands are the subcommands of parked.
 type parkedCommands struct{ program *program }
 
-// parkedSub is one of them.
+// parkedSub is one subcommand.
 type parkedSub struct {
 	use, short string
 	run        func(*cobra.Command, []string, *parkedFlags) error
@@ -131,8 +131,8 @@ func (s parkedSub) command() *cobra.Command {
 	return cmd
 }
 
-// each calls take with the store of each route of a config that parks deliveries. A route that has
-// parked nothing yet has none.
+// each calls take with the store of each route of a config that parks deliveries. It skips routes
+// that have not parked anything yet.
 func (p parkedCommands) each(
 	ctx context.Context, config string, f *parkedFlags,
 	take func(route string, store stream.OpenDeliveryStore) error,
@@ -175,7 +175,7 @@ func (p parkedCommands) each(
 	return nil
 }
 
-// parkedPage is how many deliveries one query of a list reads.
+// parkedPage is the number of deliveries that one query of a list reads.
 const parkedPage = 500
 
 func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) error {
@@ -220,7 +220,7 @@ func (p parkedCommands) list(cmd *cobra.Command, args []string, f *parkedFlags) 
 	return err
 }
 
-// parkedEach returns a command that asks for each key in the first route that has it.
+// operate returns a command that calls ask for each key, in the first route that has the key.
 func (p parkedCommands) operate(
 	ask func(stream.DeliveryStore, context.Context, string) (stream.Delivery, error),
 ) func(*cobra.Command, []string, *parkedFlags) error {
@@ -295,7 +295,7 @@ func (p parkedCommands) stats(cmd *cobra.Command, args []string, f *parkedFlags)
 	return err
 }
 
-// whenOf returns the next step of a delivery, or its end.
+// whenOf returns the time of a delivery's next step, or of its end.
 func whenOf(d *stream.Delivery) string {
 	switch {
 	case !d.Ended.IsZero():
@@ -310,7 +310,7 @@ func whenOf(d *stream.Delivery) string {
 	return fmt.Sprintf("attempt %d of %d at %s", d.Attempt, d.Planned, d.Next.Format(time.RFC3339))
 }
 
-// writeParked prints a delivery: a line, or all of it.
+// writeParked prints a delivery: a summary line, or all of it.
 func writeParked(w io.Writer, route string, d stream.Delivery, json, whole bool) error {
 	if json {
 		return writeResult(w, parkedResult{route, d})

@@ -13,25 +13,25 @@ import (
 // The progress of finite work on a terminal.
 const (
 	drawEvery   = 200 * time.Millisecond // a picture
-	mostRoutes  = 8                      // that are drawn; of more, their sum
-	mostWorkers = 12                     // that are drawn of a route
+	mostRoutes  = 8                      // routes drawn; more are summed up
+	mostWorkers = 12                     // workers drawn per route
 	barWidth    = 24                     // characters
-	rateOver    = 10 * time.Second       // the speed shown is that of the last so long
+	rateOver    = 10 * time.Second       // time over which the speed is measured
 )
 
-// progressView turns pictures of an engine into lines. It remembers the pictures of the last
-// seconds, for the speed.
+// progressView converts the status of an engine to lines. It keeps figures of the last seconds to
+// compute the speed.
 type progressView struct {
 	past []sighting
 }
 
-// sighting is how far each route was at a moment.
+// sighting is the progress of each route at a moment.
 type sighting struct {
 	at    time.Duration
-	bytes []int64 // settled, as far as bytes tell
+	bytes []int64 // settled bytes of each route
 }
 
-// lines draws a picture.
+// lines returns the lines to draw.
 func (v *progressView) lines(s engine.Status) []string {
 	routes := s.Routes
 	if len(routes) > mostRoutes {
@@ -54,7 +54,7 @@ func (v *progressView) lines(s engine.Status) []string {
 	return out
 }
 
-// sumOf is the figures of many routes as those of one.
+// sumOf returns the sums of the figures of routes as one route.
 func sumOf(routes []status.Route) (all status.Route) {
 	for i := range routes {
 		r := &routes[i]
@@ -76,7 +76,7 @@ func sumOf(routes []status.Route) (all status.Route) {
 	return all
 }
 
-// settledBytes is how many of the bytes that were read have settled, as the records' share tells.
+// settledBytes estimates the settled bytes from the share of settled records.
 func settledBytes(r *status.Route) int64 {
 	if r.ReadRecords == 0 {
 		return 0

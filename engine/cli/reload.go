@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// watchInterval is the time between two looks at a watched config.
+	// watchInterval is the time between two checks of a watched config.
 	watchInterval = time.Second
 
 	// maxWatched bounds the bytes that are read of each watched file, to compare it.
@@ -88,8 +88,8 @@ func (p *program) reload(cmd *cobra.Command, target string, f reloadFlags) error
 // is not safe for concurrent use.
 type watchedConfig struct {
 	path    string
-	applied [sha256.Size]byte // of the content that was last reported, or of the start
-	seen    [sha256.Size]byte // of the last look
+	applied [sha256.Size]byte // of the content last reported, or at the start
+	seen    [sha256.Size]byte // of the last check
 }
 
 func watchConfig(path string) *watchedConfig {
@@ -158,12 +158,12 @@ func watch(ctx context.Context, path string, changed func()) error {
 	}
 }
 
-// reloader reloads the config of an engine, one reload at a time. Requests that come during a
-// reload are answered by one further reload.
+// reloader reloads the config of an engine, one reload at a time. Requests during a reload lead to
+// one further reload.
 type reloader struct {
 	e        runner
 	manager  *serviceManager
-	requests chan struct{} // holds one
+	requests chan struct{} // buffer of 1
 }
 
 func newReloader(e runner, m *serviceManager) *reloader {
@@ -178,7 +178,7 @@ func (r *reloader) request() {
 	}
 }
 
-// Run carries out the requests until ctx is done.
+// Run executes the requests until ctx is done.
 func (r *reloader) Run(ctx context.Context) error {
 	for {
 		select {

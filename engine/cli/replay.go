@@ -31,7 +31,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	if err != nil {
 		return err
 	}
-	filter, _ := f.filter(nil) // it was right above
+	filter, _ := f.filter(nil) // the filter was checked above
 	routes, _ := f.routes(&c)
 	var all engine.Status
 	for _, r := range routes {
@@ -44,7 +44,7 @@ func (p *program) deadReplay(cmd *cobra.Command, args []string, f *deadFlags) er
 	return p.replayEnd(cmd.OutOrStdout(), f, res, all, nil)
 }
 
-// replay delivers the dead letters of one route and returns its end.
+// replay delivers the dead letters of one route and returns the final status.
 func (p *program) replay(ctx context.Context, c engine.Config, r deadRoute, filter deadletter.Filter, o engine.Options,
 	con *console,
 ) (engine.Status, error) {

@@ -25,7 +25,8 @@ type runResult struct {
 	Pipelines []routeResult `json:"pipelines"`
 }
 
-// routeResult counts source records of one route; ReadRecords is always the sum of the next five.
+// routeResult counts source records of one route. ReadRecords is always the sum of the next five
+// fields.
 type routeResult struct {
 	Pipeline    string `json:"pipeline"`
 	Route       string `json:"route"`
@@ -40,7 +41,7 @@ type routeResult struct {
 	Attempts    int64  `json:"attempts"`
 	Redelivered int64  `json:"redelivered"`
 
-	SourceCounters map[string]int64 `json:"source_counters,omitempty"` // what the source's reader met
+	SourceCounters map[string]int64 `json:"source_counters,omitempty"` // of the source's reader
 }
 
 func result(s engine.Status, wall time.Duration, err error) runResult {
@@ -59,7 +60,7 @@ func result(s engine.Status, wall time.Duration, err error) runResult {
 	return out
 }
 
-// elapsed is how long an engine has run.
+// elapsed returns the running time of an engine.
 func elapsed(s engine.Status) time.Duration { return time.Duration(s.Seconds * float64(time.Second)) }
 
 // writeResult writes one object on one line.
@@ -112,7 +113,7 @@ func summary(s engine.Status, err error) string {
 	return b.String()
 }
 
-// parkedText has a line for each route with parked records.
+// parkedText returns a line for each route with parked records.
 func parkedText(routes []status.Route) string {
 	var b strings.Builder
 	for _, r := range routes {
@@ -135,7 +136,7 @@ func countersText(counters map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress is one line a route, and one for all where there are many.
+// progress returns one line per route, or one line for all routes if there are many.
 func progress(s engine.Status) string {
 	const most = 8
 	if len(s.Routes) > most {
@@ -185,7 +186,7 @@ func progressLine(name string, r status.Route, elapsed time.Duration) string {
 	return line + "\n"
 }
 
-// thousands writes 1234567 as 1,234,567.
+// thousands formats 1234567 as 1,234,567.
 func thousands(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -198,7 +199,7 @@ func thousands(n int64) string {
 	return sign + s
 }
 
-// bytesText writes a number of bytes with three digits or so, in units of 1000.
+// bytesText formats a number of bytes with about three digits, in units of 1000.
 func bytesText(n int64) string {
 	units := []string{"kB", "MB", "GB", "TB", "PB", "EB"}
 	if n < 1000 {
@@ -223,7 +224,7 @@ func decimals(v float64) int {
 	return 0
 }
 
-// rate is bytes a second in MB, "-" where no time has passed.
+// rate formats a rate in MB per second; "-" if no time has passed.
 func rate(bytes int64, elapsed time.Duration) string {
 	if elapsed <= 0 {
 		return "-"

@@ -30,8 +30,8 @@ type runFlags struct {
 	stall               time.Duration
 	logFormat, logLevel string
 	admin, manifest     string
-	config              string // the text of a config
-	source              string // of the pipelines, as YAML; "": the config names it
+	config              string // text of a config
+	source              string // of the pipelines, as YAML; "" if the config contains it
 }
 
 func (p *program) runCommand() *cobra.Command {
@@ -84,7 +84,7 @@ sink stdout has stdout for itself: the summary then goes to stderr, too.`,
 	return cmd
 }
 
-// check refuses flags that do not fit together.
+// check returns an error for contradictory flags.
 func (f *runFlags) check(stallGiven, hasPath bool) error {
 	switch {
 	case f.stall <= 0:
@@ -152,7 +152,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	if writesStdout(&c) {
 		out = cmd.ErrOrStderr()
 	}
-	write := func() error { return nil } // a config that is wrong has no summary
+	write := func() error { return nil } // no summary for an invalid config
 	switch {
 	case f.json || con.json:
 		write = func() error { return writeResult(out, result(end, time.Since(p.started), err)) }
@@ -167,7 +167,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 	return errors.Join(err, con.finish(write))
 }
 
-// config reads the config that args or flags name.
+// config reads the config named by args or flags.
 func (p *program) config(args []string, f runFlags) (engine.Config, error) {
 	if len(args) == 0 {
 		return engine.Parse([]byte(f.config), p.components...)

@@ -46,7 +46,7 @@ func (s *screen) Write(p []byte) (int, error) {
 	if len(s.drawn) > 0 && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	s.write(text + s.text()) // dropped as a whole, so the lines that are drawn stay where they are
+	s.write(text + s.text()) // dropped as a whole, so that drawn lines stay in place
 	return len(p), nil
 }
 
@@ -65,7 +65,7 @@ func (s *screen) draw(lines []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if out, ok := s.w.(*output); ok && len(lines) > 0 && out.blocked() {
-		return // a later picture is as good
+		return // a later drawing replaces this one
 	}
 	text, before := s.erased(), s.drawn
 	width := s.width()

@@ -22,8 +22,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// tokenVariable is the environment variable from which `status` takes the token where it is given
-// an address.
+// tokenVariable is the environment variable with the token for `status ADDRESS`.
 const tokenVariable = "PENSTOCK_ADMIN_TOKEN"
 
 type statusFlags struct {
@@ -94,7 +93,8 @@ func (p *program) status(cmd *cobra.Command, what string, f statusFlags) error {
 	return err
 }
 
-// adminOf finds where a config's process is asked, or takes an address as it is.
+// adminOf returns the admin address and token of a config. If what is an address, it returns the
+// address.
 func (p *program) adminOf(what string) (address, token string, err error) {
 	if _, statErr := os.Stat(what); statErr != nil {
 		if u, err := url.Parse(what); err == nil && u.Scheme == "http" && u.Host != "" {
@@ -175,7 +175,7 @@ func statusText(s *status.Status) string {
 	return b.String()
 }
 
-// clusterText is the table of leases as one process of the cluster knows them.
+// clusterText returns the table of leases known to this process of the cluster.
 func clusterText(s *status.Status) string {
 	rows := [][]string{{"pipeline", "runs at", "epoch", "taken over here", "last answer"}}
 	for _, l := range s.Cluster.Leases {
@@ -225,7 +225,7 @@ func sourceCounters(s *status.Status) [][]string {
 	return rows
 }
 
-// seconds writes a time in the unit that suits it; "-" for none.
+// seconds formats a time in a suitable unit; "-" for none.
 func seconds(v float64) string {
 	d := time.Duration(v * float64(time.Second))
 	units := []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// statusTree returns the tree of a process's parts, one line for each. Lines are cut to width
+// statusTree returns the tree of a process's parts, one line for each. Lines are truncated to width
 // characters; 0 means no limit.
 func statusTree(s *status.Status, width int) string {
 	if s.Tree == nil {
@@ -50,7 +50,7 @@ func treeRows(rows *[][]string, c *status.Child, first, rest string) {
 	}
 }
 
-// widthOf returns the width of the terminal w in characters, or 0 if it is no terminal.
+// widthOf returns the width of the terminal w in characters, or 0 if w is not a terminal.
 func widthOf(w io.Writer) int {
 	if s := terminal(w); s != nil {
 		return s.width()

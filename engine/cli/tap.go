@@ -55,7 +55,7 @@ process.`,
 	return cmd
 }
 
-// errEnough ends a tap that has printed --count samples, or all of --for.
+// errEnough ends a tap after --count samples, or after the time of --for.
 var errEnough = errors.New("enough samples")
 
 func runTap(p *program, cmd *cobra.Command, args []string, f tapFlags) error {

@@ -56,7 +56,7 @@ func runTop(p *program, cmd *cobra.Command, of string) error {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	defer cancel()
 	first, stop := context.WithTimeout(ctx, 5*time.Second)
-	_, err = admin.Ask(first, address, token) // a wrong address or token is an error, not a picture
+	_, err = admin.Ask(first, address, token) // fail early for a wrong address or token
 	stop()
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func runTop(p *program, cmd *cobra.Command, of string) error {
 	return nil
 }
 
-// terminalFile returns the terminal that w writes to, or nil if it is none.
+// terminalFile returns w as a terminal, or nil if it is not one.
 func terminalFile(w io.Writer) *os.File {
 	if out, ok := w.(*output); ok {
 		w = out.w
@@ -104,7 +104,7 @@ func terminalFile(w io.Writer) *os.File {
 	return f
 }
 
-// topTrouble reports why there is no current frame.
+// topTrouble is the message that there is no current frame, with the reason.
 type topTrouble string
 
 // topModel is a top.State on a terminal.

@@ -82,7 +82,7 @@ func tryLines(p *program, cmd *cobra.Command, path string, f tryFlags) error {
 	})
 }
 
-// routeNamed returns the route "pipeline/route"; the only one for "".
+// routeNamed returns the route "pipeline/route", or the only route if name is "".
 func routeNamed(c *config.Config, name string) (*config.Route, error) {
 	pipeline, route, _ := strings.Cut(name, "/")
 	_, r, err := c.Route(pipeline, route)

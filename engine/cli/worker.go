@@ -65,7 +65,8 @@ deliver elsewhere.`,
 	return cmd
 }
 
-// resolve makes the path of the token absolute: those in a config are relative to its folder.
+// resolve makes the path of the token absolute, because paths in a config are relative to the
+// config's directory.
 func (w *workerFlags) resolve() (err error) {
 	if w.tokenFile != "" {
 		w.tokenFile, err = filepath.Abs(w.tokenFile)
@@ -76,7 +77,7 @@ func (w *workerFlags) resolve() (err error) {
 // source returns the source as YAML.
 func (w *workerFlags) source() string {
 	quote := func(s string) string {
-		text, _ := json.Marshal(s) // a string has no error
+		text, _ := json.Marshal(s) // marshaling a string cannot fail
 		return string(text)
 	}
 	more := ""

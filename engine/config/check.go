@@ -13,16 +13,16 @@ const (
 	maxBatchBytes   = stream.Size(1 << 30)
 	maxBatchRecords = 1 << 24
 	maxWindow       = 1000
-	minTrace        = stream.Size(64 << 10) // less would hold nothing
+	minTrace        = stream.Size(64 << 10) // a smaller trace would contain nothing
 
 	leastRedeliverRate = 0.1
 	mostRedeliverRate  = 10_000
 	maxPoison          = 100
 	maxWaiting         = 100_000_000
-	maxGuardRecords    = 100_000 // as many as the guard remembers
+	maxGuardRecords    = 100_000 // the number of records that the guard remembers
 )
 
-// check looks at one route for values and combinations that cannot work. Parts are keys of a route,
+// check checks one route for values and combinations that cannot work. Parts are keys of a route,
 // such as flow; the key of a part that is one value, such as memory, is "".
 type check struct {
 	route *Route
@@ -256,7 +256,7 @@ func (c check) retry() {
 	}
 }
 
-// retryEnd checks when a batch is given up, and how many may wait.
+// retryEnd checks the options for exhausted batches and the limits on waiting ones.
 func (c check) retryEnd(r *Retry) {
 	ends := r.Attempts > 0 || r.MaxElapsed > 0
 	switch {
@@ -304,7 +304,7 @@ func (c check) limits() {
 	}
 }
 
-// short writes a duration without units of zero: 2h, not 2h0m0s.
+// short formats a duration without zero units: 2h, not 2h0m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

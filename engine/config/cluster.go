@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Cluster is where processes with the same pipelines share their progress: the key `state.nats`.
-// The zero value means that the process is on its own.
+// Cluster configures the bucket in which processes with the same pipelines share their progress:
+// the key `state.nats`. The zero value means no cluster.
 type Cluster struct {
 	// URL names the servers, separated by commas. Empty means no cluster.
 	URL string `yaml:"url" required:"true" doc:"servers, such as nats://nats-1:4222; several with commas"`
@@ -155,8 +155,8 @@ func schemaOfState() object {
 	return anyOf(dir, form)
 }
 
-// CheckShared returns an error if the source of a pipeline of a cluster cannot be shared by its
-// processes. assigned reports whether a broker assigns its partitions.
+// CheckShared returns an error if the processes of a cluster cannot share the pipeline's source.
+// assigned means that a broker assigns its partitions.
 func (p *Pipeline) CheckShared(source any, assigned bool) error {
 	if assigned {
 		return nil

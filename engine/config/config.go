@@ -1,9 +1,9 @@
 // Package config holds the configuration of an engine and reads it from YAML.
 //
-// [Load] and [Parse] decode a file and refuse a wrong one with file, line, column, an excerpt and a
-// hint, before anything starts. A config may also be built in Go: begin each route with
-// [DefaultRoute] and call [Config.Validate]. [Config.Plan] prints a config with all defaults,
-// [JSONSchema] describes it to an editor.
+// [Load] and [Parse] decode a file before anything starts. Errors contain file, line, column, an
+// excerpt and a hint. A config may also be built in Go: begin each route with [DefaultRoute] and
+// call [Config.Validate]. [Config.Plan] prints a config with all defaults, [JSONSchema] describes
+// it to an editor.
 //
 // The package opens nothing but the config and the files that ${file:...} names, and creates
 // nothing.
@@ -17,8 +17,8 @@ import (
 )
 
 // Config is a whole configuration. Load and Parse return it with all defaults set and all paths
-// resolved. Changing State afterwards does not move the dead letters: each route has their
-// directory.
+// resolved. Changing State afterwards does not move the dead letters, because each route stores its
+// own directory for them.
 type Config struct {
 	Path string // file it was read from, as given to Load or Parse; empty if built in Go
 	// Directory of checkpoints and dead letters, created if missing; must not be empty.
@@ -41,8 +41,8 @@ type Pipeline struct {
 	Where  Place // of its name; zero if built in Go
 }
 
-// Route is the way from a source to a sink, with a position of its own. The zero value of an option
-// is not its default: begin with [DefaultRoute].
+// Route is the path from a source to a sink, with its own position in the source. The zero value of
+// an option is not its default: begin with [DefaultRoute].
 type Route struct {
 	Name        string // 1 to 64 of a-z, 0-9, - and _
 	Processors  []Use  // in the order in which they run; may be empty
@@ -93,7 +93,7 @@ func (u Use) ends() []Use {
 	return all
 }
 
-// Place is a position in a config file. The zero value is no place.
+// Place is a position in a config file. The zero value means no position.
 type Place struct {
 	File         string
 	Line, Column int // from 1, the column in characters; line 0 means the file as a whole
@@ -110,7 +110,7 @@ type Batch struct {
 	Linger time.Duration `yaml:"linger" doc:"how long an incomplete batch waits for more records"`
 }
 
-// Flow is how a route spreads batches over the workers of its sink: the key `flow`.
+// Flow configures the distribution of batches over the workers of a sink: the key `flow`.
 type Flow struct {
 	// Window is the algorithm that limits the in-flight batches of each worker. Default auto.
 	Window string `yaml:"window" names:"auto,@window" doc:"limit of in-flight batches of each worker"`
@@ -170,10 +170,10 @@ type Flow struct {
 	TraceMax stream.Size `yaml:"trace_max" doc:"maximum size of the trace; delivery continues after it ends"`
 }
 
-// Retry is how long a batch that was not delivered waits for its next attempt: the key `retry`.
+// Retry configures the waits of undelivered batches for their next attempts: the key `retry`.
 type Retry struct {
-	// Backoff is exponential or fixed, which go by the next three fields, or a policy as `penstock
-	// backoff` takes it, instead of them. Default exponential.
+	// Backoff is exponential or fixed, which use the next three fields, or a policy in the syntax
+	// of `penstock backoff`, which replaces them. Default exponential.
 	Backoff string `yaml:"backoff" doc:"how the wait of a batch grows: exponential, fixed, or a policy as penstock backoff takes it"`
 	// Base is the first wait. It must be positive; default 250ms.
 	Base time.Duration `yaml:"base" doc:"first wait"`
@@ -206,7 +206,7 @@ type Waiting struct {
 // replacedByPolicy are the keys of Retry that have no effect beside its policy.
 var replacedByPolicy = []string{"base", "max", "jitter"}
 
-// DeadLetters is where refused records are kept: the key `dead_letters`.
+// DeadLetters configures the storage of refused records: the key `dead_letters`.
 type DeadLetters struct {
 	// Dir is the directory of the dead letters, created if missing. Default: "dead" in the state
 	// directory.
@@ -228,7 +228,7 @@ type Guard struct {
 	Off bool `yaml:"off" doc:"disable the guard: a wrong pattern or token may dead-letter all input"`
 }
 
-// Checkpoint is how often progress is saved: the key `checkpoint`.
+// Checkpoint configures the saving of progress: the key `checkpoint`.
 type Checkpoint struct {
 	// Replay bounds the source bytes that a kill repeats, at least Batch.Bytes: those in flight
 	// plus those settled since the last write. Default 32MiB.

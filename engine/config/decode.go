@@ -15,17 +15,17 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// option is an option's struct tag, and its name in messages.
+// option is a parsed struct tag of an option, with the option's name in messages.
 type option struct {
 	name       string // with dots: "rotate.bytes"
 	doc        string
-	enum       []string // the values that exist
+	enum       []string // allowed values
 	path       bool     // relative to the config's folder
 	alone      bool     // no other component of the config may have the same path
 	secret     bool
 	required   bool
 	expression bool
-	min, max   string // of a number or a duration, inclusive; "" where there is no bound
+	min, max   string // of a number or duration, inclusive; "" means no limit
 }
 
 // expression is implemented by types that hold an expression, so that ` #` within one is never
@@ -72,7 +72,7 @@ func registered(words []string) (names []string) {
 	return names
 }
 
-// keyOf is the key of a field in a config, "" for one that no config can set.
+// keyOf returns the key of a field in a config, or "" if a config cannot set it.
 func keyOf(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if key == "-" || !f.IsExported() {
@@ -88,8 +88,8 @@ func joinKey(prefix, key string) string {
 	return prefix + "." + key
 }
 
-// fieldsOf gives the settable fields of a struct by key, those of embedded structs included, in
-// order.
+// fieldsOf returns the settable fields of a struct by key, in order, including those of embedded
+// structs.
 func fieldsOf(t reflect.Type) (keys []string, fields map[string]reflect.StructField) {
 	fields = map[string]reflect.StructField{}
 	for _, f := range reflect.VisibleFields(t) {
@@ -287,7 +287,7 @@ func (l *loader) decodeMap(n *yaml.Node, v reflect.Value, o option) bool {
 	return ok
 }
 
-// resolve makes a path relative to the config's directory one that the process can open.
+// resolve converts a path relative to the config's directory to a path that the process can open.
 func (l *loader) resolve(path string) string {
 	if path == "" || filepath.IsAbs(path) {
 		return path

@@ -20,8 +20,8 @@ const (
 
 // Files returns the files that make up the config at path. A file is a config by itself. Of a
 // directory they are its files *.yaml and *.yml, then those in its subdirectory conf.d, each in
-// order of name and without hidden ones. The files of a directory are one config: each pipeline,
-// list of processors, `state` and `admin` stands in one of them.
+// order of name and without hidden ones. The files of a directory form one config: each pipeline,
+// list of processors, `state` and `admin` occurs in one of them only.
 func Files(path string) ([]string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -59,7 +59,7 @@ type set struct {
 	firsts map[string]Place // parts that may occur in one file only
 	lists  map[string]*sharedList
 
-	// right records an error that is found later, by the Options of a component without others.
+	// right maps the Options of a component to a function that records an error found later.
 	right map[any]func(error)
 }
 

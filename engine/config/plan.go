@@ -15,9 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Plan returns the config as YAML, as it was understood: every pipeline and route with all options,
-// defaults included, paths resolved and secrets masked. Apart from the secrets it is a config
-// again.
+// Plan returns the effective config as YAML: every pipeline and route with all options including
+// defaults, with resolved paths and masked secrets. Apart from the secrets it is a valid config.
 func (c *Config) Plan() []byte {
 	root := mapping()
 	add(root, "state", c.statePlan())
@@ -172,7 +171,7 @@ func (u Use) plan() *yaml.Node {
 	return n
 }
 
-// describe gives an option as it would be written, or the mask where it is secret and set.
+// describe returns an option in the form of a config, or the mask for a secret that is set.
 func describe(v reflect.Value, secret bool) *yaml.Node {
 	t := v.Type()
 	switch {
@@ -236,7 +235,7 @@ func describeStruct(v reflect.Value, secret bool) *yaml.Node {
 			continue
 		}
 		o := optionOf("", f)
-		if o.enum != nil && value.IsZero() { // no choice is as if the key were left out
+		if o.enum != nil && value.IsZero() { // an empty choice means that the key is not set
 			continue
 		}
 		add(n, key, describe(value, secret || o.secret))

@@ -88,8 +88,8 @@ func readUses(l *loader, n *yaml.Node, what string) (out []Use) {
 	return out
 }
 
-// useList reads the processors of the shared list with the name in n. Their mistakes stand in the
-// file of the list.
+// useList reads the processors of the shared list with the name in n. Mistakes in them are reported
+// in the file of the list.
 func useList(l *loader, n *yaml.Node, what string) []Use {
 	list := l.set.lists[n.Value]
 	if n.Kind != yaml.ScalarNode || list == nil {
@@ -133,7 +133,7 @@ func addOtherwise(
 		r := &others[i]
 		begin, end := conditions(r.Processors)
 		if begin == end {
-			continue // it takes everything, and does not count
+			continue // the route takes all records, and is ignored here
 		}
 		same := begin <= len(own) && slices.EqualFunc(r.Processors[:begin], own[:begin], Use.Equal)
 		if !same || prelude >= 0 && prelude != begin {

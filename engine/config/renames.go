@@ -24,12 +24,12 @@ func presentName(former string) string {
 	panic("config: " + former + " is missing from the table of renames")
 }
 
-// formerName adds the notice that the key of a value has a new name.
+// formerName adds a notice that a key has a new name.
 func formerName(l *loader, n *yaml.Node, former string) {
 	remark(l, func() { l.fail(n, "%s is the former name of %s", former, presentName(former)) })
 }
 
-// bothNames adds the error that a key is given under both of its names.
+// bothNames adds an error about a key that is given under both names.
 func bothNames(l *loader, n *yaml.Node, former string) {
 	l.fail(n, "%s is the former name of %s, and both are given; take one of them out", former,
 		presentName(former))

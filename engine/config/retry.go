@@ -9,16 +9,16 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// policyKey is the former name of retry.backoff where that is a policy.
+// policyKey is the former name of retry.backoff for a policy.
 const policyKey = "policy"
 
 // backoffTable is the key of a policy that is a list of waits.
 const backoffTable = "table"
 
-// isShape reports whether a backoff is the name of a shape, which goes by base, max and jitter.
+// isShape reports whether text names a shape, which uses the keys base, max and jitter.
 func isShape(text string) bool { return text == "exponential" || text == "fixed" }
 
-// RetryPolicy returns the policy by which batches wait.
+// RetryPolicy returns the policy that determines the waits of batches.
 func (r Retry) RetryPolicy() (backoff.Policy, error) {
 	p := backoff.Exponential(r.Base, 2, r.Max)
 	switch {
@@ -63,7 +63,7 @@ func retryNode(l *loader, n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// tableNode makes {table: [15s, 1m]} the policy that it means.
+// tableNode converts {table: [15s, 1m]} to the text of a policy.
 func tableNode(l *loader, n *yaml.Node) *yaml.Node {
 	list := valueOf(n, backoffTable)
 	if n.Kind != yaml.MappingNode || len(n.Content) != 2 || list == nil ||

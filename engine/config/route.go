@@ -47,7 +47,7 @@ func DefaultRoute(name, state string) Route {
 	}
 }
 
-// pipeline reads one pipeline; ok is false where it is too wrong to be looked at further.
+// pipeline reads one pipeline. ok is false if its mistakes prevent further checks.
 func (l *loader) pipeline(key, n *yaml.Node, state string) (p Pipeline, ok bool) {
 	l.checkName(key, "pipeline")
 	p = Pipeline{Name: key.Value, Where: l.place(key)}
@@ -108,7 +108,7 @@ func givenSource(l *loader, written, key *yaml.Node, what string) *yaml.Node {
 	return doc.Content[0]
 }
 
-// strayKeys refuses keys of a route beside `routes:`.
+// strayKeys refuses keys of a route next to `routes:`.
 func (l *loader) strayKeys(n *yaml.Node, what string, routes *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
@@ -178,7 +178,7 @@ func (l *loader) checkName(key *yaml.Node, what string) {
 }
 
 // route reads one route from the values of its keys. A route with `otherwise: true` takes the
-// records that the conditions of others leave.
+// records that no condition of the other routes takes.
 func (l *loader) route(
 	name string, key *yaml.Node, keys map[string]*yaml.Node, meant map[string]bool,
 	what, state string, others []Route,
@@ -286,7 +286,7 @@ func (l *loader) processors(n *yaml.Node, what string) []Use {
 }
 
 // shape passes the schema of the records from each processor to the next, and to the sink. It stops
-// at a component with wrong options, since the schema behind it is unknown.
+// at a component with invalid options, because the schema after it is unknown.
 func (l *loader) shape(r *Route) {
 	schema := stream.UnparsedSchema()
 	all := append(slices.Clone(r.Processors), r.Sink.ends()...)

@@ -75,7 +75,7 @@ func (l *loader) checkEnum(n *yaml.Node, text, shown string, o option) bool {
 	return false
 }
 
-// checkBounds refuses a number or a duration outside of its option's bounds.
+// checkBounds returns an error for a number or duration outside of its option's bounds.
 func checkBounds(v reflect.Value, o option, shown string) error {
 	for _, b := range []struct {
 		text, word string
@@ -224,7 +224,8 @@ var (
 		`^([0-9.]+)\s*(d|day|days|sec|secs|second|seconds|min|mins|minute|minutes|hour|hours|msec|w)$`)
 )
 
-// parseDuration reads a duration that is not negative, and asks for a unit where there is none.
+// parseDuration parses a non-negative duration. It returns an error with a hint if the unit is
+// missing.
 func parseDuration(text, shown string) (time.Duration, error) {
 	if bareNumber.MatchString(text) && text != "0" {
 		return 0, fmt.Errorf("%s has no unit; write %ss or %sms", shown, text, text)

@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// quoteText is the hint in place of one that would quote a line with a secret.
+// quoteText replaces a hint that would quote a line with a secret.
 const quoteText = "if it is text, quote the whole value"
 
 // syntax records an error of the YAML parser, with a remedy.
@@ -52,7 +52,7 @@ func (d *document) syntax(err error) {
 	}
 }
 
-// lineAt returns the line, and its rest from the column on.
+// lineAt returns a line, and the part of it from the column on.
 func (d *document) lineAt(line, column int) (whole, rest string) {
 	if line < 1 || line > len(d.lines) {
 		return "", ""
@@ -197,7 +197,7 @@ func unbalanced(s string) bool {
 	return depth > 0 || strings.Count(s, `"`)%2 == 1
 }
 
-// quoted gives the single-quoted YAML form of a text.
+// quoted returns the single-quoted YAML form of a text.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // plainRest returns the value at the start of a rest of line, up to a comment or the end of the

@@ -74,14 +74,14 @@ func claimExclusive(l *loader, u Use, key *yaml.Node) bool {
 	return true
 }
 
-// refused records the error of a component about its options.
+// refused records an error that a component has returned for its options.
 func (l *loader) refused(err error, name string, key, options *yaml.Node) {
 	for _, e := range flatten(err) {
 		l.invalid(e, name, key, options)
 	}
 }
 
-// several refuses a mapping of more than one key where one component is wanted.
+// several refuses a mapping with several keys in place of one component.
 func (l *loader) several(n *yaml.Node, role stream.Role, what string) bool {
 	var known []string
 	for i := 0; i < len(n.Content); i += 2 {

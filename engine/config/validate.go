@@ -104,7 +104,7 @@ func (v *validation) route(p *Pipeline, r *Route, what string) {
 	}.all()
 }
 
-// use checks a component, and its options unless Load has.
+// use checks a component, and its options unless Load has checked them.
 func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	c := u.Component
 	switch {
@@ -128,7 +128,7 @@ func (v *validation) use(at Place, u Use, role stream.Role, what string) {
 	}
 }
 
-// shape hands the schema of the records from one component to the next, unless Load has.
+// shape passes the schema of the records from one component to the next, unless Load has done so.
 func (v *validation) shape(p *Pipeline, r *Route, what string) {
 	uses := slices.Concat([]Use{p.Source}, r.Processors, r.Sink.ends())
 	if !slices.ContainsFunc(uses, func(u Use) bool { return u.Where == Place{} }) {

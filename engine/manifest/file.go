@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// Version is that of the format: docs/formats/manifest.md.
+// Version is the version of the format; see docs/formats/manifest.md.
 const Version = 1
 
 // Manifest is the content of the file. Its JSON names are stable.
 type Manifest struct {
 	Version int `json:"version"`
-	// Everything that was there was delivered, or became a dead letter.
+	// All available data was delivered or dead-lettered.
 	OK      bool      `json:"ok"`
 	Error   string    `json:"error,omitempty"`
 	Config  string    `json:"config"`
@@ -41,8 +41,8 @@ type Account struct {
 type Partition struct {
 	Name      string  `json:"name"`
 	ID        string  `json:"partition"`
-	From      string  `json:"from"` // where this run began to read
-	To        string  `json:"to"`   // how far it has read
+	From      string  `json:"from"` // position at which this run began to read
+	To        string  `json:"to"`   // position up to which it has read
 	Ranges    []Range `json:"ranges"`
 	Records   int64   `json:"records"`
 	Bytes     int64   `json:"bytes"`
@@ -52,14 +52,14 @@ type Partition struct {
 	SHA256    string  `json:"sha256,omitempty"` // of the bytes of the ranges, in order
 }
 
-// Range is a stretch that this run has read: after From, up to and including To.
+// Range is a range that this run has read: after From, up to and including To.
 type Range struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
 // File is a manifest file that is not written yet. It is created before the run, so that a wrong
-// path fails early; Write puts it in place as a whole.
+// path fails early. Write moves it to its path atomically.
 type File struct {
 	path string
 	part *os.File

@@ -1,5 +1,5 @@
-// Package manifest records the reads of a finite run by partition, with a hash of the bytes, and
-// their settlement. It is evidence of a delivery: docs/formats/manifest.md describes the file.
+// Package manifest records the data that a finite run has read and settled in each partition, with
+// a hash of the bytes. It is evidence of a delivery: docs/formats/manifest.md describes the file.
 //
 // A program sets a [Book] as engine.Options.Manifest. The engine reports each batch to it when it
 // is read and when it settles. After the run the program collects the partitions of each route in a
@@ -33,7 +33,7 @@ type Route struct {
 
 type partition struct {
 	Partition
-	sum    hash.Hash // nil: the bytes cannot be hashed, or are
+	sum    hash.Hash // nil if the bytes cannot be hashed
 	ranges []stream.Range
 }
 
@@ -59,7 +59,7 @@ func (r *Route) Read(b *stream.Batch) {
 		p := r.partition(span.Part)
 		p.Name = span.Part.Name
 		p.Records += int64(counts[i])
-		if span.From == span.To { // nothing but the news that it is over
+		if span.From == span.To { // an empty span, which only marks the end
 			p.From, p.To = textOf(span.From), textOf(span.To)
 			continue
 		}
@@ -72,9 +72,9 @@ func (r *Route) Read(b *stream.Batch) {
 	}
 }
 
-// hash adds a span's bytes and returns how many of them the source has: of a file, a line end may
-// have been added behind the last record. Where positions are no byte offsets, or bytes were added
-// elsewhere, there is no hash.
+// hash adds a span's bytes and returns the number of them that the source contains. The reader may
+// have added a line end after the last record of a file. There is no hash if positions are not byte
+// offsets, or if bytes were added elsewhere.
 func (p *partition) hash(text []byte, span *stream.Span) int64 {
 	n := span.To.Num - span.From.Num
 	if span.To.Key != "" || n != int64(len(text)) && n != int64(len(text))-1 {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Status is a picture of a running engine. Its counts are those of this run.
+// Status is a snapshot of a running engine's state. Its counts cover this run.
 type Status struct {
 	Version int `json:"version"` // of the JSON form: 1
 	PID     int `json:"pid"`
@@ -27,28 +27,28 @@ type Status struct {
 	Reload  *Reload  `json:"reload,omitempty"` // the last one; absent before the first
 	// The last replay of dead letters at the admin address.
 	Replay *Replay `json:"replay,omitempty"`
-	Tree   *Child  `json:"tree,omitempty"` // everything that is kept running
+	Tree   *Child  `json:"tree,omitempty"` // all supervised parts
 
 	Cluster *Cluster `json:"cluster,omitempty"` // absent without state.nats
 }
 
-// Cluster is the knowledge of this process about its cluster.
+// Cluster is the state of the cluster as known to this process.
 type Cluster struct {
 	Node   string  `json:"node"` // this process
 	Bucket string  `json:"bucket"`
 	Leases []Lease `json:"leases"` // one for each pipeline that the cluster shares, by name
 }
 
-// Lease tells which process runs a pipeline.
+// Lease identifies the process that runs a pipeline.
 type Lease struct {
 	Pipeline  string  `json:"pipeline"`
 	Node      string  `json:"node"`           // the owner; empty if there is none or it is unknown
 	Epoch     uint64  `json:"epoch"`          // of the owner; each takeover has a higher one
 	Owned     bool    `json:"owned"`          // by this process
 	Takeovers uint64  `json:"takeovers"`      // by this process since its start
-	Silent    float64 `json:"silent_seconds"` // since the bucket answered; -1 if it never has
+	Silent    float64 `json:"silent_seconds"` // since the bucket responded; -1 if it never has
 
-	// Failure is the error of the last request to the bucket; empty if it was answered.
+	// Failure is the error of the last request to the bucket; empty if it succeeded.
 	Failure string `json:"failure,omitempty"`
 }
 
@@ -59,7 +59,7 @@ type Replay struct {
 	At        time.Time `json:"at"`        // its start
 	Running   bool      `json:"running"`   // the route itself is paused meanwhile
 	Discard   bool      `json:"discard"`   // the letters are settled without a delivery
-	Letters   int64     `json:"letters"`   // read so far; those settled before are left out
+	Letters   int64     `json:"letters"`   // read so far, without those settled before
 	Delivered int64     `json:"delivered"` // like the following, of Letters
 	Dead      int64     `json:"dead"`      // refused again: new letters
 	Dropped   int64     `json:"dropped"`   // by a processor, or discarded
@@ -71,18 +71,18 @@ type Reload struct {
 	Count   int       `json:"reloads"`         // since the start
 	Failed  int       `json:"reloads_failed"`  // of them
 	At      time.Time `json:"at"`              // start of the last one
-	Seconds float64   `json:"seconds"`         // that it took
+	Seconds float64   `json:"seconds"`         // duration of the last one
 	OK      bool      `json:"ok"`              // the running configuration is that of the file
-	Error   string    `json:"error,omitempty"` // why not; the earlier configuration runs
+	Error   string    `json:"error,omitempty"` // why not; the earlier configuration is running
 }
 
-// Source is the source of a pipeline with the counters it keeps for all routes together. Those for
-// one route are in Route.SourceCounters.
+// Source is the source of a pipeline with the counters it keeps for all routes together. Counters
+// for one route are in Route.SourceCounters.
 type Source struct {
 	Pipeline string           `json:"pipeline"`
 	Name     string           `json:"source"` // the component
 	Counters map[string]int64 `json:"counters"`
-	Held     *Held            `json:"held,omitempty"` // nil if the source never keeps deleted data
+	Held     *Held            `json:"held,omitempty"` // nil if the source never holds deleted data
 }
 
 // Held is deleted data that a source keeps until all routes have read it.
@@ -90,7 +90,7 @@ type Held struct {
 	Files  int     `json:"files"`
 	Bytes  int64   `json:"bytes"`
 	Oldest string  `json:"oldest,omitempty"` // the file that has been kept longest
-	Age    float64 `json:"oldest_seconds"`   // since the oldest was deleted
+	Age    float64 `json:"oldest_seconds"`   // since the oldest file was deleted
 	Route  string  `json:"route,omitempty"`  // a route that has not read the oldest
 }
 
@@ -101,12 +101,12 @@ type Child struct {
 	// Idle, waiting, running, stopping, stuck, done; of a worker: Worker.State.
 	State    string `json:"state"`
 	Restarts uint64 `json:"restarts"` // starts after the first
-	// Why it ended last; of a worker: Worker.Reason.
+	// Reason of its last end; of a worker: Worker.Reason.
 	Reason string `json:"last_reason,omitempty"`
 	// Its last start, or its end if it is not running.
 	Since   time.Time `json:"since,omitzero"`
 	Seconds float64   `json:"seconds"` // time passed since Since
-	// Seconds until it starts, at least; set while it is waiting.
+	// Minimum seconds until it starts; set while it is waiting.
 	Next     float64 `json:"next_seconds,omitempty"`
 	Children []Child `json:"children,omitempty"`
 }
@@ -140,13 +140,13 @@ type Route struct {
 	Starts int    `json:"starts"`          // more than one: it failed and was restarted
 	// Seconds until it starts, while Health is restarting.
 	Again float64 `json:"restart_seconds"`
-	// Since the start while sink and source are not open yet; else 0.
+	// Seconds since the start while sink and source are not open yet; otherwise 0.
 	Opening float64 `json:"opening_seconds"`
 	// Algorithm of the workers' windows; empty until the sink is open.
 	Window    string `json:"window"`
 	LastFault string `json:"last_fault,omitempty"` // latest failure of a worker
 
-	// Source records, but for the fields in bytes and in batches.
+	// The following fields count source records, except those in bytes and in batches.
 	ReadRecords    int64 `json:"read_records"`
 	ReadBytes      int64 `json:"read_bytes"`
 	Delivered      int64 `json:"delivered"`
@@ -160,9 +160,9 @@ type Route struct {
 	Redelivered    int64 `json:"redelivered"` // those that were not a batch's first
 	// Responses that delivered a batch a second time.
 	Duplicates int64 `json:"duplicates"`
-	// Source bytes that a kill at this moment would repeat, at most.
+	// Maximum source bytes that a kill at this moment would repeat.
 	ReplayBytes      int64 `json:"replay_bytes"`
-	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // and at any moment
+	ReplayBoundBytes int64 `json:"replay_bound_bytes"` // upper bound at any moment
 	// Source bytes not yet read; -1 if the source does not know.
 	LeftBytes int64 `json:"source_lag_bytes"`
 
@@ -175,7 +175,7 @@ type Route struct {
 	Suspects int   `json:"suspects"` // isolated batches: workers that accept others fail them
 	Poisoned int64 `json:"poisoned"` // batches refused because workers died of them or failed them
 
-	// Since a record settled, while data waits; else 0.
+	// Seconds since a record settled while data waits; otherwise 0.
 	QuietSeconds float64 `json:"quiet_seconds"`
 	// Age of the oldest watermark with data above it; else 0.
 	WatermarkAgeSeconds float64 `json:"watermark_age_seconds"`
@@ -186,7 +186,7 @@ type Route struct {
 	Workers  []Worker         `json:"workers"`
 	Counters map[string]int64 `json:"counters"` // of sink and processors
 
-	// Of the source's reader for this route.
+	// Counters of the source's reader for this route.
 	SourceCounters map[string]int64 `json:"source_counters"`
 }
 
@@ -195,14 +195,14 @@ type Worker struct {
 	Name   string `json:"name"`
 	State  string `json:"state"` // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
 	Reason string `json:"reason,omitempty"`
-	// The limit that binds now; docs/operating.md explains each.
+	// The limit that is binding now; docs/operating.md explains each.
 	Gate string `json:"gate"`
 	// Limit on in-flight work, in the window's unit.
 	Window    float64 `json:"window"`
 	InFlight  int     `json:"in_flight"`               // attempts
 	RoundTrip float64 `json:"round_trip_seconds"`      // smoothed
 	Base      float64 `json:"base_round_trip_seconds"` // with nothing queued at the worker
-	// After which a batch is sent to another worker as well.
+	// Time after which a batch is also sent to another worker.
 	Timeout       float64 `json:"timeout_seconds"`
 	Delivered     uint64  `json:"delivered"` // attempts, like the following
 	Failed        uint64  `json:"failed"`
@@ -213,10 +213,11 @@ type Worker struct {
 }
 
 const (
-	// StallAfter is how long a route with waiting data may settle nothing and still be ready.
+	// StallAfter is the time without a settled record after which a route with waiting data is not
+	// ready.
 	StallAfter = time.Minute
-	// LeastFree is how many bytes must be free on the disk of the state directory: less counts as a
-	// full disk.
+	// LeastFree is the number of bytes that must be free on the disk of the state directory. With
+	// less the disk counts as full.
 	LeastFree = 16 << 20
 )
 
@@ -235,7 +236,7 @@ func (s *Status) Judge() {
 	s.Ready = len(s.Why) == 0
 }
 
-// SilentAfter bounds the time without an answer of the bucket in which the process is ready.
+// SilentAfter is the time without a response of the bucket after which the process is not ready.
 const SilentAfter = 6 * time.Second
 
 func (c *Cluster) problems() (out []string) {
@@ -272,7 +273,7 @@ func problems(r *Route) (out []string) {
 				opening.Round(time.Second)))
 	}
 	for _, w := range r.Workers {
-		// Else nothing can tell whether it was mended.
+		// Without data, nothing would show that the problem was fixed.
 		if w.Misconfigured && r.InFlight+r.Waiting > 0 {
 			out = append(out,
 				fmt.Sprintf("%s: worker %s is misconfigured: %s", name, w.Name, r.LastFault))
@@ -286,7 +287,7 @@ func problems(r *Route) (out []string) {
 	return out
 }
 
-// seconds is a time for people.
+// seconds converts seconds to a rounded duration for display.
 func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(100 * time.Millisecond)
 }

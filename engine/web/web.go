@@ -1,8 +1,8 @@
-// Package web is the dashboard: pages for browsers that show a running engine and replay dead
+// Package web contains the dashboard: pages for browsers that show a running engine and replay dead
 // letters through the API of the admin address. [Handler] serves them from memory.
 //
 // The pages are plain HTML, CSS and ES modules without a build step. They contain no data and load
-// nothing from elsewhere. uPlot draws the charts; its licence stands beside it.
+// nothing from other origins. uPlot draws the charts; its licence is in the same directory.
 package web
 
 import (
@@ -72,7 +72,7 @@ func Handler() http.Handler {
 	})
 }
 
-// kinds do not depend on the machine's table of types.
+// kinds maps extensions to content types, independently of the machine's table.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml", ".txt": "text/plain; charset=utf-8",

@@ -1,6 +1,6 @@
-// Command cluster is three engines and three NATS servers, each a process of its own, and a
-// database. Engines and servers are killed at random, while messages are published. At the end each
-// message is in the table once.
+// Command cluster runs three engines and three NATS servers, each as a separate process, with a
+// database. It kills engines and servers at random while messages are published, and checks at the
+// end that each message is in the table once.
 //
 //	go run ./engine/examples/cluster [-kills 12] [-seed 1] [-postgres URL]
 package main
@@ -114,7 +114,7 @@ func run(ctx context.Context, out io.Writer, s settings) (err error) {
 			return printed(err)
 		}
 		time.Sleep(time.Duration(rnd.IntN(2000)) * time.Millisecond)
-		if n%2 == 1 { // the next kill may strike a second server only when this one has caught up
+		if n%2 == 1 { // another server may be killed only after this one has caught up
 			if err := servers.ready(ctx); err != nil {
 				return printed(err)
 			}

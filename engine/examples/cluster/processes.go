@@ -43,7 +43,7 @@ func (p *process) start() error {
 	return p.cmd.Start()
 }
 
-// kill is kill -9.
+// kill sends SIGKILL.
 func (p *process) kill() error {
 	if p.cmd == nil {
 		return nil
@@ -153,7 +153,7 @@ type publisher struct {
 	acked  int // after ended
 }
 
-// publish creates the stream and begins to publish.
+// publish creates the stream and starts publishing.
 func (s *servers) publish(ctx context.Context) (*publisher, error) {
 	begin := time.Now()
 	for {

@@ -1,5 +1,5 @@
-// Command http-poll follows an API into a SQLite table. It brings the API along, which answers with
-// pages, limits the rate of requests and fails now and then. The program stops the engine in the
+// Command http-poll follows an API into a SQLite table. It includes the API, which responds with
+// pages, limits the request rate and fails occasionally. The program stops the engine in the
 // middle, starts it again, and checks that the table has each order once.
 //
 //	go run ./engine/examples/http-poll
@@ -93,7 +93,7 @@ func follow(ctx context.Context, config string, once bool) error {
 	return err
 }
 
-// counted are the rows of the table, and the orders among them.
+// counted holds the number of rows in the table, and of distinct orders.
 type counted struct{ rows, distinct int }
 
 func count(dir string) (c counted, err error) {

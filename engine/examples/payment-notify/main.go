@@ -1,10 +1,10 @@
-// Command payment-notify is a payment provider and three of its merchants. Paid orders are rows of
-// a SQLite table. Penstock notifies each merchant at its own URL, on a schedule of a day, until the
-// merchant answers "success". The merchants receive with package inbox.
+// Command payment-notify runs a payment provider and three of its merchants. Paid orders are rows
+// of a SQLite table. Penstock notifies each merchant at its own URL, on a schedule of a day, until
+// the merchant answers "success". The merchants receive with package inbox.
 //
-// One merchant is well but loses a response, one is slow, and one is dead for an hour. Penstock is
-// stopped meanwhile and started again. The program asks for deliveries at the admin address, prints
-// their timelines, and checks that each order was booked once.
+// One merchant works but loses a response, one is slow, and one is down for an hour. Penstock is
+// stopped in between and started again. The program asks for deliveries at the admin address,
+// prints their timelines, and checks that each order was booked once.
 //
 // An hour takes 240 ms here, so that the day takes 6 seconds:
 //
@@ -58,7 +58,7 @@ func main() {
 	}
 }
 
-// compressed returns how long a time of the schedule takes.
+// compressed returns the real time for a time of the schedule.
 func compressed(d time.Duration) time.Duration { return d / speedup }
 
 func run(out io.Writer, figure string) (err error) {

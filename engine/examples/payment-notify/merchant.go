@@ -141,7 +141,7 @@ func loseOneResponse(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) 
 	panic(nethttp.ErrAbortHandler)
 }
 
-// answerLate answers after 20 minutes.
+// answerLate responds after 20 minutes.
 func answerLate(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	time.Sleep(compressed(20 * time.Minute))
 	m.inbox.ServeHTTP(w, r)
@@ -158,7 +158,7 @@ func dieForAnHour(m *merchant, w nethttp.ResponseWriter, r *nethttp.Request) {
 	m.inbox.ServeHTTP(w, r)
 }
 
-// booked returns the rows of the table paid, and the orders among them.
+// booked returns the number of rows in the table paid, and of distinct orders.
 func (m *merchant) booked() (rows, orders int, err error) {
 	err = m.db.QueryRow(`SELECT count(*), count(DISTINCT id) FROM paid`).Scan(&rows, &orders)
 	return rows, orders, err

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// leastMinute is where the first attempts are drawn on the logarithmic axis of minutes.
+// leastMinute is the position of the first attempts on the logarithmic axis of minutes.
 const leastMinute = 0.1
 
 // writePlot draws the deliveries that needed more than one attempt, as SVG or PNG.

@@ -16,7 +16,7 @@ const (
 	askEvery   = 10 * time.Millisecond
 )
 
-// ask returns a delivery as the admin address shows it; nil if there is none.
+// ask returns a delivery from the admin address, or nil if there is none.
 func (p *provider) ask(key string) (*stream.Delivery, error) {
 	url := "http://" + p.admin + "/api/v1/deliveries/" + key
 	req, err := nethttp.NewRequest(nethttp.MethodGet, url, nil)
@@ -40,7 +40,7 @@ func (p *provider) ask(key string) (*stream.Delivery, error) {
 	return d, json.NewDecoder(res.Body).Decode(d)
 }
 
-// await asks for a delivery until it is as wanted.
+// await polls a delivery until wanted returns true.
 func (p *provider) await(key string, wanted func(stream.Delivery) bool) (stream.Delivery, error) {
 	var last error
 	for begun := time.Now(); time.Since(begun) < patience; time.Sleep(askEvery) {

@@ -1,8 +1,8 @@
-// Command remote-workers is one reader and twelve workers of unequal speed, each a process of its
-// own, and a database. While they run, one worker is killed, one drains, and two join.
+// Command remote-workers runs one reader and twelve workers of unequal speed, each as a separate
+// process, with a database. While they run, one worker is killed, one drains, and two join.
 //
-// It does the job twice. Before: batches go to workers by a hash, with a fixed window. After:
-// workers advertise their windows, and the reader keeps to them.
+// It does the job twice. In the first run, batches go to workers by a hash, with a fixed window. In
+// the second, workers advertise their windows, and the reader respects them.
 //
 //	go run ./engine/examples/remote-workers [-seconds 20] [-postgres URL]
 package main
@@ -41,7 +41,7 @@ const longest = 10 * time.Minute
 
 // settings are the parameters of the whole comparison.
 type settings struct {
-	seconds  float64 // that the workers need together, at their limits
+	seconds  float64 // time that all workers together need at their limits
 	postgres string  // URL; empty means SQLite
 }
 
@@ -193,7 +193,7 @@ func startReader(ctx context.Context, p *pool) (*reader, error) {
 
 const askEvery = 20 * time.Millisecond
 
-// until waits until so many records are stored, or the reader has ended.
+// until waits until the given number of records is stored, or the reader has ended.
 func (r *reader) until(db *sql.DB, records int) error {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()

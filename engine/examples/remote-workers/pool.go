@@ -30,12 +30,12 @@ var workerConfig string
 // serviceName is the name of the SRV records that list the workers.
 const serviceName = "_penstock._tcp.workers.test"
 
-// pool is the workers, and the DNS server that lists them.
+// pool holds the workers and the DNS server that lists them.
 type pool struct {
 	dir     string
 	names   *connectortest.NameServer
 	workers []*worker
-	log     *os.File // what the processes print
+	log     *os.File // output of the processes
 	listed  []net.SRV
 }
 

@@ -13,14 +13,14 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// tuple is many rows that travel and settle together.
+// tuple is a group of rows that are sent and settled together.
 type tuple struct {
 	span   ledger.Range
 	rows   []row
 	packed time.Time
 }
 
-// spout packs the rows that are not stored yet into tuples, and keeps in a file which are.
+// spout packs the rows that are not stored yet into tuples, and records the stored rows in a file.
 type spout struct {
 	w      *world
 	page   []row // read ahead
@@ -33,7 +33,7 @@ type spout struct {
 	done int
 }
 
-// row gives the next row.
+// row returns the next row.
 func (s *spout) row(ctx context.Context) (r row, err error) {
 	for len(s.page) == 0 {
 		limit := ledger.Position{}

@@ -35,14 +35,14 @@ func readEvents(dir string) (all []event, err error) {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		var e event
-		if json.Unmarshal(lines.Bytes(), &e) == nil { // the kill may have torn one
+		if json.Unmarshal(lines.Bytes(), &e) == nil { // the kill may have truncated a line
 			all = append(all, e)
 		}
 	}
 	return all, lines.Err()
 }
 
-// counter counts the rows that a run has stored, as its record grows.
+// counter counts the rows that a run has stored, by reading its growing record.
 type counter struct {
 	path string
 	at   int64 // offset read so far
@@ -52,7 +52,7 @@ type counter struct {
 func (c *counter) count() int {
 	f, err := os.Open(c.path)
 	if err != nil {
-		return c.rows // the child has not made it yet
+		return c.rows // the child has not created it yet
 	}
 	defer f.Close()
 	if _, err := f.Seek(c.at, io.SeekStart); err != nil {
@@ -72,7 +72,7 @@ func (c *counter) count() int {
 	}
 }
 
-// measure reads the stored rows and their times. Every row must be there.
+// measure reads the stored rows and their times. It returns an error if a row is missing.
 func (o *outcome) measure(dir string, rows int, start time.Time) (err error) {
 	o.start = start
 	if o.events, err = readEvents(dir); err != nil {
@@ -141,7 +141,7 @@ func draw(s settings, all []outcome) error {
 	return err
 }
 
-// shaded is the time between the crash and the first row after it.
+// shaded returns the area between the crash and the first row after it.
 func (o *outcome) shaded(top float64) plot.Series {
 	from, to := o.crash.Sub(o.start).Seconds(), o.resumed.Sub(o.start).Seconds()
 	for _, e := range o.events {
@@ -154,7 +154,7 @@ func (o *outcome) shaded(top float64) plot.Series {
 		Y: []float64{top, top}, Low: []float64{0, 0}}
 }
 
-// perSecond gives the rows stored a second, in steps of a fortieth of the time shown.
+// perSecond returns the rows stored per second, in steps of a fortieth of the time shown.
 func (o *outcome) perSecond(span float64) (x, y []float64) {
 	const steps = 60
 	x, y = make([]float64, steps), make([]float64, steps)
@@ -169,7 +169,7 @@ func (o *outcome) perSecond(span float64) (x, y []float64) {
 	return x, y
 }
 
-// windows gives the mean window of the bolts of each speed.
+// windows returns the mean window of the bolts of each speed.
 func (o *outcome) windows() (series []plot.Series, most float64) {
 	var speeds []float64
 	for _, r := range rates {
@@ -190,7 +190,7 @@ func (o *outcome) windows() (series []plot.Series, most float64) {
 					sum, count = sum+e.Windows[i], count+1
 				}
 			}
-			// nothing joins the two lives
+			// no line connects the two processes
 			if at > o.crash.Sub(o.start).Seconds() && last < o.crash.Sub(o.start).Seconds() {
 				s.X, s.Y = append(s.X, at), append(s.Y, math.NaN())
 			}

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// settings of a run, which the child gets as flags again.
+// settings are the settings of a run. The child gets them as flags.
 type settings struct {
 	rows, tuple int
 	speed       float64 // of the bolts: 1 is scenario s01's
@@ -120,7 +120,7 @@ func (s settings) twice(name string) (o outcome, err error) {
 	return o, o.measure(dir, s.rows, start)
 }
 
-// child runs an algorithm as a process, and kills it when so many rows are stored; 0: it runs to
+// child runs an algorithm as a process, and kills it when noon rows are stored. With 0 it runs to
 // its end.
 func (s settings) child(name, dir string, noon int) (killed time.Time, err error) {
 	cmd := exec.Command(os.Args[0], "-rows", fmt.Sprint(s.rows), "-tuple", fmt.Sprint(s.tuple),

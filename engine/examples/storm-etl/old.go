@@ -20,7 +20,7 @@ func runOld(ctx context.Context, w *world) error {
 		queues[i] = make(chan *tuple, w.rows/w.tuple+1) // Storm's queues had no bound, either
 		all.Go(func() {
 			for t := range queues[i] {
-				_, _ = b.Deliver(ctx, flow.Attempt[*tuple]{Value: t}) // nobody listens
+				_, _ = b.Deliver(ctx, flow.Attempt[*tuple]{Value: t}) // the outcome is ignored
 			}
 		})
 	}

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// handler is the twelve bolts behind HTTP, for the day on the engine (penstock.yaml): each takes
-// records that were parsed and enriched, as JSON lines, and answers when they are stored.
+// handler serves the twelve bolts over HTTP, for the day on the engine (penstock.yaml). Each bolt
+// accepts parsed and enriched records as JSON lines, and responds when they are stored.
 func handler(w *world) http.Handler {
 	mux := http.NewServeMux()
 	had := &keys{of: make(map[string]*answered)}
 	for _, b := range w.bolts {
 		mux.HandleFunc("POST /"+b.name, func(out http.ResponseWriter, in *http.Request) {
 			before, first := had.take(in.Header.Get("Idempotency-Key"))
-			if !first { // a batch that took long was sent to another bolt, too
+			if !first { // a slow batch was sent to another bolt as well
 				<-before.done
 				if before.err != nil {
 					http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
@@ -46,7 +46,7 @@ func handler(w *world) http.Handler {
 				parsed = append(parsed, r.ID, r.Host, r.Status, r.Class)
 			}
 			if err := lines.Err(); err != nil {
-				return // the body broke off: it comes again
+				return // the body was incomplete: the batch is sent again
 			}
 			if before.err = b.serve(in.Context(), parsed, t); before.err != nil {
 				http.Error(out, before.err.Error(), http.StatusServiceUnavailable)
@@ -58,7 +58,7 @@ func handler(w *world) http.Handler {
 
 var errBroken = errors.New("the batch did not arrive whole")
 
-// keys are the Idempotency-Keys of batches that are stored or in work, so that each is stored once.
+// keys holds the Idempotency-Keys of stored and pending batches, so that each is stored once.
 type keys struct {
 	mu sync.Mutex // guards of
 	of map[string]*answered
@@ -69,7 +69,7 @@ type answered struct {
 	err  error
 }
 
-// take returns the answer to the batch. first reports that there is none yet, and that the caller
+// take returns the response to the batch. first reports that there is none yet, and that the caller
 // must process the batch.
 func (k *keys) take(key string) (a *answered, first bool) {
 	k.mu.Lock()
@@ -92,7 +92,7 @@ func (k *keys) end(key string, a *answered) {
 	close(a.done)
 }
 
-// serve makes the day's logs where there are none, and runs the bolts until the process ends.
+// serve creates the day's logs if they are missing, and runs the bolts until the process ends.
 func serve(s settings) error {
 	if s.dir == "" {
 		return errors.New("-serve needs -dir, the folder of the databases")

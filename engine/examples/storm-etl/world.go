@@ -30,11 +30,10 @@ var rates = []float64{100, 100, 100, 100, 50, 50, 50, 50, 20, 20, 10, 5}
 type row struct {
 	rt, id int64 // its time, in milliseconds of the day, and its number
 	line   string
-	gaps   int // in the table before it, of rows that were stored by an earlier life
+	gaps   int // rows before it in the table that an earlier process has stored
 }
 
-// place is a row's: its own time, and its number among those of one time, as text that is ordered
-// as numbers are.
+// place returns the row's position: its time, and its number as a text with the order of numbers.
 func (r row) place() ledger.Position {
 	return ledger.Position{Num: r.rt, Key: fmt.Sprintf("%016x", r.id)}
 }
@@ -54,7 +53,7 @@ func openDB(path string) (*sql.DB, error) {
 
 const day = 24 * 60 * 60 * 1000 // milliseconds
 
-// makeLogs fills the table: rows spread over a day, several of one time.
+// makeLogs fills the table with rows that are spread over a day. Several rows have the same time.
 func makeLogs(path string, rows int) error {
 	db, err := openDB(path)
 	if err != nil {
@@ -76,7 +75,7 @@ func makeLogs(path string, rows int) error {
 	return nil
 }
 
-// page returns the rows behind a place, up to limit where that is set.
+// page returns the rows after a position, up to limit if that is set.
 func (s *source) page(ctx context.Context, from, limit ledger.Position, size int) ([]row, error) {
 	at := func(p ledger.Position) (rt, id int64) {
 		id, _ = strconv.ParseInt(p.Key, 16, 64) // "" is 0, before every row
@@ -131,7 +130,7 @@ func (b *bolt) Deliver(ctx context.Context, a flow.Attempt[*tuple]) (flow.Report
 	return flow.Report{}, b.serve(ctx, parsed, a.Value)
 }
 
-// serve takes the time that a tuple takes, and stores it.
+// serve waits for the tuple's service time, and stores it.
 func (b *bolt) serve(ctx context.Context, parsed []any, t *tuple) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +188,7 @@ type mark struct {
 	Above     []ledger.Range
 }
 
-// load reads the mark of an earlier life.
+// load reads the mark of an earlier process.
 func (w *world) load() (m mark, err error) {
 	text, err := os.ReadFile(filepath.Join(w.dir, "mark.json"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -204,7 +203,8 @@ func (w *world) load() (m mark, err error) {
 	return m, nil
 }
 
-// save writes it. Where that fails the one before it is as good, and repeats a little more.
+// save writes the mark. If that fails, the previous mark stays valid, and a restart repeats a few
+// more rows.
 func (w *world) save(m mark) {
 	text, _ := json.Marshal(m)
 	path := filepath.Join(w.dir, "mark.json")
@@ -233,7 +233,7 @@ func (w *world) store(parsed []any, t *tuple) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // of nothing, once it is committed
+	defer func() { _ = tx.Rollback() }() // no effect after Commit
 	const most = 100                     // rows of a statement
 	for len(parsed) > 0 {
 		n := min(most, len(parsed)/columns)

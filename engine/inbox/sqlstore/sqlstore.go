@@ -5,8 +5,9 @@
 //	err = store.Create(ctx)
 //	in, err := inbox.New(inbox.Options[*sql.Tx]{Store: store, ...})
 //
-// It works with any driver of database/sql. Open SQLite with a busy time-out, such as
-// _pragma=busy_timeout(5000) of modernc.org/sqlite: else a change fails while another one writes.
+// It works with any driver of database/sql. Open SQLite with a busy timeout, such as
+// _pragma=busy_timeout(5000) of modernc.org/sqlite. Otherwise a change fails while another
+// transaction writes.
 package sqlstore
 
 import (
@@ -25,7 +26,7 @@ const DefaultTable = "penstock_inbox"
 
 // Options are the settings of a Store.
 type Options struct {
-	// Table holds the keys. "" means DefaultTable. In PostgreSQL a schema may stand before it.
+	// Table holds the keys. "" means DefaultTable. In PostgreSQL it may include a schema.
 	Table string
 
 	// Tx are the options of the transactions. Nil means the isolation Read Committed in PostgreSQL,
@@ -94,8 +95,8 @@ func (s *Store) Create(ctx context.Context) error {
 	return nil
 }
 
-// Once implements inbox.Store. The key is the first write of the transaction: another one with the
-// same key waits there until this one has ended.
+// Once implements inbox.Store. The first write of the transaction inserts the key, so that another
+// transaction with the same key waits until this one has ended.
 func (s *Store) Once(ctx context.Context, key inbox.Key,
 	change func(ctx context.Context, tx *sql.Tx) error,
 ) (inbox.Result, error) {
@@ -120,7 +121,7 @@ func (s *Store) Once(ctx context.Context, key inbox.Key,
 	return inbox.Applied, nil
 }
 
-// record inserts a key. repeated reports whether it is there already, with the same digest.
+// record inserts a key. repeated reports whether the key already exists with the same digest.
 func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated bool, err error) {
 	query := fmt.Sprintf(
 		`INSERT INTO %s (id, digest, received) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING`,
@@ -147,9 +148,9 @@ func (s *Store) record(ctx context.Context, tx *sql.Tx, key inbox.Key) (repeated
 // expireAtOnce is the number of keys that one transaction of Expire deletes.
 const expireAtOnce = 1000
 
-// Expire deletes the keys that were recorded before t, and returns how many. A notification that
-// comes again after its key was deleted is applied again: keep keys for longer than the sender
-// repeats. It deletes in small transactions, until ctx is done.
+// Expire deletes the keys that were recorded before t, and returns their number. If a notification
+// is repeated after its key was deleted, it is applied again. Keep keys for longer than the sender
+// repeats notifications. It deletes in small transactions, until ctx is done.
 func (s *Store) Expire(ctx context.Context, t time.Time) (deleted int64, err error) {
 	query := fmt.Sprintf(
 		`DELETE FROM %[1]s WHERE id IN (SELECT id FROM %[1]s WHERE received < $1 LIMIT %[2]d)`,

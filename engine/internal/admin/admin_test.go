@@ -59,7 +59,7 @@ func get(h http.Handler, url string, change func(*http.Request)) (int, string) {
 	return w.Code, string(text)
 }
 
-// TestMetricsLint: the metrics are as promlint wants them.
+// TestMetricsLint checks that promlint accepts the metrics.
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	reg.MustRegister(collector{picture})
@@ -192,8 +192,8 @@ func TestStatusForm(t *testing.T) {
 	}
 }
 
-// TestListen: Run ends with its context, Close frees the port and may be called twice, and a taken
-// port is said so.
+// TestListen checks that Run ends with its context, that Close frees the port and may be called
+// twice, and that the error for a port in use says so.
 func TestListen(t *testing.T) {
 	o := Options{Address: "127.0.0.1:0", Status: picture, Log: slog.New(slog.DiscardHandler)}
 	s, err := Listen(o)

@@ -108,8 +108,8 @@ func TestDeliveries(t *testing.T) {
 	}
 }
 
-// TestReceivers: a receiver's token shows its own deliveries, one at a time, and nothing else.
-// Unknown ones and those of others are not told apart.
+// TestReceivers checks that a receiver's token shows only its own deliveries, one at a time. The
+// response for an unknown delivery is the same as for another receiver's delivery.
 func TestReceivers(t *testing.T) {
 	store := &oneDelivery{}
 	h := handler(t, Options{

@@ -138,9 +138,9 @@ func (a *applied) stop() {
 	}
 }
 
-// TestApplyRoutes: while other routes of its pipeline are changed, added and removed, an unchanged
-// route is not restarted and misses nothing. Each line arrives at each route exactly once, and the
-// source is not recreated.
+// TestApplyRoutes checks that an unchanged route neither restarts nor misses data while other
+// routes of its pipeline are changed, added and removed. Each line arrives at each route exactly
+// once, and the source is not recreated.
 func TestApplyRoutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lines = 1000
@@ -228,7 +228,7 @@ func TestApplyPipelines(t *testing.T) {
 	})
 }
 
-// TestApplyRefuses: a refused config changes nothing.
+// TestApplyRefuses checks that a refused config changes nothing.
 func TestApplyRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 300, "p/r=1", "p/s=1")
@@ -277,8 +277,8 @@ func TestApplyWhileDraining(t *testing.T) {
 	})
 }
 
-// TestApplyGivesUpDraining: when its context ends, a route that is still draining is stopped, and
-// its batch is delivered again by the next.
+// TestApplyGivesUpDraining checks that Apply stops a draining route when the context ends, and that
+// the next route delivers its batch again.
 func TestApplyGivesUpDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "p/s=1")
@@ -301,8 +301,8 @@ func TestApplyGivesUpDraining(t *testing.T) {
 	})
 }
 
-// TestApplyWhileFailing: routes and pipelines that wait for a restart are replaced at once, and
-// run.
+// TestApplyWhileFailing checks that Apply at once replaces routes and pipelines that wait for a
+// restart, and that the new ones run.
 func TestApplyWhileFailing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 10, "p/r=1", "q/r=1")
@@ -359,8 +359,8 @@ func (s *failingSource) Open(ctx context.Context, o stream.OpenOptions) (stream.
 	return s.fakeSource.Open(ctx, o)
 }
 
-// TestApplyKeepsFinishing: a partition is finished when the routes of the moment have settled it:
-// not before the successor of a changed route has, and without one that was removed.
+// TestApplyKeepsFinishing checks that a partition is finished when all current routes have settled
+// it. The successor of a changed route must have settled it, too; a removed route need not.
 func TestApplyKeepsFinishing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 1, "p/one=1", "p/two=1", "p/three=1")
@@ -389,8 +389,8 @@ func TestApplyKeepsFinishing(t *testing.T) {
 	})
 }
 
-// TestApplyRandom: after any sequence of changes, some of them given up early, every route of the
-// last config has everything, and routes that never changed have it once, in order.
+// TestApplyRandom applies random sequences of changes, some of them given up early. It checks that
+// every route of the last config has everything, and that unchanged routes have it once, in order.
 func TestApplyRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -441,8 +441,8 @@ func TestApplyRandom(t *testing.T) {
 	}
 }
 
-// TestApplyAfterStuck: after an Apply that could not stop a route, a further one does not report
-// success, not even one back to the configuration before: the other routes have stopped.
+// TestApplyAfterStuck checks that, after an Apply that could not stop a route, a later Apply fails,
+// even if it returns to the earlier configuration: the other routes have stopped.
 func TestApplyAfterStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startApplied(t, 5, "p/r=1", "q/r=1")

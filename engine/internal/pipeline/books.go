@@ -32,8 +32,8 @@ type books struct {
 	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
 	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	// ReadRecords and readBytes that an earlier route read and did not settle; this one reads them
-	// again.
+	// owed counts records and bytes that an earlier route read and did not settle. This route reads
+	// them again.
 	owed counts
 }
 
@@ -56,7 +56,7 @@ type partition struct {
 	keys     []string // the partition's id, as an order key
 	sealed   bool
 	sealedAt stream.Position
-	finished bool // the source was told
+	finished bool // the source has finished it, or has no Finish
 	handed   bool // a span of it was handed out in this run
 	dirty    bool
 	stood    time.Duration // while pending: time of the last watermark advance, or of the first read above it
@@ -69,7 +69,7 @@ type saving struct {
 	marks    []stream.Mark
 	places   map[string]string
 	bytes    int64              // to be released from the replay bound once the entry is written
-	finished []stream.Partition // sealed and wholly settled, not yet told to the source
+	finished []stream.Partition // sealed and wholly settled; the source must still finish them
 }
 
 func newBooks(resume func(string) (stream.Mark, bool)) *books {
@@ -191,9 +191,9 @@ func (k *books) resumesBelow(b *stream.Batch) {
 	})
 }
 
-// verdict returns the error of a finite run that delivered nothing and dead-lettered at least one
-// record, however few they were. A run that resumes below settled ranges may have been left nothing
-// but refused records, and is not judged.
+// verdict returns an error if a finite run delivered nothing and dead-lettered at least one record.
+// It returns nil for a run that resumed below settled ranges: only refused records may have been
+// left.
 func (k *books) verdict() error {
 	if k.remnant || k.counts.delivered > 0 || k.counts.dead == 0 {
 		return nil

@@ -152,6 +152,7 @@ func (k *books) withdraw(b *stream.Batch) {
 }
 
 // settleAssigned accounts for a settled batch of a source with assignments, except for its ranges.
+// late reports that the batch's assignment has ended.
 func (k *books) settleAssigned(b *stream.Batch, end ending) (late bool) {
 	late = k.current(&b.Spans[0]) == nil
 	if end.unsent {

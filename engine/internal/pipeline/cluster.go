@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// positionStore has the progress of routes: the checkpoint log in the state directory, or for a
-// pipeline that a cluster shares the bucket.
+// positionStore stores the progress of routes. It is the bucket for a pipeline that a cluster
+// shares, and the checkpoint log in the state directory for any other.
 type positionStore interface {
 	Append(route string, marks []stream.Mark, places map[string]string) error
 	Forget(route string, partitionIDs []string) error
@@ -30,15 +30,16 @@ type positionStore interface {
 	Routes() []string
 }
 
-// sharing is a pipeline's part in a cluster. The zero value is that of a pipeline that runs in each
-// process.
+// sharing is a pipeline's state in a cluster. The zero value means that each process runs the
+// pipeline.
 type sharing struct {
 	on     bool            // the processes of the cluster run the pipeline in turn
 	bucket *cluster.Bucket // set before the pipeline runs
 	tenure atomic.Pointer[cluster.Tenure]
 }
 
-// checkSharing decides whether the pipeline is shared, and refuses one that cannot be.
+// checkSharing decides whether the pipeline is shared. It returns an error if sharing is required
+// and impossible.
 func (p *pipe) checkSharing() error {
 	assigned, ok := p.source.(stream.AssignedSource)
 	isAssigned := ok && assigned.HasAssignments()
@@ -49,7 +50,8 @@ func (p *pipe) checkSharing() error {
 	return nil
 }
 
-// checkShared refuses a sink with its output or store on one machine.
+// checkShared returns an error if the pipeline is shared and the sink's output or store is on one
+// machine.
 func (r *route) checkShared() error {
 	if !r.pipe.sharing.on {
 		return nil
@@ -94,7 +96,7 @@ func (p *pipe) runShared(ctx context.Context) error {
 	})
 }
 
-// lost forgets why the route ended: the process has lost the pipeline.
+// lost clears the route's error, because the route ended when this process lost the pipeline.
 func (s *slot) lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,9 +105,9 @@ func (s *slot) lost() {
 	}
 }
 
-// confirm returns when the bucket has confirmed that this process owns the pipeline. The sink's
-// ledger was taken before: a process that was suspended and has lost the pipeline must not deliver
-// with an epoch that it has taken from the owner.
+// confirm waits until the bucket confirms that this process owns the pipeline. It is called after
+// the sink's ledger was taken. A suspended process may have lost the pipeline and then taken the
+// ledger's epoch from the new owner. Without confirm it would deliver with that epoch.
 func (p *pipe) confirm(ctx context.Context) error {
 	t := p.sharing.tenure.Load()
 	switch {
@@ -157,7 +159,7 @@ func (p *pipe) positions(route string, s *state) (positionStore, error) {
 	return shared, nil
 }
 
-// resetCommand tells how an operator has a route deliver everything again.
+// resetCommand returns the command with which an operator makes a route deliver everything again.
 func (p *pipe) resetCommand(route string) string {
 	if p.sharing.on {
 		return fmt.Sprintf("`nats kv purge %s %s` while all processes are stopped",
@@ -192,8 +194,8 @@ func openBucket(ctx context.Context, e *Engine, dir vfs.Dir) error {
 	return nil
 }
 
-// checkBucketFile returns an error if the bucket has been replaced since this state directory was
-// used with it: its progress is gone. It then writes the identity of the bucket.
+// checkBucketFile returns an error if the bucket was replaced, and so lost its progress, since this
+// state directory was used with it. Otherwise it writes the bucket's identity to the file.
 func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	want := b.Name + " " + b.ID + "\n"
 	f, err := dir.OpenFile(bucketFile, os.O_RDWR|os.O_CREATE, 0o600)
@@ -225,7 +227,7 @@ func checkBucketFile(dir vfs.Dir, b *cluster.Bucket) error {
 	return f.Sync()
 }
 
-// clusterStatus returns an engine's picture of its cluster; nil if there is none.
+// clusterStatus returns the status of the engine's cluster, or nil if there is none.
 func clusterStatus(e *Engine) *status.Cluster {
 	if !e.cfg.Cluster.On() {
 		return nil

@@ -76,8 +76,8 @@ func sharedEngine(t *testing.T, r *registers, node string, source stream.Source,
 		}})
 }
 
-// TestSharedPipeline: of two engines one runs the pipeline, and the other one stands by. When the
-// first one drains, the second one goes on from its progress.
+// TestSharedPipeline checks that one of two engines runs a shared pipeline and the other stands by.
+// When the first one drains, the second one resumes from its progress.
 func TestSharedPipeline(t *testing.T) {
 	r := &registers{keys: make(map[string]cluster.Stored)}
 	lines := numbered(100)
@@ -124,7 +124,7 @@ func TestSharedPipeline(t *testing.T) {
 	}
 }
 
-// TestStandbyDrains: an engine that owns nothing ends when it is told to drain.
+// TestStandbyDrains checks that an engine that owns no pipeline ends when it drains.
 func TestStandbyDrains(t *testing.T) {
 	r := &registers{keys: map[string]cluster.Stored{
 		cluster.LeaseKey("p"): {Found: true, Revision: 1, Data: []byte(`{"owner":"x/1","epoch":1,"count":1}`)},
@@ -157,7 +157,7 @@ type reluctant struct{ fakeSource }
 // Shared implements stream.SharedSource.
 func (s *reluctant) Shared() error { return errors.New("option x forbids it") }
 
-// TestNotShared: sources and sinks that belong to one machine are refused.
+// TestNotShared checks that sources and sinks that belong to one machine are refused.
 func TestNotShared(t *testing.T) {
 	for _, c := range []struct {
 		source stream.Source
@@ -176,7 +176,7 @@ func TestNotShared(t *testing.T) {
 	}
 }
 
-// TestBucketFile: a bucket that was deleted and created again is refused.
+// TestBucketFile checks that a bucket that was deleted and created again is refused.
 func TestBucketFile(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)

@@ -39,7 +39,7 @@ type observers struct {
 	tap      *tap.Route          // nil if the route cannot be tapped
 	manifest *manifest.Route     // nil if there is none
 	latency  prometheus.Observer // from reading to settling; nil if not measured
-	// roundTrips is of attempts; nil if not measured.
+	// roundTrips measures attempts; nil if disabled.
 	roundTrips prometheus.Observer
 }
 

@@ -26,9 +26,9 @@ func conserved(t *testing.T, s status.Route) {
 	}
 }
 
-// TestRoutesAreIndependent: of two routes of one source one fails to open. The other delivers
-// everything, its processors drop and dead-letter records, and every record is accounted for. The
-// source is not asked to finish partitions that the failed route never had.
+// TestRoutesAreIndependent checks that a route delivers everything although another route of the
+// same source fails to open. Its processors drop and dead-letter records, and every record is
+// accounted for. The source is not asked to finish partitions that the failed route never had.
 func TestRoutesAreIndependent(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(1000), size: 7}
@@ -73,8 +73,8 @@ func TestRoutesAreIndependent(t *testing.T) {
 	}
 }
 
-// TestResumeAndFinish: a run that is stopped in the middle is resumed where it was, and the source
-// finishes the partition once.
+// TestResumeAndFinish checks that a run resumes at the position at which the last one stopped, and
+// that the source finishes the partition once.
 func TestResumeAndFinish(t *testing.T) {
 	m := vfstest.New()
 	source := &fakeSource{lines: numbered(500), size: 10}
@@ -161,8 +161,8 @@ func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	}
 }
 
-// TestStallEndsAFiniteRun: a worker that never delivers ends a finite run after Stall, with the
-// worker's last error.
+// TestStallEndsAFiniteRun checks that a finite run with a worker that never delivers ends after
+// Stall, with the worker's last error.
 func TestStallEndsAFiniteRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
@@ -188,8 +188,8 @@ func TestStallEndsAFiniteRun(t *testing.T) {
 	})
 }
 
-// TestStallNamesTheProcessor: a processor that works on one batch for too long ends a finite run,
-// which names it.
+// TestStallNamesTheProcessor checks that a processor that works on one batch for too long ends a
+// finite run, and that the error names the processor.
 func TestStallNamesTheProcessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &steps{took: 10 * time.Minute, step: func(*stream.Batch, int) {}}
@@ -204,8 +204,8 @@ func TestStallNamesTheProcessor(t *testing.T) {
 	})
 }
 
-// TestRefusedRecordIsFound: a record that the receiver refuses is bisected out of its batch and
-// dead-lettered with the refusing worker's name; all others arrive.
+// TestRefusedRecordIsFound checks that a refused record is bisected out of its batch and
+// dead-lettered with the refusing worker's name, and that all others arrive.
 func TestRefusedRecordIsFound(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
@@ -231,7 +231,7 @@ func TestRefusedRecordIsFound(t *testing.T) {
 	}
 }
 
-// TestGuardStopsARoute: a stream does not turn into dead letters.
+// TestGuardStopsARoute checks that the guard stops a route that dead-letters all records.
 func TestGuardStopsARoute(t *testing.T) {
 	sink := &fakeSink{deliver: func(context.Context, stream.Attempt) error {
 		return &flow.Rejected{Err: errors.New("400")}
@@ -249,8 +249,8 @@ func TestGuardStopsARoute(t *testing.T) {
 	}
 }
 
-// TestGuardBearsALeftover: after a kill a batch may consist of its refused record alone, which is
-// no reason to stop.
+// TestGuardBearsALeftover checks that the guard does not stop a route for a batch that, after a
+// kill, consists of a refused record alone.
 func TestGuardBearsALeftover(t *testing.T) {
 	sink := &fakeSink{deliver: func(_ context.Context, a stream.Attempt) error {
 		if bytes.Contains(a.Value.Data, []byte("line 100\n")) {
@@ -273,7 +273,8 @@ func TestGuardBearsALeftover(t *testing.T) {
 	}
 }
 
-// TestSourceErrorComesLast: records read before the source failed are delivered and saved.
+// TestSourceErrorComesLast checks that records read before the source failed are delivered and
+// saved.
 func TestSourceErrorComesLast(t *testing.T) {
 	m := vfstest.New()
 	sink := &fakeSink{}
@@ -287,7 +288,8 @@ func TestSourceErrorComesLast(t *testing.T) {
 	}
 }
 
-// TestStateIsLocked: the error of a second process names the owner of the state directory.
+// TestStateIsLocked checks that the error of a second process names the owner of the state
+// directory.
 func TestStateIsLocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

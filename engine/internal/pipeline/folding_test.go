@@ -32,8 +32,8 @@ func (s *reluctantLedger) Compact(_ context.Context, marks []stream.Mark) error 
 	return nil
 }
 
-// TestFoldingIsTriedAgain: span rows that a sink could not fold are folded with the next save, also
-// if nothing more is settled.
+// TestFoldingIsTriedAgain checks that the next save folds the span rows that a sink could not fold,
+// even if nothing more has settled.
 func TestFoldingIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const records = 20

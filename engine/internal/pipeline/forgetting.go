@@ -23,8 +23,8 @@ func (r *keeper) note(marks []stream.Mark) {
 	}
 }
 
-// forget drops the state of partitions that the source reports as deleted, except for those in
-// work, which follow later.
+// forget drops the state of partitions that the source reports as deleted. Partitions with
+// unsettled or unsaved data are dropped by a later call.
 func (r *keeper) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
@@ -50,8 +50,8 @@ func (r *keeper) forget() error {
 	return nil
 }
 
-// lateTransaction is how long a transaction of this run may take to commit data of a partition that
-// was forgotten meanwhile. Databases end the sessions of vanished clients after a minute.
+// lateTransaction bounds the time in which an open transaction of this run may still commit data of
+// a forgotten partition. Databases end the sessions of vanished clients after a minute.
 const lateTransaction = time.Hour
 
 // forgotten is a partition that the local state has dropped.
@@ -60,8 +60,8 @@ type forgotten struct {
 	at time.Time
 }
 
-// pruneLate notes the partitions among drop that were handed out in this run, and returns those
-// that were noted so long ago that no transaction with their data can be open.
+// pruneLate records the partitions in drop that were handed out in this run. It returns those
+// recorded more than lateTransaction ago: no transaction with their data can be open any more.
 func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 	now := time.Now()
 	isIdle := make(map[string]bool, len(idle))
@@ -84,9 +84,10 @@ func (s *resumed) pruneLate(drop, idle []string) (ids []string) {
 // ledger still holds them. The oldest are dropped first.
 const maxKeptFinished = 10_000
 
-// keepFinished returns those of now whose marks can be dropped. The sink's ledger drops partitions
-// of this run only in a later run. Until then the local mark tells the source that they are
-// finished. Otherwise a route without ledger, which has dropped its marks, would read them again.
+// keepFinished returns the partitions in now with marks that can be dropped. The sink's ledger
+// drops a partition of this run only after lateTransaction or in a later run. Until then the local
+// mark tells the source that the partition is finished. Without it the source would read the
+// partition again for a route without a ledger that has dropped its own mark.
 func (r *keeper) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
@@ -112,10 +113,10 @@ const pruneAtOnce = 200
 // prune makes a transactional sink drop its rows of partitions whose deletion from the checkpoint
 // is durable; in the opposite order the ledger could hold less than the local state.
 //
-// It drops partitions that Load returned and of which this run has handed out nothing. Load
-// has fenced off every earlier transaction of such a partition, so no late one can repeat its data
-// unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a kill the
-// next run loads them, finds them deleted and drops them.
+// prune drops only partitions that Load returned and that this run has not handed out. Load has
+// fenced off every earlier transaction of such a partition, so no late transaction can repeat its
+// data unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a
+// kill the next run loads them, finds them deleted and drops them.
 func (r *keeper) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handed) // it was put back in the meantime
@@ -150,8 +151,8 @@ func (r *keeper) pruneAll(ctx context.Context) error {
 	return nil
 }
 
-// forget drops partitions that have nothing in work and nothing unsaved (now), and returns the
-// others as later. idle are those of now of which nothing was handed out in this run.
+// forget drops partitions without unsettled or unsaved data and returns them as now, and the others
+// as later. idle are the partitions in now that were not handed out in this run.
 func (k *books) forget(ids []string) (now, later, idle []string) {
 	for _, id := range ids {
 		p := k.parts[id]
@@ -168,16 +169,15 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 	return now, later, idle
 }
 
-// handed reports whether a span of a partition was handed out in this run, and the partition not
-// forgotten since.
+// handed reports whether a span of the partition was handed out in this run and the partition has
+// not been forgotten since.
 func (k *books) handed(id string) bool { return k.parts[id] != nil && k.parts[id].handed }
 
 // keptAccounts bounds the open accounts of partitions that have nothing in work.
 const keptAccounts = 1024
 
-// rest closes the accounts of partitions that have nothing in work and nothing unsaved. An account
-// is reopened at its mark when needed. Otherwise a hundred thousand files would need as many
-// ledgers.
+// rest closes the accounts of partitions without unsettled or unsaved data, so that a hundred
+// thousand files do not need as many ledgers. An account is reopened at its mark when needed.
 func (k *books) rest(saved []stream.Mark) {
 	for _, m := range saved {
 		if len(k.parts) <= keptAccounts {

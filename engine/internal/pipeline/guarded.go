@@ -14,15 +14,15 @@ import (
 // with each stop, so that a wrong config turns few records of a growing log into dead letters.
 var guardPauses = backoff.Exponential(time.Second, 4, 10*time.Minute)
 
-// guardForgets is the running time after which a route's next pause is the first one again.
+// guardForgets is the running time after which a route's pauses start from the first again.
 const guardForgets = time.Hour
 
 // inputPoll is the interval at which the input is compared after the pause.
 const inputPoll = 2 * time.Second
 
-// inputChanges waits, after the guard has stopped r with err, until the route's input has changed
-// since the stop. It returns false if something else stopped r, the source cannot tell, the run is
-// finite, or r drains in the meantime.
+// inputChanges waits until the input of r has changed since the guard stopped r with err. It
+// returns false if err is not the guard's, the source cannot watch its input, or the run is finite.
+// It also returns false if r drains or ctx ends first.
 func (s *slot) inputChanges(ctx context.Context, r *route, err error, pause *backoff.State) bool {
 	if _, guarded := errors.AsType[*deadletter.GuardError](err); !guarded || s.o.Once {
 		return false

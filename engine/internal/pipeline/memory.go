@@ -35,8 +35,8 @@ type memory struct {
 // newMemory returns the memory of a route. It has one layer if boot is "" (unknown).
 //
 // An earlier instance that ended before its sink had synced leaves progress in the upper layer
-// only. This instance copies it to the lower layer after its first sync. Otherwise partitions
-// without new data would stay behind there forever.
+// only. This instance copies it to the lower layer after its first sync. Otherwise the lower layer
+// would never get the progress of partitions without new data.
 func newMemory(store positionStore, key string, lazy bool, boot string) *memory {
 	m := &memory{store: store, lower: key, rest: writeRest}
 	if lazy && boot != "" {
@@ -48,7 +48,7 @@ func newMemory(store positionStore, key string, lazy bool, boot string) *memory 
 	return m
 }
 
-// owe schedules progress in the upper layer that the lower one lacks.
+// owe schedules progress of the upper layer for the lower one, if the lower one lacks it.
 func (m *memory) owe() {
 	for mark := range m.store.Marks(m.upper) {
 		if below, ok := m.store.Mark(m.lower, mark.Part.ID); !ok || !sameMark(below, mark) {
@@ -68,7 +68,7 @@ func sameMark(a, b stream.Mark) bool {
 		a.Note == b.Note && slices.Equal(a.Above, b.Above)
 }
 
-// failed reports that nothing can be saved until the log is opened again.
+// failed reports whether saving is impossible until the log is opened again.
 func (m *memory) failed() bool { return m.store.Failed() != nil }
 
 func (m *memory) layered() bool { return m.upper != "" }

@@ -22,8 +22,8 @@ func (s *deafSink) Open(ctx context.Context, _ stream.SinkOptions) error {
 	return fmt.Errorf("dial: %w", ctx.Err())
 }
 
-// TestDrainWhileOpening: a route that is still opening has nothing in flight, and so a drain ends
-// it at once, and the routes that wait for it.
+// TestDrainWhileOpening checks that a drain ends a route that is still opening, and the routes that
+// wait for it, at once: nothing is in flight.
 func TestDrainWhileOpening(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -42,8 +42,8 @@ func TestDrainWhileOpening(t *testing.T) {
 	}
 }
 
-// TestStallWhileOpening: a finite run does not wait for ever for a receiver that does not answer;
-// the others deliver.
+// TestStallWhileOpening checks that a finite run gives up on a receiver that does not respond, and
+// that the other routes deliver.
 func TestStallWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good := &fakeSink{}
@@ -62,8 +62,8 @@ func TestStallWhileOpening(t *testing.T) {
 	})
 }
 
-// TestNotReadyWhileOpening: a route that has not opened within a minute is not ready, and the
-// status says for how long.
+// TestNotReadyWhileOpening checks that a route that has not opened within a minute is not ready,
+// and that the status has the time since it began to open.
 func TestNotReadyWhileOpening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{lines: numbered(3), size: 1},

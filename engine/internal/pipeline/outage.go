@@ -13,15 +13,15 @@ const (
 	onceGrace   = 5 * time.Second // allows several probes of a worker with new credentials
 )
 
-// outageDetector detects that no worker of a route has been able to deliver for the time of grace.
+// outageDetector detects that no worker of a route has been able to deliver for at least grace.
 type outageDetector struct {
 	refusing bool // workers that fail every attempt count too, besides misconfigured ones
 	grace    time.Duration
 	since    time.Time // zero if a worker can deliver
 }
 
-// reached reports whether no worker of r could deliver for the time of grace, and no attempt is in
-// flight that may still succeed.
+// reached reports whether no worker of r has been able to deliver for at least grace, and no
+// attempt that may still succeed is in flight.
 func (h *outageDetector) reached(r *route) bool {
 	waiting := r.unsettled()
 	status, _ := r.sender.sender.Status()

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestNoWorkerCanDeliver: a drain and a finite run end soon, with the reason, if every worker is
-// misconfigured; a drain also if every worker fails every attempt. One worker that can deliver, or
-// that comes back in time, is waited for.
+// TestNoWorkerCanDeliver checks that a drain and a finite run end soon, with the reason, if every
+// worker is misconfigured. A drain also ends if every worker fails every attempt. Both wait for a
+// worker that can deliver or recovers in time.
 func TestNoWorkerCanDeliver(t *testing.T) {
 	misconfigured := func(context.Context, stream.Attempt) error {
 		return &flow.Misconfigured{Err: errors.New("401 token")}
@@ -72,8 +72,8 @@ func TestNoWorkerCanDeliver(t *testing.T) {
 	}
 }
 
-// TestWorkerComesBack: a finite run delivers everything although its only worker is misconfigured
-// for a moment.
+// TestWorkerComesBack checks that a finite run delivers everything although its only worker is
+// briefly misconfigured.
 func TestWorkerComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -53,10 +53,10 @@ func (p *instance) Process(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// TestPoisonedProcessors: one record in 10,000 panics, or ends the goroutine of, the processor that
-// reads it, after the processor has changed part of the batch. After three deaths on its own it is
-// a dead letter with the stack. All other records are processed exactly once, including those
-// added, dropped or dead-lettered. The run takes at most 1/0.8 of the time of a run without poison.
+// TestPoisonedProcessors checks a run in which one record in 10,000 panics its processor, or ends
+// its goroutine, after part of the batch was changed. After killing three processors alone, the
+// record is a dead letter with the stack. All other records are processed exactly once, including
+// added, dropped and dead-lettered ones. The run takes at most 1/0.8 of the time without poison.
 func TestPoisonedProcessors(t *testing.T) {
 	const records, each = 60_000, 10_000
 	for name, die := range map[string]func(){"panic": func() { panic("poisoned") }, "Goexit": runtime.Goexit} {
@@ -148,8 +148,8 @@ func accounts(t *testing.T, e *Engine, m *vfstest.Mem, sink *fakeSink, poison bo
 	}
 }
 
-// TestProcessorAlwaysPanics: nothing is delivered and nothing waits for ever: the first batch is
-// dead, and the guard says so.
+// TestProcessorAlwaysPanics checks that a route with a processor that always panics does not hang.
+// Nothing is delivered, the first batch is dead-lettered, and the guard stops the route.
 func TestProcessorAlwaysPanics(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short, as under the race detector: after hundreds of panics in a bubble its " +
@@ -171,8 +171,8 @@ func TestProcessorAlwaysPanics(t *testing.T) {
 	})
 }
 
-// TestEncoderPanics: a record that the sink cannot encode is found like one that a processor dies
-// of.
+// TestEncoderPanics checks that a record that panics the sink's encoder is found like a record that
+// kills a processor.
 func TestEncoderPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &picky{fakeSink: &fakeSink{}}
@@ -204,8 +204,8 @@ func (*picky) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return dst, nil
 }
 
-// TestProcessorFails: an error of a processor is no death: the route ends, starts again, and goes
-// on when it is mended.
+// TestProcessorFails checks that a processor's error is not a death: the route ends, restarts and
+// delivers once the processor works again.
 func TestProcessorFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

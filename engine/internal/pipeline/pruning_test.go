@@ -88,10 +88,10 @@ func heldParts(ids ...string) (marks []stream.Mark) {
 	return marks
 }
 
-// TestPrune: a sink with its own ledger drops deleted partitions that it held at the start and of
-// which nothing was handed out since. It does so only after the checkpoint has durably forgotten
-// them, so that a crash leaves no partition that the next run misses. It drops at most pruneAtOnce
-// in one transaction, and retries failures.
+// TestPrune checks that a sink with its own ledger drops deleted partitions that it held at the
+// start and that were not handed out since. It does so only after the checkpoint has durably
+// forgotten them. Otherwise a crash could leave a partition that the next run misses. It drops at
+// most pruneAtOnce partitions in one transaction, and retries failures.
 func TestPrune(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -137,9 +137,9 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestPruneAfterKill: the next run drops partitions that a kill left forgotten in the checkpoint
-// and held by the sink, and partitions forgotten in the run that handed them out. Until then the
-// checkpoint records that they are finished.
+// TestPruneAfterKill checks that the next run drops two kinds of partitions from the sink: those
+// that only the checkpoint had forgotten before a kill, and those forgotten in the run that handed
+// them out. Until then the checkpoint records that they are finished.
 func TestPruneAfterKill(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

@@ -15,11 +15,10 @@ type receiver struct {
 	Hosts []string `json:"hosts"`
 }
 
-// leastToken is the length of a receiver's token that is long enough not to be guessed. Shorter ones
-// are not accepted.
+// leastToken is the minimum length of a receiver's token. Shorter tokens could be guessed.
 const leastToken = 16
 
-// receivers are those of the file admin.delivery_tokens, by name.
+// receivers holds the receivers in the file admin.delivery_tokens, by name.
 type receivers struct {
 	file reread.File[map[string]receiver]
 }
@@ -51,7 +50,7 @@ func openReceivers(path string) (*receivers, error) {
 	return r, nil
 }
 
-// of returns the receiver of a token. All tokens are compared, so that the time shows nothing.
+// of returns the receiver of a token. It compares all tokens, so that its duration reveals nothing.
 func (r *receivers) of(token string) (owner stream.DeliveryOwner, ok bool) {
 	if len(token) < leastToken {
 		return owner, false

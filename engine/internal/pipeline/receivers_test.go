@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestReceivers: a token of the file means its receiver. A file that cannot be used is refused at the
-// start, and keeps the former receivers later.
+// TestReceivers checks that a token in the file identifies its receiver. An unusable file is an
+// error at the start. Later it leaves the earlier receivers in effect.
 func TestReceivers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	now := time.Now()

@@ -69,8 +69,8 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 	return report, err
 }
 
-// TestReopen: a sink that asks for it is opened again at once at the place that it asked for, and
-// the route does not count as failed.
+// TestReopen checks that a sink that asks to be reopened is reopened at once at the resume token
+// that it asked for, and that the route does not count as failed.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
 	runReplaced(t, s, time.Second)
@@ -79,9 +79,9 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// TestReopenFails: the place that a sink asked for is not lost if it cannot be opened there at
-// once. The checkpoint has another place, at which the output that was replaced might be refused
-// for ever.
+// TestReopenFails checks that the requested resume token is kept if the sink cannot be reopened
+// there at once. The checkpoint's token belongs to the replaced output and might be refused
+// forever.
 func TestReopenFails(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n == 2 || n == 3 {
@@ -95,7 +95,8 @@ func TestReopenFails(t *testing.T) {
 	}
 }
 
-// TestReopenWhileOpening: a sink that asks again before it is open restarts with backoff.
+// TestReopenWhileOpening checks that a route backs off if its sink asks to be reopened while
+// opening.
 func TestReopenWhileOpening(t *testing.T) {
 	s := &replaced{open: func(n int) error {
 		if n >= 2 && n < 8 {

@@ -79,14 +79,14 @@ func (r *keeper) emptyLedger(lost amount) error {
 		r.cfg.Sink.Component.Name, r.ledgered.LedgerName(), lost.partitions, lost.positions, r.pipe.resetCommand(r.key))
 }
 
-// resumed holds the marks with which a route began whose sink keeps a ledger. It is safe for
+// resumed holds the marks with which a route began, if its sink keeps a ledger. It is safe for
 // concurrent use.
 type resumed struct {
 	mu    sync.RWMutex // guards marks; forgotten partitions are removed from it
 	marks map[string]stream.Mark
 
-	// of the checkpoint's goroutine, oldest first
-	late []forgotten // that this run has handed out
+	// only the checkpoint's goroutine uses the fields below; both are ordered from oldest to newest
+	late []forgotten // forgotten partitions that this run has handed out
 	kept []string    // forgotten partitions that the sink's ledger still has
 }
 

@@ -29,7 +29,8 @@ type keeper struct {
 	reader  stream.Reader // set before Run
 	resumed *resumed      // of a TransactionalSink: takes precedence over the store; nil for other sinks
 
-	// a quarter of the replay bound has settled, or many partitions are new: write now
+	// signals Run to write now: a quarter of the replay bound has settled, or many partitions are
+	// new
 	quarter chan struct{}
 
 	syncedAt atomic.Int64 // beginning of the last sync that succeeded, in ns since 1970; 0: none yet
@@ -41,7 +42,7 @@ type keeper struct {
 	// By partition: progress saved since the source and the sink were last told; nil if none.
 	untold map[string]stream.Mark
 
-	finisher []stream.Partition // synced and settled, to be finished by the source; core.mu guards it
+	finisher []stream.Partition // settled partitions for the source to finish; core.mu guards it
 }
 
 // synced returns the beginning of the last sync that succeeded; zero if there was none.
@@ -56,7 +57,8 @@ func (r *keeper) synced() time.Time {
 type finishingPipe interface {
 	// present returns an error if the state directory has been deleted or replaced.
 	present() error
-	// resetCommand tells how an operator has a route deliver everything again.
+	// resetCommand returns the command with which an operator makes a route deliver everything
+	// again.
 	resetCommand(route string) string
 	// finish reports that this route has settled partitions, and returns those that the source has
 	// finished.
@@ -373,7 +375,7 @@ func (r *keeper) wake(unsaved int64, parts int) {
 	}
 }
 
-// hasManyParts reports whether so many partitions are new that the source is to be told soon.
+// hasManyParts reports whether manyParts or more partitions are new since the last save.
 func (r *keeper) hasManyParts() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -411,10 +413,10 @@ func (r *keeper) announce(met []stream.Mark, b *stream.Batch) {
 	_ = r.memory.save(met, nil)
 }
 
-// savePlace makes the start of the sink's ordered lane durable before anything is delivered to it.
-// saved is the checkpoint's content. Resume tokens of lanes with other names are removed. The file
-// may have been renamed, and the config with it; a later start under the old name would truncate it
-// to the old offset.
+// savePlace makes the start of the sink's ordered lane durable before the lane gets data. saved
+// holds the resume tokens in the checkpoint. Resume tokens of lanes with other names are removed,
+// since the output file and its config may have been renamed. A later start under the old name
+// would otherwise truncate the file to the old offset.
 func (r *keeper) savePlace(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil

@@ -44,7 +44,7 @@ func (r *sender) open() error {
 	if err != nil {
 		return err
 	}
-	c.Defer = r.waits.options() != nil // as flow.New sets it: it is part of the trace's header
+	c.Defer = r.waits.options() != nil // as flow.New does; the trace's header needs it
 	traced, err := r.observe(c)
 	if err != nil {
 		return err

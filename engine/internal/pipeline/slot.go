@@ -44,7 +44,7 @@ type slot struct {
 	mu       sync.Mutex // guards the fields below; the mu of a route or of the pipeline may be taken while it is held
 	route    *route     // the latest one created
 	starts   int
-	paused   bool // it made room for a replay: its next start is not a restart
+	paused   bool // it was stopped for a replay, so its next start is not a restart
 	running  bool
 	draining bool
 	final    bool      // it must not restart
@@ -170,8 +170,8 @@ func (s *slot) runReopening(ctx context.Context, r *route) error {
 	}
 }
 
-// reopenOf returns the ReopenError in err. ok is false if err is nil or joins it with another
-// failure.
+// reopenOf returns the ReopenError in err. ok is false if err contains none, or contains another
+// failure too.
 func reopenOf(err error) (reopen *stream.ReopenError, ok bool) {
 	switch e := err.(type) {
 	case *stream.ReopenError:
@@ -302,7 +302,7 @@ func (s *slot) ended(e supervise.Event) {
 	}
 }
 
-// halted tells those waiting for the end of a drain that the route is no longer running.
+// halted ends the wait for a drain, because the route is no longer running.
 func (s *slot) halted() {
 	s.mu.Lock()
 	draining := s.draining

@@ -75,10 +75,10 @@ func (s *spreadSource) Commit(context.Context, []stream.Mark) error {
 // Close implements stream.Reader.
 func (s *spreadSource) Close() error { return nil }
 
-// TestManyPartitionsAreWrittenRarely: early writes for many growing partitions cost no more than
-// those for a few. The backlog of unreported progress does not grow with them either, whether there
-// is no sync for an hour or the source refuses reports. A refusing source is asked at growing
-// intervals, although writes succeed.
+// TestManyPartitionsAreWrittenRarely checks that early writes for many growing partitions cost no
+// more than for a few. The backlog of unreported progress does not grow either, whether there is no
+// sync for an hour or the source refuses reports. A refusing source is asked at growing intervals,
+// although writes succeed.
 func TestManyPartitionsAreWrittenRarely(t *testing.T) {
 	const parts, seconds, marks = 200, 20, 5200 // a second, at most
 	for name, test := range map[string]struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// state is the engine's checkpoint log. After a permanent failure, such as a failed sync, it is
-// reopened for the next route that starts. Only its content on disk counts then, as after a crash.
+// state is the engine's checkpoint log. After a permanent failure, such as a failed sync, the log
+// is reopened when the next route starts. As after a crash, only its content on disk then counts.
 type state struct {
 	dir  vfs.Dir
 	name string // of the directory, for people

@@ -49,7 +49,7 @@ func (e *Engine) picture() status.Status {
 	return s
 }
 
-// kept returns the deleted data that the source keeps, or nil if it is not a stream.Holder.
+// kept describes the deleted files that the source still holds, or is nil without a stream.Holder.
 func (p *pipe) kept() *status.Held {
 	holder := p.holder.Load()
 	if holder == nil {

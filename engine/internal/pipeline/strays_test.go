@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestStrays: a start reports the state of routes that the config does not have, and the routes
-// that start from the beginning beside it.
+// TestStrays checks that a start reports the state of routes that the config lacks, and the routes
+// that start from the beginning beside that state.
 func TestStrays(t *testing.T) {
 	m := vfstest.New()
 	var log bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tapSource offers a batch as it was read. The caller still owns it exclusively.
+// tapSource offers a batch that was just read to the route's tap. Only the caller uses the batch.
 func (c *core) tapSource(b *stream.Batch) {
 	if !c.observed.tapped() {
 		return
@@ -21,7 +21,7 @@ func (c *core) tapSource(b *stream.Batch) {
 	c.observed.tap.Offer(tap.Stage{}, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "read") })
 }
 
-// tapProcessor offers a batch that the processor with the given index has processed.
+// tapProcessor offers the tap a batch that the processor with the given index has processed.
 func (c *core) tapProcessor(b *stream.Batch, i int) {
 	if !c.observed.tapped() {
 		return
@@ -31,7 +31,7 @@ func (c *core) tapProcessor(b *stream.Batch, i int) {
 	c.observed.tap.Offer(stage, len(b.Records), func(i int) tap.Sample { return sampleOf(b, i, "kept") })
 }
 
-// tapFailed offers a batch after a failed attempt.
+// tapFailed offers the tap a batch after a failed attempt.
 func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	if !c.observed.tapped() {
 		return
@@ -44,7 +44,7 @@ func (c *core) tapFailed(it flow.Item[*stream.Batch], f flow.Failure) {
 	})
 }
 
-// tapSettled offers a batch that is delivered or dead-lettered.
+// tapSettled offers the tap a batch that was delivered or dead-lettered.
 func (c *core) tapSettled(it flow.Item[*stream.Batch], s flow.Settlement) {
 	if !c.observed.tapped() {
 		return

@@ -21,8 +21,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestTap: a record is seen at each stage by its id, with its outcome, and a route that is not
-// tapped any more is not sampled.
+// TestTap checks that a tap shows a record at each stage by its id, with its outcome, and that a
+// route is not sampled after its tap has ended.
 func TestTap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := false

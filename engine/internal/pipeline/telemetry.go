@@ -26,7 +26,7 @@ func newExporter(e *Engine) *telemetry.Exporter {
 	return out
 }
 
-// collectorsOf returns the metrics beside those of the status.
+// collectorsOf returns the collectors of metrics that are not derived from the status.
 func collectorsOf(e *Engine) []prometheus.Collector {
 	out := []prometheus.Collector{e.o.latency, e.o.roundTrips}
 	if e.o.telemetry != nil {

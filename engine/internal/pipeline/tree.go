@@ -30,8 +30,8 @@ func (e *Engine) Tree() supervise.Status {
 	return root
 }
 
-// fill adds the routes of p and their workers to the tree, even if the tree lacks them before and
-// after a run.
+// fill adds the routes of p and their workers to the tree. Before and after a run the tree lacks
+// them, so fill creates their nodes.
 func (e *Engine) fill(root *supervise.Status, p *pipe) {
 	node := childOf(root, p.name)
 	if node == nil {

@@ -192,7 +192,7 @@ func (w *waits) options() flow.WaitStore[*stream.Batch] {
 	return w
 }
 
-// rangesOf returns the ranges of a batch, and false if they cannot represent it.
+// rangesOf returns the ranges of a batch, or false if the batch cannot be read again from ranges.
 func (w *waits) rangesOf(b *stream.Batch) ([]waiting.Range, bool) {
 	if w.ranges == nil || !stream.CanReadAgain(b) {
 		return nil, false
@@ -427,8 +427,8 @@ func (w *waits) process(ctx context.Context, b *stream.Batch) error {
 }
 
 const (
-	// missingFor is how long data must not have been found, and the reader have found nothing
-	// either, before it counts as deleted.
+	// missingFor is the time for which data must be missing, and the reader idle, before the data
+	// counts as deleted.
 	missingFor = 10 * time.Second
 	// missingMost bounds the missing ranges that are tracked.
 	missingMost = 1 << 16

@@ -105,10 +105,10 @@ func retrying(wait time.Duration) config.Route {
 	return r
 }
 
-// TestWaitsHoldNoData: batches that wait long are read again when they are due, while reading
-// continues and the accounts balance at every moment. A restart of the process neither loses nor
-// restarts a wait, and attempts keep counting. The source finishes the partition only when no range
-// of it waits.
+// TestWaitsHoldNoData checks that batches that wait long are read again when they are due.
+// Meanwhile reading continues, and the accounts always balance. A restart of the process neither
+// loses nor restarts a wait, and attempts keep counting. The source finishes the partition only
+// when no range of it waits.
 func TestWaitsHoldNoData(t *testing.T) {
 	for _, processors := range []int{0, 1} {
 		t.Run(fmt.Sprint(processors, " processors"), func(t *testing.T) {
@@ -235,8 +235,8 @@ func accounted(t *testing.T, e *Engine, exact bool) {
 	}
 }
 
-// TestWaitsOfLostData: waiting records without data in the source are removed from the accounts and
-// reported, and the route continues.
+// TestWaitsOfLostData checks that waiting records without data in the source are reported and
+// removed from the accounts, and that the route continues.
 func TestWaitsOfLostData(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -265,8 +265,8 @@ func TestWaitsOfLostData(t *testing.T) {
 	})
 }
 
-// TestDrainLeavesWaits: a drain does not wait for batches that are due later; the next run delivers
-// them.
+// TestDrainLeavesWaits checks that a drain does not wait for batches that are due later, and that
+// the next run delivers them.
 func TestDrainLeavesWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()
@@ -298,7 +298,8 @@ func TestDrainLeavesWaits(t *testing.T) {
 	})
 }
 
-// TestWaitsAreGuarded: a checkpoint that has passed over waiting batches is not used without them.
+// TestWaitsAreGuarded checks that a checkpoint that has passed over waiting batches is refused if
+// the store of those batches is missing.
 func TestWaitsAreGuarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := vfstest.New()

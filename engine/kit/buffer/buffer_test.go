@@ -206,7 +206,7 @@ func TestRoutes(t *testing.T) {
 }
 
 // TestCorrupt checks that a route stops at an envelope that is missing, damaged or of another
-// chain, with the number in its error, and goes on only where the operator gives it up.
+// chain, with the number in its error, and continues only if the operator skips the envelope.
 func TestCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(*kept){
 		"missing": func(k *kept) { delete(k.texts, 2) },
@@ -279,8 +279,8 @@ func TestTailIsLost(t *testing.T) {
 	})
 }
 
-// TestFull checks that a full buffer takes nothing until routes have settled some, by size and by
-// age, and loses nothing.
+// TestFull checks that a buffer that is full by size or age accepts nothing until routes have
+// settled data, and loses nothing.
 func TestFull(t *testing.T) {
 	for name, o := range map[string]Options{
 		"bytes": {Bytes: minBytes, Sync: SyncAlways},
@@ -352,7 +352,7 @@ func TestDrain(t *testing.T) {
 		done := p.b.in.Producer()
 		r.reader.(stream.DrainingReader).Drain()
 		synctest.Wait()
-		p.add(t, "2") // a producer may still bring its last
+		p.add(t, "2") // a producer may still submit its last data
 		done()
 		for {
 			if _, _, err := r.read(t); err != nil {

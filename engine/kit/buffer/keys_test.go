@@ -18,12 +18,12 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// dying is a store in a process that dies during an append: the data is stored, or not, and the
-// sender gets no answer.
+// dying is a store in a process that dies during an append. The data may or may not be stored, and
+// the sender gets no response.
 type dying struct {
 	*kept
-	left   int  // appends that are answered
-	stores bool // whether the last one is stored
+	left   int  // number of successful appends
+	stores bool // whether the failing append is stored
 }
 
 var errDied = errors.New("the process died")
@@ -94,9 +94,9 @@ func (r *route) readAll(t *testing.T, commit bool) (ids, texts []string) {
 
 func (r *route) b() *Buffer { return r.reader.(*reader).b }
 
-// TestKeysSurvive repeats identified requests over runs that die in any append, after routes have
-// settled their records and the envelopes were deleted. Each record of them is stored once, under
-// the id that it has with `ack: delivered`. PENSTOCK_PUSH makes it try 150 seeds.
+// TestKeysSurvive checks that repeated requests are stored once, with the same record ids as with
+// `ack: delivered`. Runs die in any append, and requests are repeated even after their envelopes
+// were deleted. PENSTOCK_PUSH makes it try 150 seeds.
 func TestKeysSurvive(t *testing.T) {
 	seeds := uint64(8)
 	if os.Getenv("PENSTOCK_PUSH") != "" {
@@ -168,8 +168,8 @@ func TestKeysSurvive(t *testing.T) {
 	}
 }
 
-// TestKeysAreBounded checks that settled data does not stay for its keys, that they expire, and
-// that copies in several envelopes are read back.
+// TestKeysAreBounded checks that envelopes are deleted although their keys are remembered, that
+// keys expire, and that copies in several envelopes are read back.
 func TestKeysAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(kept)

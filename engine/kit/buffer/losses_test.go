@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// The tests of this file are the ways in which a JetStream stream can lose acknowledged data
+// The tests of this file cover the ways in which a JetStream stream can lose acknowledged data
 // without an error. Each uses the real embedded server.
 
 // real is a buffer over the embedded server, in a directory that outlives it.
@@ -85,8 +85,8 @@ func (r *real) state(t *testing.T) string {
 	return d.Path()
 }
 
-// TestLossByAge: a stream with max_age deletes data that no route has read. The buffer's has none,
-// and old data is delivered.
+// TestLossByAge checks that old data is delivered. A stream with max_age would delete data that no
+// route has read.
 func TestLossByAge(t *testing.T) {
 	o := DefaultOptions()
 	o.Age = time.Nanosecond // everything is old
@@ -106,8 +106,8 @@ func TestLossByAge(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByInterest: a stream with interest retention drops data that is stored before a route has a
-// consumer. A route that opens late reads everything from the buffer.
+// TestLossByInterest checks that a route that opens late reads everything. A stream with interest
+// retention would drop data that is stored before a route has a consumer.
 func TestLossByInterest(t *testing.T) {
 	dir := t.TempDir()
 	r := startReal(t, dir, "", DefaultOptions())
@@ -126,8 +126,8 @@ func TestLossByInterest(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByConsumer: JetStream deletes a consumer with a corrupt state, and with it the position
-// of its route. The buffer has no consumers: positions are in the checkpoint.
+// TestLossByConsumer checks that positions do not depend on consumers. JetStream deletes a consumer
+// with a corrupt state, and with it the position; the buffer stores positions in the checkpoint.
 func TestLossByConsumer(t *testing.T) {
 	dir := t.TempDir()
 	r := startReal(t, dir, "", DefaultOptions())
@@ -151,8 +151,8 @@ func TestLossByConsumer(t *testing.T) {
 	r.stop(t)
 }
 
-// TestLossByBadBlock: the recovery of a stream leaves out blocks that it cannot read. The buffer
-// reports each damage, wherever it is, and delivers nothing behind it.
+// TestLossByBadBlock checks that the buffer reports damage anywhere and delivers nothing after it.
+// The recovery of a stream silently omits blocks that it cannot read.
 func TestLossByBadBlock(t *testing.T) {
 	texts := []string{"first record", "second record", "third record"}
 	for at, text := range texts {
@@ -224,7 +224,7 @@ func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 		err := reader.Read(ctx, b)
 		cancel()
 		if errors.Is(err, context.DeadlineExceeded) {
-			return got, nil // nothing follows, and nothing is said
+			return got, nil // the data ends without an error
 		}
 		if err != nil {
 			return got, err
@@ -235,9 +235,9 @@ func readDamaged(t *testing.T, dir, state string) (got []string, err error) {
 	}
 }
 
-// TestLossByRefusedPublish: servers refuse messages of a burst while PublishAsyncComplete reports
-// success. The buffer waits for the acknowledgement of each envelope: a sender is not told that
-// refused data is stored.
+// TestLossByRefusedPublish checks that refused data is not acknowledged to a sender. Servers refuse
+// messages of a burst while PublishAsyncComplete reports success; the buffer waits for the
+// acknowledgement of each envelope.
 func TestLossByRefusedPublish(t *testing.T) {
 	r := startReal(t, t.TempDir(), "", DefaultOptions())
 	r.add(t, "stored")

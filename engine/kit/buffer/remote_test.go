@@ -112,9 +112,9 @@ func remoteOptions(url string, replicas int) Options {
 	return o
 }
 
-// TestRemote stores at other servers, and reads everything in another process. Repeated requests
-// are not stored again. With PENSTOCK_PUSH there are three servers, of which the leader of
-// the stream ends in between.
+// TestRemote checks that another process can read all data stored on external servers, and that
+// repeated requests are not stored again. With PENSTOCK_PUSH there are three servers, and the
+// stream's leader ends in between.
 func TestRemote(t *testing.T) {
 	count := 1 // as few for the short tests
 	if os.Getenv("PENSTOCK_PUSH") != "" {
@@ -220,8 +220,8 @@ func TestRemoteRefuses(t *testing.T) {
 	}
 }
 
-// createStream creates a stream, again while the server still removes the files of the stream of
-// the same name that was deleted before.
+// createStream creates a stream. It retries while the server still removes the files of a deleted
+// stream with the same name.
 func createStream(t *testing.T, js jetstream.JetStream, config jetstream.StreamConfig) {
 	t.Helper()
 	create := func(ctx context.Context) error {
@@ -233,8 +233,8 @@ func createStream(t *testing.T, js jetstream.JetStream, config jetstream.StreamC
 	}
 }
 
-// TestRemoteOneWriter checks that of two processes with one stream the second to store ends, and
-// that nothing is stored twice.
+// TestRemoteOneWriter checks that if two processes use one stream, the second one to store ends,
+// and nothing is stored twice.
 func TestRemoteOneWriter(t *testing.T) {
 	s := startServers(t, 1)
 	o := remoteOptions(s.urls(), 1)

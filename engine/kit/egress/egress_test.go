@@ -16,7 +16,7 @@ import (
 
 var shops = Policy{Hosts: []string{"pay.example.com", "*.shops.example", "8.8.8.8", "127.0.0.1", "::1", "fe80::1"}}
 
-// TestTricks refuses addresses in disguise before a packet is sent.
+// TestTricks checks that disguised addresses are refused before a packet is sent.
 func TestTricks(t *testing.T) {
 	for _, raw := range []string{
 		"https://127.0.0.2/", "https://localhost/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/",
@@ -66,7 +66,7 @@ func TestTricks(t *testing.T) {
 	}
 }
 
-// TestAddresses refuses what names may resolve to.
+// TestAddresses checks that forbidden addresses are refused after a name was resolved.
 func TestAddresses(t *testing.T) {
 	strict, inside := Policy{}, Policy{Private: true}
 	for text, withPrivate := range map[string]bool{
@@ -149,8 +149,8 @@ func respond(q []byte, address func() netip.Addr) []byte {
 
 var errStopped = errors.New("the test lets nothing out")
 
-// TestRebinding: a name that resolves to a public address first and to loopback then is refused, since
-// each dialed address is checked.
+// TestRebinding checks that each dialed address is checked: a name that resolves first to a public
+// address and then to loopback is refused.
 func TestRebinding(t *testing.T) {
 	var allowed []string
 	d := Dialer{
@@ -171,7 +171,8 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// TestTransport: a server on loopback gets a request only with private: true, and no proxy is used.
+// TestTransport checks that a server on loopback gets a request only with private: true, and that
+// no proxy is used.
 func TestTransport(t *testing.T) {
 	requests := 0
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests++ }))

@@ -168,8 +168,8 @@ func fill(t *testing.T, o framing.Options, text string,
 	return records, ids
 }
 
-// TestFramings checks that whatever of a file was there when it was looked at, and wherever batches
-// end, the records are the same.
+// TestFramings checks that the records do not depend on the available part of the file at each
+// read, or on the ends of batches.
 func TestFramings(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,7 +190,8 @@ func TestFramings(t *testing.T) {
 	}
 }
 
-// TestRaw checks that a raw sink writes each record and a line end, whatever stood between them.
+// TestRaw checks that a raw sink writes each record with a line end, regardless of the delimiters
+// in the file.
 func TestRaw(t *testing.T) {
 	for name, want := range map[string]string{"NUL": "a\nb\n\nc\n",
 		"json array": "{\"a\":[{}]}\n{\"b\":2}\n", "continue": "a\n " +
@@ -222,7 +223,7 @@ func TestRaw(t *testing.T) {
 	}
 }
 
-// TestLongRecords: a record that is too long is cut; nothing is lost.
+// TestLongRecords checks that a record that is too long is cut without a loss.
 func TestLongRecords(t *testing.T) {
 	f, err := options("delimiter", func(o *framing.Options) { o.Delimiter = "\x00" }).New(1 << 20)
 	if err != nil {

@@ -89,7 +89,7 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestJoinedBound checks that a group that would never end, ends; nothing of it is lost.
+// TestJoinedBound checks that an endless group is cut at its limits without a loss.
 func TestJoinedBound(t *testing.T) {
 	var b strings.Builder
 	for i := range 4000 {

@@ -77,7 +77,7 @@ func TestCutter(t *testing.T) {
 	}
 }
 
-// TestCutterKeepsAll: whatever the reads, no byte is lost and no record is longer than allowed.
+// TestCutterKeepsAll checks that no byte is lost and no record is too long, for any sizes of reads.
 func TestCutterKeepsAll(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -43,8 +43,8 @@ func start(t *testing.T, text string, components ...stream.Component) (e *engine
 	return e, ended
 }
 
-// TestAnswersSoon: a sender does not wait for the checkpoint's interval, also where records are
-// dropped or dead.
+// TestAnswersSoon checks that a sender does not wait for the checkpoint's interval, even if records
+// are dropped or dead-lettered.
 func TestAnswersSoon(t *testing.T) {
 	for _, sink := range []string{"memory", "file: {path: /out/records, format: raw}", "drop"} {
 		t.Run(sink, func(t *testing.T) {
@@ -85,8 +85,8 @@ pipelines:
 	}
 }
 
-// TestDrainDelivers: a drain delivers everything that was taken, over two routes of which one fails
-// now and then.
+// TestDrainDelivers checks that a drain delivers all accepted data over two routes, one of which
+// fails occasionally.
 func TestDrainDelivers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var in *intake.Intake

@@ -115,8 +115,8 @@ func settled(s *intake.Submission) bool {
 	return s.Wait(ctx) == nil
 }
 
-// TestSettledByEveryRoute: a submission ends when all routes have settled it, whatever the others
-// before it do, and frees its bytes.
+// TestSettledByEveryRoute checks that a submission ends and frees its bytes when all routes have
+// settled it, regardless of earlier submissions.
 func TestSettledByEveryRoute(t *testing.T) {
 	h := quiet()
 	h.SetRoutes("p/a", "p/b")
@@ -150,8 +150,8 @@ func TestSettledByEveryRoute(t *testing.T) {
 	}
 }
 
-// TestRestartReadsAgain: a route that reopens reads its unsettled records again, cut at the same
-// positions.
+// TestRestartReadsAgain checks that a reopened route reads its unsettled records again, cut at the
+// same positions.
 func TestRestartReadsAgain(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -182,8 +182,8 @@ func TestRestartReadsAgain(t *testing.T) {
 	}
 }
 
-// TestLateRoute: a route that joins later reads the held records; an empty span represents those
-// that the other routes have settled.
+// TestLateRoute checks that a route that joins later reads the held records, and gets an empty span
+// for records that the other routes have settled.
 func TestLateRoute(t *testing.T) {
 	h := quiet()
 	in := newIntake(t, intake.Options{}, h)
@@ -214,7 +214,7 @@ func TestLateRoute(t *testing.T) {
 	a.settle(b2)
 }
 
-// TestWithdraw: data that no route has read can be taken back; data that one has read cannot.
+// TestWithdraw checks that data can be withdrawn until a route has read it.
 func TestWithdraw(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
@@ -240,7 +240,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// TestOddRecords: records may contain line ends, beside others that do not.
+// TestOddRecords checks that records with and without line ends can be mixed.
 func TestOddRecords(t *testing.T) {
 	in := newIntake(t, intake.Options{}, quiet())
 	r := open(t, in, streamtest.Route, nil)
@@ -263,7 +263,8 @@ func TestOddRecords(t *testing.T) {
 	}
 }
 
-// TestObjects: members become fields, typed; the last of two with one name counts.
+// TestObjects checks that members become typed fields, and that the last of several equal keys is
+// used.
 func TestObjects(t *testing.T) {
 	in := newIntake(t, intake.Options{Objects: true}, quiet())
 	r := open(t, in, streamtest.Route, nil)
@@ -284,7 +285,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestFull: reservations wait in order, and the end of a submission lets the next one in.
+// TestFull checks that reservations wait in order, and that the end of a submission grants the next
+// one.
 func TestFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
@@ -334,7 +336,7 @@ func TestFull(t *testing.T) {
 	})
 }
 
-// TestGrowing: reservations that all have to grow do not block each other.
+// TestGrowing checks that several growing reservations do not block each other.
 func TestGrowing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{MaxBytes: 100}, quiet())
@@ -368,8 +370,8 @@ func TestGrowing(t *testing.T) {
 	})
 }
 
-// TestDrain: a draining route reads the available data. Waiting producers count only if their data
-// is not refused.
+// TestDrain checks that a draining route reads the available data, and waits for producers only if
+// their data is not refused.
 func TestDrain(t *testing.T) {
 	for _, refuse := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refuse %v", refuse), func(t *testing.T) {
@@ -419,7 +421,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestRouteLeaves: a wait ends when the route that held it up has left the pipeline.
+// TestRouteLeaves checks that a wait ends when the route that blocks it has left the pipeline.
 func TestRouteLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := quiet()

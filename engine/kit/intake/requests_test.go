@@ -48,9 +48,9 @@ func identify(
 	return s
 }
 
-// TestRequestsOnce submits identified and other requests to runs that end after random batches have
-// settled, and repeats the identified ones in the next run. Each record of them is settled once,
-// also if the route is opened again within a run.
+// TestRequestsOnce checks that each record of a repeated identified request is settled once. Runs
+// end after random batches have settled, and the next run repeats the requests. Routes are also
+// reopened within a run.
 func TestRequestsOnce(t *testing.T) {
 	for seed := range uint64(200) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -109,7 +109,7 @@ func TestRequestsOnce(t *testing.T) {
 	}
 }
 
-// TestRequestInWork checks that a request with the id of one in work joins it.
+// TestRequestInWork checks that a request with the id of an unsettled one joins it.
 func TestRequestInWork(t *testing.T) {
 	in := newIntake(t, intake.Options{Remember: time.Hour}, quiet())
 	first := identify(t, in, "a", lines("1"))
@@ -124,7 +124,8 @@ func TestRequestInWork(t *testing.T) {
 	}
 }
 
-// TestRequestsExpire checks that requests are forgotten after their time, and not while in work.
+// TestRequestsExpire checks that requests expire after their time, but not while they are
+// unsettled.
 func TestRequestsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := newIntake(t, intake.Options{Remember: time.Hour}, quiet())

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestDuePlan: the query for due deliveries, which has no LIMIT, reads them in the order of its index.
+// TestDuePlan checks that the query for due deliveries, which has no LIMIT, reads them in index
+// order.
 func TestDuePlan(t *testing.T) {
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), FileName)})
 	if err != nil {

@@ -40,7 +40,7 @@ func started(t *testing.T, s parked.Schedule, retryAfter time.Duration) parked.P
 	return p
 }
 
-// TestPolls makes each poll when it is due, without a result until the end.
+// TestPolls checks that each poll is made when it is due, for an operation that never ends.
 func TestPolls(t *testing.T) {
 	for name, c := range map[string]struct {
 		change     func(*parked.Schedule)
@@ -124,8 +124,8 @@ func TestPollEvents(t *testing.T) {
 	}
 }
 
-// TestExhausted: a delivery can be kept for an operator at the end of its schedule. Attempts of the
-// operator are extra ones.
+// TestExhausted checks that a delivery can be kept for an operator at the end of its schedule, and
+// that the operator's attempts are extra ones.
 func TestExhausted(t *testing.T) {
 	kept := payment
 	kept.Keep = true
@@ -209,8 +209,8 @@ func TestOperationSurvivesReopening(t *testing.T) {
 	}
 }
 
-// TestExhaustedInStore: an exhausted delivery is parked, neither due nor pruned, and an operator
-// can end it.
+// TestExhaustedInStore checks that an exhausted delivery stays parked, is neither due nor pruned,
+// and can be ended by an operator.
 func TestExhaustedInStore(t *testing.T) {
 	s := open(t, path(t), 0)
 	add(t, s, rows(0, 3))

@@ -315,7 +315,8 @@ func TestTotalsAgree(t *testing.T) {
 	}
 }
 
-// TestRefresh: sums that are read again while commits are made miss none, and count none twice.
+// TestRefresh checks that sums that are reread during commits neither miss a commit nor count it
+// twice.
 func TestRefresh(t *testing.T) {
 	s := open(t, path(t), 0)
 	var wg sync.WaitGroup

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// TestVersion1 opens a file that a program of version 1 wrote: by several openers at once, as the
-// command line and the engine do.
+// TestVersion1 checks that several processes, such as the command line and the engine, can open a
+// file of version 1 concurrently.
 func TestVersion1(t *testing.T) {
 	at := path(t)
 	packed, err := os.ReadFile("testdata/version1.sqlite.gz")
@@ -69,7 +69,7 @@ func TestVersion1(t *testing.T) {
 	}
 }
 
-// TestNewerVersion: a file of a newer program is refused and stays as it is.
+// TestNewerVersion checks that a file of a newer program is refused and left unchanged.
 func TestNewerVersion(t *testing.T) {
 	at := path(t)
 	if err := open(t, at, 0).Close(); err != nil {

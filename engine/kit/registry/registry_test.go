@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/natsaccess"
 )
 
-// TestRegistry: workers are found while they announce themselves and are ready.
+// TestRegistry checks that workers are found while they announce themselves and are ready.
 func TestRegistry(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true})
 	if err != nil {

@@ -96,7 +96,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestEach: an error of the caller's ends it.
+// TestEach checks that an error of the callback ends it.
 func TestEach(t *testing.T) {
 	conn, n := &counter{rows: 3}, 0
 	err := sqldriver.Each(t.Context(), conn, func([]driver.Value) error {
