@@ -97,7 +97,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, sessionInfo{Token: s.o.Token != ""})
 }
 
-// readJSON decodes the body of a request, whose content type must be JSON, because forms of other
+// readJSON decodes the body of a request. The content type must be JSON, because forms of other
 // sites cannot send JSON. If that fails, it sends an error response and returns false.
 func readJSON(w http.ResponseWriter, r *http.Request, to any) bool {
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")

@@ -57,7 +57,7 @@ func IdleSlow(state, gate string, inFlight int) bool {
 }
 
 // Worst returns the index of the worker that needs attention first: a misconfigured worker,
-// otherwise the worker in the worst state, otherwise an active worker whose round trip is at least
+// otherwise the worker in the worst state, otherwise an active worker with a round trip of at least
 // twice the shortest. It returns -1 if there is none.
 func (r *Route) Worst() int {
 	worst, rank := -1, 0

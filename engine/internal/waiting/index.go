@@ -116,7 +116,7 @@ type index struct {
 	due    [numClasses]heap
 	held   totals
 	all    totals
-	dirty  []uint32 // entries whose current state is not in the journal
+	dirty  []uint32 // entries with changes that are not in the journal
 	settle []done   // ranges that were removed since the last save
 }
 
