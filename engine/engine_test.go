@@ -162,7 +162,7 @@ func TestUnchangedConfigIsEqual(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: New returns typed errors, and makes no file.
+// TestNewRefuses checks that New returns typed errors and creates no file.
 func TestNewRefuses(t *testing.T) {
 	t.Chdir(t.TempDir())
 	cfg, err := engine.Parse([]byte("pipelines: {p: {source: countdown, sink: console}}"),

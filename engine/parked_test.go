@@ -27,8 +27,8 @@ func newParking(t *testing.T, config string) (*engine.Engine, error) {
 	return engine.New(cfg, engine.Options{Log: slog.New(slog.DiscardHandler)})
 }
 
-// TestParkingNeedsAFixedSource: the partitions of a consumer group move to other nodes, and parked
-// deliveries do not. The config is refused before anything starts.
+// TestParkingNeedsAFixedSource checks that parking behind a consumer group is refused before
+// anything starts. The group's partitions move to other nodes, but parked deliveries do not.
 func TestParkingNeedsAFixedSource(t *testing.T) {
 	_, err := newParking(t, fmt.Sprintf(`
 state: %q

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestProgramCommands: an added command runs beside the built-in ones, is listed, and its errors
-// select the exit code.
+// TestProgramCommands checks that an added command runs next to the built-in ones and is listed,
+// and that its errors select the exit code.
 func TestProgramCommands(t *testing.T) {
 	greet := func() []*cobra.Command {
 		return []*cobra.Command{{

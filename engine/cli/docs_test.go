@@ -20,8 +20,8 @@ func page(t *testing.T, name string) string {
 	return string(text)
 }
 
-// TestDocsNameEveryField: other programs rely on docs/cli.md. The flags are checked in
-// cmd/penstock, whose program has all commands.
+// TestDocsNameEveryField checks that docs/cli.md, on which other programs rely, names every field.
+// A test in cmd/penstock, whose program has all commands, checks the flags.
 func TestDocsNameEveryField(t *testing.T) {
 	text := page(t, "cli.md")
 	for _, v := range []any{
@@ -39,7 +39,7 @@ func TestDocsNameEveryField(t *testing.T) {
 	}
 }
 
-// TestDocsExampleLoads: the config that docs/configuration.md begins with is one.
+// TestDocsExampleLoads checks that the first config in docs/configuration.md is valid.
 func TestDocsExampleLoads(t *testing.T) {
 	_, rest, _ := strings.Cut(page(t, "configuration.md"), "```yaml\n")
 	example, _, _ := strings.Cut(rest, "```")
@@ -53,8 +53,8 @@ func TestDocsExampleLoads(t *testing.T) {
 	}
 }
 
-// TestDocsNameEveryKey: docs/configuration.md has each key of a route with the default that the
-// loader gives it.
+// TestDocsNameEveryKey checks that docs/configuration.md has each key of a route with the loader's
+// default.
 func TestDocsNameEveryKey(t *testing.T) {
 	text := page(t, "configuration.md")
 	route := config.DefaultRoute("main", "state")

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/engine/status"
 )
 
-// TestProxyIsShown: validate and status show the proxy in use, without its password.
+// TestProxyIsShown checks that validate and status show the proxy in use, without its password.
 func TestProxyIsShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := configOf("sink", "http", `endpoints: ["http://h/in?token=hunter2"], proxy: "http://me:hunter2@p:3128"`)
@@ -29,7 +29,7 @@ func TestProxyIsShown(t *testing.T) {
 	}
 }
 
-// TestMissingAuthorities: validate reports a file of tls.ca that is missing.
+// TestMissingAuthorities checks that validate reports a missing file of tls.ca.
 func TestMissingAuthorities(t *testing.T) {
 	t.Chdir(t.TempDir())
 	text := configOf("sink", "http", `endpoints: ["https://h/in"], tls: {ca: none.pem}`)

@@ -69,7 +69,7 @@ func TestCommandLines(t *testing.T) {
 	golden(t, path, b.String())
 }
 
-// TestHelpTeaches: every command says more than its flags, and shows how it is used.
+// TestHelpTeaches checks that the help of every command has a description and an example.
 func TestHelpTeaches(t *testing.T) {
 	root := newProgram(newFake(), nil).root()
 	visited := 0

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestFormerNamesAreShown: validate names the present form of each former name, and the config is
-// valid.
+// TestFormerNamesAreShown checks that a config with former names is valid, and that validate shows
+// the present form of each.
 func TestFormerNamesAreShown(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const config = `pipelines:

@@ -102,7 +102,7 @@ func TestProgressOfManyRoutes(t *testing.T) {
 	}
 }
 
-// TestSignals: the first drains, the second stops at once.
+// TestSignals checks that the first signal drains and the second stops immediately.
 func TestSignals(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -211,7 +211,7 @@ func TestHangup(t *testing.T) {
 	}
 }
 
-// TestProgressLines: one every five seconds, on stderr.
+// TestProgressLines checks that a line is printed on stderr every five seconds.
 func TestProgressLines(t *testing.T) {
 	inFolder(t)
 	synctest.Test(t, func(t *testing.T) {

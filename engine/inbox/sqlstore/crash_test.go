@@ -70,8 +70,9 @@ func serve(path string) error {
 	return http.Serve(l, in)
 }
 
-// TestKilled: the receiver is killed at random moments while a sender repeats each notification
-// until it reads "success". Each is applied once, and no answered one is lost.
+// TestKilled checks that each notification is applied once, and that no acknowledged one is lost.
+// The receiver is killed at random moments while a sender repeats each notification until it reads
+// "success".
 func TestKilled(t *testing.T) {
 	const kills, senders, seed = 12, 4, 3
 	path := filepath.Join(t.TempDir(), "shop.db")

@@ -58,8 +58,8 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// TestReloadClient: a reload outlives a client that gives up, and its result can be told from an
-// unknown one.
+// TestReloadClient checks that a reload continues after its client has given up, and that the
+// client can tell a result from an unknown outcome.
 func TestReloadClient(t *testing.T) {
 	entered, release := make(chan context.Context, 1), make(chan struct{})
 	fails := error(nil)

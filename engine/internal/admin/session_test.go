@@ -43,8 +43,8 @@ func recordsOptions(token string) Options {
 	}
 }
 
-// TestRecordsNeedAToken: without a token, other users of the machine see no record, log line or
-// option, and change nothing.
+// TestRecordsNeedAToken checks that without a token other users of the machine see no record, log
+// line or option, and cannot change anything.
 func TestRecordsNeedAToken(t *testing.T) {
 	h := handler(t, recordsOptions(""))
 	for _, path := range []string{apiDead + "?route=main", apiLog, apiConfig, apiLevel} {
@@ -201,7 +201,8 @@ func TestOtherSitesChangeNothing(t *testing.T) {
 	}
 }
 
-// TestSessionNamesParkingRoutes: the dashboard has a view of parked deliveries if a route has some.
+// TestSessionNamesParkingRoutes checks that the session lists the routes that park deliveries, for
+// which the dashboard has a view.
 func TestSessionNamesParkingRoutes(t *testing.T) {
 	o := recordsOptions("")
 	o.Deliveries = func() []DeliveryRoute { return []DeliveryRoute{{"paid/main", &oneDelivery{}}} }

@@ -21,8 +21,8 @@ const (
 )
 
 // replace writes the state as a new log beside the old one, syncs it, renames it over the old one
-// and syncs the directory, so that one complete log exists at any time. After an error the old log
-// remains in use and nothing is lost. After the rename the new log is in use and no error is
+// and syncs the directory. One complete log therefore exists at any time. After an error the old
+// log remains in use and nothing is lost. After the rename the new log is in use and no error is
 // returned: if the directory cannot be synced, the store is poisoned. The caller must hold syncing
 // and writing.
 func (s *Store) replace() error {

@@ -128,8 +128,8 @@ func await(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// TestKeepers: one of two processes owns the lease. The other takes over when the owner's connection
-// is cut, and when the owner stops. The epochs grow, and never do both work.
+// TestKeepers checks that the second process takes the lease over when the owner's connection is
+// cut, and when the owner stops. Epochs grow, and the two never work at the same time.
 func TestKeepers(t *testing.T) {
 	b, o := newBucket(t), &owners{now: make(map[string]uint64)}
 	processes := map[string]*process{"a": b.start("a", o), "b": b.start("b", o)}
@@ -148,7 +148,7 @@ func TestKeepers(t *testing.T) {
 	}
 }
 
-// TestKeeperDeletedKey: a key that somebody deletes is written again, with a higher epoch.
+// TestKeeperDeletedKey checks that a deleted key is written again with a higher epoch.
 func TestKeeperDeletedKey(t *testing.T) {
 	b, o := newBucket(t), &owners{now: make(map[string]uint64)}
 	p := b.start("a", o)

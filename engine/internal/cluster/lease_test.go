@@ -152,8 +152,9 @@ func (w *world) checkEpochs() {
 	}
 }
 
-// TestLeaseModel: requests and answers are lost or late, processes die, are suspended and return,
-// and the network is cut for one of them or for all. Never do two processes own the lease.
+// TestLeaseModel checks that two processes never own the lease at the same time. Requests and
+// responses are lost or late, processes die, are suspended and return, and the network is cut for
+// one or all of them.
 func TestLeaseModel(t *testing.T) {
 	for seed := range uint64(150) {
 		w := newWorld(t, seed, 3)
@@ -184,8 +185,8 @@ func TestLeaseModel(t *testing.T) {
 	}
 }
 
-// TestLeaseTakeover: another process takes over a dead owner's lease after about 9 s. The candidate
-// counts 8 s, less the time on the network, here up to 200 ms of each second.
+// TestLeaseTakeover checks that another process takes over a dead owner's lease after about 9 s.
+// The candidate counts 8 s without the network time, which is up to 200 ms of each second here.
 func TestLeaseTakeover(t *testing.T) {
 	var took []time.Duration
 	for seed := range uint64(51) {
@@ -211,8 +212,8 @@ func TestLeaseTakeover(t *testing.T) {
 	}
 }
 
-// TestLeaseStays: without deaths no lease changes hands, although the stream's leader changes and
-// answers nothing for 15 s.
+// TestLeaseStays checks that the owner keeps its lease while the stream's leader changes and does
+// not respond for 15 s.
 func TestLeaseStays(t *testing.T) {
 	for seed := range uint64(50) {
 		w := newWorld(t, seed, 3)
@@ -236,7 +237,7 @@ func TestLeaseStays(t *testing.T) {
 	}
 }
 
-// TestLeaseRelease: a lease that is given back is taken within two periods.
+// TestLeaseRelease checks that a lease that is given back is taken over within two periods.
 func TestLeaseRelease(t *testing.T) {
 	w := newWorld(t, 1, 2)
 	w.run(5 * time.Second)

@@ -160,8 +160,9 @@ func (h *history) run(s *shelf, name string) *engine {
 	return e
 }
 
-// TestTakeover: after the way of the owner to the bucket is cut, it stops within 6 s of its last
-// answered renewal, and another process works within 9 s of it, never before the owner has stopped.
+// TestTakeover checks that an owner without a connection to the bucket stops within 6 s of its last
+// successful renewal. Another process works within 9 s of it, and never before the owner has
+// stopped.
 func TestTakeover(t *testing.T) {
 	for i := range 20 {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,8 +198,8 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestBucketDown: while the bucket answers nobody, the owner stops, and nobody takes over. It goes
-// on as the owner with the same epoch when the bucket is back.
+// TestBucketDown checks that the owner stops while the bucket is down, and that no process takes
+// over. When the bucket is back, the owner continues with the same epoch.
 func TestBucketDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newShelf(), &history{t: t, start: time.Now()}
@@ -226,8 +227,8 @@ func TestBucketDown(t *testing.T) {
 	})
 }
 
-// TestFailureIsShown: the first request without an answer is a warning, the next ones are not. The
-// failure is part of the view until the bucket answers again.
+// TestFailureIsShown checks that only the first of consecutive failed requests is a warning, and
+// that the view contains the failure until the bucket responds again.
 func TestFailureIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, start := newShelf(), time.Now()
@@ -279,7 +280,8 @@ func TestFailureIsShown(t *testing.T) {
 	})
 }
 
-// TestHandover: an owner that stops gives the lease back, and another one works within 2 s.
+// TestHandover checks that a stopping owner gives the lease back, and that another process works
+// within 2 s.
 func TestHandover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := newShelf(), &history{t: t, start: time.Now()}
@@ -314,7 +316,8 @@ func mark(id string, at int64) stream.Mark {
 	}
 }
 
-// TestPositions: marks survive a change of owner, and the earlier owner cannot save any more.
+// TestPositions checks that marks survive a change of owner, and that the earlier owner can no
+// longer save.
 func TestPositions(t *testing.T) {
 	s := newShelf()
 	r := wire{s, "progress.p.r", always(false)}
@@ -387,8 +390,8 @@ func (l *lostAnswer) Write(ctx context.Context, found bool, revision uint64,
 	return next, err
 }
 
-// TestPositionsWithoutAnswer: a write that was carried out without an answer is found by reading
-// back, and a key that was deleted by hand is written again.
+// TestPositionsWithoutAnswer checks that a stored write without a response is found by reading
+// back, and that a key that was deleted by hand is written again.
 func TestPositionsWithoutAnswer(t *testing.T) {
 	s := newShelf()
 	r := &lostAnswer{wire: wire{s, "progress.p.r", always(false)}}
@@ -418,7 +421,8 @@ func TestPositionsWithoutAnswer(t *testing.T) {
 	}
 }
 
-// TestPositionsRefused: values of other versions and values that do not fit are refused.
+// TestPositionsRefused checks that values of other versions and values that are too large are
+// refused.
 func TestPositionsRefused(t *testing.T) {
 	s := newShelf()
 	r := wire{s, "progress.p.r", always(false)}

@@ -13,9 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// barePrograms are the limits that benchmarks compare whole runs of penstock with: programs that
-// do nothing but move records with a client library. Their arguments are an address, a group and a
-// target.
+// barePrograms are the programs with which benchmarks compare whole runs of penstock. They only
+// move records with a client library. Their arguments are an address, a group and a target.
 var barePrograms = map[string]func(ctx context.Context, address, group, target string) error{
 	"kafka":         bareKafka,
 	"nats-log":      bareNATSLog,
@@ -24,8 +23,7 @@ var barePrograms = map[string]func(ctx context.Context, address, group, target s
 	"tcp":           bareTCP,
 }
 
-// runBare runs a bare program in a process of its own, as penstock runs in one, and returns its
-// time.
+// runBare runs a bare program in a separate process, like penstock, and returns its time.
 func runBare(b *testing.B, name, address, group, target string) time.Duration {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])

@@ -66,7 +66,7 @@ var kafkaFaults = []fault{
 	}},
 }
 
-// offsetReset lets the group deliver records again. It is no fault for an exact copy.
+// offsetReset makes the group deliver records again. It is not suitable for tests of an exact copy.
 var offsetReset = fault{"offset reset", func(g *copies) {
 	for _, m := range g.members {
 		m.kill()
@@ -100,7 +100,7 @@ func suspension(t *testing.T) time.Duration {
 	return 15 * time.Second
 }
 
-// disturb strikes with each fault, several times and in random order, while records are produced.
+// disturb causes each fault several times, in random order, while records are produced.
 func (g *copies) disturb(faults []fault) {
 	g.t.Helper()
 	g.batch = 50 // a copy in order must keep up, also after an engine was suspended
@@ -168,7 +168,7 @@ func TestChaosKafka(t *testing.T) {
 func (g *copies) anyMember() *member           { return g.members[g.rnd.IntN(len(g.members))] }
 func (g *copies) anyLink() *connectortest.Link { return g.links[g.rnd.IntN(len(g.links))] }
 
-// moment is up to 6 s: shorter or longer than a session.
+// moment returns a random time up to 6 s, which may be shorter or longer than a session.
 func (g *copies) moment() time.Duration {
 	return time.Duration(g.rnd.IntN(6000)) * time.Millisecond
 }
@@ -186,7 +186,7 @@ func (g *copies) stop() {
 	}
 }
 
-// exactly fails unless each acknowledged record is among texts once.
+// exactly fails the test unless each acknowledged record occurs once in texts.
 func (g *copies) exactly(texts []string) {
 	g.t.Helper()
 	if repeated := g.compare(texts); repeated > 0 {

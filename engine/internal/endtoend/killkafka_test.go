@@ -199,8 +199,8 @@ func TestKillKafkaGroup(t *testing.T) {
 	t.Logf("%d kills of 3 programs: 0 of %d records lost, %d repeated", kills(t), g.ids, repeated)
 }
 
-// copies are programs that copy the topic "in" of a real broker in one group, such as to the topic
-// "out".
+// copies are programs that copy the topic "in" of a real broker in one group, for example to the
+// topic "out".
 type copies struct {
 	t       *testing.T
 	rnd     *rand.Rand
@@ -297,8 +297,8 @@ func (g *copies) listeners(links int) string {
 		listeners, advertised, protocols, ports[0])
 }
 
-// awaitTopics waits until the broker knows the topics that the controller has created, since a
-// program that starts earlier ends with an error.
+// awaitTopics waits until the broker knows the topics that the controller has created, because a
+// program that starts earlier fails.
 func (g *copies) awaitTopics(names ...string) {
 	g.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; <-g.tick.C {
@@ -342,8 +342,8 @@ func (g *copies) produce() {
 	}
 }
 
-// finish waits until all is copied, fails if a record is lost, and returns the number of repeats
-// that readers of committed records find.
+// finish waits until all records are copied, and fails the test if one is lost. It returns the
+// number of repeated records among the committed ones.
 func (g *copies) finish() (repeated int) {
 	awaitLag(g.t, g.admin, g.tick.C)
 	for _, m := range g.members {
@@ -443,7 +443,7 @@ func awaitLag(t *testing.T, admin *kadm.Client, tick <-chan time.Time) {
 	}
 }
 
-// kafkaTexts returns the values of the topic out that readers of committed records find.
+// kafkaTexts returns the values of the committed records in the topic out.
 func kafkaTexts(t *testing.T, broker string, admin *kadm.Client) (all []string) {
 	t.Helper()
 	ends, err := admin.ListCommittedOffsets(t.Context(), "out")

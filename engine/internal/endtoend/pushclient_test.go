@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// pushWorkers is how many requests a client has in work at once.
+// pushWorkers is the number of concurrent requests of a client.
 const pushWorkers = 6
 
-// pushRecords is how many records a request has.
+// pushRecords is the number of records of a request.
 const pushRecords = 5
 
-// TestPushClient is the client process of TestKillPush. Each of its workers sends one request after
-// the other, notes those that were acknowledged, and repeats one with its Idempotency-Key until it
-// is. A client that starts again resumes behind its notes.
+// TestPushClient is the client process of TestKillPush. Each of its workers sends requests one
+// after another. It repeats a request with its Idempotency-Key until it is acknowledged, and then
+// records it. A restarted client resumes after the recorded requests.
 func TestPushClient(t *testing.T) {
 	url, notes := os.Getenv("PENSTOCK_PUSH_URL"), os.Getenv("PENSTOCK_PUSH_NOTES")
 	if url == "" {
@@ -87,7 +87,7 @@ func pushed(url string, w, n int) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// acknowledged returns how many requests of each worker were acknowledged.
+// acknowledged returns the number of acknowledged requests of each worker.
 func acknowledged(t *testing.T, notes string) (next [pushWorkers]int) {
 	t.Helper()
 	text, err := os.ReadFile(notes)
@@ -137,7 +137,7 @@ func (p *pushProcess) kill() {
 	_ = p.cmd.Wait()
 }
 
-// finish lets the client have its requests in work acknowledged.
+// finish waits until the client's pending requests are acknowledged.
 func (p *pushProcess) finish(t *testing.T) {
 	t.Helper()
 	_ = p.stdin.Close()

@@ -181,8 +181,8 @@ func BenchmarkPushSyslog(b *testing.B) {
 		func() time.Duration { return send(bare) }, func() time.Duration { return send(ours) })
 }
 
-// TestPushMemory is the memory of http_server with 10,000 connections that have sent nothing, and
-// after a request on each.
+// TestPushMemory measures the memory of http_server with 10,000 connections that have sent nothing,
+// and after a request on each.
 func TestPushMemory(t *testing.T) {
 	if os.Getenv("PENSTOCK_PUSH") == "" {
 		t.Skip("run by make push-bench")
@@ -278,7 +278,7 @@ func TestPushDatagrams(t *testing.T) {
 	})
 }
 
-// sendDatagrams sends messages for 3 s at a rate, and returns how many.
+// sendDatagrams sends messages for 3 s at the given rate, and returns their number.
 func sendDatagrams(t *testing.T, address string, rate int) (sent int64) {
 	t.Helper()
 	conn, err := net.Dial("udp", address)

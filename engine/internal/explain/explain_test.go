@@ -50,7 +50,7 @@ func TestEveryWordIsExplained(t *testing.T) {
 	}
 }
 
-// TestGatesAreTheMachines: every gate of the machine is explained, in its own words.
+// TestGatesAreTheMachines checks that every gate of the machine has its own explanation.
 func TestGatesAreTheMachines(t *testing.T) {
 	r := &explain.Route{}
 	seen := map[string]string{}

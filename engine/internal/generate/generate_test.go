@@ -70,8 +70,7 @@ func TestLinesHaveTheirForm(t *testing.T) {
 	}
 }
 
-// TestTrafficIsMixed: a trial on the lines meets every kind of answer, in shares that a shop would
-// have.
+// TestTrafficIsMixed checks that the lines contain every kind of response, in realistic shares.
 func TestTrafficIsMixed(t *testing.T) {
 	const n = 50_000
 	statuses, users, hosts := map[string]int{}, 0, map[string]int{}
@@ -146,7 +145,7 @@ func TestLinesStopAtTheBound(t *testing.T) {
 	}
 }
 
-// TestNoAllocations: generating must not be the slow end of a trial.
+// TestNoAllocations checks that generating allocates nothing, so that it does not limit a trial.
 func TestNoAllocations(t *testing.T) {
 	for _, format := range Formats {
 		g, err := New(format, 1)

@@ -110,8 +110,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestHub: subscribers get a frame each second, a slow one the latest, and nothing is computed more
-// often than the history needs if there are none.
+// TestHub checks that subscribers get a frame each second, and that a slow one gets the latest.
+// Without subscribers, frames are computed for the history only.
 func TestHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64

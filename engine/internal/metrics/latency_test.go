@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// TestHistograms: a histogram has classic and native buckets at once, so that old and new
-// Prometheus servers read it.
+// TestHistograms checks that a histogram has both classic and native buckets, for old and new
+// Prometheus servers.
 func TestHistograms(t *testing.T) {
 	for name, h := range map[string]*prometheus.HistogramVec{
 		"penstock_settled_seconds": NewLatency(), "penstock_round_trip_seconds": NewRoundTrips(),

@@ -244,7 +244,7 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// TestDrops: a full queue and failed pushes cost spans, which are counted, and no time.
+// TestDrops checks that a full queue and failed pushes drop and count spans, and never block.
 func TestDrops(t *testing.T) {
 	r := newReceiver(t)
 	r.status = http.StatusServiceUnavailable
@@ -281,7 +281,7 @@ func TestDrops(t *testing.T) {
 	}
 }
 
-// TestOpenBatches: batches beyond the bound are not traced, and counted.
+// TestOpenBatches checks that batches beyond the limit are counted and not traced.
 func TestOpenBatches(t *testing.T) {
 	e := newReceiver(t).exporter(prometheus.NewRegistry())
 	tr := e.NewTracer("p/main", time.Now(), 1, 1)

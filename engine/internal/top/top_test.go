@@ -54,7 +54,7 @@ func keys(s *State, all ...string) {
 
 func plain(s *State) string { return styles.ReplaceAllString(s.Render(), "") }
 
-// TestParkedColumn: parked records have a column, if a route has some.
+// TestParkedColumn checks that parked records have a column if a route has some.
 func TestParkedColumn(t *testing.T) {
 	s := &State{Width: 132, Height: 24}
 	f := frame(2, 1)
@@ -134,8 +134,8 @@ func TestOrderAndFilter(t *testing.T) {
 	}
 }
 
-// TestSelection: the selection stays on its worker while the order changes, and the details are of
-// it.
+// TestSelection checks that the selection, and the details, stay on the same worker while the order
+// changes.
 func TestSelection(t *testing.T) {
 	s := &State{Width: 120, Height: 24}
 	s.Frame(frame(1, 50))

@@ -372,8 +372,8 @@ func TestMemory(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// TestHandsOverOnce: Sync returns a range that it has made durable once, and a range settled before
-// never.
+// TestHandsOverOnce checks that Sync returns each durable range once, and never a range that was
+// settled before.
 func TestHandsOverOnce(t *testing.T) {
 	s := open(t, t.TempDir())
 	hold := func(from, to int64) {

@@ -206,7 +206,7 @@ func TestRoutes(t *testing.T) {
 }
 
 // TestCorrupt checks that a route stops at an envelope that is missing, damaged or of another
-// chain, with the number in its error, and continues only if the operator skips the envelope.
+// chain, with the number in its error. It continues only if the operator skips the envelope.
 func TestCorrupt(t *testing.T) {
 	for name, damage := range map[string]func(*kept){
 		"missing": func(k *kept) { delete(k.texts, 2) },

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// encoded finds records in a file that is not UTF-8, or whose UTF-8 must be checked, and writes
-// them as UTF-8. Positions are offsets in the file, not in the decoded text.
+// encoded finds records in a file that is not UTF-8, or that must be checked for valid UTF-8, and
+// writes them as UTF-8. Positions are offsets in the file, not in the decoded text.
 type encoded struct {
 	in    charset
 	inner lines.Framing // finds records in the decoded text, or in the raw bytes if bytes is set

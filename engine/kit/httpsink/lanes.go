@@ -44,7 +44,7 @@ func (ls *lanes) close() {
 	ls.all = nil
 }
 
-// drain excludes a lane whose worker has reported that it drains.
+// drain excludes a lane after its worker has reported that it drains.
 func (ls *lanes) drain(l *lane) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -37,7 +37,7 @@ func CheckSizes(maxRecord, memory stream.Size) error {
 	return CheckSizesUnder("memory", maxRecord, memory)
 }
 
-// CheckSizesUnder is CheckSizes for a source with another key than `memory` for the memory limit.
+// CheckSizesUnder is CheckSizes for a source with another key for the memory limit than `memory`.
 func CheckSizesUnder(key string, maxRecord, memory stream.Size) error {
 	switch {
 	case memory < MinMemory:

@@ -44,9 +44,9 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 	}
 }
 
-// TestWorseIsNotChosenMore: a receiver whose network, service or queue became longer, or that
-// fails, has no larger share of the attempts than it had, under half load and under full. Round
-// robin is left out under half load: its windows are never full there, and each failure is one more
+// TestWorseIsNotChosenMore checks that a receiver whose network, service or queue becomes longer,
+// or that fails, does not get a larger share of the attempts, under half and full load. Round robin
+// is left out under half load: its windows are never full there, and each failure is one more
 // attempt for whichever receiver has room.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){

@@ -17,7 +17,7 @@ type Plan struct {
 }
 
 // NewPlan selects the algorithms for a scenario: the requested ones, otherwise those with bounds in
-// the scenario, otherwise queue. dispatch applies to algorithms whose name contains none; "" means
+// the scenario, otherwise queue. dispatch applies to algorithms without one in their name; "" means
 // the default.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
