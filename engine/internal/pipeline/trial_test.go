@@ -90,8 +90,8 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 	return nil, 0
 }
 
-// TestTrialGivesUp: a batch that kills when all its records are done is given up after mayKill
-// deaths.
+// TestTrialGivesUp checks that a batch is given up if finishing it, with all its records done,
+// kills mayKill processors.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}
