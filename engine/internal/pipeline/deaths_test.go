@@ -141,8 +141,8 @@ func TestDiedWithoutPanic(t *testing.T) {
 	}
 }
 
-// TestAllWorkersDie checks that, if every batch kills its worker, the guard stops the route and no
-// batch is dead-lettered without its knowledge.
+// TestAllWorkersDie checks that, if every batch kills its worker, the guard stops the route before
+// many records are dead-lettered.
 func TestAllWorkersDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{workers: 2, deliver: func(context.Context, stream.Attempt) error { panic("always") }}

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial: whatever records kill, alone or as a whole origin, those and no others are buried,
-// every other is done once, and the deaths that it takes are few.
+// TestTrial checks that exactly the records that kill, alone or as a whole origin, are
+// dead-lettered. Every other record is processed once, with few deaths.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
