@@ -27,7 +27,7 @@ type ablationCase struct {
 	Values     []float64 `json:"values"`
 }
 
-// ablateSeeds is how many runs --ablate takes where --seeds is not given.
+// ablateSeeds is the number of runs of --ablate without --seeds.
 const ablateSeeds = 5
 
 func (f *flowFlags) runAblate(cmd *cobra.Command) error {

@@ -69,7 +69,7 @@ func (f *flowFlags) one(s *scenario.Scenario, spec *flowsim.Spec) (err error) {
 		file.Close())
 }
 
-// plotName is a file name of a scenario and an algorithm: nothing in it leads out of the folder.
+// plotName returns a file name for a scenario and an algorithm. It cannot lead out of the folder.
 func plotName(scenario, algorithm string) string {
 	safe := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' ||
@@ -81,7 +81,7 @@ func plotName(scenario, algorithm string) string {
 	return safe + ".svg"
 }
 
-// runReplay replays a trace and reports whether the machine did the same again.
+// runReplay replays a trace and checks that the machine makes the same decisions again.
 func (f *flowFlags) runReplay(out io.Writer) error {
 	file, err := os.Open(f.replay)
 	if err != nil {

@@ -22,7 +22,7 @@ var tableAlgorithms = []string{
 	"vector_arc", "netflix_vegas", "netflix_gradient2", "reno", "queue+peak_ewma",
 }
 
-// tableSeeds is how many runs --table takes where --seeds is not given.
+// tableSeeds is the number of runs of --table without --seeds.
 const tableSeeds = 5
 
 // tableKind is a kind of scenario with the figures that a cell shows.

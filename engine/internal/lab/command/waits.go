@@ -213,7 +213,7 @@ func (r backoffResult) figure(seed uint64) plot.Figure {
 	}
 }
 
-// secondsText writes seconds of a plot's axis as a person says them.
+// secondsText formats the seconds of a plot's axis for readers.
 func secondsText(s float64) string {
 	number := func(x float64, unit string) string {
 		return strconv.FormatFloat(x, 'g', 3, 64) + " " + unit

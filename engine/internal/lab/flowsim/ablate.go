@@ -175,7 +175,8 @@ func windowSizes() (rows []Row) {
 	return append(rows, Row{Name: "linear", spec: "linear", scenarios: []string{endless}})
 }
 
-// slowStarts are linear, TCP's own, and whatever of the product doubles at its start.
+// slowStarts holds linear, TCP's own slow start, and the product's algorithms that double at the
+// start.
 func slowStarts() (rows []Row) {
 	for _, name := range AlgorithmNames() {
 		if name == "linear" || name == "reno" || name == "queue" {

@@ -37,7 +37,7 @@ func plain(a window.Algorithm) func(string) (window.Algorithm, error) {
 	return func(string) (window.Algorithm, error) { return a, nil }
 }
 
-// algorithms are those of the registry, and peers.
+// algorithms holds the algorithms of the registry and the peers.
 var algorithms = append(registered(),
 	algorithm{name: "vector_arc", make: plain(peers.VectorARC{})},
 	algorithm{name: "netflix_vegas", make: plain(peers.NetflixVegas{})},
@@ -60,7 +60,7 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are those of the registry, a peer's, and one to compare with.
+// policies holds the dispatch policies of the registry, one peer's, and one for comparison.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
@@ -184,10 +184,10 @@ func fixed(option string) (window.Algorithm, error) {
 	return f, f.Validate()
 }
 
-// carries reports whether the name carries the dispatch.
+// carries reports whether the name contains a dispatch.
 func (s *Spec) carries() bool { return strings.Contains(s.Name, "+") }
 
-// Title is the name with the dispatch, as people read it.
+// Title returns the name and the dispatch, for display.
 func (s *Spec) Title() string {
 	if s.carries() || s.Dispatch == DefaultDispatch {
 		return s.Name

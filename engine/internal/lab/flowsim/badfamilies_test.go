@@ -299,9 +299,9 @@ func (f family) least(seeds int) float64 {
 	return 0.95
 }
 
-// TestFamilies: bad data costs good data little. Good items are rarely set apart, bad data alone
-// opens no breaker, and nothing is sent before its time, however it fails and whatever else is
-// wrong. With PENSTOCK_FAMILIES=full, 20 seeds of each family.
+// TestFamilies checks that bad data costs good data little. Good items are rarely set apart, bad
+// data alone opens no breaker, and nothing is sent too early, whatever else fails. With
+// PENSTOCK_FAMILIES=full it runs 20 seeds of each family.
 func TestFamilies(t *testing.T) {
 	whole, seeds := os.Getenv("PENSTOCK_FAMILIES") == "full", 1
 	if whole {

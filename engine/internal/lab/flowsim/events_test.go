@@ -17,7 +17,7 @@ const twelve = `workers:
 network: { rtt: 10ms }
 `
 
-// TestOptimum: the optimum follows from the scenario, events applied.
+// TestOptimum checks the optimum of a scenario with its events applied.
 func TestOptimum(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
@@ -179,7 +179,7 @@ func TestPauses(t *testing.T) {
 	near(t, "optimum", f[scenario.Optimum], 655*0.8, 1e-9)
 }
 
-// TestSharedServer: all workers together have the one server's rate.
+// TestSharedServer checks that all workers together have the rate of the one server behind them.
 func TestSharedServer(t *testing.T) {
 	s := parse(t, "duration: 100s\nwarmup: 5s\nload: saturated\ntimeout: 1h\nservice: "+
 		"deterministic\n"+
@@ -189,7 +189,7 @@ func TestSharedServer(t *testing.T) {
 	near(t, "round trip", f[scenario.RTTMean], 48*5, 0.01)
 }
 
-// TestSenders: a sender that joins takes its part, and fairness counts from there.
+// TestSenders checks that a joining sender gets its share, and that fairness counts from then on.
 func TestSenders(t *testing.T) {
 	s := parse(t, "duration: 100s\nwarmup: 10s\nload: saturated\ntimeout: 1h\nsenders: 2\njoins: "+
 		"[0s, 50s]\n"+twelve)

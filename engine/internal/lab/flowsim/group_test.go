@@ -32,8 +32,8 @@ func grouped(t *testing.T, s *scenario.Scenario, algorithm string,
 	return f, strings.Contains(m.Status().Lanes[0].Reason, "shares what is behind it")
 }
 
-// TestLanesThatShare: one server behind all workers is found out, whatever its service, and its
-// queue is bounded once.
+// TestLanesThatShare checks that one server behind all workers is detected, whatever its service,
+// and that its queue is bounded once.
 func TestLanesThatShare(t *testing.T) {
 	const shared = ` # of 24,000 services the sum varies little
 duration: 120s
@@ -57,7 +57,7 @@ load: saturated
 	}
 }
 
-// TestLanesOnTheirOwn: workers that share nothing are not taken for a group, also where all change
+// TestLanesOnTheirOwn checks that independent workers are not taken for a group, even if all change
 // at once.
 func TestLanesOnTheirOwn(t *testing.T) {
 	for _, text := range []string{

@@ -138,8 +138,8 @@ func TestHashTakesFiveTimesAsLong(t *testing.T) {
 	}
 }
 
-// TestColdStart: one worker that answers each in 100 ms however many are in flight; one step a
-// round needs 31 rounds for 500 batches.
+// TestColdStart starts with one worker that answers each batch in 100 ms, however many are in
+// flight. One step a round needs 31 rounds for 500 batches.
 func TestColdStart(t *testing.T) {
 	s := parse(t, "duration: 1m\nload: { batches: 500 }\nservice: deterministic\nworkers: "+
 		"[ { rate: 2000, slots: 200 } ]\n")
@@ -148,7 +148,7 @@ func TestColdStart(t *testing.T) {
 	}
 }
 
-// TestRecovery: six of twelve fail for 30 s and come back at once; a probe each brings them back.
+// TestRecovery checks that one probe each brings back six of twelve workers that failed for 30 s.
 func TestRecovery(t *testing.T) {
 	bad := []int{0, 1, 4, 5, 8, 10}
 	for _, fault := range []string{"fail: { after: 5ms }", "hang: true"} {
@@ -174,8 +174,8 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// TestOutage: everything fails for a minute. Few attempts are made, and goodput is back 10 s after
-// it.
+// TestOutage checks that few attempts are made while everything fails for a minute, and that
+// goodput recovers within 10 s after it.
 func TestOutage(t *testing.T) {
 	n := starts{from: 20 * time.Second, to: 80 * time.Second}
 	s := parse(t, "duration: 120s\nwarmup: 90s\nload: saturated\n"+
@@ -189,8 +189,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestBrownOut: everything becomes five times slower for a minute while 60 % load goes on arriving.
-// No storm of redeliveries, and no second collapse.
+// TestBrownOut checks that there is no storm of redeliveries and no second collapse when everything
+// becomes five times slower for a minute at 60 % load.
 func TestBrownOut(t *testing.T) {
 	s := parse(t, "duration: 240s\nwarmup: 10s\nload: { poisson: 0.6 }\n"+
 		"events: [ { at: 30s, for: 60s, workers: all, rate: x0.2 } ]\n"+twelve)
@@ -203,8 +203,9 @@ func TestBrownOut(t *testing.T) {
 	}
 }
 
-// TestHedgeShortensTheTail: one worker of twelve stops for half a second every few seconds. Hedges
-// for at most 2 % of the attempts take most of the wait from the slowest thousandth of the batches.
+// TestHedgeShortensTheTail stops one worker of twelve for half a second every few seconds. It
+// checks that hedges for at most 2 % of the attempts take most of the wait from the slowest 0.1 %
+// of the batches.
 func TestHedgeShortensTheTail(t *testing.T) {
 	s := parse(t, "duration: 300s\nwarmup: 20s\nload: { poisson: 0.25 }\ntimeout: 2s\nnetwork: "+
 		"{ rtt: 10ms }\n"+

@@ -44,10 +44,10 @@ func each(t *testing.T, run func(t *testing.T, w window.Algorithm, p dispatch.Po
 	}
 }
 
-// TestWorseIsNotChosenMore: a receiver whose network, service or queue became longer, or that
-// fails, has no larger share of the attempts than it had, under half load and under full. Round
-// robin is left out under half load: its windows are never full there, and each failure is one more
-// attempt for whichever receiver has room.
+// TestWorseIsNotChosenMore checks, under half and full load, that a receiver that gets a longer
+// network, service or queue, or fails, does not get a larger share of the attempts. Round robin is
+// left out under half load. Its windows are never full there, and each failure is one more attempt
+// for any receiver with room.
 func TestWorseIsNotChosenMore(t *testing.T) {
 	worse := map[string]func(r *receiver){
 		"network": func(r *receiver) { r.network += 60 * ms },

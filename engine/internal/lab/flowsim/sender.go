@@ -47,9 +47,9 @@ type sender struct {
 	awake   bool
 	flying  map[uint64]*attempt
 	got     float64         // distinct cost after everybody has joined
-	windows []Sent          // by lane, if they want to know
+	windows []Sent          // by lane; nil if not notified
 	atLane  []int           // in flight, kept for them
-	refused []control.Event // answers to Bisect and Bury that the machine is still to get
+	refused []control.Event // answers to Bisect and Bury that the machine has not received yet
 }
 
 // plan adds a batch that can be sent from now on.

@@ -101,8 +101,8 @@ func (x *sim) reach(v *server, a *attempt) {
 	x.serve(v)
 }
 
-// admits reports whether the throttle takes one more: fewer than its rate were taken in the last
-// second.
+// admits reports whether the throttle accepts another attempt: whether it has accepted fewer than
+// its rate in the last second.
 func (v *server) admits(now time.Duration) bool {
 	for v.accepted.len() > 0 && *v.accepted.first() <= now-time.Second {
 		v.accepted.take()
@@ -215,7 +215,7 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart begins a new epoch of a worker, if e is a restart of it.
+// restart begins a new epoch of a worker if e is a restart.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++

@@ -40,7 +40,7 @@ type sim struct {
 	coming               int     // batches that a finite load still has
 
 	patience  fifo[*attempt] // by the time at which they are abandoned
-	patient   bool           // an event is scheduled for the first of them
+	patient   bool           // an event is scheduled for the first attempt in patience
 	abandon   time.Duration
 	canceled  []*attempt
 	block     []attempt // attempts not yet used
@@ -56,7 +56,7 @@ type sim struct {
 	adjust    func(*control.Config)
 }
 
-// Observer is a chooser that is notified of answers, like the dispatch of some peers.
+// Observer is a chooser that is notified of answers, like the dispatch policies of some peers.
 type Observer interface {
 	dispatch.Chooser
 	Observe(now time.Duration, lane int32, roundTrip time.Duration, out control.Outcome)
@@ -65,17 +65,17 @@ type Observer interface {
 // Options of a run beside its scenario.
 type Options struct {
 	Seed uint64
-	// called for the first sender; its arguments are valid during the call only
+	// called for the first sender; its arguments are only valid during the call
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // is filled in, if given
 	Adjust func(*control.Config) // changes the machines' configuration, if given
-	// reports whether a batch is left out, as by a sender that knows which data is bad; nil: none
-	// is. After maxOmitted of them nothing more is read.
+	// reports whether a batch is left out, as by a sender that knows the bad data; nil leaves out
+	// none. After maxOmitted left-out batches nothing more is read.
 	Omit func(seq uint64, key uint32) bool
 }
 
-// The random streams of a run: each part of the world has its own, so that two algorithms meet the
-// same arrivals, sizes, service times and pauses.
+// The random streams of a run. Each part of the simulation has its own stream, so that two
+// algorithms get the same arrivals, sizes, service times and pauses.
 const (
 	arrivalStream = iota + 1
 	costStream
@@ -300,7 +300,7 @@ func (x *sim) run() scenario.Figures {
 	return x.fig.figures(x)
 }
 
-// finished reports whether everything that a finite load has is settled.
+// finished reports whether a finite load is completely settled.
 func (x *sim) finished() bool {
 	n := 0
 	for i := range x.senders {

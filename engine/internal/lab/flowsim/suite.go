@@ -16,8 +16,8 @@ type Plan struct {
 	Specs    []*Spec
 }
 
-// NewPlan decides which algorithms a scenario is run with: those asked for, else those that it has
-// bounds for, else queue. dispatch is for those that name none; "" is the default.
+// NewPlan chooses the algorithms for a scenario: the requested ones, else the ones with bounds in
+// the scenario, else queue. dispatch applies to names without a dispatch; "" is the default.
 func NewPlan(s *scenario.Scenario, algorithms []string, dispatch string) (Plan, error) {
 	names := algorithms
 	if len(names) == 0 {

@@ -39,7 +39,8 @@ func scenarios(t *testing.T) []*scenario.Scenario {
 	return all
 }
 
-// TestScenarios: every file of the suite loads, and the first seconds of each run and make sense.
+// TestScenarios checks that every file of the suite loads, and that the first seconds of each run
+// give plausible figures.
 func TestScenarios(t *testing.T) {
 	for _, s := range scenarios(t) {
 		t.Run(s.Name, func(t *testing.T) {
@@ -62,7 +63,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameBytes: a run is a function of its seed, also beside others.
+// TestSameSeedSameBytes checks that a run depends only on its seed, even beside concurrent runs.
 func TestSameSeedSameBytes(t *testing.T) {
 	s := parse(t, "duration: 20s\nload: { poisson: 0.7 }\nservice: hyper\nsize: { lognormal: "+
 		"1 }\nsenders: 2\n"+
@@ -99,7 +100,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 	}
 }
 
-// TestTraceReplays: the trace of a run, replayed, is the run.
+// TestTraceReplays checks that replaying the trace of a run gives the same run.
 func TestTraceReplays(t *testing.T) {
 	s := parse(t, "duration: 10s\nload: { poisson: 0.8 }\nevents: [ { at: 2s, for: 3s, workers: "+
 		"[0, 4], hang: true } ]\n"+twelve)
@@ -211,9 +212,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestLateAcksEndTheGlobalBackoff: windows far too wide for the one server behind all workers make
-// everything late. Once late acks have settled all items, none is left to be the probe, and the
-// machine must ask for one.
+// TestLateAcksEndTheGlobalBackoff checks that the machine asks for a probe if it has none. Windows
+// far too wide for the one server behind all workers make everything late. Once late acks have
+// settled all items, no item is left to be the probe.
 func TestLateAcksEndTheGlobalBackoff(t *testing.T) {
 	const shared = `
 name: too-wide

@@ -101,7 +101,7 @@ func TestOpenQueues(t *testing.T) {
 	}
 }
 
-// TestDeterministicIsExact: constant times leave nothing to chance.
+// TestDeterministicIsExact checks that runs with constant times match the theory exactly.
 func TestDeterministicIsExact(t *testing.T) {
 	for _, c := range []struct {
 		window       int
@@ -125,14 +125,14 @@ func TestDeterministicIsExact(t *testing.T) {
 	}
 }
 
-// TestNetwork: rtt and jitter are the mean round trip of the network.
+// TestNetwork checks that the network's mean round trip is rtt plus jitter.
 func TestNetwork(t *testing.T) {
 	s := parse(t, one("4000s", "{ rate: 1e4 }", "deterministic", "{ rtt: 50ms, jitter: 20ms }",
 		"saturated"))
 	near(t, "round trip", run(t, s, "fixed:1", 1)[scenario.RTTMean], 70.1, 0.01)
 }
 
-// TestCosts: a distribution of cost has the mean that the form says.
+// TestCosts checks that a distribution of cost has the expected mean.
 func TestCosts(t *testing.T) {
 	for size, mean := range map[string]float64{
 		"{ lognormal: 1 }": 1, "{ uniform: [1, 100] }": 50.5, "{ constant: 5000 }": 5000,

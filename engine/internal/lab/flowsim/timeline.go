@@ -81,8 +81,8 @@ func WriteTimeline(to io.Writer, s *scenario.Scenario, spec *Spec, seed uint64, 
 	return t.w.Flush()
 }
 
-// windows has a curve for each lane: lanes of one rate share a colour, and their first names the
-// rate.
+// windows draws a curve for each lane. Lanes of one rate share a colour, and the first one is
+// labeled with the rate.
 func (t *timeline) windows(r *Series) []curve {
 	var curves []curve
 	var rates []float64

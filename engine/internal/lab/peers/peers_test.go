@@ -50,7 +50,8 @@ func TestVegasSequences(t *testing.T) {
 	step(v, 10*ms, 10_000, false, 10_024)
 }
 
-// TestVegasAdoptsASampleAsTheBase: after 15 to 30 times the limit updates, whatever is queued then.
+// TestVegasAdoptsASampleAsTheBase checks that a sample becomes the base after 15 to 30 times the
+// limit updates, whatever queue it includes.
 func TestVegasAdoptsASampleAsTheBase(t *testing.T) {
 	v := newVegas(1, 1)
 	v.update(10*ms, 1, false)

@@ -27,7 +27,7 @@ type Panel struct {
 	Bars   []Bar // horizontal, from top to bottom, along X
 }
 
-// Axis is one of a panel's.
+// Axis is one axis of a panel.
 type Axis struct {
 	Label  string
 	Log    bool                 // values at or below 0 are drawn at the lower end
@@ -71,7 +71,7 @@ var palette = []color.RGBA{
 	{0xe6, 0x9f, 0x00, 0xff}, {0x56, 0xb4, 0xe9, 0xff}, {0x55, 0x55, 0x55, 0xff},
 }
 
-// Colors is how many series the palette tells apart.
+// Colors is the number of distinguishable series colours.
 const Colors = 7
 
 func shade(i int) color.RGBA { return palette[((i%len(palette))+len(palette))%len(palette)] }
@@ -345,5 +345,5 @@ func (a Axis) format(v float64) string {
 	return strconv.FormatFloat(v, 'g', 6, 64)
 }
 
-// textWidth is about how wide a text is, in pixels: enough to set one after the other.
+// textWidth returns the approximate width of a text in pixels, for the layout.
 func textWidth(s string, size float64) float64 { return float64(len([]rune(s))) * size * .52 }

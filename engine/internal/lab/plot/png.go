@@ -17,8 +17,8 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pixels is the number of pixels of a PNG for one of the layout. More than one makes it sharp on
-// high-resolution screens.
+// pixels is the number of PNG pixels for each pixel of the layout. More than one makes the image
+// sharp on high-resolution screens.
 const pixels = 2
 
 // WritePNG writes the figure as PNG, twice as large as the SVG's nominal size.

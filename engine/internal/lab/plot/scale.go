@@ -50,7 +50,7 @@ func newScale(a Axis, values []float64, zero bool) scale {
 	return s
 }
 
-// place returns where v lies, cut to [0, 1].
+// place returns the position of v on the scale, limited to [0, 1].
 func (s scale) place(v float64) float64 {
 	if s.axis.Log {
 		if v <= s.lo {
@@ -66,7 +66,7 @@ func (s scale) place(v float64) float64 {
 	return min(v, 1)
 }
 
-// ticks are round values within the scale, about five.
+// ticks returns about five round values within the scale.
 func (s scale) ticks() (list []float64) {
 	if s.axis.Log {
 		decades := math.Log10(s.hi / s.lo)
