@@ -23,8 +23,8 @@ const pushWorkers = 6
 const pushRecords = 5
 
 // TestPushClient is the client process of TestKillPush. Each of its workers sends one request after
-// the other, notes those that were acknowledged, and repeats one with its Idempotency-Key until it
-// is. A client that starts again resumes behind its notes.
+// another, and repeats each with its Idempotency-Key until it is acknowledged. It records the
+// acknowledged requests. A restarted client resumes after the recorded ones.
 func TestPushClient(t *testing.T) {
 	url, notes := os.Getenv("PENSTOCK_PUSH_URL"), os.Getenv("PENSTOCK_PUSH_NOTES")
 	if url == "" {
