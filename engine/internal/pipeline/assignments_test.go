@@ -78,8 +78,7 @@ func (g *group) start(name string, fs *vfstest.Mem) *node {
 	return n
 }
 
-// hang makes deliveries of a node wait until the test lets them go on; as of a process that is
-// suspended.
+// hang blocks the deliveries of a node until the test calls wake, as if the process were suspended.
 func (n *node) hang() (wake func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -155,8 +155,8 @@ func TestAllWorkersDie(t *testing.T) {
 	})
 }
 
-// TestTree checks that the tree of a running engine names the goroutines and workers of each route,
-// and that it shows the state of each route before and after the run.
+// TestTree checks that the tree of a running engine names the goroutines and workers of each route.
+// Before and after the run the tree shows the state of each route.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

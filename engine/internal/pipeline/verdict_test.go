@@ -35,8 +35,8 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 // Encode implements stream.Encoder.
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
-// TestEveryRecordDead checks that a finite run that dead-letters every record ends with an error,
-// for every kind of sink, for any number of records, and in whichever order its goroutines end.
+// TestEveryRecordDead checks that a finite run that dead-letters every record ends with an error.
+// It covers every kind of sink, several numbers of records, and each order in which goroutines end.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },

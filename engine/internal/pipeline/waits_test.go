@@ -212,8 +212,8 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks that the records that a route has read and not settled are those in flight,
-// those that the store holds and, with nothing else in work, no others.
+// accounted checks that the unsettled records of a route are exactly the in-flight records and the
+// records in the store, if nothing else is in progress.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()
