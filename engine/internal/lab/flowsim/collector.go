@@ -24,7 +24,7 @@ type collector struct {
 	lags       []time.Duration // age of the oldest batch, every watchEvery
 
 	attempts, firsts, rejected, duplicates int
-	// attempts while any worker fails; into those that do
+	// attempts while any worker fails, and attempts at the failing workers
 	hits, badHits int
 	settled       int
 	cost          float64
