@@ -212,8 +212,8 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks that the unsettled records of a route are exactly the in-flight records and the
-// records in the store, if nothing else is in progress.
+// accounted checks the counts of a route. If exact, it also checks that the sender and the store
+// account for its unsettled records, except for up to 6 records just being read.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()
