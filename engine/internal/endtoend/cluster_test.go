@@ -308,9 +308,9 @@ func sharedSQLite(t *testing.T, trio *natsTrio) *sharedRun {
 	return startShared(t, trio, fmt.Sprintf("{ sqlite: { path: %q, table: lines } }", path), db)
 }
 
-// TestClusterKill kills the owner of a pipeline again and again while messages come. Another
-// process delivers within 15 s of each kill, within 10 s of most, and each message is in the table
-// once. In between, an owner that is told to stop hands over within 3 s.
+// TestClusterKill repeatedly kills the owner of a pipeline while messages arrive. Another process
+// delivers within 15 s of each kill, within 10 s of most, and each message is in the table once. In
+// between, an owner that gets a stop signal hands over within 3 s.
 func TestClusterKill(t *testing.T) {
 	n := clusterKills(t)
 	rnd := seeded(t)

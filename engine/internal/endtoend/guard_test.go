@@ -11,8 +11,8 @@ import (
 )
 
 // TestGuardAndInput runs the program as a daemon over a log with a wrong pattern. One bad first
-// line does not stop it. Hundreds do, until the input changes; then it restarts by itself and
-// delivers the good records.
+// line does not stop the route. Hundreds of bad lines stop it until the input changes. The route
+// then restarts by itself and delivers the good records.
 func TestGuardAndInput(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

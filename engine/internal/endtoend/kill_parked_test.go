@@ -119,9 +119,9 @@ func (m *merchant) checkBooked(t *testing.T, orders int) {
 	}
 }
 
-// TestKillParked kills the program while deliveries are parked: none is lost, none is sent early,
-// an accepted one is sent again only if it was in flight at a kill, and each order is booked once.
-// There are 3 kills, or PENSTOCK_KILLS.
+// TestKillParked kills the program while deliveries are parked. None is lost, none is sent early,
+// and each order is booked once. An accepted delivery is sent again only if it was in flight at a
+// kill. There are 3 kills, or PENSTOCK_KILLS.
 func TestKillParked(t *testing.T) {
 	const each = 60 // orders that arrive before each start
 	planned := 3

@@ -89,9 +89,9 @@ func waitingLines(bad int) string {
 	return log.String()
 }
 
-// TestKillWaiting kills the program while thousands of batches wait for a retry: once after all
-// have failed once, and once in the middle of the second attempts. None is lost, none is sent too
-// early, and the attempt counts continue.
+// TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
+// batch has failed once, and once in the middle of the second attempts. No batch is lost or sent
+// too early, and the attempt counts continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
 	bad, wait := 300, 4*time.Second

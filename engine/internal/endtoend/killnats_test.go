@@ -268,8 +268,8 @@ pipelines:
 	t.Logf(done, kills(t), len(arrived))
 }
 
-// TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table whose
-// key is the record's id, and kills them at random: each record is in the table once.
+// TestKillNATSSharedSQLite runs three programs that share a consumer and write to one table, with
+// the record's id as the key. It kills them at random: each record is in the table once.
 func TestKillNATSSharedSQLite(t *testing.T) {
 	t.Parallel()
 	rnd := seeded(t)

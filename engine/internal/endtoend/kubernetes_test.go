@@ -61,7 +61,8 @@ func guideConfigs(t *testing.T) []string {
 	return configs
 }
 
-// TestKubernetes runs the configs of the guide on a tree as a node has it, through a rotation.
+// TestKubernetes runs the guide's configs through a log rotation, on a directory tree like a
+// node's.
 func TestKubernetes(t *testing.T) {
 	t.Setenv("PENSTOCK_ADMIN_TOKEN", "token")
 	for i, config := range guideConfigs(t) {

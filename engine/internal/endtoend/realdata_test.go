@@ -35,8 +35,8 @@ func TestRealLogsEach(t *testing.T) {
 	}
 }
 
-// TestRealLogsTogether sends all of them together in small batches: every line once, in order for
-// each file, and nothing new in a second run.
+// TestRealLogsTogether sends all real logs together in small batches. It checks that every line
+// arrives once, in order for each file, and that a second run sends nothing new.
 func TestRealLogsTogether(t *testing.T) {
 	dir := t.TempDir()
 	var want [][]byte

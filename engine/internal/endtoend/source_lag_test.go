@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
-// TestSourceLag reads the backlog of a drained route, which is 0, and of a route with a receiver
-// that is down: it grows with the file although the route does not read.
+// TestSourceLag reads the backlog of two routes. The backlog of a drained route is 0. The backlog
+// of a route with a receiver that is down grows with the file, although the route does not read.
 func TestSourceLag(t *testing.T) {
 	t.Parallel()
 	bin, err := program()

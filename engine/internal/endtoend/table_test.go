@@ -110,8 +110,8 @@ var typedRows = []string{
 		2]', '[]', '{}', '1.2.3.0/24')`,
 }
 
-// TestTableTypesKept copies a table with columns of every type between two PostgreSQL tables, of
-// which the sink creates the second.
+// TestTableTypesKept copies a table with columns of every type between two PostgreSQL tables. The
+// sink creates the second table.
 func TestTableTypesKept(t *testing.T) {
 	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")

@@ -108,8 +108,8 @@ func killedBy(t *testing.T, m *vfstest.Mem, left vfstest.Data) (marks []stream.M
 	return marks
 }
 
-// TestFirstMarkIsSavedAhead: before a sink with its own ledger gets data of a partition, the
-// checkpoint has the partition's name and its progress, once. So the run after a kill knows which
+// TestFirstMarkIsSavedAhead checks that the checkpoint has a partition's name and progress, once,
+// before a sink with its own ledger gets the partition's data. So the run after a kill knows which
 // file the sink's watermark belongs to. Nothing is written ahead for another sink, since its
 // watermark is the checkpoint's.
 func TestFirstMarkIsSavedAhead(t *testing.T) {
@@ -158,9 +158,8 @@ func TestFirstMarkIsSavedAhead(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeTheFirstSave: the sink has committed, the process was killed before anything of
-// that was saved. The source is told of the partition with the sink's watermark, and with its name
-// and note.
+// TestKilledBeforeTheFirstSave checks a kill after the sink's commit and before the first save. The
+// next run passes the partition to the source with the sink's watermark, its name and its metadata.
 func TestKilledBeforeTheFirstSave(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()
@@ -192,8 +191,8 @@ func TestKilledBeforeTheFirstSave(t *testing.T) {
 	}
 }
 
-// TestFirstMarkNotSaved: a checkpoint that cannot be written for a moment holds nothing back; the
-// mark is saved later.
+// TestFirstMarkNotSaved checks that a checkpoint that is briefly unwritable delays no delivery, and
+// that the mark is saved later.
 func TestFirstMarkNotSaved(t *testing.T) {
 	const size, records = 5, 20
 	m := vfstest.New()

@@ -16,9 +16,9 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestSuspendedBeforeTake: a process is suspended while it takes a partition again, loses it, and
-// goes on. It then holds the newest epoch, and must not write into it. The true owner takes the
-// partition back.
+// TestSuspendedBeforeTake suspends a process while it takes a partition again, so that it loses the
+// partition. It checks that the process, which then has the newest epoch, does not write with it,
+// and that the true owner takes the partition back.
 func TestSuspendedBeforeTake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -75,8 +75,8 @@ func TestSuspendedBeforeTake(t *testing.T) {
 	})
 }
 
-// TestRevocationIsBounded: a worker that hangs delays a revocation at most for its bound, and the
-// positions that it may still deliver are counted.
+// TestRevocationIsBounded checks that a hanging worker delays a revocation only up to its bound,
+// and that the positions that it may still deliver are counted.
 func TestRevocationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
@@ -113,8 +113,8 @@ func TestRevocationIsBounded(t *testing.T) {
 	})
 }
 
-// TestAssignIsGivenUp: the sink is down while partitions are assigned; a revocation does not wait
-// for it, and the next owner takes them once it is up.
+// TestAssignIsGivenUp assigns partitions while the sink is down. It checks that a revocation does
+// not wait for the sink, and that the next owner takes the partitions once the sink is up.
 func TestAssignIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -139,8 +139,8 @@ func TestAssignIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestPositionsDisagree: where the broker's position and the sink's ledger contradict each other
-// the partition is not read, the reason is reported, and the other partitions are delivered.
+// TestPositionsDisagree checks that a partition is not read if the broker's position contradicts
+// the sink's ledger. The reason is reported, and the other partitions are delivered.
 func TestPositionsDisagree(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -191,9 +191,9 @@ func (n *node) faults() error {
 	return s.route.host.faults.err()
 }
 
-// TestLedgerLostWhileItRuns: the sink's ledger loses a partition that is being delivered. Taking it
-// again does not begin a new ledger: nothing is delivered twice, the reason is reported, and the
-// other partition goes on.
+// TestLedgerLostWhileItRuns checks a sink's ledger that loses a partition during delivery. Taking
+// the partition again does not begin a new ledger: nothing is delivered twice, the reason is
+// reported, and the other partition continues.
 func TestLedgerLostWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := streamtest.NewStore()
@@ -218,8 +218,8 @@ func TestLedgerLostWhileItRuns(t *testing.T) {
 	})
 }
 
-// TestMovedOffset: an offset that somebody sets where the sink has no ledger is where the next
-// assignment begins.
+// TestMovedOffset checks that, without a ledger in the sink, the next assignment begins at the
+// offset that an operator has set.
 func TestMovedOffset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}
@@ -247,8 +247,8 @@ func (*ledgeredFake) Prune(context.Context, []string) error        { return nil 
 func (*ledgeredFake) Store(context.Context, []stream.Span) error   { return nil }
 func (*ledgeredFake) Compact(context.Context, []stream.Mark) error { return nil }
 
-// TestOneLedgerForTheRoute: a sink with a single-owner ledger cannot be used with partitions that
-// move between processes.
+// TestOneLedgerForTheRoute checks that a sink with a single-owner ledger is refused for partitions
+// that move between processes.
 func TestOneLedgerForTheRoute(t *testing.T) {
 	route := config.DefaultRoute("r0", "/state")
 	route.Sink = use(stream.SinkRole, &ledgeredFake{})
@@ -264,8 +264,8 @@ func TestOneLedgerForTheRoute(t *testing.T) {
 	}
 }
 
-// TestStuckPartitionOfOthers: while one partition's deliveries hang and it is lost, its attempts
-// are canceled at once, and the other partitions go on.
+// TestStuckPartitionOfOthers checks that, when a partition with hanging deliveries is lost, its
+// attempts are canceled at once and the other partitions continue.
 func TestStuckPartitionOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plain := &fakeSink{}

@@ -78,8 +78,7 @@ func (g *group) start(name string, fs *vfstest.Mem) *node {
 	return n
 }
 
-// hang makes deliveries of a node wait until the test lets them go on; as of a process that is
-// suspended.
+// hang blocks the deliveries of a node until the test calls wake, as if the process were suspended.
 func (n *node) hang() (wake func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -334,8 +333,8 @@ func (s *sharedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repo
 	return s.fakeSink.Deliver(ctx, a)
 }
 
-// TestOrderlyRebalance: if members join and leave in order, nothing is delivered twice even without
-// a ledger, since workers finish and commit their batches before a partition moves.
+// TestOrderlyRebalance checks that nothing is delivered twice, even without a ledger, if members
+// join and leave in order. Workers finish and commit their batches before a partition moves.
 func TestOrderlyRebalance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rnd := dice(3)
@@ -368,9 +367,9 @@ func TestOrderlyRebalance(t *testing.T) {
 	})
 }
 
-// TestRangesSurvive: while one batch of a partition is stuck, those behind it are delivered. When
-// the process is killed, only the stuck batch is sent again, and where the broker cannot store all
-// ranges, at most the replay bound.
+// TestRangesSurvive checks that batches behind a stuck batch of a partition are delivered. After a
+// kill only the stuck batch is sent again, or at most the replay bound if the broker cannot store
+// all ranges.
 func TestRangesSurvive(t *testing.T) {
 	const replay = 400
 	for _, c := range []struct {

@@ -96,9 +96,10 @@ func settleAs(t *testing.T, k *books, b *stream.Batch, end ending) {
 	}
 }
 
-// The sender counts the bytes that it has sent and that have been saved. It never gets batches that
-// processors drop entirely. If their bytes counted as saved, the replay bound would admit new data
-// in place of bytes that no checkpoint has.
+// TestDroppedBytesAreNotSaved checks that bytes of batches that processors drop entirely do not
+// count as saved. The sender counts the bytes that it has sent and that have been saved, and never
+// gets such batches. Otherwise the replay bound would admit new data in place of bytes that no
+// checkpoint has.
 func TestDroppedBytesAreNotSaved(t *testing.T) {
 	k := newBooks(unknown)
 	part := &stream.Partition{ID: "p"}

@@ -17,7 +17,8 @@ func of(bytes int) *stream.Batch {
 	return b
 }
 
-// Batches far below their limit do not use up the budget: their actual size counts.
+// TestBudgetCountsWhatBatchesTake checks that batches are charged their actual size, not their
+// limit.
 func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	const total, small = 32 << 20, 256 << 10
 	u := newBudget(total, 8<<20)
@@ -34,8 +35,8 @@ func TestBudgetCountsWhatBatchesTake(t *testing.T) {
 	}
 }
 
-// Two batches always may exist, however large they are, and when they are gone the next one gets
-// its place at once.
+// TestBudgetOfLargeBatches checks that two batches may always exist, however large they are, and
+// that the next one gets its place as soon as they are released.
 func TestBudgetOfLargeBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newBudget(1<<20, 256<<10)
@@ -72,8 +73,8 @@ func TestBudgetOfLargeBatches(t *testing.T) {
 	})
 }
 
-// The estimate learned from small batches is corrected by the first large one, so that the total is
-// exceeded only slightly.
+// TestBudgetLearns checks that the first large batch corrects an estimate learned from small ones,
+// so that the total is exceeded only slightly.
 func TestBudgetLearns(t *testing.T) {
 	const total = 8 << 20
 	u := newBudget(total, 64<<10)

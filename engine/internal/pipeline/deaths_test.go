@@ -49,9 +49,9 @@ func (s *oneEach) Open(ctx context.Context, o stream.SinkOptions) error {
 	return s.fakeSink.Open(ctx, o)
 }
 
-// TestPoison: one record in 10,000 panics its worker. All others are delivered once. Each poison
-// record is a dead letter with the stack after it has killed 3 workers on its own. The run takes at
-// most 1/0.8 of the time of a run without poison.
+// TestPoison checks a run in which one record in 10,000 panics its worker. All others are delivered
+// once. Each poison record is a dead letter with the stack after it has killed 3 workers alone. The
+// run takes at most 1/0.8 of the time without poison.
 func TestPoison(t *testing.T) {
 	const records, each, perBatch, workers = 200_000, 10_000, time.Millisecond, 4
 	run := func(t *testing.T, poison bool) (took time.Duration, deaths int64) {
@@ -97,8 +97,8 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestDiedWithoutPanic: an error that a sink declares to be a death counts like a panic, and so
-// does runtime.Goexit. Other failures never do, however often they occur.
+// TestDiedWithoutPanic checks that an error that a sink declares to be a death counts like a panic,
+// and so does runtime.Goexit. Other failures do not count, however often they occur.
 func TestDiedWithoutPanic(t *testing.T) {
 	for name, die := range map[string]func(){
 		"a Died": nil,
@@ -141,8 +141,8 @@ func TestDiedWithoutPanic(t *testing.T) {
 	}
 }
 
-// TestAllWorkersDie: where every batch kills, nothing is buried behind the guard's back: the route
-// stops.
+// TestAllWorkersDie checks that, if every batch kills its worker, the guard stops the route before
+// many records are dead-lettered.
 func TestAllWorkersDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &fakeSink{workers: 2, deliver: func(context.Context, stream.Attempt) error { panic("always") }}
@@ -155,8 +155,8 @@ func TestAllWorkersDie(t *testing.T) {
 	})
 }
 
-// TestTree: the tree of a running engine names the goroutines and workers of each route. Before and
-// after the run it shows the state of each route.
+// TestTree checks that the tree of a running engine names the goroutines and workers of each route.
+// Before and after the run the tree shows the state of each route.
 func TestTree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -116,7 +116,8 @@ func TestResumeAndFinish(t *testing.T) {
 	}
 }
 
-// TestDrainFinishesWhatIsInFlight, and gives up at its bound: exact in time.
+// TestDrainFinishesWhatIsInFlight checks that a drain delivers in-flight batches, or gives up
+// exactly at its bound.
 func TestDrainFinishesWhatIsInFlight(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/engine/config"
 )
 
-// The policy of a route is retry.policy, else made of the other keys of retry.
+// TestRetryPolicy checks that a route's policy is retry.policy, or else follows from the other keys
+// of retry.
 func TestRetryPolicy(t *testing.T) {
 	for _, c := range []struct {
 		retry config.Retry

@@ -173,7 +173,7 @@ func (k *books) forget(ids []string) (now, later, idle []string) {
 // not been forgotten since.
 func (k *books) handed(id string) bool { return k.parts[id] != nil && k.parts[id].handed }
 
-// keptAccounts bounds the open accounts of partitions that have nothing in work.
+// keptAccounts bounds the open accounts of partitions without unsettled data.
 const keptAccounts = 1024
 
 // rest closes the accounts of partitions without unsettled or unsaved data, so that a hundred

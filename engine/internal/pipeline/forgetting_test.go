@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A partition that is gone is forgotten when nothing of it is in work and nothing unsaved; the seal
-// of one that was forgotten settles without a word.
+// TestForget checks that a deleted partition is forgotten once it has no unsettled and no unsaved
+// data. A later seal of a forgotten partition settles without an error.
 func TestForget(t *testing.T) {
 	for _, waiting := range []waitIndex{nil, noneWait{}} {
 		k := newBooks(unknown)
@@ -23,7 +23,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// noneWait is the index of a route of which nothing waits.
+// noneWait is the wait index of a route without waiting ranges.
 type noneWait struct{}
 
 func (noneWait) First(string) (stream.Position, bool) { return stream.Position{}, false }
@@ -55,8 +55,9 @@ func testForget(t *testing.T, k *books) {
 	}
 }
 
-// If there are many accounts, saved ones are closed and reopened at their marks. Nothing is lost by
-// that; accounts in work, or sealed and not yet finished, stay open.
+// TestAccountsRest checks that, if there are many accounts, saved ones are closed and reopened at
+// their marks, without losing progress. Accounts with unsettled data, or sealed and not yet
+// finished, stay open.
 func TestAccountsRest(t *testing.T) {
 	marks := make(map[string]stream.Mark)
 	k := newBooks(func(id string) (stream.Mark, bool) { m, ok := marks[id]; return m, ok })

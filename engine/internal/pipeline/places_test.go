@@ -28,9 +28,8 @@ func crashOut(t *testing.T, fsync, name string) *config.Config {
 	return f
 }
 
-// TestRenamedOutput: an output file that is renamed, in the config too, goes on where it was, at
-// every start to come. The place under its old name once came back at the second start, and the
-// file was truncated to where it had stood then.
+// TestRenamedOutput checks that an output file that is renamed, together with its config, resumes
+// at its offset at every later start. The resume token of the old name does not come back.
 func TestRenamedOutput(t *testing.T) {
 	for _, fsync := range []string{"ack", "interval"} {
 		t.Run(fsync, func(t *testing.T) {
@@ -66,8 +65,8 @@ func TestRenamedOutput(t *testing.T) {
 	}
 }
 
-// TestStrayPlaces: the place of a lane of another name is forgotten in both layers, also where a
-// kill has left it in one.
+// TestStrayPlaces checks that the resume token of a lane with another name is removed from both
+// layers, even if a kill has left it in only one.
 func TestStrayPlaces(t *testing.T) {
 	m := vfstest.New()
 	dir, err := m.MakeDir("/state", 0o700)
@@ -96,8 +95,8 @@ func TestStrayPlaces(t *testing.T) {
 	}
 }
 
-// TestOwedToTheLowerLayer: progress that an instance saved without a sync is in both layers after
-// the next instance's first sync, although nothing of it is delivered again.
+// TestOwedToTheLowerLayer checks that progress that an instance saved without a sync is in both
+// layers after the next instance's first sync, although none of it is delivered again.
 func TestOwedToTheLowerLayer(t *testing.T) {
 	dir, err := vfstest.New().MakeDir("/state", 0o700)
 	if err != nil {
@@ -135,8 +134,9 @@ func TestOwedToTheLowerLayer(t *testing.T) {
 	}
 }
 
-// TestOutputThatNeverWas: a first run that delivers nothing (a wrong path, say) leaves an empty
-// file; without it, or under another name, the next run starts from the beginning.
+// TestOutputThatNeverWas checks a first run that delivers nothing, for example because of a wrong
+// path, and leaves an empty file. Without that file, or under another name, the next run starts
+// from the beginning.
 func TestOutputThatNeverWas(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/job/spool/.empty", nil); err != nil {
@@ -158,7 +158,7 @@ func TestOutputThatNeverWas(t *testing.T) {
 	}
 }
 
-// TestNoState: an error about an unusable state directory contains the remedy.
+// TestNoState checks that an error about an unusable state directory contains the remedy.
 func TestNoState(t *testing.T) {
 	for _, c := range []struct {
 		op     vfstest.Op
@@ -214,7 +214,8 @@ func (d *countDir) Close() error {
 	return d.Dir.Close()
 }
 
-// TestPrepareLeavesNothingOpen: if one route cannot be prepared, the others close what they opened.
+// TestPrepareLeavesNothingOpen checks that, if one route cannot be prepared, the others close
+// everything they opened.
 func TestPrepareLeavesNothingOpen(t *testing.T) {
 	counted := &countFS{FS: vfstest.New(), fail: "/full"}
 	e := fakeJob(t, vfstest.New(), Options{}, &fakeSource{},

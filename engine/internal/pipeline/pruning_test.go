@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// goneSource is a fakeSource that calls partitions gone once its end was read: all that it knew at
-// Open, and the one that it read.
+// goneSource is a fakeSource that reports partitions as deleted once its end was read: all
+// partitions known at Open, and the partition that it read.
 type goneSource struct {
 	*fakeSource
 	known []string

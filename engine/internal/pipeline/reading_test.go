@@ -41,8 +41,8 @@ func (r *mortalReader) Read(ctx context.Context, b *stream.Batch) error {
 	return r.fakeReader.Read(ctx, b)
 }
 
-// Batches that a reader has read before it waits or dies are delivered in order without further
-// input, however few batches fit into memory.
+// TestReadIsDelivered checks that batches read before the reader waits or dies are delivered in
+// order without further input, however few batches fit into memory.
 func TestReadIsDelivered(t *testing.T) {
 	for _, lines := range []int{0, 1, 2, 3, 17} {
 		for _, dies := range []bool{false, true} {
@@ -96,8 +96,8 @@ func (s *promptSink) Open(_ context.Context, o stream.SinkOptions) error {
 	return nil
 }
 
-// A scope ends with the context that it was begun in, and when it is ended, whichever comes first;
-// before it was begun, too.
+// TestScope checks that a scope ends when its parent context ends or when end is called, even if
+// end is called before the scope begins.
 func TestScope(t *testing.T) {
 	var s scope
 	outer, cancel := context.WithCancelCause(t.Context())

@@ -36,8 +36,8 @@ func (b *lockedBuffer) String() string {
 	return b.text.String()
 }
 
-// TestRefusalsAreLogged: the log has every refused record within failureEvery, although no further
-// one is refused.
+// TestRefusalsAreLogged checks that every refused record is logged within failureEvery, even if no
+// further record is refused.
 func TestRefusalsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log lockedBuffer
@@ -87,7 +87,8 @@ func (e *kindError) Error() string { return fmt.Sprintf("byte %d: bad", e.at) }
 
 func (e *kindError) Group() (reason, detail string) { return "bad", fmt.Sprintf("byte %d", e.at) }
 
-// TestReasonsAreGrouped: dead letters of one kind have one reason, and each its own detail.
+// TestReasonsAreGrouped checks that dead letters of one kind share one reason, each with its own
+// detail.
 func TestReasonsAreGrouped(t *testing.T) {
 	m := vfstest.New()
 	change := fakeProcessor(func(b *stream.Batch) {
@@ -114,8 +115,8 @@ func TestReasonsAreGrouped(t *testing.T) {
 	}
 }
 
-// TestPartialAnswersHaveAState: a worker with partial responses only is NORMAL. Time is virtual,
-// because real round trips of microseconds vary enough to look like a queue.
+// TestPartialAnswersHaveAState checks that a worker that gets only partial responses is NORMAL.
+// Time is virtual, because real round trips of microseconds vary enough to look like a queue.
 func TestPartialAnswersHaveAState(t *testing.T) { synctest.Test(t, partialAnswers) }
 
 func partialAnswers(t *testing.T) {

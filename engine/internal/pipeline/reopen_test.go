@@ -69,8 +69,8 @@ func (s *replacedSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Re
 	return report, err
 }
 
-// TestReopen checks that a sink that asks to be reopened is reopened at once at the resume token
-// that it asked for, and that the route does not count as failed.
+// TestReopen checks that a sink is reopened at once at the resume token that it asks for. The route
+// does not count as failed.
 func TestReopen(t *testing.T) {
 	s := &replaced{open: func(int) error { return nil }}
 	runReplaced(t, s, time.Second)

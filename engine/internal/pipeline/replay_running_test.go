@@ -75,8 +75,8 @@ func (a *replayFixture) replay(f deadletter.Filter, discard bool) string {
 	return fmt.Sprint(r.Letters, r.Delivered, r.Dead, r.Dropped)
 }
 
-// TestReplayWhileRunning: dead letters of a running route are listed, replayed and discarded, each
-// once.
+// TestReplayWhileRunning checks that dead letters of a running route can be listed, replayed and
+// discarded, each once.
 func TestReplayWhileRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startReplayed(t)
@@ -133,8 +133,8 @@ func TestReplayWhileRunning(t *testing.T) {
 	})
 }
 
-// TestReplayKeepsAccounts: a route goes on after a replay with its accounts, and neither it nor
-// another route counts a restart.
+// TestReplayKeepsAccounts checks that a route keeps its accounts across a replay, and that no route
+// counts a restart.
 func TestReplayKeepsAccounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := startReplayed(t)
@@ -168,8 +168,8 @@ func TestReplayKeepsAccounts(t *testing.T) {
 	})
 }
 
-// TestReplayEnds: a replay with a failing sink ends when its context ends or the engine drains, and
-// the route restarts or ends.
+// TestReplayEnds checks that a replay with a failing sink ends when its context ends or the engine
+// drains, and that the route then restarts or ends.
 func TestReplayEnds(t *testing.T) {
 	for _, drains := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

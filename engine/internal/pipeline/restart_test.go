@@ -103,8 +103,8 @@ func struck(t *testing.T, f *faults) {
 	}
 }
 
-// TestRestartIsSeen: while a route waits for its restart its health, its reason and the tree say
-// so; when it drains then, it is not started again.
+// TestRestartIsSeen checks that the health, the reason and the tree show that a route waits for its
+// restart. A route that drains during the wait is not restarted.
 func TestRestartIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mended atomic.Bool
@@ -153,8 +153,8 @@ func TestRestartIsSeen(t *testing.T) {
 	})
 }
 
-// TestDrainWhileWaiting: a route that waits for its restart when the engine drains ends at once,
-// with why it had failed.
+// TestDrainWhileWaiting checks that a drain at once ends a route that waits for its restart, with
+// the error of its last run.
 func TestDrainWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "source goroutine", at: []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, calls: make(map[string]int),
@@ -176,8 +176,8 @@ func TestDrainWhileWaiting(t *testing.T) {
 	})
 }
 
-// TestOnceIsNotRestarted: a finite run ends with the first failure of a route, panics included, and
-// the guard's stop is final also in a run without an end.
+// TestOnceIsNotRestarted checks that a finite run ends with the first failure of a route, panics
+// included. The guard's stop is also final in a run without an end.
 func TestOnceIsNotRestarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, site := range []string{"sink open", "read", "commit", "sink close"} {
@@ -207,9 +207,10 @@ func TestOnceIsNotRestarted(t *testing.T) {
 	})
 }
 
-// TestCheckpointFails: if the checkpoint cannot be written for a while, it is written later. The
-// route neither stops nor delivers anything twice, and the replay bound holds. After a failed sync,
-// the restarted route reopens the checkpoint. In both cases the next run finds nothing left to do.
+// TestCheckpointFails checks that a checkpoint that cannot be written for a while is written later.
+// The route neither stops nor delivers anything twice, and the replay bound holds. After a failed
+// sync, the restarted route reopens the checkpoint. In both cases the next run finds nothing left
+// to do.
 func TestCheckpointFails(t *testing.T) {
 	for op, starts := range map[vfstest.Op]int{vfstest.OpWrite: 1, vfstest.OpSync: 2} {
 		t.Run(string(op), func(t *testing.T) {
@@ -266,7 +267,8 @@ func failedCheckpoint(t *testing.T, op vfstest.Op, starts int) {
 	}
 }
 
-// TestFencedRouteStaysStopped: a route does not take its ledger back from another process.
+// TestFencedRouteStaysStopped checks that a route does not take its ledger back from another
+// process.
 func TestFencedRouteStaysStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &faults{site: "sink goroutine", at: []int{3}, calls: make(map[string]int), how: func() error {

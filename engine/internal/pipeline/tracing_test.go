@@ -46,8 +46,8 @@ func moody(ctx context.Context, a stream.Attempt) error {
 	}
 }
 
-// TestTraceOfARun: for every algorithm and dispatch policy the trace of a real run replays bit for
-// bit and names its workers. The trace of the run before it is kept beside it.
+// TestTraceOfARun checks for every algorithm and dispatch policy that the trace of a real run
+// replays bit for bit and names its workers. The trace of the previous run is kept beside it.
 func TestTraceOfARun(t *testing.T) {
 	dispatches := []string{"least_completion", "round_robin", "hash"}
 	for i, name := range []string{"auto", "linear", "aimd", "credit", "queue", "fixed"} {
@@ -99,8 +99,8 @@ func replayed(t *testing.T, m *vfstest.Mem, e *Engine) {
 	}
 }
 
-// TestTraceStopsNobody: a trace ends at its size limit or if the disk is full; the data is still
-// delivered.
+// TestTraceStopsNobody checks that a trace ends at its size limit or when the disk is full, and
+// that the data is still delivered.
 func TestTraceStopsNobody(t *testing.T) {
 	full := vfstest.Fault{Op: vfstest.OpWrite, Path: "/traces", Nth: 2, Lasting: true, Err: errors.New("disk full")}
 	for _, c := range []struct {
@@ -140,8 +140,8 @@ func TestTraceStopsNobody(t *testing.T) {
 	}
 }
 
-// TestTraceNeverTakesAnothersFile: an existing file at the trace's path that is not a trace is
-// kept, and the route reports it before delivering.
+// TestTraceNeverTakesAnothersFile checks that an existing file at the trace's path that is not a
+// trace is kept, and that the route reports it before delivering.
 func TestTraceNeverTakesAnothersFile(t *testing.T) {
 	m := vfstest.New()
 	if err := m.WriteFile("/traces/access.log", []byte("GET /\n")); err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestTrial: whatever records kill, alone or as a whole origin, those and no others are buried,
-// every other is done once, and the deaths that it takes are few.
+// TestTrial checks that exactly the records that kill, alone or as a whole origin, are
+// dead-lettered. Every other record is processed once, with few deaths.
 func TestTrial(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -90,8 +90,8 @@ func try(t *testing.T, b *stream.Batch, kills map[stream.Position]bool) (done ma
 	return nil, 0
 }
 
-// TestTrialGivesUp: a batch that kills when all its records are done is given up after mayKill
-// deaths.
+// TestTrialGivesUp checks that a batch is given up if finishing it, with all its records done,
+// kills mayKill processors.
 func TestTrialGivesUp(t *testing.T) {
 	b := lines(&stream.Partition{ID: "p"}, 0, 4, false)
 	tr := trial{suspect: true}

@@ -35,8 +35,9 @@ func (encodingSink) Encodes() stream.Encoding { return stream.EncodeAll }
 // Encode implements stream.Encoder.
 func (encodingSink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return b.AppendRaw(dst), nil }
 
-// TestEveryRecordDead: a finite run that dead-letters every record ends with an error for every
-// kind of sink, for any number of records, and whichever goroutine ends first.
+// TestEveryRecordDead checks that a finite run that dead-letters every record ends with an error.
+// It covers every kind of sink and several numbers of records. It makes many runs, because
+// goroutines end in varying order.
 func TestEveryRecordDead(t *testing.T) {
 	kinds := map[string]func() any{
 		"plain":       func() any { return refusingSink(1) },
@@ -61,8 +62,8 @@ func TestEveryRecordDead(t *testing.T) {
 	}
 }
 
-// TestStopCauseIsKept: the cause of a stop is the route's result even if all of its goroutines end
-// without an error.
+// TestStopCauseIsKept checks that the cause of a stop is the route's result even if all its
+// goroutines end without an error.
 func TestStopCauseIsKept(t *testing.T) {
 	for n := range 200 {
 		sink := &fakeSink{}

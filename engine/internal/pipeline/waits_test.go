@@ -212,8 +212,8 @@ func dropping(suffix string) fakeProcessor {
 	}
 }
 
-// accounted checks that the records that a route has read and not settled are those in flight,
-// those that the store holds and, with nothing else in work, no others.
+// accounted checks the counts of a route. If exact, it also checks that the sender and the store
+// account for its unsettled records, except for up to 6 records just being read.
 func accounted(t *testing.T, e *Engine, exact bool) {
 	t.Helper()
 	synctest.Wait()

@@ -116,11 +116,7 @@ type index struct {
 	due    [numClasses]heap
 	held   totals
 	all    totals
-<<<<<<< HEAD
 	dirty  []uint32 // entries with a state that is not in the journal yet
-=======
-	dirty  []uint32 // entries with changes that are not in the journal
->>>>>>> w/7
 	settle []done   // ranges that were removed since the last save
 }
 

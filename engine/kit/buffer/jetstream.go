@@ -94,11 +94,7 @@ func streamConfig(name, subject string, o Options, replicas int) jetstream.Strea
 }
 
 // Append implements Store. External servers may be down for a while. They may also have stored an
-<<<<<<< HEAD
 // envelope after its acknowledgement was lost.
-=======
-// envelope although the acknowledgement was lost.
->>>>>>> w/7
 func (j *jetStream) Append(ctx context.Context, number uint64, text []byte) error {
 	for failed := 0; ; failed++ {
 		err := j.publish(ctx, number, text)

@@ -127,8 +127,8 @@ type Figures struct {
 	GaveUp              float64 // clients per trial
 }
 
-// Measure runs trials and summarizes them. The deviations are those of one trial; those of the mean
-// are smaller by the square root of the number of trials.
+// Measure runs trials and summarizes them. The deviations describe one trial. The deviation of the
+// mean is smaller by the square root of the number of trials.
 func Measure(p backoff.Policy, clients, trials int, seed uint64) Figures {
 	var times, calls, gaveUp sum
 	for i := range trials {

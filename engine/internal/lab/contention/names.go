@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/backoff/compat"
 )
 
-// Named is a policy with the settings of the comparison in docs/which-backoff.md: a first wait of
-// 10 ms at most and a cap of 2 s, where the name does not say otherwise. (The original's base is 5
-// ms, which it doubles before the first wait.)
+// Named is a policy with the settings of the comparison in docs/which-backoff.md. Unless its name
+// says otherwise, the first wait is at most 10 ms and the cap is 2 s. (The original's base is 5 ms,
+// which it doubles before the first wait.)
 type Named struct {
 	Name   string
 	Policy backoff.Policy

@@ -192,8 +192,8 @@ func mean(d []time.Duration) float64 {
 	return ratio(sum, float64(len(d)))
 }
 
-// quantile returns quantile q of a sorted slice, in milliseconds: the smallest value that at least
-// that share does not exceed.
+// quantile returns quantile q of a sorted slice, in milliseconds: the smallest value v such that at
+// least the share q of the values is at most v.
 func quantile(d []time.Duration, q float64) float64 {
 	if len(d) == 0 {
 		return 0

@@ -215,7 +215,7 @@ func (x *sim) lose(v *server) {
 	v.waits = 0
 }
 
-// restart begins a new epoch of a worker, if e is a restart of it.
+// restart begins a new epoch of a worker if e is a restart.
 func (x *sim) restart(v *server, e *scenario.Event) {
 	if e.Kind == scenario.Restart && e.About(v.num) {
 		v.epoch++

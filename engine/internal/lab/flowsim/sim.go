@@ -65,7 +65,7 @@ type Observer interface {
 // Options of a run in addition to its scenario.
 type Options struct {
 	Seed uint64
-	// called for the first sender; its arguments are valid during the call only
+	// called for the first sender; its arguments are only valid during the call
 	Trace  func(*control.Event, []control.Command)
 	Series *Series               // filled with the run's series, if not nil
 	Adjust func(*control.Config) // changes the machines' configuration, if not nil

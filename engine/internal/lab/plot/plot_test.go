@@ -108,7 +108,7 @@ func TestPNGShowsTheSeries(t *testing.T) {
 	}
 }
 
-// Nothing that a caller may pass makes a figure fail or empty an axis.
+// FuzzFigure checks that no input makes a figure fail or empties an axis.
 func FuzzFigure(f *testing.F) {
 	f.Add(1.0, 2.0, 3.0, false, false)
 	f.Add(math.NaN(), math.Inf(1), math.Inf(-1), true, true)
