@@ -67,7 +67,7 @@ type Options struct {
 	// means 0.5; a negative value turns it off.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
-	MinCalls    int           // Fewer calls within Window do not open it by FailureRate. Zero means 20.
+	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
 	// Wait is the time for which the breaker stays open. It grows with each failed probe, and
 	// starts over once the breaker has stayed closed for as long as it was last open. Nil means
