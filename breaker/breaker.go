@@ -31,7 +31,7 @@ type OpenError struct {
 	Wait time.Duration // until the next probe; zero if one is out now
 }
 
-// Error says when the next probe is due.
+// Error returns the state and the time until the next probe.
 func (e *OpenError) Error() string {
 	if e.Wait == 0 {
 		return "circuit breaker is half-open: a probe is under way"
@@ -65,7 +65,8 @@ type Change struct {
 	From, To State
 	At       time.Time
 	Wait     time.Duration // until the next probe, if To is Open
-	// Of the call that caused the change; nil if it succeeded or timed out as a probe.
+	// Error of the call that caused the change; nil if the call succeeded or was a probe that timed
+	// out.
 	Err error
 }
 
@@ -94,10 +95,10 @@ func New(o Options) (*Breaker, error) {
 	return b, nil
 }
 
-// OutcomeOf returns the outcome that err usually stands for: nil is Success. Errors that tell
-// nothing about the server's health are Ignored: a canceled context, and a refusal by a breaker or
-// limiter within the call (a method Refused() bool that returns true). So are failures that package
-// retry does not retry, such as a 404 (Permanent() bool). Everything else is Failure.
+// OutcomeOf returns the outcome that err usually stands for. Nil is Success. Errors unrelated to
+// the server's health are Ignored: a canceled context, and a refusal by a breaker or limiter within
+// the call (a method Refused() bool that returns true). Failures that package retry does not retry
+// are Ignored, too, such as a 404 (Permanent() bool). Everything else is Failure.
 func OutcomeOf(err error) Outcome {
 	switch {
 	case err == nil:
@@ -124,7 +125,7 @@ type permanent interface {
 	Permanent() bool
 }
 
-// Do calls f unless the breaker is open, in which case it returns an [*OpenError]. A panic counts
+// Do calls f unless the breaker is open. If it is open, Do returns an [*OpenError]. A panic counts
 // as a failure and is passed on. An error of f counts as context.Canceled if ctx has been canceled.
 func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 	call, err := b.Allow()
@@ -138,7 +139,7 @@ func (b *Breaker) Do(ctx context.Context, f func(context.Context) error) error {
 }
 
 // canceled returns err, marked as context.Canceled if ctx has been canceled. Otherwise an error
-// that holds nothing but the cause of the cancellation would count as a failure.
+// that wraps only the cause of the cancellation would count as a failure.
 func canceled(ctx context.Context, err error) error {
 	if err == nil || err == errPanic || !errors.Is(ctx.Err(), context.Canceled) ||
 		errors.Is(err, context.Canceled) {
@@ -155,8 +156,8 @@ type Call struct {
 	ticket  Ticket
 }
 
-// Allow lets one call through, or returns an [*OpenError]. After the call, Done of the returned
-// Call must be called once.
+// Allow lets one call through, or returns an [*OpenError]. The caller must call Done of the
+// returned Call once after the call.
 func (b *Breaker) Allow() (Call, error) {
 	now := time.Since(b.origin)
 	b.mu.Lock()
@@ -177,8 +178,8 @@ func (b *Breaker) Allow() (Call, error) {
 	return Call{b, t}, nil
 }
 
-// Done ends the call with its error, nil for success. If that opens the breaker and err has a
-// method RetryAfter() time.Duration, the breaker stays open for at least that long.
+// Done ends the call with its error, nil for success. If err opens the breaker and has a method
+// RetryAfter() time.Duration, the breaker stays open for at least that duration.
 func (c Call) Done(err error) {
 	b := c.breaker
 	if b == nil {
@@ -216,7 +217,7 @@ func (b *Breaker) changed(before State, now time.Duration, err error) bool {
 	return !b.reporting
 }
 
-// report calls onChange for all recorded changes, unless another goroutine does.
+// report calls onChange for all recorded changes, unless another goroutine is doing so.
 func (b *Breaker) report() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -246,8 +247,8 @@ func (b *Breaker) State() State {
 	return b.circuit.State()
 }
 
-// Budget returns b in the form in which package retry asks before each attempt. While the breaker
-// is open, retries stop at once with an [*OpenError].
+// Budget adapts b to package retry, which calls it before each attempt. While the breaker is open,
+// retries stop at once with an [*OpenError].
 func (b *Breaker) Budget() *Budget {
 	return &Budget{breaker: b, calls: make(map[context.Context]running)}
 }
@@ -284,7 +285,7 @@ func (b *Budget) Allow(ctx context.Context) error {
 	return nil
 }
 
-// Report ends the attempt that was let through with ctx; of several, the oldest.
+// Report ends the oldest running attempt that was let through with ctx.
 func (b *Budget) Report(ctx context.Context, err error) {
 	b.end(ctx).Done(canceled(ctx, err))
 }

@@ -31,7 +31,7 @@ func do(b *breaker.Breaker, err error) error {
 	return b.Do(context.Background(), func(context.Context) error { return err })
 }
 
-// wait returns for how long an open breaker refuses; -1 if err is no refusal.
+// wait returns the time for which an open breaker refuses calls, or -1 if err is no refusal.
 func wait(err error) time.Duration {
 	if e, ok := errors.AsType[*breaker.OpenError](err); ok {
 		return e.RetryAfter()
@@ -247,8 +247,8 @@ func TestPanicIsAFailure(t *testing.T) {
 	}
 }
 
-// TestOnChangeMayUseTheBreaker checks that the hook is called in order and one at a time, although
-// it causes further changes.
+// TestOnChangeMayUseTheBreaker checks that OnChange is called in order and one call at a time even
+// if it causes further changes.
 func TestOnChangeMayUseTheBreaker(t *testing.T) {
 	var b *breaker.Breaker
 	var order []breaker.State
@@ -383,7 +383,7 @@ func TestNoAllocations(t *testing.T) {
 }
 
 // TestRetryBudget checks that the budget of a breaker stops the retries of all calls once the
-// server fails. It counts neither answers that are not retried nor unneeded hedges.
+// server fails. Responses that are not retried and unneeded hedges do not count.
 func TestRetryBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBreaker(t, breaker.Options{Failures: 4, Wait: backoff.Fixed(time.Minute)})

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// TestBudgetSharedContext checks that attempts of several calls that run at once with one context
-// all count, and each once.
+// TestBudgetSharedContext checks that each attempt counts once if attempts of several calls run
+// concurrently with one context.
 func TestBudgetSharedContext(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 4, FailureRate: -1})
 	if err != nil {
@@ -45,8 +45,8 @@ func TestBudgetSharedContext(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation checks that the cause for which a caller gave up says nothing about the
-// server.
+// TestCauseOfACancellation checks that the cause of a caller's cancellation counts neither for nor
+// against the server.
 func TestCauseOfACancellation(t *testing.T) {
 	b, err := breaker.New(breaker.Options{Failures: 2})
 	if err != nil {

@@ -37,14 +37,14 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Outcome is how a call ended, as far as it tells of the server's health.
+// Outcome is the result of a call with regard to the server's health.
 type Outcome uint8
 
-// How a call ended.
+// Outcomes of a call.
 const (
 	Success Outcome = iota
 	Failure
-	Ignored // it tells nothing: the caller gave up
+	Ignored // unrelated to the server's health: the caller gave up
 )
 
 var outcomeNames = [...]string{"success", "failure", "ignored"}
@@ -67,27 +67,28 @@ type Options struct {
 	// means 0.5; a negative value turns it off.
 	FailureRate float64
 	Window      time.Duration // Zero means 10s.
-	MinCalls    int           // Fewer calls within Window tell nothing. Zero means 20.
+	MinCalls    int           // Below it, FailureRate is not checked. Zero means 20.
 
-	// Wait is how long the breaker stays open, longer with each probe that fails. It starts over
-	// once the breaker has stayed closed for as long as it was last open. Nil means 500ms, doubling
-	// to 30s, with equal jitter: each wait is between half of that and all of it. A policy that
-	// ends continues with its last wait.
+	// Wait is the time for which the breaker stays open. It grows with each failed probe, and
+	// starts over once the breaker has stayed closed for as long as it was last open. Nil means
+	// 500ms, doubling to 30s, with equal jitter: each wait is between half of that and all of it.
+	// If the policy gives up, the breaker continues with the last wait.
 	Wait backoff.Policy
 
-	// Probes is how many calls pass while half-open, at once and in total. When all have succeeded
-	// the breaker closes. Zero means 1.
+	// Probes is the number of calls that pass while half-open, at once and in total. When all have
+	// succeeded, the breaker closes. Zero means 1.
 	Probes int
 
-	// ProbeTimeout bounds the time for which a probe that never ends keeps others out. Zero means 1
-	// minute.
+	// ProbeTimeout bounds the time for which a probe that does not return blocks other calls. Zero
+	// means 1 minute.
 	ProbeTimeout time.Duration
 
 	// Outcome judges the errors of calls. Nil means [OutcomeOf]. A Circuit does not use it.
 	Outcome func(error) Outcome
 
-	// OnChange is called after each change of state: in order, one call at a time, by a goroutine
-	// that uses the breaker and outside of its lock. A Circuit does not use it.
+	// OnChange is called after each change of state, in order and one call at a time. A goroutine
+	// that uses the breaker calls it, without holding the breaker's lock. A Circuit does not use
+	// it.
 	OnChange func(Change)
 }
 
@@ -150,14 +151,14 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Circuit is the state machine of a breaker, for programs that have a loop of their own. It is
-// pure: time is passed in, as the time since some origin, and must not go back. It allocates
-// nothing and is not safe for concurrent use. Make one with [NewCircuit].
+// Circuit is the state machine of a breaker, for programs with a loop of their own. It is pure:
+// callers pass the time in, as the time since some origin. The time must not decrease. A Circuit
+// allocates nothing and is not safe for concurrent use. Make one with [NewCircuit].
 type Circuit struct {
 	options Options
 	random  rand.Source
 	state   State
-	epoch   uint32 // changes with the state: calls of an earlier epoch count no more
+	epoch   uint32 // grows with each change of state; earlier calls no longer count
 	streak  int    // failures in a row
 	recent  recent
 
@@ -183,7 +184,7 @@ func NewCircuit(o Options, random rand.Source) (*Circuit, error) {
 // Ticket stands for one call that was let through.
 type Ticket struct{ epoch uint32 }
 
-// Allow lets a call through, which must be followed by Done, or refuses it.
+// Allow lets a call through or refuses it. The caller must call Done for each call let through.
 func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	if c.state == Open && now >= c.until {
 		c.enter(HalfOpen)
@@ -201,8 +202,8 @@ func (c *Circuit) Allow(now time.Duration) (Ticket, bool) {
 	return Ticket{c.epoch}, c.state != Open
 }
 
-// Done ends a call. A failure that opens the circuit keeps it open for at least the given time,
-// such as a server's Retry-After; zero means no such bound.
+// Done ends a call. If a failure opens the circuit, it stays open for at least the duration least,
+// such as a server's Retry-After. Zero means no minimum.
 func (c *Circuit) Done(now time.Duration, t Ticket, o Outcome, least time.Duration) {
 	if t.epoch != c.epoch || c.state == Open {
 		return
@@ -268,11 +269,11 @@ func (c *Circuit) enter(s State) {
 	c.recent = recent{width: c.recent.width}
 }
 
-// State returns the state. An open circuit stays open after its wait until a call asks.
+// State returns the state. After its wait an open circuit stays open until the next Allow.
 func (c *Circuit) State() State { return c.state }
 
-// Wait returns how long calls will be refused; zero if one may pass now, or if that depends on
-// probes that are out.
+// Wait returns the time for which calls will be refused. It returns zero if a call may pass now, or
+// if that depends on running probes.
 func (c *Circuit) Wait(now time.Duration) time.Duration {
 	if c.state != Open {
 		return 0
@@ -280,7 +281,7 @@ func (c *Circuit) Wait(now time.Duration) time.Duration {
 	return max(0, c.until-now)
 }
 
-// parts is how many parts a window has. It forgets one at a time.
+// parts is the number of parts of a window. The window drops one part at a time.
 const parts = 10
 
 // recent counts the calls within a window.
@@ -302,7 +303,7 @@ func (r *recent) add(now time.Duration, failed bool) {
 	}
 }
 
-// forward forgets the calls that are older than the window.
+// forward drops the calls that are older than the window.
 func (r *recent) forward(now time.Duration) {
 	at := int64(now / r.width)
 	if at-r.head >= parts {

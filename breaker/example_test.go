@@ -32,7 +32,7 @@ func Example() {
 	// not called; again in 1m0s
 }
 
-// An application's own errors can say that the server is well.
+// An application's own error can mean that the server is healthy.
 func ExampleOptions_outcome() {
 	errNotFound := errors.New("not found")
 	b, err := breaker.New(breaker.Options{Outcome: func(err error) breaker.Outcome {

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// naive remembers every call since the last change of state and looks at all of them each time.
+// naive records every call since the last change of state and examines all of them each time.
 type naive struct {
 	o       Options
 	state   State
@@ -55,7 +55,7 @@ func (m *naive) done(now time.Duration, epoch int, o Outcome) {
 		return
 	}
 	if m.state == HalfOpen {
-		// The model tells probes apart only by their number: the latest start stays.
+		// The model counts probes but does not distinguish them: it keeps the latest start.
 		m.out = m.out[1:]
 		if o == Success {
 			m.results = append(m.results, naiveResult{})
@@ -97,7 +97,7 @@ func (m *naive) failing(now time.Duration) bool {
 		calls >= m.o.MinCalls && float64(failures) >= m.o.FailureRate*float64(calls))
 }
 
-// TestCircuitAgainstModel compares states and refusals after every step.
+// TestCircuitAgainstModel compares states and refusals with the model after every step.
 func TestCircuitAgainstModel(t *testing.T) {
 	entered := map[State]int{}
 	for seed := range uint64(100) {

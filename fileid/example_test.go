@@ -6,7 +6,8 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// A renamed file is still the known one, also after it has grown. A file that got its inode is not.
+// A renamed file is still the known one, even after it has grown. Another file with a reused inode
+// is not.
 func Example() {
 	first := fileid.File{Dev: 1, Ino: 70, Birth: 1_000_000_001, Size: 5, Head: []byte("one\n2")}
 	known := fileid.New(first, nil)

@@ -77,7 +77,7 @@ func (f File) Key() Key { return Key{f.Dev, f.Ino} }
 func (id ID) Key() Key { return Key{id.Dev, id.Ino} }
 
 // New returns the ID of a file that is seen for the first time. taken, if not nil, reports whether
-// an ID belongs to other data: Gen is raised until the ID is free.
+// an ID belongs to other data: New raises Gen until the ID is free.
 //
 // The ID of a file with a complete head depends on the file alone. A process that is killed before
 // it stores the ID computes the same one again.
@@ -93,9 +93,9 @@ func New(f File, taken func(ID) bool) ID {
 	return id
 }
 
-// fine reports whether a birth time tells two files of one inode apart: it is known and not a whole
-// second. A fine clock shows a whole second at most once in 250 times, and the ID is then only a
-// little longer.
+// fine reports whether a birth time distinguishes two files with one inode: it is known and not a
+// whole second. A fine-grained clock shows a whole second at most once in 250 times. The ID is then
+// only a little longer.
 func fine(birth int64) bool { return birth%1e9 != 0 }
 
 func sum(head []byte) (s [sumSize]byte) {
@@ -104,8 +104,8 @@ func sum(head []byte) (s [sumSize]byte) {
 	return s
 }
 
-// Match reports whether f is the file of id, unchanged or grown: device and inode are equal, the
-// birth times are equal if both are known, and the first Len bytes hash to Sum.
+// Match reports whether f is the file of id, unchanged or grown. Device and inode must be equal,
+// the birth times must be equal if both are known, and the first Len bytes must hash to Sum.
 //
 // If the birth time does not tell files apart, an ID without a head matches only an empty file. A
 // file that holds only the head, but was modified since it was first seen, does not match.
@@ -130,12 +130,12 @@ func (id ID) Match(f File) bool {
 	return id.MatchHead(f.Head)
 }
 
-// MatchHead reports whether head begins like the file of id.
+// MatchHead reports whether head begins with the hashed bytes of id's file.
 func (id ID) MatchHead(head []byte) bool {
 	return len(head) >= id.Len && sum(head[:id.Len]) == id.Sum
 }
 
-// Certain reports whether device, inode and birth time alone tell this file from every other one.
+// Certain reports whether device, inode and birth time alone distinguish this file from all others.
 func (id ID) Certain() bool { return fine(id.Birth) }
 
 // String returns the form in which IDs are stored and sent: "f1." and five values, separated by
@@ -166,7 +166,7 @@ func (id ID) String() string {
 	return string(b)
 }
 
-// Parse reads the form of String and nothing else: the String of its result is s.
+// Parse parses exactly the form of String: the String of the result is s.
 func Parse(s string) (ID, error) {
 	id, err := parse(s)
 	if err == nil && id.String() != s {

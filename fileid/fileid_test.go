@@ -71,7 +71,8 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// Two files never share an id, not even with device, inode, birth second and head in common.
+// TestNewIsUnique checks that two files never share an ID, even with equal device, inode, birth
+// second and head.
 func TestNewIsUnique(t *testing.T) {
 	given := make(map[fileid.ID]bool)
 	taken := func(id fileid.ID) bool { return given[id] }
@@ -94,11 +95,11 @@ func TestNewIsUnique(t *testing.T) {
 	if len(texts) != len(given) {
 		t.Errorf("%d ids have %d texts", len(given), len(texts))
 	}
-	// Without birth times the time of the last change keeps ids apart that nobody remembers.
+	// Without birth times, the modification time distinguishes IDs, even without taken.
 	if fileid.New(file(1, 0, 5, "a\n"), nil) == fileid.New(file(1, 0, 6, "a\n"), nil) {
 		t.Error("two files without birth times share an id")
 	}
-	// With them, the id of a complete head depends on nothing that changes.
+	// With birth times, the ID of a complete head does not depend on the modification time.
 	if fileid.New(file(1, birth, 5, "a\n"), nil) != fileid.New(file(1, birth, 6, "a\n"), nil) {
 		t.Error("the id of one file depends on when it was changed")
 	}
@@ -183,8 +184,8 @@ func (d *disk) step() {
 	}
 }
 
-// The model: a file that only grew is always recognized if birth times are fine-grained. Another
-// file is never taken for it, and no two files share an id.
+// FuzzModel checks that a file that only grew is always recognized if birth times are fine-grained.
+// Another file never matches, and no two files share an ID.
 func FuzzModel(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(seed, uint8(seed))

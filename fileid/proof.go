@@ -68,8 +68,8 @@ func (p Proof) WithPlace(at int64, before []byte) Proof {
 	return p
 }
 
-// Wants returns the ranges of the file that Fits compares: the first n bytes, and those from off up
-// to end.
+// Wants returns the ranges of the file that Fits compares: the first n bytes, and the bytes from
+// off up to end.
 func (p Proof) Wants() (n int, off, end int64) { return p.Head, p.At - int64(p.Len), p.At }
 
 // Fits reports whether the file still has the bytes that were read. head and before are the two
@@ -134,7 +134,7 @@ func (p Proof) String() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseProof reads the form of String and nothing else.
+// ParseProof parses exactly the form of String.
 func ParseProof(s string) (Proof, error) {
 	if s == "" {
 		return Proof{}, nil

@@ -9,13 +9,13 @@ import (
 	"github.com/penstock-io/penstock/fileid"
 )
 
-// proofAt is the proof of a reader that has read text up to a place.
+// proofAt returns the proof of a reader that has read text up to at.
 func proofAt(text []byte, at int) fileid.Proof {
 	return fileid.Proof{}.WithHead(text[:at]).WithPlace(int64(at),
 		text[max(0, at-fileid.MaxBefore):at])
 }
 
-// holds passes to Fits the ranges of Wants. A text that is too short does not fit.
+// holds calls Fits with the ranges of Wants. A text that is too short does not fit.
 func holds(p fileid.Proof, text []byte) bool {
 	n, off, end := p.Wants()
 	return int64(len(text)) >= max(end, int64(n)) && p.Fits(text[:n], text[off:end])
@@ -64,7 +64,8 @@ func TestProof(t *testing.T) {
 	}
 }
 
-// The head grows with the bytes read, and a longer head is never replaced by a shorter one.
+// TestProofGrows checks that the head grows with the bytes read and that a shorter head never
+// replaces a longer one.
 func TestProofGrows(t *testing.T) {
 	text := bytes.Repeat([]byte("line\n"), 400)
 	p := fileid.Proof{}
@@ -92,8 +93,8 @@ func FuzzParseProof(f *testing.F) {
 }
 
 // FuzzIdentity applies operations to a simple file system and checks the ID and the proof together,
-// as a reader does at its start. A file that was replaced, or rewritten where it was read, is never
-// taken for the known one. A file that only grew always is.
+// as a reader does at startup. A file that was replaced, or rewritten where it was read, never
+// matches. A file that only grew always matches.
 func FuzzIdentity(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11})
 	f.Add([]byte{0, 0, 5, 2, 5, 1, 5, 3, 5, 4, 5})
@@ -167,7 +168,7 @@ func (m *model) step(op byte) {
 	}
 }
 
-// check asks as a start does.
+// check compares ID and proof with the model, as a reader does at startup.
 func (m *model) check(t *testing.T) {
 	t.Helper()
 	if !m.known {

@@ -15,7 +15,7 @@ import (
 
 // Client intercepts the calls of a client. Nil fields are left out; the zero value does nothing.
 // The order of the layers is retry, breaker, limit: a waiting retry holds no permit, and an open
-// breaker refuses before a call queues. A breaker and a limiter serve one target each.
+// breaker refuses a call before it queues. A breaker and a limiter serve one target each.
 //
 // The fields must not change once in use. Then a Client is safe for concurrent use.
 type Client struct {
@@ -24,7 +24,7 @@ type Client struct {
 	// idempotent, Unknown, DeadlineExceeded, Aborted and Internal.
 	Retry *retry.Options
 	// Idempotent reports whether a method, such as "/package.Service/Method", may run twice. Nil
-	// means none may.
+	// means that no method may.
 	Idempotent func(method string) bool
 	// Breaker refuses calls while the server fails: with Unknown, DeadlineExceeded, Internal,
 	// Unavailable or DataLoss.

@@ -81,7 +81,7 @@ func codeOf(err error) uint32 {
 	return uint32(status.Code(err))
 }
 
-// retryDelay returns the wait that the status of err asks for; zero if it asks for none.
+// retryDelay returns the wait that the status of err requests, or zero.
 func retryDelay(err error) time.Duration {
 	s, ok := status.FromError(err)
 	if !ok {

@@ -93,8 +93,8 @@ func fixedBreaker(t *testing.T, failures int) *breaker.Breaker {
 	return b
 }
 
-// TestRetry checks that codes decide about retries, and methods that are not idempotent are not
-// repeated if they may have run.
+// TestRetry checks that the code decides whether a call is retried. Methods that are not idempotent
+// are not repeated if they may have run.
 func TestRetry(t *testing.T) {
 	for _, c := range []struct {
 		code       codes.Code
@@ -125,7 +125,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestRetrySucceeds checks that the reply is that of the last attempt.
+// TestRetrySucceeds checks that the client gets the reply of the last attempt.
 func TestRetrySucceeds(t *testing.T) {
 	s := &service{unary: func(_ context.Context, call int) error {
 		if call < 3 {
@@ -167,8 +167,8 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
-// TestServerSheds checks that a server beyond its limit refuses with ResourceExhausted and says
-// when to come back, and a client with retries follows that.
+// TestServerSheds checks that a server beyond its limit refuses with ResourceExhausted and a retry
+// delay, and that a client with retries follows it.
 func TestServerSheds(t *testing.T) { synctest.Test(t, testServerSheds) }
 
 func testServerSheds(t *testing.T) {
@@ -237,8 +237,8 @@ func TestServerBreaker(t *testing.T) {
 	}
 }
 
-// TestStreams checks that a stream holds one permit, at the client as at the server, until it ends
-// in any way.
+// TestStreams checks that a stream holds one permit of the client and one of the server until it
+// ends in any way.
 func TestStreams(t *testing.T) {
 	hang := make(chan struct{})
 	defer close(hang)

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// The server fails once. Timeout, retry, breaker, hedge, rate and concurrency limit are one
-// expression.
+// The server fails once. One expression sets timeout, retry, breaker, hedge, rate and concurrency
+// limit.
 func Example() {
 	var calls atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

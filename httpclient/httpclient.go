@@ -65,8 +65,8 @@ type Options struct {
 	// Hedge are the settings of hedging. A Delay of zero means no hedging.
 	Hedge retry.HedgeOptions
 
-	// Rate is the client's own rate limit for each host. Zero Events means no limit but those that
-	// servers state.
+	// Rate is the client's own rate limit for each host. Zero Events means that only limits stated
+	// by servers apply.
 	Rate rate.Options
 
 	// Limit are the settings of the concurrency limit of each host.
@@ -80,8 +80,8 @@ type Options struct {
 	Base http.RoundTripper
 }
 
-// Validate returns an error that names the invalid option. Options of retries are checked by the
-// first call.
+// Validate returns an error that names the invalid option. The options of Retry are only checked by
+// the first call.
 func (o Options) Validate() error {
 	if o.Timeout < 0 {
 		return fmt.Errorf("httpclient: Timeout is %v, want 0 or more", o.Timeout)
@@ -89,8 +89,8 @@ func (o Options) Validate() error {
 	return errors.Join(o.Breaker.Validate(), o.Rate.Validate(), o.Limit.Validate())
 }
 
-// New returns a client with all layers. The client is safe for concurrent use, and frees nothing:
-// its idle connections belong to Base.
+// New returns a client with all layers. The client is safe for concurrent use. It needs no Close:
+// idle connections belong to Base.
 func New(o Options) (*http.Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

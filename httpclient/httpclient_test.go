@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// server is a round tripper that answers in virtual time.
+// server is a fake server that responds in virtual time.
 type server func(req *http.Request, call int) (status int, delay time.Duration)
 
 // base returns the transport to the server and the number of calls that reached it.
@@ -71,7 +71,7 @@ func get(client *http.Client) (status int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
-// TestRetries checks that attempts that fail or hang are replaced.
+// TestRetries checks that attempts that fail or hang are retried.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -91,8 +91,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// TestHedges checks that a second request overtakes a slow one, and the breaker counts neither as a
-// failure.
+// TestHedges checks that a second request overtakes a slow one, and that the breaker counts neither
+// as a failure.
 func TestHedges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -118,8 +118,8 @@ func TestHedges(t *testing.T) {
 	})
 }
 
-// TestBreaks checks that when the breaker opens, the fallback provides the response and the server
-// is left alone.
+// TestBreaks checks that an open breaker sends no request to the server, and the fallback provides
+// the response.
 func TestBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var causes []error
@@ -147,7 +147,8 @@ func TestBreaks(t *testing.T) {
 	})
 }
 
-// TestRefusalsDoNotBreak checks that a full queue of the limit is no failure of the server.
+// TestRefusalsDoNotBreak checks that a full queue of the limit does not count as a failure of the
+// server.
 func TestRefusalsDoNotBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, calls := newClient(t, httpclient.Options{
@@ -175,7 +176,7 @@ func TestRefusalsDoNotBreak(t *testing.T) {
 	})
 }
 
-// TestTimeout checks that the whole call is bounded, and its end is no reason for the fallback.
+// TestTimeout checks that Timeout bounds the whole call and does not trigger the fallback.
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, _ := newClient(t, httpclient.Options{
@@ -211,8 +212,7 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
-// TestIdempotentAndPrepare checks that the settings of the retry that are fields of its transport
-// are reached.
+// TestIdempotentAndPrepare checks that Idempotent and Prepare reach the retry transport.
 func TestIdempotentAndPrepare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/inbox"
 )
 
-// A shop books payments of which a provider notifies it. The provider repeats a notification until
-// it reads "success". With a database, Store is one of engine/inbox/sqlstore, and Change works by
-// the *sql.Tx that it gets.
+// A payment provider notifies a shop of payments, and the shop books them. The provider repeats a
+// notification until it reads "success". With a database, Store is a store of
+// engine/inbox/sqlstore, and Change uses the *sql.Tx that it gets.
 func Example() {
 	type payment struct {
 		Order  string `json:"order"`

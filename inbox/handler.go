@@ -15,7 +15,7 @@ import (
 //	422    rejected, or the key was used with another body
 //	500    the change has failed; the sender should repeat
 //
-// Responses hold no text of an error; OnError gets it.
+// Response bodies contain no error text. OnError gets the error.
 func (i *Inbox[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut {
 		w.Header().Set("Allow", "POST, PUT")
@@ -32,7 +32,7 @@ func (i *Inbox[T]) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	_, _ = io.WriteString(w, i.o.Success) // a sender that has not read it repeats
+	_, _ = io.WriteString(w, i.o.Success) // a sender that fails to read it repeats the notification
 }
 
 func (i *Inbox[T]) refuse(w http.ResponseWriter, r *http.Request, err error) {

@@ -38,8 +38,8 @@ type Key struct {
 // notifications have the same key.
 var ErrKeyReused = errors.New("inbox: the key was used before, with another body")
 
-// Store runs changes in transactions of type T, such as *sql.Tx, and remembers their keys. It is
-// safe for concurrent use.
+// Store runs changes in transactions of type T, such as *sql.Tx, and records their keys. It is safe
+// for concurrent use.
 type Store[T any] interface {
 	// Once begins a transaction, records the key in it, calls change with it, commits, and returns
 	// Applied. If the key was recorded before, it returns Repeated without calling change, or
@@ -56,18 +56,18 @@ type Options[T any] struct {
 	// Store holds the keys, in the database of the business data.
 	Store Store[T]
 
-	// Change applies a notification in the transaction tx. It must do everything by tx: the
-	// transaction may be rolled back, and the notification comes again. An error that wraps
-	// ErrRejected is answered with 422, all others with 500.
+	// Change applies a notification in the transaction tx. It must make all changes through tx,
+	// because the transaction may be rolled back and the notification repeated. An error that wraps
+	// ErrRejected gets the response 422, all others 500.
 	Change func(ctx context.Context, tx T, m Message) error
 
 	// Key returns the business key of a notification, such as an order's number, and an error if it
 	// has none. Nil means Message.ID.
 	Key func(m Message) (string, error)
 
-	// Same returns the part of a notification that its repetitions have in common. Set it if the
-	// sender changes the body from repetition to repetition, as by a time or a counter. Two
-	// notifications with one key and different parts are refused. Nil means the body.
+	// Same returns the part of a notification that is equal in all its repetitions. Set it if the
+	// sender changes the body between repetitions, for example a time or a counter. Notifications
+	// with one key and different parts are refused. Nil means the body.
 	Same func(m Message) []byte
 
 	// Success is the body of the response to an accepted notification. "" means "success".
@@ -80,7 +80,7 @@ type Options[T any] struct {
 	OnError func(r *http.Request, err error)
 }
 
-// ErrRejected marks a notification that will never be accepted, however often it comes.
+// ErrRejected marks a notification that will never be accepted, even if it is repeated.
 var ErrRejected = errors.New("inbox: the notification is rejected")
 
 const defaultMaxBody = 1 << 20
@@ -121,7 +121,8 @@ func New[T any](o Options[T]) (*Inbox[T], error) {
 }
 
 // Receive verifies a notification and applies it, unless that was done before. The error is a
-// *SignatureError, wraps ErrRejected or ErrKeyReused, or is worth a repetition.
+// *SignatureError, wraps ErrRejected or ErrKeyReused, or is temporary: the sender should repeat the
+// notification.
 func (i *Inbox[T]) Receive(ctx context.Context, header http.Header, body []byte) (Result, error) {
 	now := time.Now()
 	m, err := i.o.Verifier.Verify(header, body, now)

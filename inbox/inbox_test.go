@@ -51,7 +51,7 @@ func post(i http.Handler, id, body string) *httptest.ResponseRecorder {
 	return w
 }
 
-// TestHandler: the response to the sender, and the number of changes.
+// TestHandler checks the response to the sender and the number of changes.
 func TestHandler(t *testing.T) {
 	changes := 0
 	var failures []error
@@ -110,7 +110,7 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// TestSame checks that a counter in the body does not make a repetition another notification.
+// TestSame checks that a repetition with another counter in its body is still a repetition.
 func TestSame(t *testing.T) {
 	changes := 0
 	i := newInbox(t, func(context.Context, inbox.Message) error {
@@ -133,8 +133,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestAtOnce checks that of many deliveries of one notification at once, one is applied. While the
-// first one fails, the next one takes its place.
+// TestAtOnce checks that only one of many concurrent deliveries of one notification is applied. If
+// the first one fails, another one is applied.
 func TestAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began, done atomic.Int64
@@ -167,7 +167,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// TestPanic checks that a change that panics is rolled back, and the key is free.
+// TestPanic checks that a change that panics is rolled back and its key is free.
 func TestPanic(t *testing.T) {
 	m := new(inbox.Memory)
 	func() {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Memory is a Store for tests: it forgets the keys with the process, and cannot roll back the
-// changes of others. The zero value is ready for use.
+// Memory is a Store for tests. It loses the keys when the process ends, and its transactions are
+// empty: it rolls back nothing but the key. The zero value is ready for use.
 type Memory struct {
 	mu   sync.Mutex // guards keys
 	keys map[string]*memoryKey
@@ -23,7 +23,7 @@ var _ Store[struct{}] = (*Memory)(nil)
 
 type memoryChange = func(ctx context.Context, tx struct{}) error
 
-// Once implements [Store]. A call waits while another one changes the same key.
+// Once implements [Store]. A call waits while another one runs the change of the same key.
 func (m *Memory) Once(ctx context.Context, key Key, change memoryChange) (Result, error) {
 	for {
 		mine := &memoryKey{digest: key.Digest, done: make(chan struct{})}

@@ -19,9 +19,9 @@ const (
 	headerSignature = "Webhook-Signature"
 )
 
-// Sign sets the headers of Standard Webhooks for a notification that is sent at now: the sender's
-// half. Each key signs, so that the receiver may have any of them. Sign each repetition when it is
-// sent, because receivers refuse old signatures.
+// Sign sets the headers of Standard Webhooks for a notification that is sent at now. Senders use
+// it. It signs with each key, so that the receiver may have any of them. Sign each repetition when
+// it is sent, because receivers refuse old signatures.
 func (v *StandardWebhooks) Sign(header http.Header, id string, body []byte, now time.Time) {
 	stamp := strconv.FormatInt(now.Unix(), 10)
 	signatures := make([]string, len(v.keys))
@@ -34,13 +34,13 @@ func (v *StandardWebhooks) Sign(header http.Header, id string, body []byte, now 
 	header.Set(headerSignature, strings.Join(signatures, " "))
 }
 
-// signedPart is the text of a notification that Standard Webhooks sign.
+// signedPart returns the part of a notification that Standard Webhooks signatures cover.
 func signedPart(id, stamp string, body []byte) []byte {
 	return append([]byte(id+"."+stamp+"."), body...)
 }
 
-// Sign sets the header for a notification, by the first of the Secrets. The error is that of
-// [HMAC.Validate].
+// Sign sets the header for a notification, signed with the first of the Secrets. The error is the
+// error of [HMAC.Validate].
 func (v *HMAC) Sign(header http.Header, body []byte) error {
 	if err := v.Validate(); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (v *HMAC) Sign(header http.Header, body []byte) error {
 	return nil
 }
 
-// hash returns the hash function of v, which is valid.
+// hash returns the hash function of v. v must be valid.
 func (v *HMAC) hash() func() hash.Hash {
 	if v.Algorithm == "" {
 		return algorithms[SHA256]

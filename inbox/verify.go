@@ -18,11 +18,11 @@ import (
 
 // Message is a notification whose signature is valid.
 type Message struct {
-	// ID identifies the notification; repetitions have the same. It is the header Webhook-Id of
+	// ID identifies the notification and all its repetitions. It is the header Webhook-Id of
 	// Standard Webhooks, else Idempotency-Key.
 	ID string
 
-	// Sent is when this repetition was signed. Zero if the signature has no time.
+	// Sent is the time at which this repetition was signed. Zero if the signature has no time.
 	Sent time.Time
 
 	Header http.Header
@@ -47,11 +47,12 @@ func invalid(format string, args ...any) error {
 	return &SignatureError{Reason: fmt.Sprintf(format, args...)}
 }
 
-// DefaultTolerance is how far the time of a signature may be from the receiver's clock.
+// DefaultTolerance is the maximum difference between the time of a signature and the receiver's
+// clock.
 const DefaultTolerance = 5 * time.Minute
 
 const (
-	maxSignatures = 32  // that one request may have
+	maxSignatures = 32  // signatures per request
 	maxID         = 256 // bytes
 )
 
@@ -118,8 +119,8 @@ func (v *StandardWebhooks) Verify(header http.Header, body []byte, now time.Time
 	return Message{}, invalid("no signature is valid for any of %d keys", len(v.keys))
 }
 
-// matches reports whether signature is that of data by one of the keys. It compares with all of
-// them in constant time.
+// matches reports whether signature is a signature of data with one of the keys. It compares with
+// all keys, in constant time.
 func matches(algorithm func() hash.Hash, keys [][]byte, data, signature []byte) bool {
 	found := false
 	for _, key := range keys {
@@ -142,8 +143,8 @@ var algorithms = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha5
 	SHA1: sha1.New}
 
 // HMAC verifies and makes a header that holds an HMAC of the body. The signature covers neither a
-// time nor the header Idempotency-Key: take the key from the body, by Options.Key. Otherwise a
-// notification that was seen by others can be repeated under another key.
+// time nor the header Idempotency-Key: take the key from the body with Options.Key. Otherwise an
+// attacker who has seen a notification can repeat it under another key.
 type HMAC struct {
 	// Header is the name of the header.
 	Header string
@@ -161,7 +162,7 @@ type HMAC struct {
 	Secrets []string
 }
 
-// Validate returns an error that names the field that is wrong.
+// Validate returns an error that names the invalid field.
 func (v *HMAC) Validate() error {
 	switch {
 	case v.Header == "":

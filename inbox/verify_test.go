@@ -45,8 +45,7 @@ func (v vector) header(signature string) http.Header {
 
 const otherSecret = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// TestVectors checks that signatures of the reference library are valid, and those of anything else
-// are not.
+// TestVectors checks that signatures of the reference library are valid, and all others are not.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors(t) {
 		now := time.Unix(v.Timestamp, 0)
@@ -121,7 +120,7 @@ func TestBadSecrets(t *testing.T) {
 	}
 }
 
-// TestHMAC: RFC 4231, test case 2, and the form that GitHub has.
+// TestHMAC checks test case 2 of RFC 4231, and the form that GitHub uses.
 func TestHMAC(t *testing.T) {
 	const body, digits = "what do ya want for nothing?",
 		"5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
@@ -154,7 +153,8 @@ func TestHMAC(t *testing.T) {
 	}
 }
 
-// TestHMACSign checks that a verifier accepts its own signatures, which are by its first secret.
+// TestHMACSign checks that a verifier accepts its own signatures, and that it signs with its first
+// secret.
 func TestHMACSign(t *testing.T) {
 	for _, v := range []inbox.HMAC{
 		{Header: "X-Signature", Secrets: []string{"Jefe", "old"}},

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// admission decides which calls may run. It is pure: time is passed in, as the time since an
-// origin, and never goes back. While a caller waits, all slots of the limit are taken.
+// admission decides which calls may run. It is pure: callers pass the time in, as the time since an
+// origin. That time never decreases. While a caller waits, all slots of the limit are taken.
 type admission struct {
 	window    window.Window
 	limit     int // whole slots of the window, at least 1
@@ -39,11 +39,11 @@ type slot struct {
 	delivered float64 // successes before it started
 }
 
-// handle names one use of a slot.
+// handle identifies one use of a slot.
 type handle struct{ slot, use uint32 }
 
-// newAdmission returns the admission for options that are complete. clock is the wall clock's time
-// at the origin.
+// newAdmission returns the admission for o, in which defaults are filled in. clock is the wall
+// clock's time at the origin.
 func newAdmission(o Options, clock time.Duration) *admission {
 	a := &admission{window: o.Window.New(), maxWaiting: max(o.MaxWaiting, 0), maxWait: o.MaxWait}
 	a.probes.clock = clock
@@ -52,7 +52,7 @@ func newAdmission(o Options, clock time.Duration) *admission {
 	return a
 }
 
-// refresh follows the window after it has been told something.
+// refresh applies the window's size after the window has received an event.
 func (a *admission) refresh() {
 	a.limit, a.epoch = max(1, int(a.window.Limit()+1e-9)), a.window.Epoch()
 }
@@ -112,8 +112,9 @@ func (a *admission) finish(now time.Duration, h handle, o Outcome) {
 	a.grant(now)
 }
 
-// fail begins a new round of the window if s started after the failure that began the current one.
-// A window shrinks once a round, and without successes no round would end.
+// fail begins a new round of the window if s started after the failure that began the current
+// round. A window shrinks once per round. Without this, a round would never end while no call
+// succeeds.
 func (a *admission) fail(now time.Duration, s *slot) {
 	if d, ok := a.window.(window.Discarder); ok && s.start >= a.failed {
 		d.Discard(now)
@@ -121,7 +122,7 @@ func (a *admission) fail(now time.Duration, s *slot) {
 	}
 }
 
-// meanWeight is the weight of the newest round trip in the smoothed one, RFC 6298's.
+// meanWeight is the weight of the newest round trip in the smoothed one, as in RFC 6298.
 const meanWeight = 1.0 / 8
 
 func (a *admission) succeed(now time.Duration, s *slot) {
@@ -163,13 +164,13 @@ func (a *admission) refuse(w *waiter, why Reason) {
 	w.wake()
 }
 
-// expectedWait returns how long a caller waits for a slot behind others, by Little's law.
+// expectedWait returns the expected wait of a caller behind ahead others, by Little's law.
 func (a *admission) expectedWait(ahead int) time.Duration {
 	return seconds(float64(ahead+1) * a.mean / float64(a.limit))
 }
 
-// enqueue lets a caller wait, or returns why it must not. deadline is when its context ends; zero
-// means never.
+// enqueue adds a caller to the queue, or returns the reason for its refusal. deadline is the time
+// at which its context ends; zero means never.
 func (a *admission) enqueue(now, deadline time.Duration, w *waiter) Reason {
 	wait := a.expectedWait(a.queue.ahead(w.priority))
 	w.startBy = deadline

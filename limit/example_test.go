@@ -42,8 +42,8 @@ func ExampleFixed() {
 	// 2 false
 }
 
-// A server shared with clients that do not limit themselves, and callers that rather fail than wait
-// for a second.
+// The server is shared with clients that do not limit themselves. Callers fail rather than wait for
+// more than a second.
 func ExampleNew() {
 	_, err := limit.New(limit.Options{Window: window.AIMD{Max: 200}, MaxWait: time.Second,
 		MaxWaiting: 50})

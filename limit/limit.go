@@ -108,7 +108,7 @@ func Fixed(n int) *Limiter {
 	return l
 }
 
-// Permit is the right to make one call. Its Done must be called when the call has ended.
+// Permit is the right to make one call. The caller must call Done when the call has ended.
 type Permit struct {
 	limiter *Limiter
 	handle  handle
@@ -127,7 +127,7 @@ func (p Permit) Done(o Outcome) {
 
 func (l *Limiter) now() time.Duration { return time.Since(l.origin) }
 
-// TryAcquire returns a permit if one is free; false if all are taken.
+// TryAcquire returns a permit, or false if all permits are taken.
 func (l *Limiter) TryAcquire() (Permit, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,13 +137,13 @@ func (l *Limiter) TryAcquire() (Permit, bool) {
 	return Permit{l, l.admission.start(l.now())}, true
 }
 
-// Acquire returns a permit, after waiting for it if all are taken. The error is a *[RefusedError],
-// or the cause with which ctx ended.
+// Acquire returns a permit. It waits if all permits are taken. The error is a *[RefusedError], or
+// the cause with which ctx ended.
 func (l *Limiter) Acquire(ctx context.Context) (Permit, error) {
 	return l.AcquirePriority(ctx, Normal)
 }
 
-// AcquirePriority is Acquire for a caller of another priority than Normal.
+// AcquirePriority is Acquire for a caller with priority p; Acquire uses Normal.
 func (l *Limiter) AcquirePriority(ctx context.Context, p Priority) (Permit, error) {
 	if ctx.Err() != nil {
 		return Permit{}, context.Cause(ctx)
@@ -183,7 +183,7 @@ func newTicket(p Priority) *ticket {
 	return t
 }
 
-// wait blocks until t is granted, refused or given up.
+// wait blocks until t is granted or refused, or its caller gives up.
 func (l *Limiter) wait(ctx context.Context, t *ticket, maxWait time.Duration) (Permit, error) {
 	var late <-chan time.Time
 	if maxWait > 0 {
@@ -235,7 +235,7 @@ func OutcomeOf(err error) Outcome {
 	case err == nil:
 		return Success
 	case errors.As(err, &refusal) && refusal.Refused():
-		// by a limiter or breaker within the call, not by the server
+		// A limiter or breaker within the call refused it, not the server.
 		return Ignored
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return TimedOut

@@ -32,7 +32,7 @@ func acquire(t *testing.T, l *limit.Limiter) limit.Permit {
 	return p
 }
 
-// reason returns why err refuses; zero if it is no *limit.RefusedError.
+// reason returns the reason of err, or zero if err is no *limit.RefusedError.
 func reason(err error) limit.Reason {
 	if e, ok := errors.AsType[*limit.RefusedError](err); ok {
 		return e.Reason
@@ -136,8 +136,9 @@ func TestPriorities(t *testing.T) {
 	})
 }
 
-// TestDeadlineThatCannotBeMet: three callers wait for one slot and each call takes a second, so
-// that a fourth would end after five.
+// TestDeadlineThatCannotBeMet checks that a caller is refused if its deadline is too soon. Three
+// callers wait for one slot and each call takes a second, so that a fourth call would end after
+// five.
 func TestDeadlineThatCannotBeMet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := limit.Fixed(1)
@@ -227,7 +228,8 @@ func TestWaiterThatGivesUp(t *testing.T) {
 	})
 }
 
-// TestGivenUpWhileGranted cancels waiters at the moment in which slots come free: none may be lost.
+// TestGivenUpWhileGranted checks that no slot is lost if waiters are canceled at the moment at
+// which slots are freed.
 func TestGivenUpWhileGranted(t *testing.T) {
 	l := limit.Fixed(2)
 	var group sync.WaitGroup

@@ -58,7 +58,8 @@ func (m *naive) giveUp(caller int) {
 	m.waiting = slices.DeleteFunc(m.waiting, func(w naiveWaiter) bool { return w.caller == caller })
 }
 
-// TestAdmissionAgainstModel compares which callers run and which are refused after every step.
+// TestAdmissionAgainstModel checks after every step that the same callers run and the same are
+// refused as in the model.
 func TestAdmissionAgainstModel(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 2))

@@ -7,22 +7,24 @@ import (
 	"time"
 )
 
-// Outcome is how a call ended, as far as it tells of the server's load.
+// Outcome is the result of a call with regard to the server's load.
 type Outcome uint8
 
 // How a call ended.
 const (
-	// Success: the server did its work, whatever it answered. The limit learns from how long that
-	// took.
+	// Success means that the server did its work, whatever the response. The limit learns from the
+	// duration of the call.
 	Success Outcome = iota
-	// Overloaded: the server refused the call because it has too many (503, 429,
-	// RESOURCE_EXHAUSTED). The limit shrinks by one for each, at most once a round trip to half.
+	// Overloaded means that the server refused the call because it has too many (503, 429,
+	// RESOURCE_EXHAUSTED). Each such call shrinks the limit by one, down to half within one round
+	// trip.
 	Overloaded
-	// TimedOut: no answer came in time. The limit shrinks to half, at most once a round trip.
+	// TimedOut means that no response came in time. The limit shrinks to half, at most once per
+	// round trip.
 	TimedOut
-	// Ignored: the end tells nothing of the load: the caller gave up, or the call failed before the
-	// server worked on it. Fast failures belong here: as Success they would look like a fast
-	// server.
+	// Ignored means that the result is unrelated to the load: the caller gave up, or the call
+	// failed before the server worked on it. Fast failures belong here: as Success they would look
+	// like a fast server.
 	Ignored
 )
 
@@ -36,9 +38,9 @@ func (o Outcome) String() string {
 	return fmt.Sprintf("Outcome(%d)", uint8(o))
 }
 
-// Priority orders callers that wait. Higher ones go first, callers of one priority in the order of
-// their arrival. Where the queue is full, a caller takes the place of the newest of those with the
-// lowest priority below its own.
+// Priority orders waiting callers. Higher priorities go first. Callers of one priority go in order
+// of arrival. If the queue is full, a caller displaces the newest caller of the lowest priority
+// below its own.
 type Priority int8
 
 // The priorities. Values outside of this range count as the nearest.
@@ -53,10 +55,10 @@ const priorities = 3
 // class returns the index of the queue for p: 0 is served first.
 func (p Priority) class() int { return int(High - min(max(p, Low), High)) }
 
-// Reason is why a caller was refused.
+// Reason is the reason for which a caller was refused.
 type Reason uint8
 
-// Why a caller was refused.
+// Reasons for which a caller is refused.
 const (
 	_            Reason = iota
 	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
@@ -78,8 +80,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned to a caller that was refused without a slot. The work it wanted to do
-// has not begun, so that another server may be asked.
+// RefusedError is returned to a caller that got no slot. Its work has not begun, so the caller may
+// try another server.
 type RefusedError struct {
 	Reason Reason
 	Wait   time.Duration // until a new caller would probably get a slot; zero means not known

@@ -40,7 +40,7 @@ type queue struct {
 	n int
 }
 
-// ahead returns how many waiters would be served before a new one of priority p.
+// ahead returns the number of waiters that go before a new one of priority p.
 func (q *queue) ahead(p Priority) int {
 	n := 0
 	for i := range p.class() + 1 {
@@ -79,7 +79,7 @@ func (q *queue) remove(w *waiter) {
 	q.n--
 }
 
-// pop removes the waiter that is served next; nil if none waits.
+// pop removes and returns the next waiter, or nil if there is none.
 func (q *queue) pop() *waiter {
 	for i := range q.classes {
 		if w := q.classes[i].first; w != nil {
@@ -90,8 +90,7 @@ func (q *queue) pop() *waiter {
 	return nil
 }
 
-// displaceable returns the newest of the waiters with the lowest priority below p; nil if there is
-// none.
+// displaceable returns the newest waiter of the lowest priority below p, or nil if there is none.
 func (q *queue) displaceable(p Priority) *waiter {
 	for i := priorities - 1; i > p.class(); i-- {
 		if w := q.classes[i].last; w != nil {

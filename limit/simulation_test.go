@@ -13,8 +13,8 @@ import (
 
 const ms = time.Millisecond
 
-// simulated is a server with a number of places and a first-in-first-out queue behind a network,
-// and clients that always have callers waiting. Time is virtual.
+// simulated is a server with a number of places and a first-in-first-out queue. Its clients are
+// behind a network and always have callers waiting. Time is virtual.
 type simulated struct {
 	places  int
 	service func(now time.Duration, random *rand.Rand) time.Duration
@@ -139,7 +139,7 @@ func exponential(_ time.Duration, random *rand.Rand) time.Duration {
 	return time.Duration(random.ExpFloat64() * float64(20*ms))
 }
 
-// slowing takes four times as long in every second half minute.
+// slowing returns service times that are four times as long in every second half minute.
 func slowing(now time.Duration, random *rand.Rand) time.Duration {
 	d := exponential(now, random)
 	if now/(30*time.Second)%2 == 1 {
@@ -148,7 +148,7 @@ func slowing(now time.Duration, random *rand.Rand) time.Duration {
 	return d
 }
 
-// bimodal takes eleven times as long for one call in ten.
+// bimodal returns service times that are eleven times as long for one call in ten.
 func bimodal(_ time.Duration, random *rand.Rand) time.Duration {
 	if random.Float64() < 0.1 {
 		return time.Duration(random.ExpFloat64() * float64(110*ms))
@@ -198,8 +198,9 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 	}
 }
 
-// TestGoodputAtAFarServer: a server of 64 places behind 100ms of network needs 384 calls in flight.
-// A base round trip that is a few percent too low would pass for dozens of them waiting.
+// TestGoodputAtAFarServer checks a server of 64 places behind 100ms of network, which needs 384
+// calls in flight. If the base round trip were a few percent too low, dozens of waiting calls would
+// go unnoticed.
 func TestGoodputAtAFarServer(t *testing.T) {
 	s := simulated{64, exponential, 100 * ms, 1, 90 * time.Second, 45 * time.Second}
 	const capacity = 64 * 50
@@ -249,8 +250,8 @@ func TestShortQueue(t *testing.T) {
 	}
 }
 
-// TestShortQueueStarts: the first few calls of these runs are so short or so long that the measured
-// round trip is far off. The limit recovers within seconds.
+// TestShortQueueStarts checks that the limit recovers within seconds from a bad start: the first
+// few calls are so short or so long that the measured round trip is far off.
 func TestShortQueueStarts(t *testing.T) {
 	s := simulated{8, exponential, 2 * ms, 1, 40 * time.Second, 20 * time.Second}
 	const capacity = 8 * 50
@@ -261,8 +262,9 @@ func TestShortQueueStarts(t *testing.T) {
 	}
 }
 
-// TestShortQueueOfASharedProcessor: a server that slows down all calls instead of letting some wait
-// has no round trips without a queue to learn from. The limit stays near its 8 processors.
+// TestShortQueueOfASharedProcessor checks that the limit stays near the 8 processors of a server
+// that slows down all calls instead of queueing some. Such a server has no round trips without a
+// queue.
 func TestShortQueueOfASharedProcessor(t *testing.T) {
 	const processors, step = 8, ms / 4
 	for seed := range uint64(2) {

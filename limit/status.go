@@ -16,7 +16,7 @@ type Counts struct {
 	Refused    uint64 // callers that got none; those that gave up by themselves are not counted
 }
 
-// Status is a picture of a Limiter at one moment.
+// Status is a snapshot of a Limiter.
 type Status struct {
 	Limit        int
 	InFlight     int
@@ -29,7 +29,7 @@ type Status struct {
 	Counts       Counts
 }
 
-// Status returns a picture of l.
+// Status returns a snapshot of l.
 func (l *Limiter) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()

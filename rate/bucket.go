@@ -27,12 +27,12 @@ func NewBucket(rate, burst float64) Bucket {
 // slack absorbs the rounding of sums of fractions.
 const slack = 1e-9
 
-// Tokens returns how many tokens are there; below zero, how many are owed.
+// Tokens returns the number of tokens in the bucket. It is negative while tokens are owed.
 func (b *Bucket) Tokens(now time.Duration) float64 {
 	return min(b.tokens+b.rate*max(now-b.filled, 0).Seconds(), b.burst)
 }
 
-// Take takes n tokens and reports whether they were there. If not, nothing is taken.
+// Take takes n tokens and returns true, or takes none and returns false if there are fewer.
 func (b *Bucket) Take(now time.Duration, n float64) bool {
 	tokens := b.Tokens(now)
 	if tokens < n-slack {
@@ -42,15 +42,15 @@ func (b *Bucket) Take(now time.Duration, n float64) bool {
 	return true
 }
 
-// Add puts n tokens in, as far as they fit. A negative n takes tokens out even if they are not
-// there: later ones pay for them.
+// Add puts n tokens in, up to the burst. A negative n takes tokens out even if there are fewer: the
+// bucket then owes them.
 func (b *Bucket) Add(now time.Duration, n float64) {
 	b.tokens, b.filled = min(b.Tokens(now)+n, b.burst), now
 }
 
-// Wait returns how long it takes until n tokens are there if nobody takes any. n may exceed the
-// burst, to ask how long several events in a row will take. The result is the longest Duration if
-// no tokens flow.
+// Wait returns the time until the bucket has n tokens if nobody takes any. n may exceed the burst:
+// the result is then the time for several events in a row. The result is the longest Duration if
+// the rate is 0.
 func (b *Bucket) Wait(now time.Duration, n float64) time.Duration {
 	missing := n - b.Tokens(now)
 	if missing <= slack {

@@ -96,7 +96,7 @@ func TestBucketLimits(t *testing.T) {
 	}
 }
 
-// TestGCRAIsABucket checks that both algorithms allow the same events, and name the same wait.
+// TestGCRAIsABucket checks that both algorithms allow the same events and return the same waits.
 func TestGCRAIsABucket(t *testing.T) {
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 5))

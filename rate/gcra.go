@@ -20,9 +20,9 @@ type GCRA struct {
 	Burst    int           // events at once after a pause. Values below 1 count as 1.
 }
 
-// Take returns the state after n events and a wait of zero if they are allowed now. Else it returns
-// the state unchanged and the time after which they will be; the longest Duration if n exceeds the
-// burst, and so never. n below 1 is always allowed.
+// Take returns the state after n events and a wait of zero if they are allowed now. Otherwise it
+// returns the unchanged state and the time until they are allowed. That time is the longest
+// Duration if n exceeds the burst, because they are never allowed. n below 1 is always allowed.
 func (g GCRA) Take(state, now time.Duration, n int) (time.Duration, time.Duration) {
 	if g.Interval <= 0 || n < 1 {
 		return state, 0

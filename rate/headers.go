@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Advice is the part of a response in which a server states its rate limit. The zero value says
-// nothing.
+// Advice is the rate limit that a server states in a response. The zero value states none.
 type Advice struct {
-	// RetryAfter is how long the server wants no request. Zero means that it does not say. On a
-	// response other than 429 and 503 it may mean something else, such as when to poll again.
+	// RetryAfter is the time for which the server wants no request. Zero means that the server
+	// states none. On a response other than 429 and 503 it may mean something else, such as when to
+	// poll again.
 	RetryAfter time.Duration
 
-	// Remaining is how many events the server will allow until Reset has passed. It has a meaning
-	// only if Reset is above zero. Of several limits these are the values of the one that binds
-	// first.
+	// Remaining is the number of events that the server allows until Reset has passed. It has a
+	// meaning only if Reset is above zero. If the server states several limits, Remaining and Reset
+	// belong to the one that is reached first.
 	Remaining int
 	Reset     time.Duration
 
-	// Limit is how many events the server allows in each Window. Zero means that it does not say.
+	// Limit is the number of events that the server allows in each Window. Zero means unknown.
 	Limit  int
 	Window time.Duration
 }
@@ -140,8 +140,9 @@ func (a *Advice) parseRateLimit(limits, policies []string) bool {
 	return found
 }
 
-// bindsBefore reports whether a limit that leaves r events for t binds before another one: the one
-// with fewer left does, and of those with equally many the longer one.
+// bindsBefore reports whether a limit that leaves r events for t is reached before another one. The
+// limit with fewer events left is reached first; of two with equally many, the one with the longer
+// time.
 func bindsBefore(r int, t time.Duration, other int, otherT time.Duration) bool {
 	return r < other || r == other && t > otherT
 }
@@ -169,7 +170,7 @@ func (a *Advice) parseMember(key, value string) bool {
 }
 
 // parsePolicy reads a member of RateLimit-Policy: "name";q=100;w=60, or 100;w=60 up to draft 07. It
-// counts if it has the name of the limit that binds, or if none has a name.
+// uses the member if its name is that of the limit reached first, or if that limit has no name.
 func (a *Advice) parsePolicy(member, name string) bool {
 	quota, window, key := 0, time.Duration(0), ""
 	for i, part := range splitOutsideQuotes(member, ';') {
@@ -222,7 +223,7 @@ func splitOutsideQuotes(s string, sep byte) (parts []string) {
 	return append(parts, s[from:])
 }
 
-// httpDates are the forms of a date that HTTP allows, RFC 9110 section 5.6.7.
+// httpDates are the formats of an HTTP date in RFC 9110 section 5.6.7.
 var httpDates = []string{"Mon, 02 Jan 2006 15:04:05 GMT", time.RFC850, time.ANSIC}
 
 func parseRetryAfter(s string, now time.Time) (time.Duration, bool) {

@@ -34,18 +34,19 @@ import (
 // Options configures a Limiter. The zero value has no limit of its own and only follows the advice
 // of servers.
 type Options struct {
-	// Events is how many events may happen in each Per, in the long run. Zero means no limit.
+	// Events is the number of events allowed in each Per, in the long run. Zero means no limit.
 	Events float64
 	Per    time.Duration // Zero means 1s.
 
-	// Burst is how many events may happen at once after a pause. Zero means 1.
+	// Burst is the number of events allowed at once after a pause. Zero means 1.
 	Burst int
 
 	// MaxWaiting bounds the number of callers that wait. Zero means 1000; with a negative value
 	// nobody waits, and callers beyond the limit are refused.
 	MaxWaiting int
 
-	// MaxPause bounds how long one observed Advice can stop all events. Zero means 5 minutes.
+	// MaxPause bounds the time for which one observed Advice can stop all events. Zero means 5
+	// minutes.
 	MaxPause time.Duration
 }
 
@@ -82,10 +83,10 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Reason is why a caller was refused.
+// Reason is the reason for which a caller was refused.
 type Reason uint8
 
-// Why a caller was refused.
+// Reasons for which a caller is refused.
 const (
 	_            Reason = iota
 	QueueFull           // Options.MaxWaiting callers wait already, or waiting is off
@@ -104,7 +105,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// RefusedError is returned if the event must not happen.
+// RefusedError is returned if the event is not allowed.
 type RefusedError struct {
 	Reason Reason
 	Wait   time.Duration // until it could probably happen; zero means never or not known
@@ -146,13 +147,13 @@ type Limiter struct {
 	wanted int       // events of all callers in queue
 }
 
-// caller is one that waits.
+// caller is a caller in the queue.
 type caller struct {
 	n    int
-	wake chan struct{} // of capacity 1: it is the first now, or the first has to look again
+	wake chan struct{} // of capacity 1: the caller is the first now, or must check again
 }
 
-// New returns a Limiter with its burst free.
+// New returns a Limiter that allows a full burst at once.
 func New(o Options) (*Limiter, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func New(o Options) (*Limiter, error) {
 
 func (l *Limiter) now() time.Duration { return time.Since(l.origin) }
 
-// Allow reports whether an event may happen now. While others wait it may not.
+// Allow reports whether an event may happen now. It returns false while other callers wait.
 func (l *Limiter) Allow() bool { return l.AllowN(1) }
 
 // AllowN is Allow for n events at once. n below 1 is always allowed.
@@ -255,24 +256,24 @@ func (l *Limiter) await(ctx context.Context, c *caller, place *list.Element) err
 	}
 }
 
-// leave takes a caller out of the queue and lets the first one look. l.mu is held.
+// leave takes a caller out of the queue and wakes the first one. l.mu is held.
 func (l *Limiter) leave(c *caller, place *list.Element) {
 	l.queue.Remove(place)
 	l.wanted -= c.n
 	l.wakeFirst()
 }
 
-// wakeFirst lets the first caller of the queue look again. l.mu is held.
+// wakeFirst makes the first caller in the queue check again. l.mu is held.
 func (l *Limiter) wakeFirst() {
 	if first := l.queue.Front(); first != nil {
 		select {
 		case first.Value.(*caller).wake <- struct{}{}:
-		default: // it will look anyway
+		default: // it will check anyway
 		}
 	}
 }
 
-// Reservation is a number of events that are booked for later.
+// Reservation is a number of events booked for later.
 type Reservation struct {
 	Delay   time.Duration // after which they may happen; zero means now
 	limiter *Limiter
@@ -280,7 +281,7 @@ type Reservation struct {
 	at      time.Duration
 }
 
-// Reserve books n events behind all callers that wait, which it makes wait longer. Use it to
+// Reserve books n events behind all waiting callers, and makes these callers wait longer. Use it to
 // schedule an event instead of blocking: sleep for Delay, or call Cancel. It returns false if n
 // exceeds the burst.
 func (l *Limiter) Reserve(n int) (Reservation, bool) {
@@ -296,7 +297,7 @@ func (l *Limiter) Reserve(n int) (Reservation, bool) {
 	return Reservation{wait, l, n, now + wait}, true
 }
 
-// Cancel gives the events back if their time has not come. Call it at most once.
+// Cancel returns the events if their time has not come. Call it at most once.
 func (r Reservation) Cancel() {
 	if r.limiter == nil {
 		return
@@ -310,9 +311,9 @@ func (r Reservation) Cancel() {
 	}
 }
 
-// Observe follows the advice of a server: no event happens until RetryAfter has passed, nor more
-// than Remaining until Reset has. Pauses are prolonged by up to a tenth at random, so that clients
-// do not return together.
+// Observe applies the advice of a server: no event happens until RetryAfter has passed, and at most
+// Remaining events until Reset has passed. A random jitter prolongs pauses by up to a tenth, so
+// that clients do not return together.
 func (l *Limiter) Observe(a Advice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -320,7 +321,7 @@ func (l *Limiter) Observe(a Advice) {
 	l.wakeFirst()
 }
 
-// Status is a picture of a Limiter at one moment.
+// Status is a snapshot of a Limiter.
 type Status struct {
 	Waiting      int
 	ExpectedWait time.Duration // of a new caller; zero if an event may happen now
@@ -328,7 +329,7 @@ type Status struct {
 	Remaining    int           // of the quota that a server stated; -1 if none is known
 }
 
-// Status returns a picture of l.
+// Status returns a snapshot of l.
 func (l *Limiter) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -344,14 +345,13 @@ func (l *Limiter) Status() Status {
 	return s
 }
 
-// Budget returns l in the form in which package retry asks before each attempt: attempts wait as
-// Wait does.
+// Budget adapts l to package retry, which calls it before each attempt. Attempts wait as in Wait.
 func (l *Limiter) Budget() Budget { return Budget{l} }
 
 // Budget implements retry.Budget with a limiter. It is safe for concurrent use.
 type Budget struct{ limiter *Limiter }
 
-// Allow waits for an attempt's event.
+// Allow waits until an attempt is allowed.
 func (b Budget) Allow(ctx context.Context) error { return b.limiter.Wait(ctx) }
 
 // Report does nothing: the rate of attempts does not depend on how they end.

@@ -27,7 +27,7 @@ func newLimiter(t *testing.T, o rate.Options) *rate.Limiter {
 	return l
 }
 
-// refusal returns why err refuses, and the wait it names.
+// refusal returns the reason and the wait of err.
 func refusal(err error) (rate.Reason, time.Duration) {
 	if e, ok := errors.AsType[*rate.RefusedError](err); ok {
 		return e.Reason, e.RetryAfter()
@@ -85,7 +85,7 @@ func TestWaitersGoInOrder(t *testing.T) {
 	})
 }
 
-// TestWaiterThatGivesUp checks that those behind one that gives up go sooner.
+// TestWaiterThatGivesUp checks that callers behind one that gives up proceed sooner.
 func TestWaiterThatGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimiter(t, rate.Options{Events: 1, Burst: 5})
@@ -182,7 +182,7 @@ func TestObserve(t *testing.T) {
 		if d := time.Since(began); d < 10*time.Second || d > 11*time.Second {
 			t.Errorf("waited %v, want 10s and up to a tenth more", d)
 		}
-		// A pause that is observed while a caller waits holds it back.
+		// A pause that is observed while a caller waits delays that caller.
 		slow := newLimiter(t, rate.Options{Events: 1})
 		slow.Allow()
 		var group sync.WaitGroup
@@ -246,8 +246,8 @@ func TestRetryBudget(t *testing.T) {
 	})
 }
 
-// TestRateIsKept checks that no stretch of time has more events than burst and rate allow, and no
-// event is wasted while a caller waits, although callers give up.
+// TestRateIsKept checks that no period has more events than burst and rate allow. No event is
+// wasted while a caller waits, even if other callers give up.
 func TestRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const burst = 5

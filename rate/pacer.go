@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// pacer decides when the next event may happen. Three things hold it back: the limit of the
-// options, a server that wants a pause, and the rest of the quota that a server has stated. It is
-// pure: time is passed in.
+// pacer decides when the next event may happen. Three things delay it: the limit of the options, a
+// pause that a server wants, and the rest of a quota that a server has stated. It is pure: callers
+// pass the time in.
 type pacer struct {
 	limited  bool // bucket is in use
 	bucket   Bucket
@@ -27,8 +27,8 @@ type quota struct {
 	window time.Duration
 }
 
-// allows reports whether n events fit into the rest of the window. More than a whole window allows
-// fit into a full one: the next windows pay for them.
+// allows reports whether n events fit into the rest of the window. If n exceeds a whole window,
+// they fit into a full one: the next windows have fewer left.
 func (q *quota) allows(n int) bool {
 	if q.limit > 0 {
 		n = min(n, q.limit)
@@ -67,7 +67,7 @@ func (p *pacer) force(now time.Duration, n int) {
 	p.spend(n)
 }
 
-// giveBack takes n events out of the count that have not happened.
+// giveBack subtracts n events that have not happened from the count.
 func (p *pacer) giveBack(now time.Duration, n int) {
 	if p.limited {
 		p.bucket.Add(now, float64(n))
@@ -86,7 +86,7 @@ func (p *pacer) spend(n int) {
 	}
 }
 
-// wait returns how long the last of n events has to wait if nobody else wants any.
+// wait returns the time until the last of n events may happen if nobody else wants any.
 func (p *pacer) wait(now time.Duration, n int) time.Duration {
 	p.renew(now)
 	wait := max(p.resumes-now, 0)
@@ -113,11 +113,11 @@ func (p *pacer) renew(now time.Duration) {
 	q.ends += q.window * ((now-q.ends)/q.window + 1)
 }
 
-// pauseJitter is the most by which a pause is prolonged, as a share of it, so that clients do not
-// return together.
+// pauseJitter is the maximum jitter of a pause, as a share of its length. Jitter only prolongs a
+// pause. It keeps clients from returning together.
 const pauseJitter = 0.1
 
-// observe follows the advice of a server. chance is uniform in [0, 1).
+// observe applies the advice of a server. chance is uniform in [0, 1).
 func (p *pacer) observe(now time.Duration, a Advice, chance float64) {
 	prolong := func(d time.Duration) time.Duration {
 		d = min(d, p.maxPause)

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// TestWaitBeyondQuota: a caller that wants more events at once than a server allows in a window
-// waits for a full window, and the next ones pay. It must not block all callers behind it forever.
+// TestWaitBeyondQuota checks a caller that wants more events at once than a server allows in a
+// window. It waits for a full window, later callers wait longer, and it does not block them
+// forever.
 func TestWaitBeyondQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, err := rate.New(rate.Options{})

@@ -23,8 +23,8 @@ func newSupervisor(t *testing.T, name string, spec supervise.Spec,
 	return sup
 }
 
-// A supervisor that is a child by its own value works like one that is made at each start: after an
-// escalation its children start again.
+// TestNestedSupervisorServesAgain checks that the children of a nested supervisor start again after
+// an escalation, both if it is a Child.Service and if its Serve is a Child.Run.
 func TestNestedSupervisorServesAgain(t *testing.T) {
 	forms := map[string]func(sub *supervise.Supervisor) supervise.Child{
 		"run": func(sub *supervise.Supervisor) supervise.Child {
@@ -44,7 +44,7 @@ func TestNestedSupervisorServesAgain(t *testing.T) {
 				}, d.child("steady", 0), d.child("crashes", 0, s, s, 3*s))
 				root, stop := serve(t, supervise.Spec{Backoff: fixed(10 * s), OnEvent: d.event},
 					form(sub))
-				pass(2 * s) // the second crash is one too many
+				pass(2 * s) // the second crash exceeds the limit
 				if state := root.Status().Children[0].State; state != supervise.Waiting {
 					t.Errorf("after the escalation: %v", state)
 				}
@@ -66,8 +66,8 @@ func TestNestedSupervisorServesAgain(t *testing.T) {
 	}
 }
 
-// Each Serve begins with the children of New, also Temporary ones, and with those added since that
-// are still there.
+// TestServeAgainStartsTheSameChildren checks that each Serve starts the children of New, including
+// Temporary ones, and the children that were added since and not removed.
 func TestServeAgainStartsTheSameChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -129,7 +129,8 @@ func TestServeAgainStartsTheSameChildren(t *testing.T) {
 	})
 }
 
-// While a child of an earlier Serve is stuck there is no other: it would get a second incarnation.
+// TestServeAgainWaitsForTheStuck checks that Serve fails while a child of an earlier Serve is
+// stuck: otherwise that child would get a second incarnation.
 func TestServeAgainWaitsForTheStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, starts := make(chan struct{}), 0
@@ -158,7 +159,7 @@ func TestServeAgainWaitsForTheStuck(t *testing.T) {
 	})
 }
 
-// named is a service as those written for suture are.
+// named is a service in the form of those written for suture.
 type named struct{ starts int }
 
 func (n *named) Serve(ctx context.Context) error {
@@ -193,7 +194,8 @@ func TestChildService(t *testing.T) {
 	}
 }
 
-// The paths of stuck children lead through a supervisor that is a child by its own value.
+// TestStuckBelowAService checks the path of a stuck child below a supervisor that is a
+// Child.Service.
 func TestStuckBelowAService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -9,7 +9,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// One send and one ack while n messages are held: the cost is the same for any n.
+// BenchmarkResenderAck sends and acks one message while n messages are held. The cost does not
+// depend on n.
 func BenchmarkResenderAck(b *testing.B) {
 	for _, n := range []int{1_000, 10_000, 100_000, 1_000_000} {
 		b.Run(fmt.Sprintf("held=%d", n), func(b *testing.B) {
@@ -42,7 +43,7 @@ func BenchmarkResenderAck(b *testing.B) {
 	}
 }
 
-// One crash and restart of a child among n.
+// BenchmarkSupervisorRestart crashes and restarts one child among n.
 func BenchmarkSupervisorRestart(b *testing.B) {
 	for _, n := range []int{1, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("children=%d", n), func(b *testing.B) {

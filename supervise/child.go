@@ -19,7 +19,7 @@ type Service interface {
 	Serve(ctx context.Context) error
 }
 
-// runFunc is the Service of Child.Run.
+// runFunc adapts Child.Run to Service.
 type runFunc func(ctx context.Context) error
 
 func (f runFunc) Serve(ctx context.Context) error { return f(ctx) }
@@ -100,7 +100,7 @@ type Spec struct {
 	Strategy Strategy
 	// Intensity limits the restarts. Zero means no limit.
 	Intensity Intensity
-	// Backoff is that of children without one. Nil means 100 ms, doubling to 30 s, with equal
+	// Backoff is used for children that set none. Nil means 100 ms, doubling to 30 s, with equal
 	// jitter.
 	Backoff backoff.Policy
 	// Decay, if not nil, replaces all delays by suture's policy.
@@ -119,16 +119,17 @@ type Spec struct {
 	// applies to the supervisors below this one, too, but not to the child of a Resender. False
 	// means that a panic is a failure like an error.
 	PassPanics bool
-	// OnEvent is called for each event, in order, on the goroutine of Serve and with its context,
-	// which may have ended. It must neither block nor wait for this supervisor. Nil means that of
-	// the nearest supervisor above, which then is called by several goroutines at a time.
+	// OnEvent is called for each event, in order, on the goroutine of Serve and with Serve's
+	// context, which may have ended. It must neither block nor wait for this supervisor. Nil means
+	// the OnEvent of the nearest supervisor above. Several goroutines then call that hook
+	// concurrently.
 	OnEvent func(ctx context.Context, e Event)
 	// Rand is the source of jitter, used on the goroutine of Serve. Nil means one with a random
 	// seed.
 	Rand rand.Source
 }
 
-// Intensity limits restarts: one more than Max within Within makes the supervisor give up. Two
+// Intensity limits restarts: the supervisor gives up at more than Max restarts within Within. Two
 // restarts exactly Within apart both count. Max 0 means no limit.
 type Intensity struct {
 	Max    int
@@ -230,7 +231,7 @@ func (c Child) waysToStart() (n int) {
 }
 
 // longest returns the longest delay that p can give, or 10 minutes if p is unbounded or does not
-// tell.
+// report its bound.
 func longest(p backoff.Policy) time.Duration {
 	top := time.Duration(0)
 	for n := 0; n >= 0 && n < math.MaxInt32; n = stepAfter(n) {
@@ -243,7 +244,8 @@ func longest(p backoff.Policy) time.Duration {
 	return top
 }
 
-// stepAfter visits the first 128 steps, in which tables and limits end, and then powers of two.
+// stepAfter returns the next step after n to look at: all of the first 128, in which tables and
+// limits end, and then powers of two.
 func stepAfter(n int) int {
 	if n < 128 {
 		return n + 1

@@ -45,8 +45,8 @@ type decaying struct {
 	paused   bool
 }
 
-// failed counts an end at now and returns the pause that starts with it. Zero means that none does:
-// the child is restarted at once, or after a pause that is running.
+// failed counts an end at now and returns the length of the pause that starts with it. Zero means
+// that no pause starts: the child is restarted at once, or after the current pause.
 func (c *decaying) failed(d Decay, now time.Duration, src rand.Source) time.Duration {
 	if !c.any {
 		c.any, c.failures = true, 1

@@ -17,7 +17,7 @@ var (
 	ErrEscalate = errors.New("supervise: a restart does not help")
 )
 
-// Causes with which contexts end.
+// Causes of the end of a context.
 var (
 	// ErrStopped is the cause after Group.Stop(nil) and after a Significant child is done.
 	ErrStopped = errors.New("supervise: stopped")
@@ -106,8 +106,8 @@ func (e *EscalatedError) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// A StuckError lists the children that had not returned when the outermost supervisor's Serve did.
-// Their goroutines are still running.
+// A StuckError lists the children that had not returned when the outermost supervisor's Serve
+// returned. Their goroutines are still running.
 type StuckError struct {
 	Supervisor string
 	Children   []string // paths below Supervisor, in the order in which they were told to stop

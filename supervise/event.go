@@ -24,7 +24,7 @@ func (k Kind) String() string {
 // MarshalText implements encoding.TextMarshaler.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// An Event is one change of state. Fields that its Kind does not mention are zero.
+// An Event is one change of state. Fields that the comment of its Kind does not mention are zero.
 type Event struct {
 	Time        time.Time
 	Kind        Kind

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Group is a set of named goroutines with one context, which the first error or panic of them ends.
-// A Group is safe for concurrent use and must not be copied. Inside a child of a [Supervisor], its
-// goroutines appear in the supervisor's Status while they run.
+// Group is a set of named goroutines with one context. The first error or panic in one of them ends
+// the context. A Group is safe for concurrent use and must not be copied. Inside a child of a
+// [Supervisor], its goroutines appear in the supervisor's Status while they run.
 type Group struct {
 	name   string
 	ctx    context.Context
@@ -49,7 +49,7 @@ func NewNamedGroup(ctx context.Context, name string) *Group {
 func (g *Group) Context() context.Context { return g.ctx }
 
 // SetLimit limits the group to n goroutines at a time: Go blocks until there is room. A negative n
-// means no limit, which is the default; 0 makes Go block forever. Like that of
+// means no limit, which is the default; 0 makes Go block forever. Like SetLimit of
 // golang.org/x/sync/errgroup, it panics if goroutines of the group are running.
 func (g *Group) SetLimit(n int) {
 	g.mu.Lock()
@@ -64,10 +64,10 @@ func (g *Group) SetLimit(n int) {
 	}
 }
 
-// Go starts run in a goroutine. Several may have the same name. An error, wrapped with the name,
-// ends the group's context, and Wait returns it if it is the first. An error that only repeats why
-// the context ended is no failure. The caller must be one of the group's goroutines or know that
-// Wait has not returned.
+// Go starts run in a goroutine. Several goroutines may have the same name. An error is wrapped with
+// the name and ends the group's context. Wait returns it if it is the first. An error that only
+// repeats the cause of the context's end is not a failure. Go must be called from one of the
+// group's goroutines, or before Wait has returned.
 func (g *Group) Go(name string, run func(ctx context.Context) error) {
 	g.mu.Lock()
 	slots := g.slots

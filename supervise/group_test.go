@@ -157,8 +157,8 @@ func TestGroupPanic(t *testing.T) {
 	}
 }
 
-// A goroutine may return somebody else's PanicError: it is an error like any other and keeps the
-// names of both.
+// TestGroupForeignPanicError checks that a PanicError from another goroutine is an error like any
+// other and keeps both names.
 func TestGroupForeignPanicError(t *testing.T) {
 	g := NewGroup(t.Context())
 	foreign := &PanicError{Name: "inner", Value: "x"}
@@ -229,7 +229,7 @@ func TestGroupWithoutGoroutines(t *testing.T) {
 	}
 }
 
-// Go blocks at the limit, and continues when a goroutine has ended.
+// TestGroupLimit checks that Go blocks at the limit and continues when a goroutine has ended.
 func TestGroupLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(t.Context())
@@ -277,7 +277,8 @@ func TestGroupLimit(t *testing.T) {
 	})
 }
 
-// A panic, an error and runtime.Goexit give their place back.
+// TestGroupLimitAfterFailures checks that a goroutine frees its place after a panic, an error or
+// runtime.Goexit.
 func TestGroupLimitAfterFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(t.Context())

@@ -24,9 +24,9 @@ type Message[K comparable, M, R any] struct {
 	h  *held[K, M, R]
 }
 
-// Next takes the oldest message. It waits until there is one, and until the child may take one
-// more: it has at most Limits.Window, and fewer after a crash. The error is the cause of ctx's end,
-// or ErrStopped after the incarnation has returned.
+// Next takes the oldest message. It waits until there is one and the child may take it: the child
+// may hold at most Limits.Window messages, fewer after a crash. The error is the cause of ctx's
+// end, or ErrStopped after the incarnation has returned.
 func (in *Inbox[K, M, R]) Next(ctx context.Context) (Message[K, M, R], error) {
 	r := in.r
 	for {
@@ -80,9 +80,9 @@ func (m Message[K, M, R]) Ack(reply R) bool {
 	return ok
 }
 
-// Nack gives the message back after a failure that is no crash. It is tried again after a delay of
-// its own, or dead-lettered. Nack reports false if this incarnation does not hold the message any
-// more.
+// Nack returns the message to the Resender after a failure that is not a crash. The message is
+// retried after the delay of Options.Retry, or dead-lettered. Nack reports false if this
+// incarnation no longer holds the message.
 func (m Message[K, M, R]) Nack(err error) bool {
 	r := m.in.r
 	r.mu.Lock()

@@ -4,7 +4,7 @@ package supervise
 
 import "time"
 
-// recent counts restarts in a sliding window. It keeps the last Max of them in a ring, so a
+// recent counts restarts in a sliding window. It keeps the last Max restarts in a ring, so a
 // decision costs O(1).
 type recent struct {
 	Intensity

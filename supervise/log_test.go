@@ -38,7 +38,8 @@ func textLog(buf *bytes.Buffer) slog.Handler {
 		}})
 }
 
-// LogTo writes a line per event, with the context of Serve, and errors in parts.
+// TestLogTo checks that LogTo logs one line per event, with the context of Serve and with each
+// error split into its parts.
 func TestLogTo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var buf bytes.Buffer
@@ -70,7 +71,8 @@ level=INFO msg="child ended" supervisor=root child=a incarnation=1 ran=1s restar
 	})
 }
 
-// The hook of a supervisor is called for those below it with their context.
+// TestEventsHaveTheContextOfTheirServe checks that nested supervisors call the hook of the
+// supervisor above with their own context.
 func TestEventsHaveTheContextOfTheirServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -98,7 +100,8 @@ func TestEventsHaveTheContextOfTheirServe(t *testing.T) {
 	})
 }
 
-// Errors log their parts; errors.Is finds the same errors in them.
+// TestErrorsAsLogValues checks that errors log their parts and that errors.Is finds the errors they
+// wrap.
 func TestErrorsAsLogValues(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -20,7 +20,7 @@ const (
 	Waiting               // for its next start
 	Running               // started and not told to stop
 	Halting               // told to stop, and has not returned yet
-	Hanging               // the same for longer than its Shutdown
+	Hanging               // told to stop, and has not returned within its Shutdown
 	Finished              // ended, and will not be restarted
 )
 
@@ -43,7 +43,7 @@ type child struct {
 	state State
 	alive bool // an incarnation has started and not returned
 	then  follow
-	// Key in the queue that holds it: its start, or the end of its Shutdown.
+	// Key in the queue that holds the child: its next start, or the end of its Shutdown.
 	at          time.Duration
 	pos         int // in that queue
 	incarnation uint64
@@ -108,7 +108,7 @@ type machine struct {
 	stops       queue // of children in state Halting
 
 	slot   time.Duration // earliest time of the next staggered restart
-	crowd  int           // the most children that waited at a time, since none did
+	crowd  int           // the maximum of waiting children since none waited
 	recent recent
 	decay  decaying
 
@@ -165,9 +165,10 @@ func (m *machine) link(c *child) {
 	m.names[c.Name] = c
 }
 
-// reset prepares a machine that is over, with no child alive, for another begin. All children are
-// as new, but keep the count of their incarnations. The initial children come back unless they were
-// removed, also Temporary ones that have ended; of the others, those that are still in the list.
+// reset prepares a machine for another begin. The machine is over, and none of its children is
+// alive. All children start as new ones, but the count of their incarnations continues. The initial
+// children come back unless they were removed, including Temporary ones that have ended. Children
+// added later come back if they are still in the list.
 func (m *machine) reset() {
 	var list []*child
 	for _, c := range m.initial {
@@ -222,7 +223,7 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	}
 	m.alive--
 	c.alive, c.err, c.state = false, err, Idle
-	told := len(m.out) // index of the event, which is completed below
+	told := len(m.out) // index of the event, which the code below completes
 	m.tell(Event{Kind: Ended, Child: c.Name, Incarnation: c.incarnation, Err: err, Ran: ran})
 	again, delay := false, time.Duration(0)
 	switch {
@@ -240,8 +241,8 @@ func (m *machine) ended(now time.Duration, c *child, err error) {
 	m.advance(now)
 }
 
-// wasStopped handles the end of a child that its group, or Restart, has stopped, and reports
-// whether it is restarted.
+// wasStopped handles the end of a child that was stopped for its group or by Restart. It reports
+// whether the child is restarted.
 func (m *machine) wasStopped(now time.Duration, c *child) bool {
 	switch {
 	case c.then == thenJudge && c.Restart == Temporary:
@@ -276,7 +277,7 @@ func (m *machine) judge(now time.Duration, c *child, err error,
 	case !ok:
 		m.escalate(now, c, "its backoff has given up")
 		return false, 0
-	case m.inGroup(c): // one restart, however many of the group fail meanwhile
+	case m.inGroup(c): // one restart, however many children of the group fail meanwhile
 		m.due = max(m.due, now+delay)
 	case !m.recent.allow(now):
 		m.escalate(now, c,

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// The ring decides as a list of all restarts would.
+// TestIntensityAgainstAList compares the ring with a list of all restarts.
 func TestIntensityAgainstAList(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -32,7 +32,7 @@ func TestIntensityAgainstAList(t *testing.T) {
 	}
 }
 
-// A crowd that waits longer than Spread allows gets shorter gaps, the same for all of it.
+// TestStaggerOfACrowd checks that the gaps shrink equally if more children wait than Spread allows.
 func TestStaggerOfACrowd(t *testing.T) {
 	m := newMachine("m",
 		mustSpec(t, Spec{Backoff: backoff.Fixed(0), Stagger: time.Second,
@@ -85,10 +85,10 @@ func idleChild(name string) Child {
 	return Child{Name: name, New: func() (Service, error) { return nil, nil }}
 }
 
-// FuzzMachine drives the machine by bytes and checks the invariants after every step: A child is
-// alive at most once. It is told to stop only when it runs and the children behind it have ended,
-// except for Remove, Restart and an overdue shutdown. The end comes when all children have returned
-// or are stuck.
+// FuzzMachine drives the machine by bytes and checks the invariants after every step. A child is
+// alive at most once. It is told to stop only while it runs and after the children behind it have
+// ended, except for Remove, Restart and an overdue shutdown. The machine is over when all children
+// have returned or are stuck.
 func FuzzMachine(f *testing.F) {
 	f.Add([]byte{0, 3, 0x10, 0x21, 0x90, 0x12, 0x33, 0x91, 0x50})
 	f.Add([]byte{1, 4, 0x10, 0x11, 0x92, 0x20, 0x93, 0x40, 0x10, 0x70, 0x99, 0x60})
@@ -126,7 +126,7 @@ func fuzzOne(t *testing.T, in []byte) {
 	d.end()
 }
 
-// driven is a machine with the children as the world sees them.
+// driven is a machine with the state of the children as its commands define it.
 type driven struct {
 	t     *testing.T
 	m     *machine
@@ -135,7 +135,7 @@ type driven struct {
 	added int
 }
 
-// pick returns the nth of those that are alive, in the machine's order.
+// pick returns the nth live child in the machine's order.
 func (d *driven) pick(n int) *child {
 	var list []*child
 	for c := d.m.first; c != nil; c = c.next {
@@ -205,7 +205,7 @@ func (d *driven) carryOut() {
 	}
 }
 
-// end stops the machine with children that do not return, and then do.
+// end stops the machine. The children first do not return, and then do.
 func (d *driven) end() {
 	d.m.stop(d.now, ErrStopped, ErrStopped)
 	d.carryOut()

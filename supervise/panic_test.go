@@ -56,8 +56,8 @@ func jams(context.Context) error { panic("out of paper") }
 
 const crashVariable = "SUPERVISE_TEST_CRASH"
 
-// With PassPanics a panic ends the process with the stack of its origin, after the event of the
-// child.
+// TestPassPanics checks that a panic with PassPanics ends the process with the stack of its origin,
+// after OnEvent has got the child's event.
 func TestPassPanics(t *testing.T) {
 	if program := crashing[os.Getenv(crashVariable)]; program != nil {
 		err := program(func(_ context.Context, e supervise.Event) {
@@ -91,7 +91,8 @@ func TestPassPanics(t *testing.T) {
 	}
 }
 
-// With PassPanics all other ends are as without it, runtime.Goexit among them.
+// TestPassPanicsPassesNothingElse checks that PassPanics does not change any other end, including
+// runtime.Goexit.
 func TestPassPanicsPassesNothingElse(t *testing.T) {
 	for name, end := range map[string]func() error{
 		"error":  func() error { return errCrash },

@@ -17,8 +17,8 @@ func (s *resends[K, M, R]) started(now time.Duration) uint64 {
 }
 
 // crashed handles a crash of the child with err after it ran for ran. The messages that were out
-// come back; one that was out alone counts a death. It returns the delay before the next
-// incarnation, and false if the policy has given up.
+// come back. A message that was the only one out counts a death. crashed returns the delay before
+// the next incarnation, and false if the policy has given up.
 func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Duration, bool) {
 	if s.out.n == 0 && s.suspects == 0 && ran >= s.stableAfter() {
 		s.state, s.streak = backoff.State{}, 0
@@ -50,14 +50,14 @@ func (s *resends[K, M, R]) crashed(now, ran time.Duration, err error) (time.Dura
 	return d, ok
 }
 
-// stableAfter returns the run time after which the crash of a child without messages starts the
-// delays from the beginning.
+// stableAfter returns a run time. If a child without messages crashes after that time, its delays
+// start from the beginning.
 func (s *resends[K, M, R]) stableAfter() time.Duration {
 	return max(longest(s.backoff), plus(s.state.Prev, s.state.Prev))
 }
 
 // returned handles the end of a child without a crash. The messages that were out come back. It
-// returns the delay before the next incarnation, which does not grow.
+// returns the delay before the next incarnation. That delay does not grow.
 func (s *resends[K, M, R]) returned() time.Duration {
 	for h := s.out.last; h != nil; h = s.out.last {
 		s.out.drop(h)
@@ -72,8 +72,8 @@ func (s *resends[K, M, R]) returned() time.Duration {
 	return d
 }
 
-// tick makes messages ready whose delay is over, and dead-letters those that are too old and not
-// out.
+// tick makes messages ready when their delay is over. It dead-letters messages that are too old and
+// not out.
 func (s *resends[K, M, R]) tick(now time.Duration) {
 	for len(s.delayed) > 0 && s.delayed[0].due <= now {
 		h := heap.Pop(&s.delayed).(*held[K, M, R])
@@ -122,14 +122,15 @@ func (s *resends[K, M, R]) stalled(now time.Duration) bool {
 // detour selects the recipe of the next incarnation: Options.Child or Options.Fallback.
 type detour struct {
 	after    int           // crashes in a row; 0 if there is no fallback
-	back     time.Duration // time with the fallback; 0 means until it fails as often
+	back     time.Duration // time with the fallback; 0 means until it has crashed after times, too
 	fallback bool
 	trial    bool // Child is tried again: one crash within back is enough
 	crashes  int  // in a row, with this recipe
 	since    time.Duration
 }
 
-// crashed counts a crash. recovered tells that the child had recovered since the crash before.
+// crashed counts a crash. recovered reports whether the child had recovered since the previous
+// crash.
 func (d *detour) crashed(now time.Duration, recovered bool) {
 	if recovered {
 		d.crashes = 0

@@ -25,7 +25,7 @@ type world struct {
 	rand  *rand.Rand
 	alive map[string]int // incarnations by path
 	index map[string]int // place among the siblings
-	// By supervisor: the children that its events say are alive, with their places.
+	// Keyed by supervisor: the children that are alive according to its events, with their places.
 	events map[string]map[string]int
 	starts int
 	stuck  int
@@ -180,9 +180,9 @@ func (w *world) disturb(ctx context.Context, root *supervise.Supervisor, childre
 	}
 }
 
-// In random trees with random crashes there are never two incarnations of a child, children stop in
-// reverse order, and nothing is left when Serve has returned: synctest fails when a goroutine is,
-// and they are counted besides.
+// TestRandomTrees checks random trees with random crashes. A child never has two incarnations, and
+// children stop in reverse order. No goroutine is left when Serve has returned: synctest fails
+// otherwise, and the test also counts goroutines.
 func TestRandomTrees(t *testing.T) {
 	starts, escalated, before := 0, 0, runtime.NumGoroutine()
 	seeds := uint64(400)

@@ -4,8 +4,8 @@ package supervise
 
 import "container/heap"
 
-// queue is a heap of children by the time at which they are due, and by their order for equal
-// times. A child is in at most one queue.
+// queue is a heap of children by due time. Children with equal times are in the order of the
+// supervisor. A child is in at most one queue.
 type queue []*child
 
 // Len implements heap.Interface, as do the next four.

@@ -73,16 +73,17 @@ func NewResender[K comparable, M, R any](name string,
 
 func (r *Resender[K, M, R]) now() time.Duration { return time.Since(r.epoch) }
 
-// Send accepts a message. After nil the message is held until it is acknowledged or dead-lettered.
-// The key must not be that of a message held (ErrHeld). ctx bounds only the wait for room.
+// Send accepts a message. If it returns nil, the message is held until it is acknowledged or
+// dead-lettered. If a held message has the same key, Send returns ErrHeld. ctx bounds only the wait
+// for room.
 func (r *Resender[K, M, R]) Send(ctx context.Context, key K, value M) error {
 	_, err := r.send(ctx, key, value, nil)
 	return err
 }
 
 // Call sends a message and waits for the child's reply, over any number of crashes. If ctx ends
-// first, its cause is returned and the message stays held. The error is a *DeadError for a message
-// that was dead-lettered, ErrSpilled for one that was spilled, and ErrStopped after Close.
+// first, Call returns its cause and the message stays held. The error is a *DeadError if the
+// message was dead-lettered, ErrSpilled if it was spilled, and ErrStopped after Close.
 func (r *Resender[K, M, R]) Call(ctx context.Context, key K, value M) (reply R, err error) {
 	a := &answer[R]{done: make(chan struct{})}
 	spilled, err := r.send(ctx, key, value, a)
@@ -163,7 +164,7 @@ func (r *Resender[K, M, R]) makeRoom(ctx context.Context, key K,
 	case <-ctx.Done():
 		r.mu.Lock()
 		r.forget(&r.senders, room)
-		r.changedLocked() // it may have been woken meanwhile
+		r.changedLocked() // this caller may have been woken meanwhile
 		r.mu.Unlock()
 		return false, fmt.Errorf("resender %q: wait for room: %w", r.name, context.Cause(ctx))
 	}
@@ -223,7 +224,7 @@ func (h *held[K, M, R]) give(reply R, err error) {
 	}
 }
 
-// bury passes h to DeadLetter, and its failure to the waiting Call.
+// bury passes h to DeadLetter. If that removes h, the waiting Call gets a *DeadError.
 func (r *Resender[K, M, R]) bury(ctx context.Context, h *held[K, M, R]) error {
 	d := Dead[K, M]{
 		Key: h.key, Value: h.value, Reason: h.reason, Err: h.err, Attempts: h.attempts,

@@ -14,8 +14,9 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// The original resends every kept message at every tick: k messages and f crashes are f * k sends.
-// A Resender resends only the messages that the child had taken, and a child on probation has one.
+// TestResendsAfterCrashes compares the number of resends with the original, which resends every
+// kept message at every tick: k messages and f crashes are f * k sends. A Resender resends only the
+// messages that the child had taken, and a child on probation has one.
 func TestResendsAfterCrashes(t *testing.T) {
 	const k, f = 100_000, 5
 	for _, c := range []struct {
@@ -88,7 +89,7 @@ func oneInHand(crashes *int) recipe {
 	})
 }
 
-// windowInHand takes all it can before it crashes.
+// windowInHand is a child that takes all messages it can before it crashes.
 func windowInHand(crashes *int) recipe {
 	return recipe{Name: "window", New: func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {
@@ -109,8 +110,8 @@ func windowInHand(crashes *int) recipe {
 	}}
 }
 
-// After a crash the child is given 1, then 2, 4, ... messages, each round when the one before is
-// settled.
+// TestResenderProbes checks that a child gets 1, then 2, 4, ... messages after a crash. Each round
+// starts when the previous one is settled.
 func TestResenderProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var hands []int
@@ -150,8 +151,8 @@ func TestResenderProbes(t *testing.T) {
 	})
 }
 
-// A message's attempts, its age and its own waits end, each with its reason, and the child lives
-// on.
+// TestResenderGivesUp checks that a message is dead-lettered with the right reason after too many
+// attempts, at its maximum age, or when its delays end. The child keeps running.
 func TestResenderGivesUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		limits   supervise.Limits
@@ -201,7 +202,7 @@ func TestResenderGivesUp(t *testing.T) {
 	}
 }
 
-// nacking gives everything back.
+// nacking is a child that nacks every message.
 func nacking() recipe {
 	return recipe{Name: "nacking", New: func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {
@@ -218,7 +219,8 @@ func nacking() recipe {
 	}}
 }
 
-// While the child is away a message gets too old, at the nanosecond.
+// TestResenderAgeWhileAway checks that a message reaches its maximum age while the child is not
+// running, to the nanosecond.
 func TestResenderAgeWhileAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := resend(t, options{
@@ -238,8 +240,8 @@ func TestResenderAgeWhileAway(t *testing.T) {
 	})
 }
 
-// The other recipe takes over after as many crashes in a row, and the first is tried again after a
-// while.
+// TestResenderFallback checks that the fallback takes over after FallbackAfter crashes in a row,
+// and that the first recipe is tried again later.
 func TestResenderFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -275,8 +277,8 @@ func TestResenderFallback(t *testing.T) {
 	})
 }
 
-// A child that holds on to its messages is cut off, and its messages go to the next; one that is
-// cut off and does not return is named.
+// TestResenderStall checks that a stalled child is stopped and that its messages go to the next
+// incarnation. A stalled child that does not return is reported by name.
 func TestResenderStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, n := make(chan struct{}), 0
@@ -319,8 +321,8 @@ func TestResenderStall(t *testing.T) {
 	})
 }
 
-// Under a supervisor the Resender is made once and served again: its messages outlive its own
-// escalation.
+// TestResenderUnderASupervisor checks that a Resender keeps its messages when it escalates and the
+// supervisor serves it again.
 func TestResenderUnderASupervisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -346,7 +348,8 @@ func TestResenderUnderASupervisor(t *testing.T) {
 	})
 }
 
-// Close answers the waiting callers; an ack by key counts from anywhere, once.
+// TestResenderCloseAndAck checks that Close ends waiting calls, and that an ack by key counts once,
+// from any goroutine.
 func TestResenderCloseAndAck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := supervise.NewResender("r", options{Child: nacking()})

@@ -53,9 +53,9 @@ type Limits struct {
 	Overflow Overflow
 	Window   int // messages that the child may have taken and not settled; 0 means 1024
 
-	// MaxDeaths is the number of crashes, with only this message taken, after which it is
-	// dead-lettered. Zero means never: right if a crash means that the receiver is down, whatever
-	// the message.
+	// MaxDeaths is the number of crashes after which a message is dead-lettered. Only crashes with
+	// no other message taken count. Zero means never. That is right if a crash means that the
+	// receiver is down, regardless of the message.
 	MaxDeaths int
 	// MaxAttempts is the number of times that a message is taken, the first included. Zero means no
 	// limit.
@@ -67,8 +67,9 @@ type Limits struct {
 	// Stall bounds the time in which a child that has taken messages neither takes nor settles one.
 	// After it the child's context ends, which counts as a crash. Zero means no limit.
 	Stall time.Duration
-	// Shutdown bounds the time that the child takes to return after its context has ended; then it
-	// is stuck. Zero means 5 s. The next incarnation starts only after it has returned.
+	// Shutdown bounds the time that the child takes to return after its context has ended. A child
+	// that takes longer is stuck. Zero means 5 s. The next incarnation starts only after the stuck
+	// one has returned.
 	Shutdown time.Duration
 }
 
@@ -108,7 +109,7 @@ func Each[K comparable, M, R any](name string,
 type Dead[K comparable, M any] struct {
 	Key   K
 	Value M
-	// Wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or tells that Options.Retry gave up.
+	// Wraps ErrPoison, ErrAttempts, ErrAge or ErrFull, or is the error after Options.Retry gave up.
 	Reason   error
 	Err      error // of its last failure; nil if there was none
 	Attempts int

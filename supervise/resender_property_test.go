@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Whatever the child does, every Call is answered once: with the reply, or with the dead letter
-// that was written for it. And there is one incarnation at a time.
+// TestRandomResenders checks that every Call returns once, regardless of the child's behavior: with
+// the reply, or with the error of its dead letter. There is one incarnation at a time.
 func TestRandomResenders(t *testing.T) {
 	answers, letters, starts := 0, 0, 0
 	for seed := range uint64(150) {
@@ -94,12 +94,12 @@ func (w *resending) options() options {
 	return o
 }
 
-// call sends one message; where a full buffer refuses it, again.
+// call sends one message, and retries while a full buffer refuses it.
 func (w *resending) call(r *supervise.Resender[int, string, string], key int) {
 	time.Sleep(time.Duration(w.n(20_000)) * time.Millisecond)
 	for {
 		got, err := r.Call(w.t.Context(), key, fmt.Sprint(key))
-		// Not taken on.
+		// The Resender did not accept the message.
 		if !isDead(err) && (errors.Is(err, supervise.ErrFull) || errors.Is(err, errGrave)) {
 			time.Sleep(100 * time.Millisecond)
 			continue
@@ -176,7 +176,7 @@ func (w *resending) child() (supervise.Work[int, string, string], error) {
 					return nil
 				case 4, 5:
 					m.Nack(errCrash)
-				case 6: // forgotten: the stall cuts it off
+				case 6: // the message is never settled; Limits.Stall ends the child
 				default:
 					m.Ack(m.Value)
 				}

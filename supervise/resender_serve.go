@@ -24,7 +24,7 @@ type serving[K comparable, M, R any] struct {
 
 	begin  time.Duration // earliest start of the next incarnation
 	told   bool          // the child was told to stop
-	stop   time.Duration // when it counts as stuck
+	stop   time.Duration // when the child counts as stuck
 	stuck  bool          // it was reported as stuck
 	result error         // of Serve, if ending
 	ending bool
@@ -35,7 +35,7 @@ type serving[K comparable, M, R any] struct {
 // if the child returns ErrStop, and an *EscalatedError if the child returns ErrEscalate or Backoff
 // gives up. The messages stay held, and Serve may be called again. Calls must not overlap.
 //
-// A child that does not return after its context has ended is handled as by [Supervisor.Serve].
+// A child that does not return after its context has ended is handled as in [Supervisor.Serve].
 func (r *Resender[K, M, R]) Serve(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.serving && r.home { // the stuck child of an earlier Serve has returned meanwhile
@@ -120,8 +120,8 @@ func (s *serving[K, M, R]) loop() error {
 	}
 }
 
-// comeHome handles a child that has returned. The caller holds mu, as for the functions below up to
-// wakeAt.
+// comeHome handles a child that has returned. The caller holds mu, also for the functions from here
+// to wakeAt.
 func (s *serving[K, M, R]) comeHome(now time.Duration) {
 	if !s.home {
 		return
@@ -224,7 +224,7 @@ func (s *serving[K, M, R]) born(now time.Duration) *run {
 	return l
 }
 
-// wakeAt returns the time of the next look at the state, and false if no time is set.
+// wakeAt returns the time of the next check of the state, and false if no time is set.
 func (s *serving[K, M, R]) wakeAt() (at time.Duration, ok bool) {
 	at, ok = s.s.wake()
 	if s.told && s.live != nil { // only the end of its Shutdown counts

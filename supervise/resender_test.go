@@ -40,8 +40,8 @@ func resend(t *testing.T,
 	}
 }
 
-// From the original's tests: a child that fails eight times in a row and then succeeds; the caller
-// gets its answer.
+// TestResenderAnswersAfterEightFailures is one of the original's tests: a child fails eight times
+// in a row and then succeeds, and the caller gets its reply.
 func TestResenderAnswersAfterEightFailures(t *testing.T) {
 	for name, crash := range crashes {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,8 @@ var crashes = map[string]func() error{
 	"panic": func() error { panic(errCrash) },
 }
 
-// From the original's tests: ten messages behind the one that fails, all answered.
+// TestResenderAnswersTheTenBehind is one of the original's tests: all ten messages behind a failing
+// one get replies.
 func TestResenderAnswersTheTenBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tries := 0
@@ -127,7 +128,8 @@ func TestResenderAnswersTheTenBehind(t *testing.T) {
 	})
 }
 
-// A message that kills its child is found among a thousand in hand, and all others are answered.
+// TestResenderFindsThePoison checks that a message that crashes its child is found among a thousand
+// taken ones, and that all others get replies.
 func TestResenderFindsThePoison(t *testing.T) {
 	for _, poison := range []int{0, 1, 2, 3, 500, 997, 999} {
 		synctest.Test(t, func(t *testing.T) {
@@ -169,7 +171,7 @@ func TestResenderFindsThePoison(t *testing.T) {
 	}
 }
 
-// pipelined takes whatever it can get, then works on it, and dies of poison.
+// pipelined takes all ready messages before it works on them, and crashes on poison.
 func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, string], error) {
 	return func() (supervise.Work[int, string, string], error) {
 		return func(ctx context.Context, in *inbox) error {
@@ -182,7 +184,7 @@ func pipelined(poison int, crashes *int) func() (supervise.Work[int, string, str
 					return m.Key == poison
 				}) {
 					*crashes++
-					return errCrash // all that is in its hand dies with it
+					return errCrash // a crash with all these messages taken
 				}
 				for _, m := range hand {
 					m.Ack(m.Value)
@@ -208,7 +210,8 @@ func takeAll(ctx context.Context,
 	return hand, err
 }
 
-// One poison message among good ones must not keep the waits short: they grow from death to death.
+// TestResenderBackoffGrowsOverGoodMessages checks that the delays grow from crash to crash, even if
+// the messages around the poison one are acknowledged.
 func TestResenderBackoffGrowsOverGoodMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var delays []time.Duration
@@ -313,8 +316,8 @@ func TestResenderBounds(t *testing.T) {
 	}
 }
 
-// One message is allowed whatever its size; and a blocked sender continues when an ack makes room,
-// first come first.
+// TestResenderBlockedSendersGoOn checks that one message is allowed whatever its size. Blocked
+// senders continue in order of arrival when an ack makes room.
 func TestResenderBlockedSendersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := resend(t, options{

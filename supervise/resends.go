@@ -52,8 +52,8 @@ type chain[K comparable, M, R any] struct {
 	n           int
 }
 
-// insert inserts h by its seq. A new message belongs at the end, one that comes back near the
-// front, so only these two are fast.
+// insert inserts h by its seq. A new message belongs at the end, a returning one near the front.
+// Only these two cases are fast.
 func (l *chain[K, M, R]) insert(h *held[K, M, R]) {
 	l.n++
 	if l.last == nil || l.last.seq < h.seq {
@@ -162,7 +162,7 @@ type resends[K comparable, M, R any] struct {
 	resent   uint64        // attempts after a message's first
 }
 
-// fits reports whether a message of that size may be added. One is always allowed.
+// fits reports whether a message of the given size may be added. One message is always allowed.
 func (s *resends[K, M, R]) fits(size int64) bool {
 	n := len(s.messages)
 	return n == 0 || n < s.limits.Items && s.bytes+size <= s.limits.Bytes
@@ -291,7 +291,7 @@ func (s *resends[K, M, R]) put(now time.Duration, h *held[K, M, R], due time.Dur
 	heap.Push(&s.delayed, h)
 }
 
-// plus adds two durations, neither negative, and saturates.
+// plus adds two non-negative durations and saturates.
 func plus(a, b time.Duration) time.Duration {
 	if c := a + b; c >= 0 {
 		return c
@@ -299,7 +299,7 @@ func plus(a, b time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// verdict returns why h gets no further attempt, or nil if it gets one.
+// verdict returns the reason why h gets no further attempt, or nil if h gets one.
 func (s *resends[K, M, R]) verdict(now time.Duration, h *held[K, M, R]) error {
 	l := s.limits
 	switch {
@@ -320,7 +320,7 @@ func (s *resends[K, M, R]) bury(h *held[K, M, R], reason error) {
 	s.dead = append(s.dead, h)
 }
 
-// buried handles the result of DeadLetter: h is removed, or after an error delayed. It reports
+// buried handles the result of DeadLetter: it removes h, or delays h after an error. It reports
 // whether h was removed.
 func (s *resends[K, M, R]) buried(now time.Duration, h *held[K, M, R], err error) (done bool) {
 	if h.place != burying { // acknowledged meanwhile

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// A round in which something was nacked proves nothing: the next is no larger, and the waits do not
-// restart.
+// TestNackedProbeProvesNothing checks that after a round with a nack the next round is no larger,
+// and the delays do not start from the beginning.
 func TestNackedProbeProvesNothing(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),
@@ -49,7 +49,8 @@ func TestNackedProbeProvesNothing(t *testing.T) {
 	}
 }
 
-// A suspect that is acked late, while others are probed with, does not make up for a nacked round.
+// TestLateAckOfTheSuspect checks that neither a late ack of the suspect nor a nacked round ends the
+// probation.
 func TestLateAckOfTheSuspect(t *testing.T) {
 	s := resends[int, int, int]{
 		limits: Limits{Items: 10, Bytes: 10, Window: 8}, backoff: backoff.Fixed(time.Second),

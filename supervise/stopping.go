@@ -16,13 +16,13 @@ func (c *child) mayTake() time.Duration {
 	return or(c.Shutdown, or(c.patience, defaultChildShutdown))
 }
 
-// bound returns the time that it may take to stop all children and to find the stuck ones.
+// bound returns the maximum time to stop all children and to detect the stuck ones.
 func (m *machine) bound() time.Duration {
 	most := time.Duration(0)
 	for c := m.first; c != nil; c = c.next {
 		most = max(most, c.mayTake())
 	}
-	// The second is for the reports of supervisors below.
+	// The extra second is for the reports of supervisors below.
 	return m.spec.Shutdown + most + time.Second
 }
 
@@ -34,8 +34,8 @@ func (m *machine) cancel(now time.Duration, c *child, cause error) {
 	m.tell(Event{Kind: Stopping, Child: c.Name, Incarnation: c.incarnation, Err: cause})
 }
 
-// hang handles a child that has not stopped in time. If it was to be restarted, the supervisor
-// gives up: there are never two incarnations of a child.
+// hang handles a child that has not stopped in time. If the child was to be restarted, the
+// supervisor gives up, because a child never has two incarnations.
 func (m *machine) hang(now time.Duration, c *child) {
 	m.stops.drop(c)
 	c.state = Hanging
@@ -76,7 +76,7 @@ func (m *machine) escalate(now time.Duration, c *child, reason string) {
 	m.stop(now, err, err)
 }
 
-// stop ends the children's contexts with cause, one by one, and Serve with result.
+// stop ends the children's contexts with cause, one by one. Serve then returns result.
 func (m *machine) stop(now time.Duration, cause, result error) {
 	if m.phase >= ending {
 		return

@@ -28,7 +28,7 @@ type Supervisor struct {
 	serves   uint64        // calls of Serve
 	begun    time.Time     // start of the last Serve
 	done     chan struct{} // closed when the last Serve has returned
-	// above.needs of the last Serve; nil if there is no supervisor above.
+	// needs is above.needs of the last Serve; nil if there is no supervisor above.
 	needs func(time.Duration)
 }
 
@@ -51,7 +51,7 @@ type above struct {
 	path string
 	tell func(context.Context, Event)
 	// needs reports the time that a supervisor below takes to stop. It is called again when that
-	// grows.
+	// time grows.
 	needs      func(time.Duration)
 	passPanics bool
 	within     *within // of the incarnation or goroutine whose context it is
@@ -86,8 +86,9 @@ func New(name string, spec Spec, children ...Child) (*Supervisor, error) {
 func (s *Supervisor) String() string { return s.name }
 
 // Serve starts the children in order and keeps them running until ctx ends, a Significant child is
-// done, or it gives up. It then stops them in reverse order and returns the cause of ctx's end, the
-// significant child's error (nil if it returned nil or ErrStop), or an *EscalatedError.
+// done, or the supervisor gives up. It then stops them in reverse order. It returns the cause of
+// ctx's end, the significant child's error (nil if that child returned nil or ErrStop), or an
+// *EscalatedError.
 //
 // After it has returned, Serve may be called again; a supervisor that is a child of another one
 // needs that. Each call starts the children as new: those of New and of Add before the first Serve,
@@ -114,7 +115,7 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 	return k.loop(nested)
 }
 
-// open prepares a Serve. It also returns the commands that are left of an earlier one.
+// open prepares a Serve. It also returns the commands that an earlier Serve has left.
 func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*keeper, []command, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,8 +210,8 @@ func (k *keeper) loop(nested bool) error {
 	}
 }
 
-// handleExitsLocked passes the inbox to the machine and returns the channels to close when the
-// events have been told. The caller holds mu.
+// handleExitsLocked passes the inbox to the machine. It returns the channels to close when the
+// events have been passed to OnEvent. The caller holds mu.
 func (s *Supervisor) handleExitsLocked(now time.Duration) (told []chan struct{}) {
 	for _, e := range s.inbox {
 		delete(s.lives, e.child)
@@ -266,8 +267,8 @@ func (k *keeper) start(c *child) {
 	})
 }
 
-// exited passes the end of c to the goroutine of Serve. If the panic in it is about to crash the
-// process, it waits until OnEvent has been called.
+// exited passes the end of c to the goroutine of Serve. If a panic in c is about to crash the
+// process, exited waits until OnEvent has been called.
 func (k *keeper) exited(c *child, err error) {
 	e := exit{child: c, err: err}
 	if _, panicked := err.(*PanicError); panicked && k.passPanics {
@@ -358,8 +359,8 @@ func (s *Supervisor) result() error {
 	return s.m.result
 }
 
-// stuck returns the paths of the children that have not returned. For a supervisor among them it
-// returns those of its children instead.
+// stuck returns the paths of the children that have not returned. A supervisor with stuck children
+// is replaced by those children.
 func (s *Supervisor) stuck() (paths []string) {
 	s.mu.Lock()
 	names, lives := []string{}, []life{}
@@ -437,7 +438,7 @@ func (s *Supervisor) Remove(ctx context.Context, name string) error {
 }
 
 // Restart stops a running child and starts it again, or starts a child that waits or is done. It
-// happens without delay, does not count as a failure, and Restart does not wait for it. The error
+// does so without delay, does not count it as a failure and does not wait for the start. The error
 // wraps ErrStopped if Serve is not running.
 func (s *Supervisor) Restart(name string) error {
 	s.mu.Lock()

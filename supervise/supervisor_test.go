@@ -49,8 +49,8 @@ func (d *diary) want(t *testing.T, want ...string) {
 	}
 }
 
-// event notes starts: goroutines that start at one instant run in any order, the supervisor starts
-// them in its own.
+// event records the starts of children in the order of the supervisor. Goroutines that start at one
+// instant run in any order.
 func (d *diary) event(_ context.Context, e supervise.Event) {
 	if e.Kind == supervise.Started {
 		d.note("%s starts", e.Child)
@@ -78,7 +78,7 @@ func (d *diary) child(name string, slow time.Duration, lives ...time.Duration) s
 	}}
 }
 
-// serviceFunc makes a Service of a function.
+// serviceFunc adapts a function to Service.
 type serviceFunc func(ctx context.Context) error
 
 func (f serviceFunc) Serve(ctx context.Context) error { return f(ctx) }
@@ -112,7 +112,7 @@ func fixed(d time.Duration) backoff.Policy { return backoff.Fixed(d) }
 
 const s = time.Second
 
-// pass lets d go by and waits until all that is due then has happened.
+// pass lets d pass and waits until everything due by then has happened.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -211,7 +211,8 @@ func TestRestartKinds(t *testing.T) {
 	}
 }
 
-// The stack of a panic, and of a Goexit, shows the place.
+// TestPanicHasItsStack checks that the stack of a panic or a Goexit contains the place where it
+// happened.
 func TestPanicHasItsStack(t *testing.T) {
 	for name, fail := range map[string]func(){"panic": func() {
 		panic(errCrash)
@@ -244,7 +245,7 @@ func TestPanicHasItsStack(t *testing.T) {
 	}
 }
 
-// An incarnation is recreated at each start; an error of New is a crash.
+// TestFactory checks that Child.New is called at each start, and that an error of it is a crash.
 func TestFactory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newDiary(), 0
@@ -271,7 +272,8 @@ func TestFactory(t *testing.T) {
 	})
 }
 
-// The waits grow by the child's policy and restart only at the crash after a stable run.
+// TestBackoffResetsAfterAStableRun checks that delays grow by the child's policy and start from the
+// beginning only at a crash after a stable run.
 func TestBackoffResetsAfterAStableRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -285,7 +287,8 @@ func TestBackoffResetsAfterAStableRun(t *testing.T) {
 	})
 }
 
-// A clean end is followed by a start, and the wait for it does not grow.
+// TestCleanEndsDoNotGrowTheWait checks that a child is restarted after an end without an error, and
+// that the delay does not grow.
 func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, n := newDiary(), 0
@@ -304,7 +307,7 @@ func TestCleanEndsDoNotGrowTheWait(t *testing.T) {
 	})
 }
 
-// Children that crash together come back one gap after the other, to the nanosecond.
+// TestStagger checks that children that crash together restart one gap apart, to the nanosecond.
 func TestStagger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n, gap = 1000, 7 * time.Microsecond
@@ -343,8 +346,8 @@ func TestStagger(t *testing.T) {
 	})
 }
 
-// Max restarts within Within are allowed, one more is not; and Within is sliding, both of its ends
-// included.
+// TestIntensity checks that Max restarts within Within are allowed and one more is not. The window
+// slides, and includes both ends.
 func TestIntensity(t *testing.T) {
 	for _, c := range []struct {
 		lives []time.Duration
@@ -360,7 +363,7 @@ func TestIntensity(t *testing.T) {
 		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 4*s + 1, 4 * s}, 0},
 		// 5, 9, 11, 14, 14.
 		{[]time.Duration{s, 4 * s, 4 * s, 2*s + 1, 3 * s, 0}, 14*s + 1 + 0},
-		// No tumbling: a window of its own for each.
+		// The window slides: each restart has its own.
 		{[]time.Duration{9 * s, s, s, s / 2}, 11*s + s/2},
 		// 9, 10, 11, 19.
 		{[]time.Duration{9 * s, s, s, 8 * s, 0}, 19 * s},

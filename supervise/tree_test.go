@@ -27,7 +27,8 @@ func deaf(name string, release chan struct{}) supervise.Child {
 	return supervise.Child{Name: name, Run: func(context.Context) error { <-release; return nil }}
 }
 
-// A group whose members crash together is one restart.
+// TestGroupCrashCountsOnce checks that children of a group that crash together count as one
+// restart.
 func TestGroupCrashCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary()
@@ -44,8 +45,8 @@ func TestGroupCrashCountsOnce(t *testing.T) {
 	})
 }
 
-// Too many restarts below are one crash above: the subtree is recreated, and the parent counts
-// one.
+// TestEscalation checks that too many restarts in a subtree are one crash for the parent, which
+// recreates the subtree.
 func TestEscalation(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  supervise.Spec
@@ -99,8 +100,8 @@ func TestEscalation(t *testing.T) {
 	}
 }
 
-// A child that does not return is named by the path that leads to it, and nothing above it starts
-// it a second time.
+// TestStuck checks that a stuck child is named by its path, and that no supervisor above starts it
+// a second time.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -139,8 +140,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// In a tree of its own a stuck child that was told to stop is reported, its siblings are stopped
-// all the same, and Serve returns in bounded time.
+// TestShutdownIsBounded checks that a stuck child is reported, its siblings are stopped, and the
+// outermost Serve returns in bounded time.
 func TestShutdownIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, release := newDiary(), make(chan struct{})
@@ -151,8 +152,8 @@ func TestShutdownIsBounded(t *testing.T) {
 		_, stop := serve(t, supervise.Spec{Shutdown: 12 * s}, append(children, d.child("z", s))...)
 		synctest.Wait()
 		err := stop()
-		// z takes 1 s; deaf19 and deaf18 5 s each, deaf17 has been told at 11 s; at 12 s all others
-		// are, and have until 17 s.
+		// z takes 1 s, deaf19 and deaf18 take 5 s each, and deaf17 is told to stop at 11 s. At 12 s
+		// all others are told to stop; they have until 17 s.
 		d.want(t, "1s z stops", "12s a stops")
 		if gone, ok := errors.AsType[*supervise.StuckError](err); !ok || len(gone.Children) != 20 ||
 			time.Since(d.start) != 17*s {
@@ -209,7 +210,8 @@ func TestAddRemoveRestart(t *testing.T) {
 	})
 }
 
-// When a significant child is done its supervisor stops the others and ends as it did.
+// TestSignificant checks that a supervisor stops its other children when a significant child is
+// done, and returns that child's result.
 func TestSignificant(t *testing.T) {
 	for _, end := range []error{nil, errCrash, supervise.ErrStop} {
 		synctest.Test(t, func(t *testing.T) {

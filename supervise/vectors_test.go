@@ -74,8 +74,8 @@ func checkSuture(t *testing.T, c vectors.Case) {
 	}
 }
 
-// decayWalk gives the delays of one child that lives as long as lives says, in turn, and of the
-// last forever.
+// decayWalk returns the delays of one child. Its run times are lives, in turn; the last one repeats
+// forever.
 func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Duration, bool) {
 	counter, now, n := decaying{}, time.Duration(0), 0
 	return func() (time.Duration, bool) {
@@ -88,7 +88,7 @@ func decayWalk(d Decay, lives []time.Duration, src rand.Source) func() (time.Dur
 	}
 }
 
-// checkSutureServed asks a whole supervisor the same, by the clock.
+// checkSutureServed checks the same case with a whole supervisor, by the clock.
 func checkSutureServed(t *testing.T, c vectors.Case, d Decay, lives []time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

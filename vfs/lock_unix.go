@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// takeLock locks the open file for as long as it is open: flock(2) belongs to the open file, so
-// that it ends with the process, and excludes a second open in the same process too. Children do
-// not inherit it: os opens with O_CLOEXEC.
+// takeLock locks f until it is closed. The lock of flock(2) belongs to the open file: it ends with
+// the process, and also excludes a second open in the same process. Children do not inherit it
+// because os opens files with O_CLOEXEC.
 func takeLock(f *os.File) error {
 	conn, err := f.SyscallConn()
 	if err != nil {

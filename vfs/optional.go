@@ -23,16 +23,17 @@ type WriteBacker interface {
 	WriteBack(from, to int64) error
 }
 
-// RegularOpener is implemented by a Dir that can save a look at a file that was just listed.
+// RegularOpener is implemented by a Dir that can skip the check before opening a file that the
+// caller has just listed.
 type RegularOpener interface {
 	// OpenRegular is Open for a name that the caller has just seen to be a regular file. It checks
-	// only the opened file. A device or FIFO that took the name meanwhile is refused as by Open,
-	// but is open for a moment, which it may notice.
+	// only the opened file. If a device or FIFO has taken the name meanwhile, OpenRegular fails
+	// like Open, but the device or FIFO is open for a moment and may notice that.
 	OpenRegular(name string) (File, error)
 }
 
-// OpenStater is implemented by a File that was looked at when it was opened, so that a first Stat
-// can be saved.
+// OpenStater is implemented by a File whose opening included a Stat, so that callers can skip the
+// first Stat.
 type OpenStater interface {
 	// OpenInfo returns the result of a Stat when the file was opened. ok is false if there was
 	// none.
@@ -88,11 +89,11 @@ func Reserve(f File, from, length int64) bool {
 	return ok && length > 0 && r.Reserve(from, length) == nil
 }
 
-// WriteBack starts writing the bytes of f from offset from up to offset to to disk in the
-// background, so that a later Sync has less to do. It reports whether that was started. It makes
-// nothing durable, and errors of the disk are reported by Sync. A false result is no error: f is no
-// [WriteBacker] or the range is empty. It may block while the disk's queue is full, and is safe for
-// concurrent use.
+// WriteBack starts writing a range of f to disk in the background: the bytes from offset from up to
+// offset to. A later Sync then has less to do. WriteBack reports whether the writing was started.
+// It makes nothing durable, and Sync reports errors of the disk. A false result is no error: f is
+// no [WriteBacker] or the range is empty. WriteBack may block while the disk's queue is full, and
+// is safe for concurrent use.
 func WriteBack(f File, from, to int64) bool {
 	w, ok := f.(WriteBacker)
 	return ok && from < to && w.WriteBack(from, to) == nil

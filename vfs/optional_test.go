@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestFilesWithoutOptionalParts writes parts to files that are no GatherWriter; the other wishes
-// return false.
+// TestFilesWithoutOptionalParts checks that WriteParts works on files that are no GatherWriter, and
+// that the other optional functions return false.
 func TestFilesWithoutOptionalParts(t *testing.T) {
 	vfstest.TestWriteParts(t, vfs.OS(), t.TempDir())
 	vfstest.TestWriteParts(t, vfstest.New(), "/")

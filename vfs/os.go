@@ -80,7 +80,8 @@ func existing(path string) (above, missing string, err error) {
 	}
 }
 
-// makeIn makes the directory missing beneath the existing directory above.
+// makeIn makes the directory missing, and its missing parents, beneath the existing directory
+// above.
 func makeIn(system FS, above, missing string, perm fs.FileMode) (Dir, error) {
 	parent, err := system.OpenDir(above)
 	if err != nil {
@@ -105,9 +106,9 @@ func confirmIn(system FS, parent string) error {
 	return errors.Join(confirm(dir), dir.Close())
 }
 
-// confirm makes a name found in d durable, because the process that made it may have been killed
-// before it synced d. A file system that does not sync directories, or not for this user, is no
-// error. A failing disk is.
+// confirm makes a name found in d durable. The process that made the name may have been killed
+// before it synced d. It is no error if the file system does not sync directories or does not
+// permit it to this user. A failing disk is an error.
 func confirm(d Dir) error {
 	if err := d.Sync(); errors.Is(err, syscall.EIO) {
 		return err

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// osDir is a directory that is open twice: as a root, to resolve names in, and as a file, to sync,
-// list and compare it.
+// osDir is a directory that is open twice: as a root, to resolve names in it, and as a file, to
+// sync, list and compare it.
 type osDir struct {
 	root   *os.Root
 	handle *os.File
@@ -29,14 +29,14 @@ func (d *osDir) Close() error {
 	return errors.Join(err, d.root.Close())
 }
 
-// swaps is how often a name may change its kind between looking and opening before that is an
-// error.
+// swaps is the number of times that a name may change its kind between check and open before the
+// open fails.
 const swaps = 8
 
-// errSwapped says that someone exchanges files faster than they can be opened.
+// errSwapped means that another process replaces files faster than they can be opened.
 var errSwapped = errors.New("changed its kind again and again while it was opened")
 
-// child opens the directory name, which is one part of whole, without following a symlink.
+// child opens the directory name without following a symlink. name is one part of whole.
 func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(name)
@@ -50,7 +50,7 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 			return nil, &fs.PathError{Op: op, Path: whole,
 				Err: fmt.Errorf("%q: %w", name, syscall.ENOTDIR)}
 		}
-		// "/.": a FIFO that was put in the way is refused, and does not block
+		// "/." refuses a FIFO that has replaced the directory, and does not block.
 		root, err := d.root.OpenRoot(name + "/.")
 		if err != nil {
 			return nil, rename(err, op, whole)
@@ -69,8 +69,8 @@ func (d *osDir) child(op, whole, name string) (*osDir, error) {
 	return nil, &fs.PathError{Op: op, Path: whole, Err: errSwapped}
 }
 
-// parent resolves all parts of name but the last, which it returns. done closes the directories
-// opened for it.
+// parent resolves all parts of name but the last, and returns the last. done closes the directories
+// opened on the way.
 func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), err error) {
 	if err := CheckName(op, name, false); err != nil {
 		return nil, "", nil, err
@@ -88,12 +88,12 @@ func (d *osDir) parent(op, name string) (dir *osDir, last string, done func(), e
 			return nil, "", nil, err
 		}
 		dir, rest = child, more
-		// a directory that was only read through: nothing can be lost
+		// The directory was only used to resolve names: no data can be lost.
 		done = func() { _ = child.Close() }
 	}
 }
 
-// rename gives a path error of os.Root the operation and name that the caller knows.
+// rename replaces operation and name in a path error of os.Root by the caller's.
 func rename(err error, op, name string) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
@@ -126,9 +126,9 @@ func (d *osDir) openFile(name string, flag int, perm fs.FileMode) (*osFile, erro
 	return &osFile{File: f, name: last}, nil
 }
 
-// openLast opens the regular file last of this directory. It looks first and opens only a regular
-// file, because opening a device can do things; then it compares, because the name may have been
-// exchanged meanwhile. openFlags keeps a FIFO that was put in the way from blocking.
+// openLast opens the regular file last of this directory. It checks the kind first, because opening
+// a device can have effects. It then compares the opened file with the checked one, because another
+// file may have taken the name. openFlags keeps a FIFO from blocking.
 func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.File, error) {
 	for range swaps {
 		seen, err := d.root.Lstat(last)
@@ -167,8 +167,8 @@ func (d *osDir) openLast(name, last string, flag int, perm fs.FileMode) (*os.Fil
 	return nil, &fs.PathError{Op: "open", Path: name, Err: errSwapped}
 }
 
-// verify returns f when it is the file that was seen, and nil when the name was exchanged. Only
-// then is it truncated.
+// verify returns f if it is the file that was seen, and nil if another file has taken the name. It
+// truncates only the file that was seen.
 func (d *osDir) verify(f *os.File, seen fs.FileInfo, flag int) (*os.File, error) {
 	got, err := f.Stat()
 	if err != nil {
@@ -244,7 +244,7 @@ func (d *osDir) OpenDir(name string) (Dir, error) {
 	return dir, nil
 }
 
-// open opens the directory name beneath d, with a handle of its own also for ".".
+// open opens the directory name beneath d. It returns a new handle, even for ".".
 func (d *osDir) open(op, name string) (*osDir, error) {
 	if err := CheckName(op, name, true); err != nil {
 		return nil, err
@@ -284,7 +284,7 @@ func (d *osDir) MakeDir(name string, perm fs.FileMode) (Dir, error) {
 	return at, nil
 }
 
-// makeOne makes the directory name where nothing of that name is, durably.
+// makeOne makes the directory name unless the name exists, and makes the name durable.
 func (d *osDir) makeOne(name string, perm fs.FileMode) error {
 	err := d.root.Mkdir(name, perm)
 	if errors.Is(err, fs.ErrExist) {

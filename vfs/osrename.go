@@ -41,7 +41,7 @@ func (d *osDir) move(op, oldName string, to Dir, newName string,
 	return nil
 }
 
-// bare strips the names that os put around an error.
+// bare strips the names that package os has added to an error.
 func bare(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -52,8 +52,8 @@ func bare(err error) error {
 	return err
 }
 
-// renameBetween renames by the root within one directory. Between two, it renames by their paths,
-// which must still lead to the open directories.
+// renameBetween renames through the root within one directory. Between two directories, it renames
+// by their paths, which must still lead to the open directories.
 func renameBetween(from *osDir, oldName string, into *osDir, newName string) error {
 	if sameDir(from, into) {
 		return from.root.Rename(oldName, newName)
@@ -65,8 +65,8 @@ func renameBetween(from *osDir, oldName string, into *osDir, newName string) err
 }
 
 // linkAndRemove makes the new name a hard link and removes the old one, so that an existing file is
-// never replaced. A crash in between leaves both names. Directories cannot be linked: one is
-// renamed after checking that the new name is free.
+// never replaced. A crash in between leaves both names. Directories cannot be linked: linkAndRemove
+// checks that the new name is free and then renames the directory.
 func linkAndRemove(from *osDir, oldName string, into *osDir, newName string) error {
 	same := sameDir(from, into)
 	if !same {

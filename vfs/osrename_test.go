@@ -53,8 +53,8 @@ func TestRenameWays(t *testing.T) {
 	}
 }
 
-// TestRenameByPathChecksThePath moves a directory away after it was opened and puts another in its
-// place.
+// TestRenameByPathChecksThePath checks that a rename fails if its directory was moved away after it
+// was opened, even if another directory has taken its place.
 func TestRenameByPathChecksThePath(t *testing.T) {
 	from, outer := openTemp(t), t.TempDir()
 	path := filepath.Join(outer, "to")

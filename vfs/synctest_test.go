@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestInABubble writes and reads a file of the operating system in the virtual time of
+// TestInABubble checks that files of the operating system work in the virtual time of
 // testing/synctest.
 func TestInABubble(t *testing.T) {
 	path := t.TempDir()

@@ -35,30 +35,31 @@ var ErrNotRegular = errors.New("vfs: not a regular file")
 
 // FS opens directories. Paths are in the form of the operating system.
 type FS interface {
-	// OpenDir opens an existing directory. The path itself may lead through symlinks: it is the
-	// user's. Everything beneath may not.
+	// OpenDir opens an existing directory. The path itself may lead through symlinks, because the
+	// user chose it. No name beneath the directory may.
 	OpenDir(path string) (Dir, error)
-	// MakeDir opens a directory, and makes it and its missing parents with perm. They are durable
-	// when it returns.
+	// MakeDir opens a directory. It first makes the directory and its missing parents with perm,
+	// and makes them durable.
 	MakeDir(path string, perm fs.FileMode) (Dir, error)
 }
 
-// Dir is an open directory. Names are relative to it, with slashes, never absolute and never
-// leading out ("..") of it. A Dir is safe for concurrent use.
+// Dir is an open directory. Names are relative to it and use slashes. They are never absolute and
+// never lead out of it (".."). A Dir is safe for concurrent use.
 type Dir interface {
 	Path() string // as it was opened; for messages only
-	// Open opens a regular file to read, without following a symlink in any part of name and
-	// without blocking on a FIFO: else ErrNotRegular.
+	// Open opens a regular file for reading. It does not follow a symlink in any part of name and
+	// does not block on a FIFO: both are ErrNotRegular.
 	Open(name string) (File, error)
-	// OpenFile opens a regular file with the os.O_ flags; a file that it makes has perm and is
-	// durable in the directory only after Sync of the directory.
+	// OpenFile opens a regular file with the os.O_ flags. A new file gets perm, and its name is
+	// durable only after Sync of the directory.
 	OpenFile(name string, flag int, perm fs.FileMode) (File, error)
 	Stat(name string) (Info, error) // of the name itself, symlinks not followed
-	// Entries lists the directory name ("." for itself) without any order. An entry that is deleted
-	// meanwhile is left out.
+	// Entries lists the directory name ("." for the Dir itself) in no particular order. Entries
+	// that are deleted meanwhile are left out.
 	Entries(name string) ([]Entry, error)
-	// Rename moves oldName to newName beneath to (which may be the same Dir), replacing it; durable
-	// only after Sync of both. It is refused across file systems.
+	// Rename moves oldName to newName beneath to, which may be the same Dir. It replaces an
+	// existing newName. The rename is durable only after Sync of both directories. Rename fails
+	// across file systems.
 	Rename(oldName string, to Dir, newName string) error
 	// RenameNew is like Rename but never replaces: an existing newName is fs.ErrExist. Without an
 	// atomic system call, a crash may leave both names.
@@ -68,10 +69,11 @@ type Dir interface {
 	OpenDir(name string) (Dir, error)
 	// Sync makes names that were made, renamed or removed in the directory itself durable.
 	Sync() error
-	// Lock takes an exclusive lock named name (a file that it makes and leaves), held until the
-	// result is closed or the process ends, however it ends. If another holds it, Lock returns
-	// ErrLocked at once, and errors.ErrUnsupported if the system has no such locks. text names this
-	// holder: it is written into the file and is part of the error of a refused Lock.
+	// Lock takes an exclusive lock on the file name, which it creates if missing and never removes.
+	// The lock is held until the result is closed or the process ends for any reason. If another
+	// holder has it, Lock returns ErrLocked at once. It returns errors.ErrUnsupported if the system
+	// has no such locks. text names this holder: Lock writes it into the file, and the error of a
+	// refused Lock contains it.
 	Lock(name, text string) (io.Closer, error)
 	Close() error
 }
@@ -109,7 +111,7 @@ type Info struct {
 	Links    uint64
 }
 
-// Entry is one name in a directory; Type is that of the name itself.
+// Entry is one name in a directory. Type is the type of the name itself: symlinks are not followed.
 type Entry struct {
 	Name string
 	Type fs.FileMode // type bits only

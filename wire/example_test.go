@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// An entry of a state file has a name and a size. One that was torn by a crash is refused.
+// An entry of a state file has a name and a size. The reader refuses an entry that was torn by a
+// crash.
 func Example() {
 	entry := binary.AppendUvarint(nil, uint64(len("orders")))
 	entry = append(entry, "orders"...)

@@ -14,17 +14,17 @@ package wire
 
 import "encoding/binary"
 
-// Reader takes values off the front of Rest. After a value that is not there whole, Bad is set,
-// Rest is empty, and every further value is zero: check once, at the end.
+// Reader takes values from the front of Rest. After an incomplete value, Bad is set, Rest is empty,
+// and every further value is zero. One check at the end is enough.
 type Reader struct {
 	Rest []byte
 	Bad  bool
 }
 
-// Done reports whether every value was there and nothing is left.
+// Done reports whether every value was complete and nothing is left.
 func (r *Reader) Done() bool { return !r.Bad && len(r.Rest) == 0 }
 
-// Fail sets Bad, for a value that is there and makes no sense.
+// Fail sets Bad. Call it for a complete value that is invalid.
 func (r *Reader) Fail() { r.Bad, r.Rest = true, nil }
 
 // Uvarint takes an unsigned varint.
@@ -41,7 +41,7 @@ func (r *Reader) Varint() int64 {
 	return v
 }
 
-// skip skips a varint of n bytes. Zero or less means that Rest does not begin with one.
+// skip skips a varint of n bytes. If n is zero or less, Rest does not begin with a varint.
 func (r *Reader) skip(n int) {
 	if n <= 0 {
 		r.Fail()
@@ -50,7 +50,7 @@ func (r *Reader) skip(n int) {
 	r.Rest = r.Rest[n:]
 }
 
-// Take takes the next n bytes, which share memory with Rest; nil if there are fewer.
+// Take takes the next n bytes. They share memory with Rest. It returns nil if there are fewer.
 func (r *Reader) Take(n uint64) []byte {
 	if n > uint64(len(r.Rest)) {
 		r.Fail()
@@ -77,5 +77,5 @@ func (r *Reader) Int64() int64 {
 	return 0
 }
 
-// Text takes a text behind its length, an unsigned varint.
+// Text takes a text that follows its length, an unsigned varint.
 func (r *Reader) Text() string { return string(r.Take(r.Uvarint())) }

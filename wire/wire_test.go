@@ -28,8 +28,8 @@ func read(r *wire.Reader) values {
 	return values{r.Uvarint(), r.Varint(), r.Byte(), r.Int64(), r.Text()}
 }
 
-// TestReader checks that an entry is read as written. One that is cut off anywhere, or has a byte
-// too many, is not taken for whole.
+// TestReader checks that an entry is read as written. An entry that is cut off anywhere or has an
+// extra byte is refused.
 func TestReader(t *testing.T) {
 	whole := entry()
 	r := wire.Reader{Rest: whole}

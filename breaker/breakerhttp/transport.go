@@ -23,7 +23,7 @@ import (
 )
 
 // Transport is an http.RoundTripper with a breaker for each host. The zero value works. The fields
-// must not change once it is in use; it is safe for concurrent use.
+// must not change once the Transport is in use. A Transport is safe for concurrent use.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
@@ -32,19 +32,19 @@ type Transport struct {
 	Breaker *breaker.Breaker
 	Options breaker.Options
 
-	// MaxHosts bounds the number of hosts with a breaker; the least recently used are forgotten.
-	// Zero means 1000.
+	// MaxHosts bounds the number of hosts with a breaker. The Transport drops the least recently
+	// used breakers beyond it. Zero means 1000.
 	MaxHosts int
 
-	// Judge returns the error with which a request counts for the breaker, nil for success. Nil
-	// means [Judge].
+	// Judge returns the error that a request reports to the breaker, nil for success. Nil means
+	// [Judge].
 	Judge func(*http.Response, error) error
 
 	hosts perhost.Table[*breaker.Breaker]
 }
 
-// StatusError is the error with which a response counts that is a failure of its server. Clients do
-// not see it.
+// StatusError is the error that the breaker gets for a response that is a failure of its server.
+// Clients do not see it.
 type StatusError struct {
 	Status int           // such as 503
 	Wait   time.Duration // the Retry-After of the response; zero if it has none
@@ -55,12 +55,12 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
 }
 
-// RetryAfter returns Wait: a breaker that the response opens stays open for at least so long.
+// RetryAfter returns Wait: a breaker that the response opens stays open for at least that time.
 func (e *StatusError) RetryAfter() time.Duration { return e.Wait }
 
-// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above but 501
-// and 505, which say that the server is well. All others are successes: 429 too, with which a
-// healthy server protects itself.
+// Judge returns err if it is not nil, and a *[StatusError] for the statuses 500 and above. 501 and
+// 505 are successes, because a healthy server sends them. All other statuses are successes,
+// including 429, with which a healthy server protects itself.
 func Judge(resp *http.Response, err error) error {
 	switch {
 	case err != nil:
@@ -72,10 +72,10 @@ func Judge(resp *http.Response, err error) error {
 	return &StatusError{resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), time.Now())}
 }
 
-// maxRetryAfter bounds how long a response can keep a breaker open.
+// maxRetryAfter bounds the time for which a response can keep a breaker open.
 const maxRetryAfter = 5 * time.Minute
 
-// retryAfter reads the value of the header Retry-After; zero if it has none.
+// retryAfter parses the value of a Retry-After header. It returns zero if there is none.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if n, err := strconv.ParseUint(value, 10, 32); err == nil {
@@ -127,8 +127,8 @@ func (t *Transport) allow(req *http.Request) (breaker.Call, error) {
 	return b.Allow()
 }
 
-// State returns the state of the breaker for a host, such as "example.com:8080": closed if there is
-// none yet.
+// State returns the state of the breaker for a host, such as "example.com:8080". A host without a
+// breaker is Closed.
 func (t *Transport) State(host string) breaker.State {
 	b := t.Breaker
 	if b == nil {

@@ -152,8 +152,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestCauseOfACancellation checks that round trippers return the cause for which a request was
-// canceled.
+// TestCauseOfACancellation checks that round trippers return the cause of a request's cancellation.
 func TestCauseOfACancellation(t *testing.T) {
 	next := func(cancel context.CancelCauseFunc) trip {
 		return func(req *http.Request) (*http.Response, error) {

@@ -152,7 +152,7 @@ func codeOf(err error) uint32 {
 	return guard.ContextCode(err)
 }
 
-// retryDelay returns the wait that err asks for; zero if it asks for none.
+// retryDelay returns the wait that err requests, or zero.
 func retryDelay(err error) time.Duration {
 	e, ok := errors.AsType[*connect.Error](err)
 	if !ok {

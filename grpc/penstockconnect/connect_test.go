@@ -109,8 +109,8 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// TestShedAndRetry checks that a server beyond its limit says when to come back, and a client with
-// retries follows that.
+// TestShedAndRetry checks that a server beyond its limit returns a retry delay, and that a client
+// with retries follows it.
 func TestShedAndRetry(t *testing.T) { synctest.Test(t, testShedAndRetry) }
 
 func testShedAndRetry(t *testing.T) {

@@ -15,8 +15,8 @@ type event struct {
 	order int
 }
 
-// TestOrder checks that events come by time, then those of At before those of AtEnd, then in the
-// order of their scheduling.
+// TestOrder checks that events are ordered by time, then events of At before events of AtEnd, then
+// by their scheduling.
 func TestOrder(t *testing.T) {
 	var k kernel.Kernel[event]
 	rnd := kernel.Rand(1, 2)

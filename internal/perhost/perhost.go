@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Table maps hosts to values and forgets the least recently used beyond a maximum. It is safe for
+// Table maps hosts to values and drops the least recently used beyond a maximum. It is safe for
 // concurrent use. The zero value is an empty table.
 type Table[T any] struct {
 	mu      sync.Mutex
@@ -21,7 +21,7 @@ type entry[T any] struct {
 	value T
 }
 
-// DefaultMax is how many hosts a table keeps where its owner sets no maximum.
+// DefaultMax is the number of hosts in a table without another maximum.
 const DefaultMax = 1000
 
 // Host returns the host and port to which req is sent.
@@ -32,7 +32,7 @@ func Host(req *http.Request) string {
 	return req.URL.Host
 }
 
-// Find returns the value for a host; false if there is none.
+// Find returns the value for a host, or false if there is none.
 func (t *Table[T]) Find(host string) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,8 +43,8 @@ func (t *Table[T]) Find(host string) (T, bool) {
 	return zero, false
 }
 
-// Get returns the value for a host, made by create if there is none. Zero most means DefaultMax, a
-// value below 1 counts as 1. An error of create is returned and nothing kept.
+// Get returns the value for a host. If there is none, it calls create and keeps the result unless
+// create fails. Zero most means DefaultMax; a value below 1 counts as 1.
 func (t *Table[T]) Get(host string, most int, create func() (T, error)) (T, error) {
 	if most == 0 {
 		most = DefaultMax

@@ -24,7 +24,7 @@ func (o *Object) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.fields)
 }
 
-// Has reports that key is there and not null, and counts it as read.
+// Has reports whether key is present and not null, and counts it as read.
 func (o Object) Has(key string) bool {
 	raw, ok := o.fields[key]
 	if ok {
@@ -36,7 +36,7 @@ func (o Object) Has(key string) bool {
 // Keys returns all keys, in order.
 func (o Object) Keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// Unread returns the keys that nobody asked for, in order.
+// Unread returns the keys that were not read, in order.
 func (o Object) Unread() []string {
 	return slices.DeleteFunc(o.Keys(), func(key string) bool { return o.read[key] })
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// deviations is how many standard errors a figure may be off. The share of a normal distribution
-// beyond 6.5 is 8e-11. With 10,000 comparisons per run, a correct policy is refused with a
-// probability below 1e-6. Seeds are fixed, so a policy is refused always or never.
+// deviations is the number of standard errors by which a figure may be off. The share of a normal
+// distribution beyond 6.5 is 8e-11. With 10,000 comparisons per run, a correct policy is refused
+// with a probability below 1e-6. Seeds are fixed, so each run gives the same result.
 const deviations = 6.5
 
-// beyond is how many of our draws may lie outside the library's extremes: of two samples of sizes S
-// and N from one distribution k of ours are beyond all of theirs with a probability of (N/(N+S))^k,
-// here at most 1e-9.
+// beyond returns the number of our draws that may lie outside the library's extremes. Take two
+// samples of sizes S and N from one distribution. The probability that k of our N draws are beyond
+// all S of theirs is (N/(N+S))^k, here at most 1e-9.
 func beyond(theirs, ours int) int {
 	return int(math.Ceil(math.Log(1e-9)/math.Log(float64(ours)/float64(ours+theirs)))) + 1
 }
@@ -30,7 +30,7 @@ type Sample struct {
 	before  []time.Duration // of the same sequences; nil: independent
 }
 
-// Check compares them.
+// Check compares s.
 func (s Sample) Check(t *testing.T) {
 	t.Helper()
 	sorted := slices.Sorted(slices.Values(s.ours))
@@ -75,8 +75,8 @@ func (s Sample) checkSupport(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// checkMoments compares mean and deviation, unless they were cut: of saturated values neither means
-// anything.
+// checkMoments compares mean and deviation, except for saturated values, which make both
+// meaningless.
 func (s Sample) checkMoments(t *testing.T) {
 	t.Helper()
 	if cut(s.step.Min) || cut(s.step.Max) {
@@ -118,8 +118,8 @@ func moments(list []time.Duration) (mean, m2, m4 float64) {
 	return mean, m2, m4
 }
 
-// checkQuantiles asks how many of our draws lie below each of the library's quantiles; that needs
-// no density and is right for atoms too.
+// checkQuantiles compares the number of our draws below each of the library's quantiles. This needs
+// no density, so it is right for atoms too.
 func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	for key, value := range s.step.Quantiles {
@@ -137,7 +137,7 @@ func (s Sample) checkQuantiles(t *testing.T, sorted []time.Duration) {
 	}
 }
 
-// share returns how many draws are below v, and how many are at most v.
+// share returns the number of draws below v and the number of draws up to and including v.
 func share(sorted []time.Duration, v time.Duration) (below, upTo int) {
 	below, _ = slices.BinarySearch(sorted, v)
 	upTo, _ = slices.BinarySearchFunc(sorted, v, func(d, v time.Duration) int {
@@ -157,8 +157,8 @@ func sameShare(a, b float64, n, m int) bool {
 	return math.Abs(a-b) <= off
 }
 
-// checkAtoms compares the values that took more than 0.5 % of the draws; those near that share come
-// and go.
+// checkAtoms compares the values that took more than 0.5 % of the draws. Values near that share may
+// be missing in one of the samples.
 func (s Sample) checkAtoms(t *testing.T, sorted []time.Duration) {
 	t.Helper()
 	listed := map[time.Duration]float64{}

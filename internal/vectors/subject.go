@@ -111,8 +111,7 @@ func checkExact(t *testing.T, c Case, s Subject) {
 	}
 }
 
-// draws returns how many draws of our own stand against the library's. Fewer only make the
-// comparison less sharp.
+// draws returns the number of our own draws. Fewer draws only make the comparison less sharp.
 func draws() int {
 	if testing.Short() {
 		return 4000

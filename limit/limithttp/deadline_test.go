@@ -12,9 +12,8 @@ import (
 	"github.com/penstock-io/penstock/limit/limithttp"
 )
 
-// TestHandlerDeadlineInQueue checks that a request with a context that ends while it waits, as by a
-// deadline that another handler has set, is answered with 503: without an answer net/http would
-// send 200.
+// TestHandlerDeadlineInQueue checks that a request gets 503 if its context ends while it waits, for
+// example by a deadline of another handler. Without a response net/http would send 200.
 func TestHandlerDeadlineInQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan bool)

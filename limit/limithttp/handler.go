@@ -12,14 +12,13 @@ import (
 	"github.com/penstock-io/penstock/limit"
 )
 
-// Handler is an http.Handler that limits how many requests another one serves at once. Requests
-// beyond the limit wait in the limiter's queue. Those that are refused are answered with 503
-// Service Unavailable and a Retry-After in whole seconds. Set Options.MaxWait to the longest wait
-// that callers accept.
+// Handler is an http.Handler that limits the number of requests that Next serves at once. Requests
+// beyond the limit wait in the limiter's queue. Refused requests get 503 Service Unavailable and a
+// Retry-After in whole seconds. Set Options.MaxWait to the longest wait that callers accept.
 //
-// Requests that are open for long by design (event streams, WebSockets, long polls) tell nothing of
-// the load and belong beside the Handler, not behind it. The fields must not change once it is in
-// use; it is safe for concurrent use.
+// Do not put the Handler in front of requests that are long by design (event streams, WebSockets,
+// long polls): their durations are unrelated to the load. The fields must not change once the
+// Handler is in use. A Handler is safe for concurrent use.
 type Handler struct {
 	// Next serves the requests.
 	Next http.Handler
@@ -37,7 +36,7 @@ type Handler struct {
 	err     error          // of Options
 }
 
-// Status returns a picture of the limiter; the zero Status stands for invalid Options.
+// Status returns a snapshot of the limiter, or the zero Status if Options are invalid.
 func (h *Handler) Status() limit.Status {
 	limiter, err := h.get()
 	if err != nil {
@@ -85,8 +84,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 // maxRetryAfter bounds the Retry-After of a refusal.
 const maxRetryAfter = 60 * time.Second
 
-// refuse answers a request that got no permit. It also answers if the request's context has ended,
-// possibly by a deadline of another handler: without an answer net/http would send 200 OK.
+// refuse responds to a request that got no permit. It also responds if the request's context has
+// ended, possibly by a deadline of another handler: without a response net/http would send 200 OK.
 func refuse(w http.ResponseWriter, err error) {
 	wait := time.Second
 	if refusal, ok := errors.AsType[*limit.RefusedError](err); ok {
@@ -121,7 +120,7 @@ func (r *recorder) WriteHeader(status int) {
 // Unwrap returns the ResponseWriter for http.ResponseController.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// as returns r with those optional methods of w that handlers ask for by type assertion.
+// as returns r with the optional methods of w that handlers look for by type assertion.
 func (r *recorder) as(w http.ResponseWriter) http.ResponseWriter {
 	flusher, _ := w.(http.Flusher)
 	hijacker, _ := w.(http.Hijacker)

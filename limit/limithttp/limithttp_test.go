@@ -35,7 +35,7 @@ func Example() {
 	// Output: hello <nil>
 }
 
-// A server that lets callers wait for at most half a second and serves health checks first.
+// The server lets callers wait for at most half a second and serves health checks first.
 func ExampleHandler() {
 	mux := http.NewServeMux()
 	server := &http.Server{Handler: &limithttp.Handler{
@@ -52,7 +52,7 @@ func ExampleHandler() {
 	// Output: true
 }
 
-// trip is a RoundTripper made of a function.
+// trip adapts a function to http.RoundTripper.
 type trip func(*http.Request) (*http.Response, error)
 
 func (f trip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
@@ -267,8 +267,8 @@ func TestHandlerOutcomes(t *testing.T) {
 	})
 }
 
-// TestHandlerKeepsOptionalMethods checks that handlers that ask for a Flusher or a Hijacker behind
-// a real server still get them.
+// TestHandlerKeepsOptionalMethods checks that a handler on a real server still finds the optional
+// Flusher and Hijacker.
 func TestHandlerKeepsOptionalMethods(t *testing.T) {
 	var flusher, hijacker, readerFrom, controller bool
 	handler := &limithttp.Handler{Next: http.HandlerFunc(func(w http.ResponseWriter,

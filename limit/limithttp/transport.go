@@ -37,8 +37,8 @@ type Transport struct {
 	Limiter *limit.Limiter
 	Options limit.Options
 
-	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten.
-	// Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter. The Transport drops the least recently
+	// used limiters beyond it. Zero means 1000.
 	MaxHosts int
 
 	// Priority returns the priority of a request. Nil means limit.Normal for all.
@@ -50,7 +50,7 @@ type Transport struct {
 	hosts perhost.Table[*limit.Limiter]
 }
 
-// OutcomeOf returns how a request ended for the server's load:
+// OutcomeOf returns the outcome of a request with regard to the server's load:
 //
 //	2xx, 3xx, 404, 410, 412   Success
 //	429, 503                  Overloaded
@@ -128,8 +128,8 @@ func (t *Transport) acquire(req *http.Request) (limit.Permit, error) {
 	return limiter.AcquirePriority(req.Context(), priority)
 }
 
-// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is
-// none yet.
+// Status returns a snapshot of the limiter for a host, such as "example.com:8080", or false if the
+// host has no limiter yet.
 func (t *Transport) Status(host string) (limit.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {
@@ -141,7 +141,7 @@ func (t *Transport) Status(host string) (limit.Status, bool) {
 	return limiter.Status(), true
 }
 
-// body gives the permit back when it has been read or closed.
+// body releases the permit when it has been read to the end or closed.
 type body struct {
 	io.ReadCloser
 	permit  limit.Permit

@@ -17,13 +17,13 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// Transport is an http.RoundTripper that waits before a request as long as the limit of its host
-// demands. The zero value works. The fields must not change once it is in use; it is safe for
-// concurrent use.
+// Transport is an http.RoundTripper that delays a request until the limit of its host allows it.
+// The zero value works. The fields must not change once the Transport is in use. A Transport is
+// safe for concurrent use.
 //
-// It does not retry: a 429 is returned as it is, and the next request waits. A request that must
-// not wait, because its deadline is too soon or the queue is full, fails with a *rate.RefusedError
-// and has not been sent.
+// It does not retry: it returns a 429 as it is, and the next request waits. A request that must not
+// wait, because its deadline is too soon or the queue is full, fails with a *rate.RefusedError
+// before it is sent.
 type Transport struct {
 	// Next sends the requests. Nil means http.DefaultTransport.
 	Next http.RoundTripper
@@ -33,8 +33,8 @@ type Transport struct {
 	Limiter *rate.Limiter
 	Options rate.Options
 
-	// MaxHosts bounds the number of hosts with a limiter; the least recently used are forgotten.
-	// Zero means 1000.
+	// MaxHosts bounds the number of hosts with a limiter. The Transport drops the least recently
+	// used limiters beyond it. Zero means 1000.
 	MaxHosts int
 
 	hosts perhost.Table[*rate.Limiter]
@@ -64,7 +64,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Advice returns the rate limit that a response states, received at now; false if it states none.
+// Advice returns the rate limit that a response received at now states, or false if it states none.
 // Retry-After counts for 429 and 503 only: elsewhere it has other meanings.
 func Advice(resp *http.Response, now time.Time) (rate.Advice, bool) {
 	a, ok := rate.ParseHeaders(resp.Header, now)
@@ -85,8 +85,8 @@ func (t *Transport) limiter(req *http.Request) (*rate.Limiter, error) {
 	})
 }
 
-// Status returns a picture of the limiter for a host, such as "example.com:8080"; false if there is
-// none yet.
+// Status returns a snapshot of the limiter for a host, such as "example.com:8080", or false if the
+// host has no limiter yet.
 func (t *Transport) Status(host string) (rate.Status, bool) {
 	limiter := t.Limiter
 	if limiter == nil {

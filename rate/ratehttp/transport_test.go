@@ -41,8 +41,8 @@ func send(ctx context.Context, tr http.RoundTripper, url string) (*http.Response
 	return tr.RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, url, nil))
 }
 
-// TestFollowsTheServer checks that a server that allows 5 requests in 10s and says so is never
-// asked for more.
+// TestFollowsTheServer checks that a server that states a limit of 5 requests in 10s never gets
+// more.
 func TestFollowsTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin, left, window := time.Now(), 5, 0

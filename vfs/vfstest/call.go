@@ -64,8 +64,7 @@ type Fault struct {
 }
 
 // Fail arms a fault. A failed call has no effect, except for a write (Short) and a sync. As on
-// Linux, data whose sync has failed stays visible but is permanently lost for the disk: no later
-// sync saves it.
+// Linux, data of a failed sync stays visible, but no later sync writes it to disk.
 func (m *Mem) Fail(f Fault) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,7 +82,7 @@ func (m *Mem) Heal() (struck int) {
 	return struck
 }
 
-// strike returns the fault for this call, if any.
+// strike returns the fault for this call, or nil.
 func (m *Mem) strike(op Op, path string) *Fault {
 	var hit *Fault
 	for _, f := range m.faults {
@@ -109,7 +108,8 @@ func (m *Mem) Calls() []Call {
 	return append([]Call(nil), m.calls...)
 }
 
-// callBody is the effect of a call, performed under the lock. The fault is nil unless one strikes.
+// callBody performs the effect of a call under the lock. The fault is nil unless one applies to the
+// call.
 type callBody func(c *Call, f *Fault) error
 
 // call performs one call under the lock. A fault prevents it completely.

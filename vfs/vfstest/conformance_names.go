@@ -81,7 +81,7 @@ func testNotRegular(t *testing.T, b *bench) {
 	}
 	b.ok("FIFO", b.h.FIFO(b.path("fifo")))
 	for _, flag := range []int{os.O_RDONLY, os.O_WRONLY, os.O_RDWR, os.O_RDWR | os.O_CREATE} {
-		_, err := b.dir.OpenFile("fifo", flag, 0o600) // and does not block
+		_, err := b.dir.OpenFile("fifo", flag, 0o600) // must not block
 		b.is("Open of a FIFO", err, vfs.ErrNotRegular)
 		if err != nil && !strings.Contains(err.Error(), "FIFO") {
 			b.Errorf("Open of a FIFO: %v; want the word FIFO in it", err)

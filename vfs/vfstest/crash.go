@@ -80,9 +80,9 @@ func CrashesFrom(t testing.TB, seed uint64, m *Mem, workload func(*Mem)) iter.Se
 	}
 }
 
-// Watch calls after for each call that may have changed something, on the goroutine of the call,
-// when the call is done and before it returns. It is meant for concurrent workloads, which simulate
-// their crashes with [Mem.Crash]. Nil ends it.
+// Watch makes m call after for each call that may have changed something. It does so on the
+// goroutine of the call, when the call is done and before it returns. Watch is meant for concurrent
+// workloads, which simulate their crashes with [Mem.Crash]. Watch(nil) ends it.
 func (m *Mem) Watch(after func(Call)) { m.watch(after) }
 
 func (m *Mem) watch(after func(Call)) {

@@ -46,7 +46,7 @@ func writeAll(t *testing.T, f vfs.File, text string) {
 	must(t, err)
 }
 
-// replace replaces a file correctly; a crash must detect each skipped step.
+// replace replaces a file. It omits the step skip, and a crash must reveal that.
 func replace(t *testing.T, fs vfs.FS, text string, skip string) {
 	t.Helper()
 	d := mustDir(t, fs)
@@ -234,7 +234,8 @@ func TestSyncOfOneDirectoryOfTwo(t *testing.T) {
 	}
 }
 
-// TestClonesAreApart changes the file system after a clone was taken, and the clone.
+// TestClonesAreApart checks that later changes of the file system and of a clone do not affect each
+// other.
 func TestClonesAreApart(t *testing.T) {
 	m := New()
 	d := mustDir(t, m)

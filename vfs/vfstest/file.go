@@ -19,7 +19,7 @@ type file struct {
 	closed bool
 }
 
-// may returns an error unless the file is open for reading or writing, respectively.
+// may returns an error unless the file is open for writing, or for reading if writes is false.
 func (f *file) may(op string, writes bool) error {
 	if f.closed {
 		return pathError(op, f.node.path, fs.ErrClosed)

@@ -21,8 +21,8 @@ func TestMemConforms(t *testing.T) {
 	})
 }
 
-// TestRenameWhileOpen uses an open file while another goroutine renames it. Under the race detector
-// it checks that the file reads its current path under the lock.
+// TestRenameWhileOpen checks that an open file reads its current path under the lock while another
+// goroutine renames it. Only the race detector can detect the fault.
 func TestRenameWhileOpen(t *testing.T) {
 	m := New()
 	d, err := m.OpenDir("/")
@@ -73,7 +73,7 @@ func TestRenameWhileOpen(t *testing.T) {
 	}
 }
 
-// TestInABubble uses the virtual clock of testing/synctest for modification times.
+// TestInABubble checks that modification times come from the virtual clock of testing/synctest.
 func TestInABubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := New()

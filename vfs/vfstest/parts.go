@@ -9,9 +9,9 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// TestWriteParts compares a file after many calls of vfs.WriteParts, some with more parts than one
-// system call takes, with the concatenation of the parts. root is a directory of system, made if
-// missing.
+// TestWriteParts checks that many calls of vfs.WriteParts write the concatenation of their parts.
+// Some calls have more parts than one system call takes. root is a directory of system, which
+// TestWriteParts makes if it is missing.
 func TestWriteParts(t *testing.T, system vfs.FS, root string) {
 	t.Helper()
 	dir, err := system.MakeDir(root, 0o700)

@@ -28,7 +28,7 @@ const (
 	DataLoss          = 15
 )
 
-// LimitOutcome returns how a call with that code ended for the server's load.
+// LimitOutcome returns the outcome of a call with that code with regard to the server's load.
 func LimitOutcome(code uint32) limit.Outcome {
 	switch code {
 	case OK, NotFound:
@@ -41,7 +41,7 @@ func LimitOutcome(code uint32) limit.Outcome {
 	return limit.Ignored
 }
 
-// serverFailed reports whether the code says that the server, and not the request, is at fault.
+// serverFailed reports whether the code means that the server, not the request, is at fault.
 func serverFailed(code uint32) bool {
 	switch code {
 	case Unknown, DeadlineExceeded, Internal, Unavailable, DataLoss:
@@ -70,7 +70,7 @@ func Action(err error, code uint32, idempotent, hinted bool) retry.Action {
 	return retry.Fail
 }
 
-// Hint returns the wait for which err asks; zero if it asks for none.
+// Hint returns the wait that err requests, or zero.
 func Hint(err error) time.Duration {
 	if hint, ok := errors.AsType[interface {
 		error
