@@ -42,7 +42,7 @@ func Example_retry() {
 	// Output: 3 <nil>
 }
 
-// A limiter bounds the calls in flight. It finds the bound by itself, from their round trips.
+// A limiter bounds the calls in flight. It derives the bound from their round trips.
 func Example_limit() {
 	limiter, err := limit.New(limit.Options{})
 	if err != nil {
@@ -60,7 +60,7 @@ func Example_limit() {
 	// Output: 42 rows <nil>
 }
 
-// query stands for a call to a server.
+// query represents a call to a server.
 func query(context.Context) (string, error) { return "42 rows", nil }
 
 // A breaker refuses calls to a server that fails.
@@ -138,8 +138,8 @@ func Example_flow() {
 	// Output: 100 <nil>
 }
 
-// A file keeps its identity while it grows and when it is renamed. Another file in its place has
-// another one.
+// A file keeps its identity while it grows and when it is renamed. Another file with the same name
+// has another identity.
 func Example_fileid() {
 	first := fileid.File{Dev: 1, Ino: 7, Birth: 1000, Size: 5, Head: []byte("hello")}
 	id := fileid.New(first, nil)

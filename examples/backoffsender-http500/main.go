@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// run prints the answers in the order of the questions.
+// run prints the replies in the order of the questions.
 func run(ctx context.Context, w io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -91,7 +91,7 @@ func run(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// ask is the dangerous work: it knows nothing of retries. Its error is its child's death.
+// ask is the work that may fail. It makes no retries. If it returns an error, its child crashes.
 func ask(ctx context.Context, client *http.Client, url, question string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(question))
 	if err != nil {
