@@ -144,7 +144,7 @@ var algorithms = map[Algorithm]func() hash.Hash{SHA256: sha256.New, SHA512: sha5
 
 // HMAC verifies and makes a header that holds an HMAC of the body. The signature covers neither a
 // time nor the header Idempotency-Key: take the key from the body with Options.Key. Otherwise an
-// attacker who has seen a notification can repeat it under another key.
+// attacker with a copy of a notification can repeat it under another key.
 type HMAC struct {
 	// Header is the name of the header.
 	Header string
