@@ -1,5 +1,5 @@
-// Receiver-go is an HTTP server that tells its senders how much it will take. It serves four
-// batches at once, 20 ms each, and writes how many it has had.
+// Receiver-go is an HTTP server that advertises its free capacity to its senders. It serves four
+// batches at once, 20 ms each, and prints the number of received batches.
 //
 //	go run ./examples/receiver-go :8080
 package main
