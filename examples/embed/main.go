@@ -43,8 +43,8 @@ func main() {
 		log.Fatal(err)
 	}
 	err = source.Push(context.Background(), []byte("order 1"), []byte("order 2"), []byte("order 3"))
-	_ = source.Close() // Run returns when all records are delivered
-	if err := errors.Join(err, e.Run(context.Background())); err != nil {
+	// after Close, Run returns when all records are delivered
+	if err := errors.Join(err, source.Close(), e.Run(context.Background())); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("delivered", e.Status().Routes[0].Delivered, "records")
