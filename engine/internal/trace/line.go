@@ -43,7 +43,7 @@ type line struct {
 	Died    bool          `json:"died,omitempty"`
 	Report  *report       `json:"report,omitempty"`
 	Limits  *limits       `json:"limits,omitempty"`
-	History *history      `json:"history,omitempty"`
+	History history       `json:"history,omitzero"`
 	Do      []command     `json:"do,omitempty"`
 }
 
@@ -83,17 +83,11 @@ type retryState struct {
 	Slept time.Duration `json:"slept,omitempty"`
 }
 
-func historyOf(h *control.History) *history {
-	if *h == (control.History{}) {
-		return nil
-	}
-	return &history{h.Attempts, h.Failures, h.Suspect, h.Elapsed, retryState(h.Retry)}
+func historyOf(h *control.History) history {
+	return history{h.Attempts, h.Failures, h.Suspect, h.Elapsed, retryState(h.Retry)}
 }
 
 func (h *history) of() control.History {
-	if h == nil {
-		return control.History{}
-	}
 	return control.History{
 		Attempts: h.Attempts, Failures: h.Failures, Suspect: h.Suspect, Elapsed: h.Elapsed,
 		Retry: backoff.State(h.Retry),
@@ -112,7 +106,7 @@ type command struct {
 	Place  uint32        `json:"place,omitempty"`
 	Expect time.Duration `json:"expect,omitempty"`
 
-	History *history `json:"history,omitempty"`
+	History history `json:"history,omitzero"`
 }
 
 // The words of the format, indexed by the machine's numbers; 0 is not used.

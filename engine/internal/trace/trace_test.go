@@ -50,9 +50,12 @@ func story(t *testing.T, c control.Config) []byte {
 		now := time.Duration(i) * 7 * time.Millisecond
 		for m.Room() {
 			seq++
-			step(control.Event{Now: now, Kind: control.Offer, Seq: seq, Cost: 0.1 + float64(i%3)/3,
-				Bytes: 10,
-				Keys:  []uint32{uint32(seq % 5)}})
+			offer := control.Event{Now: now, Kind: control.Offer, Seq: seq,
+				Cost: 0.1 + float64(i%3)/3, Bytes: 10}
+			if !c.Defer { // items with keys are not deferred
+				offer.Keys = []uint32{uint32(seq % 5)}
+			}
+			step(offer)
 		}
 		if len(started) > 0 {
 			d := started[0]
@@ -89,6 +92,7 @@ func configs() map[string]control.Config {
 			Limit:     control.Limit{Rate: 1e6, Concurrency: 1000},
 			LaneLimit: control.Limit{Bytes: 1e9},
 		},
+		"defer":  {Defer: true, Retry: backoff.Fixed(2 * time.Second)}, // commands with histories
 		"compat": {Retry: otherLibrary("limit(pekko min=1ms max=1s; 9)")},
 		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},
 		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
