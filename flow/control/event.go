@@ -5,7 +5,7 @@
 //
 // A [Machine] decides how much may be in flight to each worker (package window) and which worker
 // gets the next item (package dispatch). It decides when an attempt has timed out, when an item is
-// retried, which breaker is open, and which items must wait for the replay bound, their keys or
+// retried and which breaker is open. It holds items back for the replay bound, their keys and
 // ordered lanes. flow.Sender, the simulator, the fuzzers, the model checker and --replay only feed
 // it events and carry out its commands, so tests run the shipped code.
 //
