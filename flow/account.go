@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// MaxTies is the maximum number of rows that share one position. They travel in one batch,
+// MaxTies is the maximum number of rows that share one position. They are sent in one batch,
 // regardless of [PackOptions].
 const MaxTies = 1 << 16
 
@@ -21,10 +21,10 @@ type sieve struct {
 	unique    bool
 
 	newest ledger.Position // of the last row; zero: there was none
-	out    ledger.Position // the end of the last batch that was handed out
-	ties   int             // rows let through that stand at newest
-	passed bool            // the settled range is after the last delivered row
-	gap    bool            // it lies between that one and the one before it
+	out    ledger.Position // end of the last batch returned to the sender
+	ties   int             // rows to deliver at position newest
+	passed bool            // a settled range has been passed since the last row to deliver
+	gap    bool            // a settled range lies between the last two rows to deliver
 }
 
 // take reports whether the next row, at position at, must be delivered.
@@ -54,7 +54,8 @@ func (s *sieve) take(at ledger.Position) (bool, error) {
 	return true, nil
 }
 
-// tie takes a row more at the position of the one before it, or says why that cannot be.
+// tie accepts another row at the position of the previous row, or returns an error that gives the
+// reason against it.
 func (s *sieve) tie() error {
 	s.ties, s.gap = s.ties+1, false
 	switch {
@@ -79,32 +80,35 @@ type account[R any] struct {
 	at     func(R) ledger.Position
 	ledger *ledger.Ledger
 	open   []entry[R] // in read order
-	closed int        // of open: settled wholly, and not yet swept out
+	closed int        // entries of open that have settled completely and are not yet removed
 
-	broken  error // a row came that no mark may be behind: nothing is begun or saved any more
+	// a row or a piece was invalid, and the watermark must not pass it: nothing is begun or saved
+	// any more
+	broken  error
 	dirty   bool  // something has settled since the last take
-	unsaved int64 // bytes that have settled since then and are in the mark
-	largest int64 // bytes of a batch so far
+	unsaved int64 // bytes that have settled since the last take and are in the mark
+	largest int64 // bytes of the largest batch so far
 }
 
-// entry is a batch that was handed out: (from, to]. Its rows are nil when all of them have settled.
+// entry is a batch that the sender has: the range (from, to]. Its rows are nil when all of them
+// have settled.
 type entry[R any] struct {
 	from, to ledger.Position
 	rows     []R
-	pieces   *pieces // nil while it is whole
+	pieces   *pieces // nil until a part of the batch settles by itself
 }
 
-// pieces is a batch that settles in part: rows by the positions where they stand.
+// pieces counts the unsettled rows of a batch that settles in parts, by position.
 type pieces struct {
 	ends  []ledger.Position
-	left  []int // rows at each that have not settled
-	total int   // of them
-	// settled, but another row of the same position is not, so no mark includes them yet
+	left  []int // unsettled rows, by index in ends
+	total int   // sum of left
+	// bytes of settled pieces that no mark includes yet, because another row of one of their
+	// positions has not settled
 	bytes int64
 }
 
-// begin puts a batch into the ledger, in read order. newest is where the row stands that was read
-// last.
+// begin opens a batch in the ledger, in read order. newest is the position of the last row read.
 func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Position, err error) {
 	if a.broken != nil {
 		return end, a.broken
@@ -112,8 +116,8 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 	first, end := a.at(it.Value[0]), a.at(it.Value[len(it.Value)-1])
 	limit, ahead := a.ledger.Limit()
 	for ; ahead && first.Compare(limit) > 0; limit, ahead = a.ledger.Limit() {
-		// No row is left in a range that was not settled before the restart: there is nothing to
-		// wait for.
+		// The ledger expects rows in this unsettled range, but the source no longer has any. Settle
+		// the range without rows.
 		none := ledger.Range{From: a.ledger.Next(), To: limit}
 		if err := a.ledger.Open(none); err != nil {
 			return end, err
@@ -122,7 +126,7 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 		a.dirty = true
 	}
 	if ahead && newest.Compare(limit) > 0 {
-		end = limit // nor any between the last row and there
+		end = limit // the source has no row between the batch and limit either
 	}
 	r := ledger.Range{From: a.ledger.Next(), To: end}
 	if err := a.ledger.Open(r); err != nil {
@@ -133,11 +137,11 @@ func (a *account[R]) begin(it Item[[]R], newest ledger.Position) (end ledger.Pos
 	return end, nil
 }
 
-// settle notes that a batch, or a piece of one, is done.
+// settle records that a batch, or a piece of one, is settled.
 func (a *account[R]) settle(it Item[[]R]) error {
 	a.dirty = true
 	if len(it.Value) == 0 {
-		a.unsaved += it.Bytes // somebody's piece without a row
+		a.unsaved += it.Bytes // a Split or Bisect returned a piece without rows
 		return nil
 	}
 	at := a.at(it.Value[0])
@@ -184,7 +188,7 @@ func (a *account[R]) settlePiece(e *entry[R], it Item[[]R]) error {
 	return nil
 }
 
-// strange reports pieces that do not match their batch.
+// strange returns the error for pieces that do not match their batch.
 func strange(at ledger.Position) error {
 	return fmt.Errorf("a row at %v has settled that is in no batch, or had settled before; "+
 		"the pieces of a Split or of Bisect must be exactly the rows of the batch", at)
@@ -203,7 +207,7 @@ func (a *account[R]) cut(e *entry[R]) *pieces {
 	return p
 }
 
-// settleRow settles a position when the last of its rows has settled, and reports whether it has.
+// settleRow settles a position when the last of its rows has settled, and reports whether it did.
 func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err error) {
 	p := e.pieces
 	i, found := slices.BinarySearchFunc(p.ends, at, ledger.Position.Compare)
@@ -225,10 +229,11 @@ func (a *account[R]) settleRow(e *entry[R], at ledger.Position) (whole bool, err
 	return true, nil
 }
 
-// sweepFrom is how many settled entries are swept out at least.
+// sweepFrom is the minimum number of settled entries that close removes at once.
 const sweepFrom = 64
 
-// close lets go of a batch that has settled. Now and then it sweeps out all of those, at O(1) each.
+// close releases the rows of a settled batch. When more than half of the entries have settled, it
+// removes those, in amortized O(1).
 func (a *account[R]) close(e *entry[R]) {
 	e.rows, e.pieces = nil, nil
 	a.closed++
@@ -238,8 +243,8 @@ func (a *account[R]) close(e *entry[R]) {
 	}
 }
 
-// take returns the mark that is to be saved and how many bytes have settled with it since the one
-// before; false: there is nothing new. The ranges are appended to dst.
+// take returns the mark to save, and the bytes that have settled since the last one. It reports
+// false if there is nothing new to save. The ranges are appended to dst.
 func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above []ledger.Range,
 	bytes int64, ok bool) {
 	if !a.dirty || a.broken != nil {
@@ -250,8 +255,8 @@ func (a *account[R]) take(dst []ledger.Range) (watermark ledger.Position, above 
 	return watermark, above, bytes, true
 }
 
-// due reports whether the settled rows should be saved now. Otherwise the replay bound could keep
-// the next batch from being sent.
+// due reports whether the settled rows should be saved now, because otherwise the replay bound
+// could keep the next batch from being sent.
 func (a *account[R]) due(replay int64) bool {
 	return a.unsaved > 0 && (a.unsaved >= replay/4 || a.unsaved+a.largest > replay)
 }

@@ -22,7 +22,7 @@ func numAccount(t testing.TB) *account[int64] {
 	return &account[int64]{at: numRow, ledger: l}
 }
 
-// numBatch is the rows (from, to].
+// numBatch returns a batch of the rows (from, to].
 func numBatch(from, to int64) Item[[]int64] {
 	it := Item[[]int64]{Bytes: to - from}
 	for n := from + 1; n <= to; n++ {
@@ -31,8 +31,8 @@ func numBatch(from, to int64) Item[[]int64] {
 	return it
 }
 
-// TestAccountForgets checks that a batch that hangs keeps those behind it from being forgotten by
-// the watermark, but not by the account.
+// TestAccountForgets checks that a batch that hangs stops the watermark, but that the account still
+// removes the later batches as they settle.
 func TestAccountForgets(t *testing.T) {
 	a := numAccount(t)
 	for n := range int64(100_000) {
@@ -61,8 +61,8 @@ func TestAccountForgets(t *testing.T) {
 	}
 }
 
-// TestAccountPiecesBeforeGap checks that a batch extends to the range settled before the restart,
-// also when it settles in pieces.
+// TestAccountPiecesBeforeGap checks that a batch extends up to the next range that was settled
+// before the restart, also when the batch settles in pieces.
 func TestAccountPiecesBeforeGap(t *testing.T) {
 	l, err := ledger.New(num(12), []ledger.Range{{From: num(20), To: num(30)}})
 	if err != nil {
@@ -83,8 +83,8 @@ func TestAccountPiecesBeforeGap(t *testing.T) {
 	}
 }
 
-// TestAccountStrangePieces checks that pieces that do not match their batch are reported, and
-// settle no later row.
+// TestAccountStrangePieces checks that the account returns an error for pieces that do not match
+// their batch, and that such pieces settle no later row.
 func TestAccountStrangePieces(t *testing.T) {
 	rows := func(list ...int64) Item[[]int64] { return Item[[]int64]{Value: list} }
 	for _, pieces := range [][]Item[[]int64]{
@@ -105,8 +105,8 @@ func TestAccountStrangePieces(t *testing.T) {
 	}
 }
 
-// TestBookStrangePieces checks that a worker with wrong pieces ends the run, and no mark includes
-// them.
+// TestBookStrangePieces checks that wrong pieces from a worker end the run, and that no mark
+// includes them.
 func TestBookStrangePieces(t *testing.T) {
 	m := &memory{}
 	var b *Book[int64]
@@ -137,8 +137,8 @@ func TestBookPiece(t *testing.T) {
 	}
 }
 
-// TestBookLedgerFull checks that with as many batches open as the ledger takes, the rows wait until
-// one settles.
+// TestBookLedgerFull checks that, when the ledger has its maximum of open batches, the Book reads
+// no more rows until a batch settles.
 func TestBookLedgerFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := mustBook(t, one(&memory{}, gladly))
@@ -169,8 +169,8 @@ func TestBookLedgerFull(t *testing.T) {
 	})
 }
 
-// TestBookAllocations checks that to begin and to settle a batch costs no allocation, in order or
-// not.
+// TestBookAllocations checks that beginning and settling a batch does not allocate, whether batches
+// settle in order or not.
 func TestBookAllocations(t *testing.T) {
 	a := numAccount(t)
 	batches := make([]Item[[]int64], 4000)
@@ -201,8 +201,8 @@ func TestBookAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkSettleThroughBook is the Sender's benchmark of the settle path, with a Book that saves
-// nowhere.
+// BenchmarkSettleThroughBook measures the settle path of the Sender, with a Book and a checkpoint
+// that stores nothing.
 func BenchmarkSettleThroughBook(b *testing.B) {
 	const batches = 10_000
 	for _, size := range []int{1, 100} {

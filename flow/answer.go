@@ -23,7 +23,7 @@ func outcomeOf[T any](err error) control.Outcome {
 			return control.Split
 		}
 	}
-	return control.Retryable // of no type, a Died, or a Split that accounts for nothing
+	return control.Retryable // an error without an outcome type, a Died, or an empty Split
 }
 
 // died reports whether the worker died of the whole value.
@@ -35,7 +35,7 @@ func died[T any](err error) bool {
 	return panicked
 }
 
-// diedAt is the index of the piece in Rest that the worker died of; -1: of none.
+// diedAt returns the index of the piece in Rest that killed the worker, or -1 if none did.
 func (e *Split[T]) diedAt() int {
 	if e.Died > len(e.Rest) {
 		return -1
@@ -43,9 +43,9 @@ func (e *Split[T]) diedAt() int {
 	return e.Died - 1
 }
 
-// typed returns the outermost of the outcome types in err's tree, in the order of errors.As; nil:
-// there is none. errors.As itself would prefer the type that is asked for first to the one that
-// wraps the other.
+// typed returns the outermost error of an outcome type in err's tree, in the order of errors.As, or
+// nil. Calls of errors.As, one for each type, would prefer the type that is tried first, even if
+// another one wraps it.
 func typed[T any](err error) error {
 	for err != nil {
 		switch e := err.(type) {

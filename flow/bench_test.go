@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// count is a producer of n items that costs nothing.
+// count is a producer of n empty items.
 type count struct{ n int }
 
 func (c *count) Next(context.Context) (Item[int], error) {
@@ -75,16 +75,16 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 	}
 }
 
-// TestAllocationsAnItem measures the allocations of one more item: the context of its attempt (the
-// context and its cancel), and no others.
+// TestAllocationsAnItem checks that one more item allocates only the context of its attempt: the
+// context and its cancel function.
 func TestAllocationsAnItem(t *testing.T) {
 	const few, many = 500, 3_000
 	run := func(n int) float64 {
-		// the number in flight is the same for few and many items
+		// A fixed window keeps the number in flight the same for few and many items.
 		c := control.Config{Window: window.Fixed{Size: 1}}
 		return testing.AllocsPerRun(1, func() { sendCount(t, n, mustMachine(t, c)) })
 	}
-	least := math.Inf(1) // allocations of the runtime only add to it
+	least := math.Inf(1) // the runtime's own allocations only add to the count
 	for range 3 {
 		least = min(least, (run(many)-run(few))/(many-few))
 	}

@@ -13,14 +13,16 @@ import (
 
 // Checkpoint stores progress durably: the watermark, up to which every row is settled, and the
 // settled ranges above it, as returned by [ledger.Ledger.Mark]. Package
-// [github.com/penstock-io/penstock/flow/checkpoint] has one in a file; its Encode and Decode help
-// to write one for a database. A Book calls its Checkpoint from one goroutine at a time.
+// [github.com/penstock-io/penstock/flow/checkpoint] implements a Checkpoint in a file; its Encode
+// and Decode help to implement one in a database. A Book calls its Checkpoint from one goroutine
+// at a time.
 type Checkpoint interface {
 	// Load returns the progress saved last, or the zero position if none ever was. A failure to
 	// read must be returned as an error, never as the zero position.
 	Load(ctx context.Context) (watermark ledger.Position, above []ledger.Range, err error)
-	// Save replaces the progress and returns when it is durable. A crash at any time leaves either
-	// the old or the new progress. Save must not retain above. ctx ends after a minute.
+	// Save replaces the progress and returns when the new progress is durable. A crash at any time
+	// must leave either the old or the new progress. Save must not retain above. ctx ends after a
+	// minute.
 	Save(ctx context.Context, watermark ledger.Position, above []ledger.Range) error
 }
 
@@ -38,61 +40,61 @@ type BookOptions[R any] struct {
 	Checkpoint Checkpoint // stores the progress; required
 
 	// At returns the position of a row, such as its time, key or offset. Positions never decrease
-	// from row to row and are greater than the zero Position. At most MaxTies rows may share one;
-	// they travel in one batch. At is called several times per row, by several goroutines at once,
-	// and must always return the same.
+	// from row to row and are greater than the zero Position. At most MaxTies rows may share a
+	// position; they are sent in one batch. At is called several times per row, by several
+	// goroutines at once, and must return the same position each time.
 	At func(row R) ledger.Position
-	// Unique makes two rows with the same position an error. If it is false, a full batch waits up
-	// to Pack.Linger for the next row, which may belong to it.
+	// Unique makes two rows with the same position an error. If Unique is false, a full batch waits
+	// up to Pack.Linger for the next row, which may share the position of its last row.
 	Unique bool
 
 	// Pack bounds the batches.
 	Pack PackOptions[R]
 
-	// Replay bounds the rows that are in flight, or settled and not yet saved: the most that a
-	// crash repeats. It counts bytes if Pack.BytesOf is set, else rows. One batch is always
-	// allowed. Zero means 32 MiB, or 100,000 rows.
+	// Replay bounds the rows that are in flight, or settled and not yet saved. A crash repeats no
+	// more rows than that. Replay counts bytes if Pack.BytesOf is set, else rows. One batch is
+	// always allowed. Zero means 32 MiB, or 100,000 rows.
 	Replay int64
-	// Save is the longest time until a settled row is saved. A quarter of Replay is saved earlier.
-	// Zero means 1 s.
+	// Save is the interval between two saves. The Book also saves as soon as the rows settled since
+	// the last save reach a quarter of Replay. Zero means 1 s.
 	Save time.Duration
 
-	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil; it
-	// is called on the loop after the Book has recorded the batch or piece. A nil Bisect halves a
-	// refused batch until the refused row is found. If Pack.BytesOf is nil, MaxBytes counts rows.
-	// Control.Replay must be 0: use the Replay above.
+	// Sender configures the Book's sender: lanes, windows, Bury, Failed. Its Settled may be nil;
+	// else it is called on the loop after the Book has recorded the batch or piece. If Bisect is
+	// nil, the Book halves a refused batch until it has found the refused row. If Pack.BytesOf is
+	// nil, MaxBytes counts rows. Control.Replay must be 0: use the Replay above.
 	Sender Options[[]R]
 }
 
-// Book delivers rows in batches to many workers, and stores in a [Checkpoint] which of them are
-// settled. A program that crashes resumes from the same Checkpoint.
+// Book delivers rows in batches to many workers, and records the settled rows in a [Checkpoint]. A
+// program that crashes resumes from the same Checkpoint.
 //
 // No row is lost: the saved progress contains a row only after a worker has delivered it or Bury
 // has stored it. A crash repeats at most BookOptions.Replay. Rows that were settled and saved are
-// not delivered again, even if rows before them were not. (As with any Sender, a Worker that
+// not delivered again, even if earlier rows were not settled. (As with any Sender, a Worker that
 // reports a failure after it has delivered also causes a repeat.)
 //
-// A Book is one partition of rows. Its methods are safe for concurrent use. It needs no Close; the
-// Checkpoint belongs to the caller.
+// A Book handles one partition of rows. Its methods are safe for concurrent use. A Book needs no
+// Close; the caller closes the Checkpoint.
 type Book[R any] struct {
 	o      BookOptions[R]
 	sender *Sender[[]R]
 	due    chan struct{} // holds one: save now
 	room   chan struct{} // holds one: the ledger has room again
 
-	next  func(context.Context) (R, error) // set by Run before it starts anything, as is fail
+	next  func(context.Context) (R, error) // Run sets next and fail before it starts goroutines
 	fail  context.CancelCauseFunc
-	sieve sieve // of the goroutine that reads, as is rows
+	sieve sieve // the goroutine that reads owns sieve and rows
 	rows  packer[R]
-	marks []ledger.Range // buffer of the goroutine that saves, one at a time
+	marks []ledger.Range // buffer of save, which one goroutine calls at a time
 
 	mu      sync.Mutex // guards the fields below; only At is called under it
 	account account[R]
 	started bool
 }
 
-// OpenBook loads the progress and returns a Book that resumes from it. It starts nothing. The error
-// names an invalid option, or wraps that of Checkpoint.Load.
+// OpenBook loads the progress and returns a Book that resumes from it. It starts no goroutine. The
+// error names an invalid option, or wraps the error of Checkpoint.Load.
 func OpenBook[R any](ctx context.Context, o BookOptions[R]) (*Book[R], error) {
 	if err := o.complete(); err != nil {
 		return nil, err
@@ -167,18 +169,18 @@ func (o *BookOptions[R]) complete() (err error) {
 // Run delivers the rows of next until io.EOF, and returns nil when all are settled and saved. It
 // may be called once.
 //
-// next returns the rows in the order of their positions. It must begin at or before the watermark
-// of [Book.Mark]. Run skips rows that were settled before the restart, so next may begin earlier
-// and ignore the ranges. It is called by one goroutine at a time, when there is room, and must
-// return ctx's error soon after ctx is done. If Pack.Linger is set, next is called again after
-// that, so it must not drop a row. A row with an invalid position (see BookOptions.At) ends Run at
-// once, and nothing is saved any more: the next run returns to that row.
+// next returns the rows in the order of their positions. Its first row must follow the watermark of
+// [Book.Mark] immediately, or be an earlier row: Run skips rows that were settled before the
+// restart, so next may ignore the ranges. One goroutine at a time calls next, when there is room.
+// next must return ctx's error soon after ctx is done. If Pack.Linger is set, Run calls next again
+// after that, so next must not drop a row. A row with an invalid position (see BookOptions.At) ends
+// Run at once, and Run saves nothing more: the next run reads that row again.
 //
 // When ctx is done, Run abandons the batches in flight, saves and returns context.Cause(ctx). After
-// an error of next, the batches in flight are finished first. If a Save fails, Run returns its
-// error, and the rows settled since the last Save are repeated by the next run. A Checkpoint with
-// temporary failures should retry itself (package retry). A panic in an option that runs on the
-// loop is not caught, and nothing is saved after it.
+// an error of next, Run finishes the batches in flight first. If a Save fails, Run returns its
+// error, and the next run repeats the rows settled since the last Save. A Checkpoint with temporary
+// failures should retry by itself (package retry). Run does not catch a panic in an option that
+// runs on the loop, and saves nothing after it.
 func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, error)) error {
 	if next == nil {
 		return errors.New("flow: book: there is no function that gives the rows")
@@ -202,10 +204,10 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	defer func() { _ = end() }() // also when a callback panics
 	err := b.sender.Run(ctx, ProducerFunc[[]R](b.produce))
 	if err == nil {
-		// caused by the last settled rows, when the sender had no other reason to stop
+		// The last settled rows may have broken the account when the sender was already ending.
 		err = b.broken()
 	}
-	if kept := end(); kept != nil { // it has ended the sender, and nothing is saved after it
+	if kept := end(); kept != nil { // a failed save has ended the sender; save nothing more
 		return fmt.Errorf("flow: book: %w", kept)
 	}
 	if last := b.save(ctx); last != nil {
@@ -214,8 +216,8 @@ func (b *Book[R]) Run(ctx context.Context, next func(ctx context.Context) (R, er
 	return err
 }
 
-// keep saves the progress after BookOptions.Save, or a quarter of Replay. It ends with its context;
-// Run saves the rest.
+// keep saves the progress every BookOptions.Save, and whenever b.due asks for it. It returns nil
+// when its context ends; Run then saves the rest.
 func (b *Book[R]) keep(ctx context.Context) error {
 	tick := time.NewTicker(b.o.Save)
 	defer tick.Stop()
@@ -304,14 +306,14 @@ func (b *Book[R]) read(ctx context.Context) (R, error) {
 		if deliver {
 			return row, nil
 		}
-		if ctx.Err() != nil { // the row that was passed over need not come again
+		if ctx.Err() != nil { // next need not return the skipped row again
 			return row, ctx.Err()
 		}
 	}
 }
 
-// breakOff ends the run at once for a row with an invalid position. Nothing is saved any more: a
-// watermark behind the row would make the next run skip it in silence.
+// breakOff ends the run at once for a row with an invalid position. The Book then saves nothing
+// more: with a watermark past the row, the next run would skip the row silently.
 func (b *Book[R]) breakOff(err error) error {
 	err = fmt.Errorf("flow: book: %w", err)
 	b.mu.Lock()
@@ -347,7 +349,7 @@ func (b *Book[R]) note(it Item[[]R]) error {
 	return err
 }
 
-// wake signals c; at most one signal waits.
+// wake signals c if should is true; at most one signal is pending.
 func wake(c chan struct{}, should bool) {
 	if should {
 		select {
@@ -366,8 +368,8 @@ func (b *Book[R]) halve(it Item[[]R], _ error) []Item[[]R] {
 	return []Item[[]R]{b.Piece(it.Value[: n/2 : n/2]), b.Piece(it.Value[n/2:])}
 }
 
-// Piece returns the item of some rows of a batch, for a [Split] or for Options.Bisect. Its cost and
-// bytes are computed as in Pack.
+// Piece returns an item with some rows of a batch, for a [Split] or for Options.Bisect. It computes
+// the cost and bytes as Pack does.
 func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	it := Item[[]R]{Value: rows, Cost: float64(len(rows))}
 	if b.o.Pack.CostOf != nil {
@@ -382,8 +384,8 @@ func (b *Book[R]) Piece(rows []R) Item[[]R] {
 	return it
 }
 
-// Mark returns the progress: as loaded before Run, and then the current one, which is saved later.
-// Read rows from the watermark on. The ranges belong to the caller.
+// Mark returns the progress: before Run the loaded progress, then the current one, parts of which
+// may not be saved yet. Read rows from the watermark on. The caller may modify the ranges.
 func (b *Book[R]) Mark() (watermark ledger.Position, above []ledger.Range) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

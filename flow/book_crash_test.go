@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// small is a world in which a life saves some twenty times.
+// small returns a bookWorld in which one life of the program saves about twenty times.
 func small(t *testing.T, name string, seed uint64) *bookWorld {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	w := newBookWorld(t, name, rnd, table(rnd, 130, 4))
@@ -31,8 +31,8 @@ func small(t *testing.T, name string, seed uint64) *bookWorld {
 	return w
 }
 
-// TestBookCrashesAtEverySettle checks that the k-th settle is the last thing that a life does, for
-// every k.
+// TestBookCrashesAtEverySettle crashes the program at its k-th settle, for every k, and checks that
+// the next run loses no row.
 func TestBookCrashesAtEverySettle(t *testing.T) {
 	lives := 0
 	for over := false; !over; lives++ {
@@ -59,8 +59,8 @@ type wreck struct {
 }
 
 // TestBookCrashesAtEveryCall crashes after each call of the file system that may have changed
-// something, and loses all unsynced data. The rest resumes, loses no row, and repeats no more than
-// the bound.
+// something. Each crash keeps all, none or some of the unsynced data. The test checks that the next
+// run loses no row, and repeats no more than the bound.
 func TestBookCrashesAtEveryCall(t *testing.T) {
 	resumed := 0
 	for seed := range uint64(3) {
@@ -104,17 +104,18 @@ func (w *bookWorld) copy(left vfstest.Crash) *bookWorld {
 	return c
 }
 
-// childKey makes a process of the tests the program that TestBookKilled kills.
+// childKey is the environment variable that makes a test process the program that TestBookKilled
+// kills.
 const childKey = "PENSTOCK_BOOK_CHILD"
 
-const childRows, childReplay = 8000, 300 // more rows than all lives before the last can deliver
+const childRows, childReplay = 8000, 300 // too many rows for all killed lives together
 
-// TestBookChild is that program: eight workers deliver rows to its standard output, which is
-// durable.
+// TestBookChild is the program that TestBookKilled kills: eight workers deliver rows to its
+// standard output, which is durable.
 func TestBookChild(t *testing.T) {
 	path := os.Getenv(childKey)
 	if path == "" {
-		return // it is not one
+		return // this process was not started by TestBookKilled
 	}
 	file, err := checkpoint.Open(path)
 	if err != nil {
@@ -153,8 +154,8 @@ func TestBookChild(t *testing.T) {
 	}
 }
 
-// TestBookKilled: kill -9 of a real process, at another place each time, until one life comes to
-// the end.
+// TestBookKilled kills a real process with SIGKILL, at a different place each time, until the last
+// run delivers all rows. It checks that no row is lost and that repeats stay within the bound.
 func TestBookKilled(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it starts a process for each kill")

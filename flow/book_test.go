@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// memory is a Checkpoint that outlives nothing.
+// memory is a Checkpoint in memory.
 type memory struct {
 	watermark ledger.Position
 	above     []ledger.Range
@@ -52,7 +52,7 @@ func num(n int64) ledger.Position { return ledger.Position{Num: n} }
 
 func numRow(n int64) ledger.Position { return num(n) }
 
-// nums gives rows that are their own positions.
+// nums returns a source of rows that are their own positions.
 func nums(rows ...int64) func(context.Context) (int64, error) {
 	return func(context.Context) (int64, error) {
 		if len(rows) == 0 {
@@ -75,7 +75,7 @@ func upToRow(n int64) func(context.Context) (int64, error) {
 	}
 }
 
-// one returns options with one worker.
+// one returns options for a Book with one worker.
 func one(m *memory, deliver func(context.Context, []int64) error) BookOptions[int64] {
 	return BookOptions[int64]{
 		Checkpoint: m, At: numRow,
@@ -141,9 +141,9 @@ func TestBookRefuses(t *testing.T) {
 	}
 }
 
-// TestBookPassesOver checks that rows that a mark counts as settled are not sent again, and no
-// batch crosses them. That holds wherever the reader begins and whichever rows have been deleted
-// from the table meanwhile.
+// TestBookPassesOver checks that rows that a mark counts as settled are not sent again, and that no
+// batch spans them. It does so for several first rows of the reader, and with rows deleted from the
+// table since the mark was saved.
 func TestBookPassesOver(t *testing.T) {
 	above := []ledger.Range{{From: num(20), To: num(30)}, {From: num(40), To: num(50)}}
 	for _, c := range []struct {
@@ -194,8 +194,8 @@ func TestBookPassesOver(t *testing.T) {
 	}
 }
 
-// TestBookRefusesRows checks that a row that stands where none may ends the run, and is in no mark:
-// the next run tells of it, too.
+// TestBookRefusesRows checks that a row with an invalid position ends the run and is in no mark, so
+// that the next run returns the same error.
 func TestBookRefusesRows(t *testing.T) {
 	many := make([]int64, MaxTies+1)
 	for i := range many {
@@ -229,7 +229,8 @@ func TestBookRefusesRows(t *testing.T) {
 	}
 }
 
-// TestBookTies checks that rows of one position are one batch, or its end, whatever its bounds say.
+// TestBookTies checks that rows of one position always end up in the same batch and at its end,
+// regardless of the bounds of a batch.
 func TestBookTies(t *testing.T) {
 	for _, c := range []struct {
 		pack PackOptions[int64]
@@ -263,8 +264,8 @@ func TestBookTies(t *testing.T) {
 	}
 }
 
-// TestBookLooksAhead checks that a full batch waits for the row behind it, for Linger at most;
-// where rows are unique it does not. A row that comes too late for its batch is told of.
+// TestBookLooksAhead checks that a full batch waits at most Linger for the next row, and not at all
+// if positions are unique. A row that comes too late for its batch ends the run with an error.
 func TestBookLooksAhead(t *testing.T) {
 	for _, c := range []struct {
 		unique bool
@@ -316,8 +317,8 @@ func TestBookReplay(t *testing.T) {
 				return nil
 			})
 			o.Replay, o.Save, o.Pack.Rows = replay, time.Hour, rows
-			// A small batch now and then: after it a large one finds no room, and a quarter of the
-			// bound has not settled.
+			// Cut a small batch now and then. The large batch after it finds no room, although
+			// less than a quarter of the bound has settled.
 			o.Pack.Cut = func(last, _ int64) bool { return last%43 == 5 }
 			o.Sender.Control = control.Config{Window: window.Fixed{Size: 100}}
 			m.save = func(ctx context.Context, watermark ledger.Position,
@@ -342,8 +343,8 @@ func TestBookReplay(t *testing.T) {
 	}
 }
 
-// TestBookSaves checks that settled rows wait at most Save, nothing is saved without new ones, and
-// the end is saved at once.
+// TestBookSaves checks that settled rows are saved after at most Save, that nothing is saved
+// without newly settled rows, and that the end is saved at once.
 func TestBookSaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{}
@@ -367,14 +368,14 @@ func TestBookSaves(t *testing.T) {
 	})
 }
 
-// TestBookEnds checks that however a run ends, all settled rows are saved, unless saving itself
-// failed, and Run returns the reason.
+// TestBookEnds checks that Run returns the reason for its end, and that all settled rows are saved
+// by then, unless a save failed.
 func TestBookEnds(t *testing.T) {
 	broken, full, stopped := errors.New("connection lost"), errors.New("disk full"),
 		errors.New("stopped")
 	for _, c := range []struct {
 		name  string
-		next  error // after five rows; nil: it waits
+		next  error // of next after five rows; nil: next waits
 		save  error
 		stop  bool
 		want  []error
@@ -423,7 +424,8 @@ func TestBookEnds(t *testing.T) {
 	}
 }
 
-// TestBookSavesNothingAfterAFailure: the saved state after a failed Save is unknown.
+// TestBookSavesNothingAfterAFailure checks that a Book does not save again after a failed Save,
+// because the saved state is then unknown.
 func TestBookSavesNothingAfterAFailure(t *testing.T) {
 	full, saves := errors.New("disk full"), 0
 	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
@@ -440,7 +442,7 @@ func TestBookSavesNothingAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestBookSavePanics: it ends the run as an error does.
+// TestBookSavePanics checks that a panic in Save ends the run with an error.
 func TestBookSavePanics(t *testing.T) {
 	m := &memory{save: func(context.Context, ledger.Position, []ledger.Range) error {
 		panic("out of paper")

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// entryRow is a row of a table of tests: its number, and where it stands.
+// entryRow is a row of a test table: its number and its position.
 type entryRow struct {
 	n  int
 	at int64
@@ -26,8 +26,8 @@ type entryRow struct {
 
 func (r entryRow) place() ledger.Position { return ledger.Position{Num: r.at} }
 
-// table makes n rows in the order of their positions; about every tie-th shares the one before it.
-// 0: none does.
+// table returns n rows in the order of their positions. About one row in tie has the position of
+// the previous row; none does if tie is 0.
 func table(rnd *rand.Rand, n, tie int) []entryRow {
 	rows := make([]entryRow, n)
 	at := int64(0)
@@ -40,7 +40,7 @@ func table(rnd *rand.Rand, n, tie int) []entryRow {
 	return rows
 }
 
-// reading gives rows behind a position, and then io.EOF.
+// reading returns a source of the rows after a position, which ends with io.EOF.
 func reading(rows []entryRow, after ledger.Position) func(context.Context) (entryRow, error) {
 	i := 0
 	for i < len(rows) && rows[i].place().Compare(after) <= 0 {
@@ -70,7 +70,7 @@ var errCrash = errors.New("crash")
 // workers have received.
 type bookWorld struct {
 	t      *testing.T
-	name   string // to find it again
+	name   string // for error messages
 	rnd    *rand.Rand
 	rows   []entryRow
 	mem    *vfstest.Mem
@@ -78,7 +78,7 @@ type bookWorld struct {
 	unruly bool // workers fail, refuse, hang, throttle and split
 
 	mu        sync.Mutex  // guards the fields below
-	had       map[int]int // deliveries of a row, or its burial
+	had       map[int]int // deliveries and burials, by row
 	started   map[int]bool
 	life      map[int]bool    // started in this life
 	watermark ledger.Position // of the last Save that succeeded
@@ -94,7 +94,7 @@ func newBookWorld(t *testing.T, name string, rnd *rand.Rand, rows []entryRow) *b
 	}
 }
 
-// watched is the world's Checkpoint: a file with checks of every Save and Load.
+// watched is the Checkpoint of a bookWorld: a file, with checks of every Save and Load.
 type watched struct {
 	*checkpoint.File
 	w *bookWorld
@@ -114,7 +114,7 @@ func (c watched) Save(ctx context.Context, watermark ledger.Position, above []le
 	return err
 }
 
-// mustHave checks that workers had all rows of a mark. It needs mu.
+// mustHave checks that workers have received all rows of a mark. The caller holds mu.
 func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []ledger.Range) {
 	for _, r := range w.rows {
 		if w.had[r.n] == 0 && inMark(r.place(), watermark, above) {
@@ -124,8 +124,8 @@ func (w *bookWorld) mustHave(what string, watermark ledger.Position, above []led
 }
 
 // mustResume checks the progress loaded by a new life: it includes everything that was saved and
-// nothing undelivered. The rows begun by the life before and missing from it are within the replay
-// bound.
+// nothing undelivered. The rows that the previous life began and that the progress does not include
+// are within the replay bound.
 func (w *bookWorld) mustResume(watermark ledger.Position, above []ledger.Range) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,7 +171,7 @@ func (w *bookWorld) have(rows []entryRow) {
 	}
 }
 
-// mood draws the outcome of a batch at a worker.
+// mood draws at random how a worker treats a batch.
 func (w *bookWorld) mood() (kind int, wait time.Duration, seed uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +180,7 @@ func (w *bookWorld) mood() (kind int, wait time.Duration, seed uint64) {
 
 func (w *bookWorld) refuses(r entryRow) bool { return w.unruly && r.n%61 == 60 }
 
-// deliver is every worker of the world.
+// deliver is the Deliver of every worker.
 func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
 	piece func([]entryRow) Item[[]entryRow]) error {
 	kind, wait, seed := w.mood()
@@ -196,7 +196,7 @@ func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
 		<-ctx.Done()
 		return context.Cause(ctx)
 	case kind == 1:
-		w.have(rows) // and nobody learns of it
+		w.have(rows) // delivered, but the acknowledgment is lost
 		return errors.New("connection reset")
 	case kind < 6:
 		return errors.New("connection refused")
@@ -212,7 +212,7 @@ func (w *bookWorld) deliver(ctx context.Context, rows []entryRow,
 	return nil
 }
 
-// part delivers some of the rows, leaves some and refuses some, whichever.
+// part delivers a random part of the rows, refuses the bad ones and leaves the rest.
 func (w *bookWorld) part(rows []entryRow, rnd *rand.Rand,
 	piece func([]entryRow) Item[[]entryRow]) error {
 	s := &Split[[]entryRow]{Err: errors.New("in part")}
@@ -239,14 +239,14 @@ func (w *bookWorld) part(rows []entryRow, rnd *rand.Rand,
 	return s
 }
 
-// ending is how a life ends, if not by the end of the rows. 0: not so.
+// ending describes how a life ends before the end of the rows. Zero fields have no effect.
 type ending struct {
-	settle int           // a panic when so much has settled
-	after  time.Duration // the context ends
-	save   int           // this call of the file system that could change it fails
+	settle int           // a callback panics at this settle
+	after  time.Duration // the context ends after this time
+	save   int           // this call to the new checkpoint file fails
 }
 
-// live is one life of the program. It returns the result of Run, or errCrash.
+// live runs one life of the program. It returns the result of Run, or errCrash.
 func (w *bookWorld) live(end ending) (err error) {
 	w.mu.Lock()
 	w.settles = 0
@@ -310,7 +310,7 @@ func (w *bookWorld) live(end ending) (err error) {
 	return book.Run(ctx, reading(w.rows, watermark))
 }
 
-// finish runs until all rows are settled, and checks that each one came.
+// finish runs until all rows are settled, and checks that each one was delivered or buried.
 func (w *bookWorld) finish() {
 	if err := w.live(ending{}); err != nil {
 		w.t.Fatalf("%s: the last life: %v", w.name, err)
@@ -329,8 +329,8 @@ func (w *bookWorld) mustResumeAtEnd() {
 	}
 }
 
-// TestBookAtRandom: lives that crash in every way, one after the other, over random tables,
-// batches, bounds and workers.
+// TestBookAtRandom runs a Book that crashes repeatedly in every way, with random tables, batches,
+// bounds and workers, and checks the rules of bookWorld.
 func TestBookAtRandom(t *testing.T) {
 	crashed := map[string]int{}
 	for seed := range uint64(200) {

@@ -131,8 +131,8 @@ func (l *loop[T]) split(h *held[T], e control.Event, err error) {
 	})
 }
 
-// replace replaces h by items, its pieces. A worker died of the one at index fatal, of none if that
-// is -1.
+// replace replaces h by items, its pieces. The piece at index fatal has killed a worker; fatal is
+// -1 if none has.
 func (l *loop[T]) replace(h *held[T], items []Item[T], fatal int,
 	outcome func(i int, piece *held[T]) control.Outcome) {
 	l.items.finish(h)
@@ -175,7 +175,8 @@ func (l *loop[T]) settle(c control.Command) {
 	}
 }
 
-// blame records why the machine refuses h. If a worker refused it, its error is there already.
+// blame records why the machine refuses h. If a worker refused h, h.refusal is already the worker's
+// error.
 func (l *loop[T]) blame(h *held[T], c control.Command) {
 	var words string
 	switch {
@@ -239,7 +240,7 @@ func (l *loop[T]) buryNext() {
 type burials[T any] struct {
 	next    chan *held[T] // holds one; nil until the first item is refused
 	waiting []*held[T]    // bounded by the items held
-	active  bool          // Bury has an item
+	active  bool          // a call of Bury runs
 }
 
 // take returns the item that has waited longest.
@@ -261,7 +262,7 @@ func (l *loop[T]) buried(h *held[T], err error) {
 	l.buryNext()
 }
 
-// release gives an item back that is not used any more.
+// release reports an item that is no longer in use to Options.Released, and drops it.
 func (l *loop[T]) release(h *held[T]) {
 	it := h.Item
 	l.items.drop(h)

@@ -14,7 +14,8 @@ import (
 
 var errSegfault = errors.New("signal: segmentation fault")
 
-// dies returns a worker that dies of values that hold an x, and says so in one of the ways.
+// dies returns a worker that dies of values that contain an x. way selects how it reports its
+// death: "panic", "split" or an error.
 func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	return func(_ context.Context, a Attempt[string]) (Report, error) {
 		if !strings.Contains(a.Value, "x") {
@@ -39,11 +40,12 @@ func dies(way string, deaths map[string]int) WorkerFunc[string] {
 	}
 }
 
-// TestDied checks that an item that kills workers is cut down to the record that does so, which is
-// buried with the reason; all others are delivered.
+// TestDied checks that an item that kills workers is cut down to the record that kills them, which
+// is buried with the reason, and that all other records are delivered.
 func TestDied(t *testing.T) {
 	for way, want := range map[string]map[string]int{
-		// the first reports that it cannot be cut
+		// A piece of a refused item is cut after one death. x cannot be cut: it is buried after
+		// three. A Split names x at once.
 		"error": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"panic": {"abcdxfgh": 3, "xfgh": 1, "xf": 1, "x": 3},
 		"split": {"abcdxfgh": 1, "x": 3},

@@ -10,12 +10,12 @@ import (
 
 // Each delivers every value of seq to one of the lanes, at the pace that each lane can bear, and
 // returns nil when all are delivered. The lanes are names, such as URLs; deliver gets the name of
-// its lane and is called by several goroutines at a time. Which lane gets how many values is found
-// by measurement: a slow lane gets fewer, one that fails is paused and probed.
+// its lane and is called by several goroutines at a time. Each finds each lane's share of the
+// values by measurement: a slow lane gets fewer, and a failing lane is paused and probed.
 //
-// The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. A value whose delivery
-// failed is sent again after a delay, perhaps to another lane, for as long as it takes, so deliver
-// may see a value twice. Its ctx ends when an attempt takes longer than [DefaultAbandon].
+// The error of deliver is the outcome, as for [Worker]; see [HTTPOutcome]. After a failed delivery
+// Each sends the value again after a delay, perhaps to another lane, until it is delivered. So
+// deliver may get a value twice. Its ctx ends when an attempt takes longer than [DefaultAbandon].
 //
 // Each returns early, after all calls of deliver have returned, if
 //   - ctx ends: the error wraps its cause and the last failure of deliver,
@@ -23,9 +23,11 @@ import (
 //   - every lane is misconfigured: the error wraps a *Misconfigured,
 //   - deliver or seq panics: the error is a *PanicError.
 //
-// The values not yet delivered are then lost to the caller: to dead-letter rejected values, to log
-// failures or to resume after a crash use [New] or [OpenBook]. seq runs on a goroutine of its own.
-// Each cannot interrupt it: a seq that waits for data must watch ctx itself.
+// After an early return the caller does not know which values were not delivered. To dead-letter
+// rejected values, to log failures or to resume after a crash, use [New] or [OpenBook].
+//
+// seq runs on a goroutine of its own. Each cannot interrupt it: a seq that waits for data must
+// watch ctx itself.
 func Each[T any](ctx context.Context, seq iter.Seq[T], lanes []string,
 	deliver func(ctx context.Context, lane string, value T) error) error {
 	switch {

@@ -27,7 +27,8 @@ func counted(n int) iter.Seq[int] {
 	}
 }
 
-// Every value is delivered, each lane gets some, the fast one most, and failures are sent again.
+// TestEach checks that every value is delivered, that each lane gets some and the fast lane most,
+// and that failed values are sent again.
 func TestEach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -61,7 +62,8 @@ func TestEach(t *testing.T) {
 	})
 }
 
-// Each returns early on permanent errors, and leaves no goroutine behind: the bubble would not end.
+// TestEachEndsEarly checks that Each returns early on permanent errors and leaves no goroutine
+// behind. A goroutine left behind would keep the bubble from ending.
 func TestEachEndsEarly(t *testing.T) {
 	deny := func(context.Context, string, int) error {
 		return &Misconfigured{Err: errors.New("401")}
@@ -137,7 +139,8 @@ func TestEachRefuses(t *testing.T) {
 	}
 }
 
-// Without callbacks and without a window a Sender works, with the window queue.
+// TestOptionsThatMayBeLeftOut checks that a Sender works without callbacks and without a window,
+// for which window.Queue is the default.
 func TestOptionsThatMayBeLeftOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mustSender(t,
@@ -155,8 +158,8 @@ func TestOptionsThatMayBeLeftOut(t *testing.T) {
 	})
 }
 
-// Run returns the reason when every lane is misconfigured, and not before; with AwaitRepair it
-// waits for a repair.
+// TestAllLanesMisconfigured checks that Run returns the reason when every lane is misconfigured,
+// and not before. With AwaitRepair it waits for a repair.
 func TestAllLanesMisconfigured(t *testing.T) {
 	for _, c := range []struct {
 		broken string // lanes that are misconfigured, until the repair after a minute
@@ -201,7 +204,7 @@ func TestAllLanesMisconfigured(t *testing.T) {
 	}
 }
 
-// Failed gets the context of Run.
+// TestFailedHasTheContextOfRun checks that Failed gets a context derived from that of Run.
 func TestFailedHasTheContextOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}

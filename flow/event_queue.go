@@ -10,7 +10,8 @@ import (
 // and the newest lanes.
 type eventQueue[T any] struct {
 	start time.Time
-	// capacity one: there are events, and the goroutine that added them does not run the loop
+	// wake has capacity one. A value means that there are events, and that the goroutine that added
+	// them does not run the loop.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below
@@ -24,7 +25,7 @@ type pendingEvents[T any] struct {
 	answers []*attempt[T] // their at never decreases
 	offer   Item[T]
 	offered bool  // offer is an item
-	ended   error // of the producer; io.EOF: there is no more
+	ended   error // error of the producer; io.EOF at its end
 	buried  *held[T]
 	buryErr error
 	saved   int64
@@ -53,8 +54,8 @@ func (b *eventQueue[T]) wakeRun() {
 	}
 }
 
-// answer puts an attempt that has returned, stamped here so that the round trip does not hold the
-// loop's delay.
+// answer queues an attempt that has returned. It records the time here, so that the round trip does
+// not include the loop's delay.
 func (b *eventQueue[T]) answer(a *attempt[T]) {
 	b.mu.Lock()
 	a.at = time.Since(b.start)
@@ -77,7 +78,8 @@ func (b *eventQueue[T]) putBuried(h *held[T], err error) {
 	b.mu.Unlock()
 }
 
-// putSaved and putLanes wake Run: their callers may hold locks that a callback takes.
+// putSaved and putLanes wake the goroutine of Run instead of running the loop: their callers may
+// hold locks that a callback takes.
 func (b *eventQueue[T]) putSaved(n int64) {
 	b.mu.Lock()
 	b.pending.saved += n
@@ -116,7 +118,7 @@ func (b *eventQueue[T]) putPing() <-chan struct{} {
 	return b.pending.pinged
 }
 
-// leave ends the event queue: later pings return at once.
+// leave ends the event queue: the channels of later pings are closed at once.
 func (b *eventQueue[T]) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +134,7 @@ func (m *pendingEvents[T]) answerPing() {
 	}
 }
 
-// take exchanges the events for m and reuses its memory.
+// take moves the queued events to m. The queue reuses the memory of the old m.
 func (b *eventQueue[T]) take(m *pendingEvents[T]) {
 	m.reset()
 	b.mu.Lock()

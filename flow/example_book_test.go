@@ -14,11 +14,11 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// row of a table that is read by time, which is its position.
+// row is a row of a table that is read by time. The time is its position.
 type row struct{ time int64 }
 
-// after returns the rows after a time, as SELECT ... WHERE time > ? ORDER BY time would: 50,000 in
-// all, one every other second.
+// after returns the rows after a time, as SELECT ... WHERE time > ? ORDER BY time would. The table
+// has 50,000 rows, one every two seconds.
 func after(time int64) func(context.Context) (row, error) {
 	return func(context.Context) (row, error) {
 		if time += 2; time > 100_000 {
@@ -28,9 +28,9 @@ func after(time int64) func(context.Context) (row, error) {
 	}
 }
 
-const replay = 3000 // rows that a crash repeats at most
+const replay = 3000 // maximum number of rows that a crash repeats
 
-// spout is one life of the program: it delivers to twelve workers, from the mark in the file on.
+// spout runs the program once: it delivers to twelve workers, starting at the mark in the file.
 func spout(file string, bolt flow.WorkerFunc[[]row],
 	settled func(flow.Item[[]row], flow.Settlement)) error {
 	defer func() { power, _ := recover().(*flow.PanicError); fmt.Println("crash:", power != nil) }()
@@ -72,7 +72,7 @@ func ExampleBook() {
 		mu.Lock()
 		defer mu.Unlock()
 		if attempts++; attempts%50 == 0 {
-			return flow.Report{}, errors.New("connection reset") // another bolt gets it
+			return flow.Report{}, errors.New("connection reset") // another bolt gets the batch
 		}
 		for _, r := range a.Value {
 			came, seen[r.time] = came+1, true
@@ -81,7 +81,7 @@ func ExampleBook() {
 	}
 	crash := func(flow.Item[[]row], flow.Settlement) {
 		if settled++; settled == 300 {
-			panic("power cut") // nothing is saved, nobody says goodbye
+			panic("power cut") // nothing more is saved
 		}
 	}
 	for range 2 {

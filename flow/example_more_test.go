@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// letters hands out batches, and takes those that have no digit in them.
+// letters is a producer of batches and a worker that accepts batches without digits.
 type letters struct{ batches []string }
 
 func (l *letters) Next(context.Context) (flow.Item[string], error) {
@@ -32,8 +32,8 @@ func (*letters) Deliver(_ context.Context, a flow.Attempt[string]) (flow.Report,
 	return flow.Report{}, nil
 }
 
-// A batch that a worker rejects is cut until the refused part is found, which is buried; all else
-// is delivered.
+// The Sender cuts a batch that a worker rejects until it finds the refused part. It buries that
+// part and delivers the others.
 func ExampleRejected() {
 	worker := &letters{batches: []string{"abcd", "ef7h", "ijkl"}}
 	var delivered, buried []string
@@ -71,8 +71,8 @@ func ExampleRejected() {
 	// buried [7: digits are not taken]
 }
 
-// A server advertises its window: senders that know the header never have more in flight than it
-// can serve soon.
+// A server advertises its window. Senders that know the header never have more in flight than the
+// server can soon serve.
 func ExampleReceiver_Handler() {
 	receiver := &flow.Receiver{Slots: 4}
 	server := httptest.NewServer(

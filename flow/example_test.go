@@ -33,7 +33,7 @@ func Example() {
 			}
 			resp, err := http.DefaultClient.Do(req)
 			if err != nil {
-				return err // the word is sent again, to any server
+				return err // the word is sent again, perhaps to another server
 			}
 			defer resp.Body.Close()
 			return flow.HTTPOutcome(resp)

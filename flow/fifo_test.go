@@ -12,11 +12,11 @@ import (
 // bookkeeping of the Sender itself, not the decisions of the machine.
 type fifo struct {
 	window  int           // of each lane
-	timeout time.Duration // 0: none
+	timeout time.Duration // of an attempt; 0: none
 	lanes   []fifoLane
 	waiting []uint64
 	items   map[uint64]*fifoItem
-	pending []fifoAttempt // in the order of their start, and so of their timeout
+	pending []fifoAttempt // in the order of their start, which is also the order of their timeouts
 	lastID  uint64
 	status  control.Status
 }

@@ -2,15 +2,16 @@ package flow
 
 import "time"
 
-// flight is the attempts that have not answered.
+// flight is the set of attempts that have not returned.
 type flight[T any] struct {
 	byID map[uint64]*attempt[T]
-	// those with a live context, in the order of their start, and so of their abandon
+	// list of the attempts with a live context, in the order of their start, which is also the
+	// order of their abandon times
 	first, last *attempt[T]
 	free        []*attempt[T]
 }
 
-// maxFreeAttempts bounds the memory kept for coming attempts.
+// maxFreeAttempts bounds the attempts that are kept for reuse.
 const maxFreeAttempts = 1024
 
 func (f *flight[T]) add(a *attempt[T]) {
@@ -38,7 +39,7 @@ func (f *flight[T]) unlink(a *attempt[T]) {
 	a.prev, a.next = nil, nil
 }
 
-// end ends the context of an attempt that has not answered; the first cause counts.
+// end ends the context of an attempt that has not returned. Only the first cause counts.
 func (f *flight[T]) end(a *attempt[T], cause error) {
 	if a.ended == nil {
 		f.unlink(a)
@@ -47,7 +48,7 @@ func (f *flight[T]) end(a *attempt[T], cause error) {
 	}
 }
 
-// remove forgets an attempt that has answered.
+// remove removes an attempt that has returned.
 func (f *flight[T]) remove(a *attempt[T]) {
 	delete(f.byID, a.ID)
 	if a.ended == nil {
@@ -55,7 +56,7 @@ func (f *flight[T]) remove(a *attempt[T]) {
 	}
 }
 
-// take returns an attempt to be filled.
+// take returns an empty attempt, reusing memory if there is any.
 func (f *flight[T]) take() *attempt[T] {
 	n := len(f.free)
 	if n == 0 {
@@ -66,7 +67,7 @@ func (f *flight[T]) take() *attempt[T] {
 	return a
 }
 
-// give keeps the memory of a for later.
+// give keeps the memory of a for a later take.
 func (f *flight[T]) give(a *attempt[T]) {
 	if len(f.free) < maxFreeAttempts {
 		*a = attempt[T]{}

@@ -1,5 +1,5 @@
-// Package flow delivers items to many parallel, unequal, failing workers, at the pace that each of
-// them can bear.
+// Package flow delivers items to many parallel, unequal, failing workers, each at the pace that it
+// can sustain.
 //
 //	err := flow.Each(ctx, slices.Values(lines), urls, func(ctx context.Context, url, line string) error {
 //		resp, err := post(ctx, url, line)
@@ -19,16 +19,16 @@
 // not know records, files or positions.
 //
 // A [Book] is a Sender that resumes after a crash. It packs rows into batches, tracks the settled
-// ones by their positions, and saves these in a [Checkpoint], such as a file of
+// rows by their positions, and saves this progress in a [Checkpoint], such as a file of
 // [github.com/penstock-io/penstock/flow/checkpoint]. Programs with another kind of position use a
-// Sender, and keep what Options.Settled reports in a ledger
+// Sender, and record each call of Options.Settled in a ledger
 // ([github.com/penstock-io/penstock/flow/ledger]).
 //
 // A [Receiver] is the other side: a server that advertises to its senders how much it accepts.
 //
 // Delivery is at least once: an item is settled when a worker has delivered it or when it has been
-// dead-lettered, never by count or age. The package needs no real time: everything runs under
-// testing/synctest.
+// dead-lettered. The number of attempts or the age of an item never settles it. The package needs
+// no real time: everything runs under testing/synctest.
 package flow
 
 import (
@@ -42,12 +42,14 @@ import (
 // Options.Released.
 type Item[T any] struct {
 	Value T // passed to the worker
-	// In window units, such as records; 0 means 1. One item is always allowed, regardless of its
-	// cost.
+	// Cost is in window units, such as records; 0 means 1. A window always admits one item,
+	// regardless of its cost.
 	Cost float64
-	// Counted against Options.MaxBytes and control.Config.Replay until settled and saved.
+	// Bytes counts against Options.MaxBytes until the item is settled, and against
+	// control.Config.Replay until it is also saved.
 	Bytes int64
-	// Items that share a key keep their order: never in flight together, except on an Ordered lane.
+	// Items that share a key keep their order. They are never in flight together, except on an
+	// Ordered lane.
 	Keys []string
 }
 
@@ -57,13 +59,13 @@ type Attempt[T any] struct {
 	ID     uint64 // unique in the Sender
 	Number int    // of this item, from 1
 
-	// On Ordered lanes, Place counts from 0 within a Run and is the order of effect; Run only grows
-	// in a Sender. After a failed attempt, all later ones of its Run must fail, too. When all have
-	// returned, the next Run starts with the failed item.
+	// On Ordered lanes, attempts must take effect in the order of Place, which counts from 0 within
+	// a Run. Run only grows in a Sender. After a failed attempt, all later ones of its Run must
+	// fail, too. When all have returned, the next Run starts with the failed item.
 	Run, Place uint32
 
-	// Expect is when the attempt is overdue: the worker then counts as BUSY and another one is
-	// tried. The context stays valid until Options.Abandon. Zero means never.
+	// Expect is the time from which the attempt is overdue: the worker then counts as BUSY and the
+	// Sender tries another one. The context stays valid until Options.Abandon. Zero means never.
 	Expect time.Time
 }
 
@@ -75,14 +77,15 @@ type Limits = control.Limits
 
 // Worker is one lane of delivery: an endpoint, a connection, a child process, a remote node.
 type Worker[T any] interface {
-	// Deliver returns when the receiver has stored the value, and does not use it afterwards, not
-	// even in a goroutine of net/http: it waits for the body's Close. Up to Limits.InFlight
-	// goroutines call it at once, in no particular order (on Ordered lanes, Place gives the order).
-	// ctx ends at Options.Abandon and when the Sender stops; Deliver then returns soon.
+	// Deliver returns when the receiver has stored the value. It must not use the value afterwards,
+	// not even in a goroutine of net/http: an implementation that posts the value waits until
+	// net/http has closed the request body. Up to Limits.InFlight goroutines call Deliver at once,
+	// in no particular order (on Ordered lanes, Place gives the order). ctx ends at Options.Abandon
+	// and when the Sender stops; Deliver must then return soon.
 	//
-	// The error is the outcome, wrapped or not: nil is delivered; *Throttled, *Rejected,
-	// *Misconfigured, *Split and *Died are described there. A panic counts as *Died. After any
-	// other error the item is tried again.
+	// The error is the outcome, wrapped or not. Nil means delivered. The types *Throttled,
+	// *Rejected, *Misconfigured, *Split and *Died describe the other outcomes. A panic counts as
+	// *Died. After any other error the item is tried again.
 	Deliver(ctx context.Context, a Attempt[T]) (Report, error)
 }
 
@@ -92,15 +95,15 @@ type Lane[T any] struct {
 	Worker Worker[T]
 	Limits Limits // zero means none but the window
 
-	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. It is
-	// then called on the goroutine that runs the event loop, one call at a time, which saves two
-	// switches between goroutines. All other lanes stand still meanwhile, and no context ends the
-	// call. It must not call runtime.Goexit.
+	// Prompt means that Deliver never waits for a network, disk, timer or contended lock. The
+	// goroutine that runs the event loop then calls it, one call at a time, which saves two
+	// switches between goroutines. During the call the loop serves no other lane, and no context
+	// ends the call. Deliver must not call runtime.Goexit.
 	Prompt bool
 }
 
-// Producer returns the items. The Sender asks for one at a time, and always for one more than it
-// has room for.
+// Producer returns the items. The Sender requests one item at a time, and holds at most one for
+// which it has no room yet.
 type Producer[T any] interface {
 	// Next blocks until there is an item, the data ends or ctx is done. The error io.EOF ends the
 	// data: the items in flight are finished, then Run returns nil. Any other error stops the
@@ -112,11 +115,11 @@ type Producer[T any] interface {
 // Settlement describes how an item was settled.
 type Settlement struct {
 	Attempts int    // started
-	Lane     string // that delivered it; "" if Buried
+	Lane     string // that delivered the item; "" if Buried
 	Place    string // Report.Place of the delivering attempt
 	Buried   bool   // dead-lettered: Options.Bury has stored it
-	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Its
-	// Bytes need no Saved.
+	// Withdrawn means that the item was not delivered and will not be; see Options.Withdrawn. Do
+	// not report its Bytes to Sender.Saved.
 	Withdrawn bool
 }
 
@@ -138,27 +141,28 @@ type Failure struct {
 	Number  int             // of the attempt, from 1 for each item
 	Outcome control.Outcome // Misconfigured needs an operator
 	Err     error           // of Deliver; a *PanicError if it panicked
-	Died    bool            // the worker died of the item, or of the piece that a Split names
+	Died    bool            // the item, or the piece named by Split.Died, killed the worker
 }
 
 // Options configures a Sender. Lanes are required, but may be set later by SetLanes. Functions that
 // are documented as called on the loop are called one at a time. The caller is the goroutine of
-// Run, or one that has just returned from Next, Deliver or Bury. They must not block. A panic in
-// one of them comes out of Run as a *PanicError.
+// Run, or a goroutine that has just returned from Next, Deliver or Bury. These functions must not
+// block. A panic in one of them makes Run panic with a *PanicError.
 type Options[T any] struct {
 	// Lanes are the workers. Their names must be unique.
 	Lanes []Lane[T]
 	// Control configures window, dispatch, timeouts, breaker, budget and replay bound. A nil Window
 	// means window.Queue{}.
 	Control control.Config
-	// MaxBytes bounds the Bytes of unsettled items: no item is added after the one that reaches it.
-	// Zero means 32 MiB. A negative value means that the producer bounds them.
+	// MaxBytes bounds the Bytes of unsettled items: the Sender requests no item while their sum
+	// is at least MaxBytes. Zero means 32 MiB. Negative means no bound: the producer must bound
+	// them.
 	MaxBytes int64
-	// Abandon bounds an attempt: then its context ends. Zero means 60 s.
+	// Abandon is the time after which the context of an attempt ends. Zero means 60 s.
 	Abandon time.Duration
-	// AwaitRepair makes Run continue while every lane is misconfigured: each is probed from time to
-	// time until one is repaired. False means that Run returns the reason as soon as the last
-	// attempt of every lane was Misconfigured.
+	// AwaitRepair makes Run continue while every lane is misconfigured: the Sender probes each lane
+	// from time to time until one is repaired. False means that Run returns the reason as soon as
+	// the last attempt of every lane was Misconfigured.
 	AwaitRepair bool
 
 	// Bisect cuts a refused item into pieces that replace it, in order. Fewer than two pieces, or a
@@ -166,30 +170,31 @@ type Options[T any] struct {
 	// never while an attempt of the item runs.
 	Bisect func(it Item[T], refusal error) []Item[T]
 	// Bury stores a refused item durably as a dead letter before it returns nil; an error stops the
-	// Sender. It is called on a goroutine of its own, one call at a time. Nil means that a refusal
-	// stops the Sender. Items of which workers die, or that Control.Poison would refuse, are then
-	// tried forever.
+	// Sender. It is called on a goroutine of its own, one call at a time. If Bury is nil, a refusal
+	// by a worker stops the Sender, and items that kill workers or that Control.Poison or
+	// Control.End would refuse are tried forever.
 	Bury func(ctx context.Context, it Item[T], refusal error) error
-	// Waiting, if not nil, keeps items that wait long for their next attempt. It belongs to one
-	// Sender.
+	// Waiting, if not nil, keeps items that wait long for their next attempt. Two Senders must not
+	// share it.
 	Waiting WaitStore[T]
 	// Settled, if not nil, is called on the loop once for each item.
 	Settled func(it Item[T], s Settlement)
-	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except those
-	// that the Sender itself ended. ctx is derived from that of Run. This is the only place that
-	// shows the error of an attempt that will be tried again; LogTo logs it.
+	// Failed, if not nil, is called on the loop for each attempt that did not deliver, except
+	// attempts that the Sender canceled, but including those that it ended at Abandon. ctx is
+	// derived from the context of Run. Nothing else reports the error of an attempt after which the
+	// item is tried again. LogTo returns a Failed that logs it.
 	Failed func(ctx context.Context, it Item[T], f Failure)
 	// Withdrawn, if not nil, reports whether an item must not be sent any more, because another
 	// sender will send it. It is called on the loop, for each new item and, after Sender.Withdraw,
-	// for all that have not settled. It may change from a lesser Withdrawal to a greater one. A
-	// withdrawn item settles when no attempt of it runs: as delivered if one has delivered it, else
-	// with Settlement.Withdrawn.
+	// for all unsettled items. Its result for an item may change from a lesser Withdrawal to a
+	// greater one. A withdrawn item settles when none of its attempts runs: as delivered if one has
+	// delivered it, else with Settlement.Withdrawn.
 	Withdrawn func(it Item[T]) Withdrawal
 	// Released, if not nil, is called on the loop once for each item of Next, Bisect or Split. It
-	// is called when the item has been settled or replaced and no attempt of it runs, or when Run
-	// ends. The item's memory may then be reused.
+	// is called when the item has been settled or replaced and none of its attempts runs, or when
+	// Run ends. The item's memory may then be reused.
 	Released func(it Item[T])
 	// Trace, if not nil, is called on the loop with each event and the machine's commands, before
-	// they are carried out. Both are valid only during the call.
+	// the Sender carries them out. Both are valid only during the call.
 	Trace func(e *control.Event, do []control.Command)
 }

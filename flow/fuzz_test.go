@@ -17,13 +17,12 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// stretch is the value of the fuzzer's items: records lo to hi-1. Its memory is used again after
-// Released, and overwritten: a worker that reads it too late is found out, by itself or by the race
-// detector.
+// stretch is the value of the fuzzer's items: records lo to hi-1. After Released the fuzzer reuses
+// and overwrites its memory, so the worker or the race detector finds a read that comes too late.
 type stretch struct{ lo, hi int }
 
-// world is one run of the fuzzer. Everything in it follows from the seed and the caller, never from
-// the time.
+// world is one run of the fuzzer. Everything in it is determined by the seed and the caller, never
+// by the time.
 type world struct {
 	t       *testing.T
 	seed    uint64
@@ -37,15 +36,15 @@ type world struct {
 	held     map[*stretch]bool
 	made     int
 	released int
-	settled  []int // how often, by record
+	settled  []int // number of settles, by record
 	buried   []int
 	flying   map[int]int // by key
 	tries    map[[2]int]int
-	deaths   map[[2]int]int // of workers, by the stretch that they had
+	deaths   map[[2]int]int // of workers, by the stretch that killed them
 	deadly   map[int]bool   // records that were buried because workers died of them
 }
 
-// draw returns chance for one question.
+// draw returns a random generator that depends only on the seed and about.
 func (w *world) draw(about ...int) *rand.Rand {
 	h := w.seed
 	for _, a := range about {
@@ -85,7 +84,7 @@ func (w *world) item(lo, hi int) Item[*stretch] {
 	return it
 }
 
-// key of a record; the records of one offered item share it.
+// key returns the key of a record. All records of one offered item have the same key.
 func (w *world) key(record int) int { return record / 16 % 3 }
 
 func (w *world) Next(ctx context.Context) (Item[*stretch], error) {
@@ -138,9 +137,9 @@ func (w *world) bisect(it Item[*stretch], _ error) []Item[*stretch] {
 	return []Item[*stretch]{w.item(lo, mid), w.item(mid, hi)}
 }
 
-// worker behaves badly in every way that it may: it is slow, fails, panics, hangs, throttles,
-// refuses, splits, and delivers after it was told to stop. From the eighth try of a stretch on it
-// does its best.
+// worker returns a worker that misbehaves in every permitted way: it is slow, fails, panics, hangs,
+// throttles, refuses, splits, and delivers after its context has ended. From the eighth try of a
+// stretch on it behaves well.
 func (w *world) worker(lane int) WorkerFunc[*stretch] {
 	return func(ctx context.Context, a Attempt[*stretch]) (Report, error) {
 		lo, hi := a.Value.lo, a.Value.hi
@@ -197,7 +196,7 @@ func (w *world) worker(lane int) WorkerFunc[*stretch] {
 	}
 }
 
-// try counts the attempts of a stretch, as whichever item.
+// try counts an attempt of a stretch, in whichever item, and returns the number so far.
 func (w *world) try(lo, hi int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,15 +213,15 @@ func (w *world) fly(lo, delta int) {
 	}
 }
 
-// die counts a worker that dies of a stretch.
+// die counts a worker killed by a stretch.
 func (w *world) die(lo, hi int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.deaths[[2]int{lo, hi}]++
 }
 
-// mayBury reports whether a stretch may be buried for this reason: it is bad and was refused, or it
-// is one record that has killed three workers.
+// mayBury reports whether a stretch may be buried with this refusal: it is bad and was refused, or
+// it is one record that has killed three workers.
 func (w *world) mayBury(lo, hi int, refusal error) bool {
 	if errors.Is(refusal, errRefused) && w.anyBad(lo, hi) {
 		return true
@@ -236,8 +235,8 @@ func (w *world) mayBury(lo, hi int, refusal error) bool {
 	return true
 }
 
-// split divides a stretch: bad records are refused, and the others are delivered up to a point and
-// left after it.
+// split returns a Split of a stretch: it refuses bad records, delivers the others up to a random
+// point and leaves the rest.
 func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 	s := &Split[*stretch]{Err: errRefused}
 	done := lo + rnd.IntN(hi-lo+1)
@@ -258,7 +257,7 @@ func (w *world) split(rnd *rand.Rand, lo, hi int) error {
 	return s
 }
 
-// lanes draws a list of lanes for the nth time.
+// lanes draws the nth list of lanes.
 func (w *world) lanes(n int) []Lane[*stretch] {
 	rnd := w.draw(5, n)
 	var list []Lane[*stretch]
@@ -305,7 +304,8 @@ func (w *world) options() Options[*stretch] {
 	return o
 }
 
-// live runs a world to its end, or stops it at some time if stop is above 0, and checks the books.
+// live runs a world to its end, or stops it at the time stop if that is above 0, and checks that
+// every item was settled and released as promised.
 func live(t *testing.T, seed uint64, records int, stop time.Duration) {
 	w := &world{t: t, seed: seed, settled: make([]int, records), buried: make([]int, records)}
 	w.held, w.flying, w.tries = make(map[*stretch]bool), make(map[int]int), make(map[[2]int]int)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxRetryAfter caps Retry-After: beyond it, asking again is cheap.
+// maxRetryAfter caps Retry-After. One request per hour costs little.
 const maxRetryAfter = time.Hour
 
 // HTTPOutcome returns the outcome of an HTTP request as a Worker reports it, by the status of the
@@ -20,9 +20,9 @@ const maxRetryAfter = time.Hour
 //	400, 413, 422             *Rejected: this value will never be accepted
 //	all others                *Misconfigured, such as 401, 403, 404, 405 and redirects: the fault is the lane's
 //
-// If a receiver answers 409 to a value that it has already stored, check for that before.
-// HTTPOutcome does not read the body; the caller closes it, and drains it if connections are to be
-// reused.
+// If a receiver responds with 409 to a value that it has already stored, handle that status before
+// calling HTTPOutcome. HTTPOutcome does not read the body; the caller closes it, and drains it if
+// connections are to be reused.
 func HTTPOutcome(resp *http.Response) error {
 	code := resp.StatusCode
 	if code >= 200 && code < 300 {
@@ -41,7 +41,7 @@ func HTTPOutcome(resp *http.Response) error {
 	return &Misconfigured{Err: err}
 }
 
-// statusError has the form "POST http://host/path: 503 Service Unavailable".
+// statusError returns an error such as "POST http://host/path: 503 Service Unavailable".
 func statusError(resp *http.Response) error {
 	status := strings.TrimSpace(strconv.Itoa(resp.StatusCode) + " " +
 		http.StatusText(resp.StatusCode))

@@ -78,7 +78,8 @@ func TestHTTPOutcomeReadsRetryAfter(t *testing.T) {
 	})
 }
 
-// The error names the request, without the password in its URL.
+// TestHTTPOutcomeNamesTheRequest checks that the error names the request, without the password in
+// its URL.
 func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	at, err := url.Parse("http://user:secret@host:80/path?q=1")
 	if err != nil {
@@ -91,7 +92,8 @@ func TestHTTPOutcomeNamesTheRequest(t *testing.T) {
 	}
 }
 
-// The zero Receiver serves as many requests at once as there are threads; the others wait.
+// TestZeroReceiver checks that the zero Receiver serves as many requests at once as there are
+// threads, and that the others wait.
 func TestZeroReceiver(t *testing.T) {
 	old := runtime.GOMAXPROCS(3)
 	defer runtime.GOMAXPROCS(old)

@@ -15,10 +15,11 @@ type held[T any] struct {
 	done    bool     // settled, or replaced by pieces
 	refusal error    // the last
 	failure error    // the last
-	places  []placed // of attempts that delivered it and said where the receiver stands
+	places  []placed // of attempts that delivered it and reported a Place
 }
 
-// placed is the report of an attempt: on an Ordered lane its settle may come later.
+// placed is the Report.Place of an attempt. It is kept because on an Ordered lane the item may
+// settle later than the attempt returns.
 type placed struct {
 	id    uint64
 	place string
@@ -39,12 +40,12 @@ type store[T any] struct {
 	keys  keyTable
 	last  uint64 // sequence number
 	open  int    // items not yet settled or replaced
-	bytes int64  // of those
+	bytes int64  // of the open items
 	free  []*held[T]
 	away  away[T] // items that Options.Waiting keeps
 }
 
-// maxFreeItems bounds the memory kept for coming items.
+// maxFreeItems bounds the items that are kept for reuse.
 const maxFreeItems = 1024
 
 // add takes an item, the next in sequence. An item with an invalid cost or size is held with the
@@ -82,7 +83,7 @@ func (s *store[T]) finish(h *held[T]) {
 	s.bytes -= h.Bytes
 }
 
-// drop forgets h, which nobody holds any more.
+// drop removes h, which is no longer in use.
 func (s *store[T]) drop(h *held[T]) {
 	delete(s.bySeq, h.seq)
 	s.keys.release(h.keys)
@@ -104,7 +105,8 @@ func (s *store[T]) all() []*held[T] {
 	return list
 }
 
-// keyTable gives each key that an item holds a number, and numbers that nobody holds away again.
+// keyTable maps each key that an item holds to a number. It reuses the numbers of keys that no item
+// holds any more.
 type keyTable struct {
 	numbers map[string]uint32
 	uses    []keyUse // by number
@@ -150,7 +152,7 @@ func (t *keyTable) release(numbers []uint32) {
 	}
 }
 
-// costOf returns the cost of an item, which is 1 if the item does not name it.
+// costOf returns the cost of an item: 1 if Item.Cost is 0.
 func costOf(cost float64) float64 {
 	if cost == 0 {
 		return 1

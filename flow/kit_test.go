@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// takes returns a worker that delivers everything after d.
+// takes returns a worker that delivers each item after d.
 func takes[T any](d time.Duration) WorkerFunc[T] {
 	return func(ctx context.Context, _ Attempt[T]) (Report, error) {
 		return Report{}, sleep(ctx, d)
@@ -41,7 +41,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// these produces items and then io.EOF.
+// these returns a producer of items, which ends with io.EOF.
 func these[T any](items ...Item[T]) ProducerFunc[T] {
 	return func(context.Context) (Item[T], error) {
 		if len(items) == 0 {
@@ -61,7 +61,7 @@ func values[T any](v ...T) (items []Item[T]) {
 	return items
 }
 
-// idle produces nothing and waits for the end.
+// idle returns a producer that has no items and waits until its context ends.
 func idle[T any]() ProducerFunc[T] {
 	return func(ctx context.Context) (Item[T], error) {
 		<-ctx.Done()
@@ -69,21 +69,21 @@ func idle[T any]() ProducerFunc[T] {
 	}
 }
 
-// diary records a Sender's handling of items of type T, with the time since its start. It checks
-// each unconditional promise of Options: settled at most once, released exactly once and not while
-// an attempt runs.
+// diary records how a Sender handles items of type T, with the time since its start. It checks the
+// unconditional promises of Options: an item is settled at most once, and released exactly once,
+// when no attempt of it runs.
 type diary[T comparable] struct {
 	t     testing.TB
 	start time.Time
 
-	mu       sync.Mutex // guards the fields below: workers write too
+	mu       sync.Mutex // guards the fields below, which workers write, too
 	settled  map[T]Settlement
 	at       map[T]time.Duration
-	order    []T // as settled
+	order    []T // in the order of their settles
 	released map[T]int
 	replaced map[T]bool // by pieces
 	running  map[T]int
-	starts   []string // "value lane", as they came
+	starts   []string // "value lane", in the order of the starts
 	failures []Failure
 }
 
@@ -152,7 +152,7 @@ func (d *diary[T]) options(lanes ...Lane[T]) Options[T] {
 	}
 }
 
-// wantSettled checks that exactly these values were settled, and everything held was released.
+// wantSettled checks that exactly these values were settled, and that all items were released.
 func (d *diary[T]) wantSettled(want ...T) {
 	d.t.Helper()
 	d.mu.Lock()
@@ -177,7 +177,7 @@ func (d *diary[T]) wantAt(v T, want time.Duration) {
 	}
 }
 
-// mustRun runs a Sender of o and wants nil.
+// mustRun runs a Sender with options o and fails the test if Run returns an error.
 func mustRun[T any](t testing.TB, o Options[T], p Producer[T]) {
 	t.Helper()
 	if err := mustSender(t, o).Run(t.Context(), p); err != nil {

@@ -11,25 +11,25 @@ import (
 )
 
 // All goroutines of a Sender start in this file: one for the producer, one for Options.Bury, two
-// for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them by
+// for Options.Waiting, and a runner for each attempt in flight. Run owns them: it ends them through
 // their context or channel, and waits for them.
 
-// maxIdleRunners bounds the runners that wait for their next attempt; others end.
+// maxIdleRunners bounds the runners that wait for their next attempt. Further idle runners end.
 const maxIdleRunners = 1024
 
 // lane is the loop's state of a Lane.
 type lane[T any] struct {
 	Lane[T]
 	number  int32
-	up      bool // takes attempts; otherwise it only waits for the running ones
+	up      bool // takes attempts; otherwise the lane only waits for its running ones
 	running int
-	fault   error // of its last attempt, if that found it misconfigured
-	// Ordered: the replacement once its attempts have returned, so that they keep one order
+	fault   error // of its last attempt, if the outcome was Misconfigured
+	// again replaces an Ordered lane that is down, once its running attempts have returned. So old
+	// and new attempts keep one order.
 	again *Lane[T]
 }
 
-// attempt is one call of Deliver. The loop owns it, except that the runner does between its start
-// and its return.
+// attempt is one call of Deliver. The runner owns it while Deliver runs, and the loop otherwise.
 type attempt[T any] struct {
 	Attempt[T]
 	item   *held[T]
@@ -45,8 +45,8 @@ type attempt[T any] struct {
 	outcome control.Outcome
 	at      time.Duration
 
-	ended      error         // the cause with which the loop ended the context; nil if it did not
-	abandon    time.Duration // when it will
+	ended      error         // the cause with which the loop has ended the context, or nil
+	abandon    time.Duration // when the loop will end the context
 	prev, next *attempt[T]   // in the list of running attempts
 }
 
@@ -58,12 +58,12 @@ type runner[T any] struct {
 // crew starts the goroutines of the sender and counts them. The loop owns it.
 type crew[T any] struct {
 	all     sync.WaitGroup
-	runners map[*runner[T]]struct{} // those that run
+	runners map[*runner[T]]struct{} // not ended
 	idle    []*runner[T]
 }
 
-// deliver hands a to an idle runner, the last used first, or to a new one. The last used runner may
-// be the one that runs the loop now: it takes a when it is done with that, without a switch between
+// deliver passes a to the idle runner that was used last, or to a new one. The runner used last may
+// be the one that runs the loop now: it takes a when it has run the loop, without a switch between
 // goroutines.
 func (c *crew[T]) deliver(a *attempt[T], l *loop[T]) {
 	if n := len(c.idle); n > 0 {
@@ -159,7 +159,8 @@ func produceOne[T any](ctx context.Context, p Producer[T], events *eventQueue[T]
 	defer func() {
 		if !returned {
 			err = caught("producer", recover())
-			defer events.wakeRun() // after runtime.Goexit this goroutine does not run the loop
+			// If p calls runtime.Goexit, this goroutine cannot run the loop; Run must.
+			defer events.wakeRun()
 		}
 		events.putOffer(it, err)
 	}()

@@ -65,7 +65,7 @@ func (e *PanicError) LogValue() slog.Value {
 	return logValue(e, slog.String("stack", string(e.Stack)))
 }
 
-// logValue is the first line of err, which leaves out a stack, and attrs.
+// logValue returns a group of attrs and of the first line of err, without a stack.
 func logValue(err error, attrs ...slog.Attr) slog.Value {
 	msg, _, _ := strings.Cut(err.Error(), "\n")
 	return slog.GroupValue(append([]slog.Attr{slog.String("msg", msg)}, attrs...)...)

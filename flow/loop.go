@@ -33,7 +33,7 @@ type loop[T any] struct {
 	out      []control.Command
 	flushing bool
 
-	// 0 if no goroutine runs the loop; grows with each event that the loop owner has to process
+	// claims is 0 if no goroutine runs the loop. It grows with each event for the loop owner.
 	claims     atomic.Int64
 	handed     chan struct{} // holds one: the goroutine of Run continues the loop
 	alarm      *alarm
@@ -43,7 +43,7 @@ type loop[T any] struct {
 
 	ask      chan struct{} // holds one: a request for an item
 	asked    bool
-	ahead    Item[T] // the producer's next, for which the machine has no room yet
+	ahead    Item[T] // the producer's next item, for which the machine had no room yet
 	hasAhead bool
 	produced bool  // the producer has ended
 	finalErr error // result of Run
@@ -62,8 +62,8 @@ func newLoop[T any](s *Sender[T]) *loop[T] {
 	return l
 }
 
-// run runs the loop until everything has settled, or until the Sender stops and no attempt runs any
-// more.
+// run runs the loop until everything has settled, or until the Sender stops, and no attempt runs
+// any more.
 func (l *loop[T]) run(ctx context.Context, p Producer[T]) error {
 	l.base, l.cancel = context.WithCancelCause(ctx)
 	defer l.dismiss() // also when a callback panics
@@ -141,8 +141,8 @@ func (l *loop[T]) handleEvents() {
 	m.answerPing()
 }
 
-// pull passes the producer's next item to the machine if there is room, and requests the one after
-// it, so that it is at hand when the next attempt returns.
+// pull passes the producer's next item to the machine if there is room. It also requests the item
+// after it, so that the loop has one when the next attempt returns.
 func (l *loop[T]) pull() {
 	if l.hasAhead && !l.stopping && l.room() {
 		it := l.ahead
@@ -241,7 +241,7 @@ func (l *loop[T]) flush() {
 				l.carryOut(c)
 				continue
 			}
-			// before anything else happens to the item
+			// The machine must see the result of the Defer before other events of the item.
 			l.queue = slices.Insert(l.queue, next, l.items.away.take(l, c))
 			next++
 		}
@@ -332,14 +332,14 @@ func (l *loop[T]) dismiss() {
 	l.crew.dismiss()
 }
 
-// leave releases the items that are left.
+// leave releases the items that the loop still holds.
 func (l *loop[T]) leave() {
 	l.events.take(&l.pending)
 	if l.pending.offered {
 		l.ahead, l.hasAhead = l.pending.offer, true
 	}
 	if l.hasAhead {
-		_, _ = l.items.add(l.ahead) // an invalid item does not matter any more
+		_, _ = l.items.add(l.ahead) // an invalid item is released like the others
 	}
 	l.items.away.collect(l)
 	for _, h := range l.items.all() {

@@ -36,8 +36,8 @@ func (l *loop[T]) runLoop() {
 }
 
 // handleUpTo runs the loop until the event queue is empty, or for at most the given number of
-// rounds. still reports that the caller remains the loop owner; otherwise any goroutine may run the
-// loop.
+// rounds. still reports whether the caller is still the loop owner; if it is not, any goroutine may
+// run the loop.
 func (l *loop[T]) handleUpTo(rounds int) (still bool) {
 	for range rounds {
 		n := l.claims.Load()
@@ -68,7 +68,7 @@ func (l *loop[T]) runToEnd() (over bool) {
 	return over
 }
 
-// rethrow ends Run in the way in which the callback ended.
+// rethrow repeats the panic or runtime.Goexit of a callback on the goroutine of Run.
 func (l *loop[T]) rethrow() {
 	switch {
 	case l.panicked == nil:

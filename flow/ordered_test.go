@@ -14,9 +14,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// appender is an Ordered lane's receiver: Delivers run at once and take effect in the order of
-// Place. Once one of a Run has failed, the rest of it fails. It checks the rules as a file sink
-// would have to trust them.
+// appender is the worker of an Ordered lane: its Deliver calls run concurrently and take effect in
+// the order of Place. After a failed attempt, the rest of its Run fails. appender checks the rules
+// on which a file sink relies.
 type appender struct {
 	t     *testing.T
 	fails func(a Attempt[int]) bool
@@ -25,9 +25,9 @@ type appender struct {
 	turn   *sync.Cond
 	run    uint32
 	place  uint32 // the next to take effect
-	broken bool   // one of run has failed
+	broken bool   // an attempt of run has failed
 	inside int
-	most   int // Delivers at once
+	most   int // largest number of concurrent Deliver calls
 	runs   int
 	log    []int
 }
@@ -72,7 +72,7 @@ func (s *appender) Deliver(ctx context.Context, a Attempt[int]) (Report, error) 
 	return Report{Place: strconv.Itoa(len(s.log))}, nil
 }
 
-// inOrder checks that the values of each of so many keys come in sequence, and that there are n.
+// inOrder checks that got has n values, and that the values of each of the keys are in sequence.
 func inOrder(t *testing.T, what string, got []int, n, keys int) {
 	t.Helper()
 	next := make([]int, keys)
@@ -126,8 +126,8 @@ func TestOrderedLane(t *testing.T) {
 	}
 }
 
-// An Ordered lane is removed and added again while its Delivers still run. It continues with the
-// running ones, because all handles refer to the same file.
+// TestOrderedLaneFlaps removes an Ordered lane and adds it again while its Deliver calls still run.
+// The new lane must wait for them, because both write to the same file.
 func TestOrderedLaneFlaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := newAppender(t, func(Attempt[int]) bool { return false })

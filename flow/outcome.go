@@ -17,26 +17,26 @@ var ErrSuperseded = errors.New("flow: attempt abandoned, another one has settled
 // CancelAttempts.
 var ErrWithdrawn = errors.New("flow: attempt abandoned, its item was withdrawn")
 
-// Throttled means that the worker is alive but full: it gets nothing until After has passed. It
-// counts neither as a failure nor as a measurement of the round trip.
+// Throttled means that the worker is alive but full: it gets no attempts until After has passed.
+// Throttled counts neither as a failure nor as a measurement of the round trip.
 type Throttled struct {
-	After time.Duration // from now; 0 if the worker did not say
+	After time.Duration // from now; 0 if the worker did not name a time
 	Err   error         // the cause; may be nil
 }
 
-// Rejected means that no worker will ever accept this value: it is bisected until the refused part
-// is found, which is dead-lettered.
+// Rejected means that no worker will ever accept this value. The Sender bisects it to find the
+// refused part, and dead-letters that part.
 type Rejected struct{ Err error }
 
-// Misconfigured means that the fault is the lane's (401, 403, 404, no such table): its breaker
-// opens and the item goes to another lane. Nothing is settled or dead-lettered. If every lane is
-// misconfigured, Run returns (Options.AwaitRepair).
+// Misconfigured means that the lane is at fault (401, 403, 404, no such table): its breaker opens
+// and the item goes to another lane. Nothing is settled or dead-lettered. If every lane is
+// misconfigured, Run returns, unless Options.AwaitRepair is true.
 type Misconfigured struct{ Err error }
 
 // Died means that the worker died, or hung and had to be killed, perhaps because of the value.
-// Return it only for the value that may be to blame, not for others that the worker had. The value
-// is tried again; one of which several workers have died is refused ([control.Poison]): it is
-// bisected, and the part that kills workers is dead-lettered. A panic in Deliver means the same.
+// Return it only for the value that may be to blame, not for other values that the worker had. The
+// value is tried again. A value that has killed several workers is refused ([control.Poison]): it
+// is bisected, and the part that kills workers is dead-lettered. A panic in Deliver means the same.
 type Died struct{ Err error }
 
 // Split means that a value was settled in part. Done, Rest and Refused together are exactly the
@@ -46,9 +46,10 @@ type Split[T any] struct {
 	Rest    []Item[T] // replaces the item, in order, and is tried again
 	Refused []Item[T] // passed to Options.Bury without another attempt
 	Err     error     // the cause
-	// Refusals, if not nil, has the reason for each of Refused. A missing one is Err.
+	// Refusals, if not nil, has the reason for each item of Refused. Err stands in for a missing or
+	// nil reason.
 	Refusals []error
-	// Died, if above 0, means that the worker died of Rest[Died-1]; see the error Died.
+	// Died, if above 0, means that Rest[Died-1] killed the worker; see the error Died.
 	Died int
 }
 
@@ -86,10 +87,10 @@ func (e *Split[T]) Error() string {
 func (e *Split[T]) Unwrap() error { return e.Err }
 
 // PanicError is a panic or a call of runtime.Goexit in a worker, producer or callback. In a worker
-// it is the outcome of its attempt. In a producer or in Bury it stops the Sender. In a callback on
-// the loop, Run returns it.
+// it is the outcome of its attempt. In a producer or in Bury it stops the Sender. After a panic in
+// a callback on the loop, Run panics with it.
 type PanicError struct {
-	Where string // such as `worker "a"`; "callback" for one on the loop
+	Where string // such as `worker "a"`; "callback" for a callback on the loop
 	Value any    // the panic value; nil for runtime.Goexit
 	Stack []byte // of the goroutine that panicked, as runtime/debug.Stack returns it
 }

@@ -14,8 +14,8 @@ const DefaultPackRows = 1000
 // maxPackRows bounds a batch if nothing else does.
 const maxPackRows = 1 << 24
 
-// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits for
-// them.
+// PackOptions bounds the batches of rows. The zero value packs 1000 rows of cost 1, and waits until
+// it has that many.
 type PackOptions[R any] struct {
 	// Rows bounds the rows of a batch. Zero means 1000.
 	Rows int
@@ -30,8 +30,8 @@ type PackOptions[R any] struct {
 	CostOf func(R) float64
 	// BytesOf returns the bytes of a row, 0 or more, for Options.MaxBytes. Nil means 0 for each.
 	BytesOf func(R) int64
-	// Cut reports whether a batch must end between two successive rows: because another partition
-	// begins, or because the rows between them were settled before a restart. Nil means never.
+	// Cut reports whether a batch must end between two successive rows, such as where another
+	// partition begins, or where rows between them were settled before a restart. Nil means never.
 	Cut func(last, next R) bool
 }
 
@@ -44,12 +44,12 @@ type packer[R any] struct {
 	join func() bool
 
 	begun []R // rows of the batch that is not yet complete
-	size  int // of the batch before, as an estimate
+	size  int // rows of the previous batch, the estimate for the next one
 	cost  float64
 	bytes int64
-	next  R // the first row of the batch after it, if waits
+	next  R // last row read, not yet in a batch; valid if waits
 	waits bool
-	err   error // of read, after its rows
+	err   error // of read; returned after the rows that precede it
 }
 
 // Pack returns a Producer that packs the rows of next into batches. A Sender delivers, retries and
@@ -97,7 +97,7 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 		if p.err != nil {
 			return Item[[]R]{}, p.err
 		}
-		row, err := p.read(ctx) // the first is waited for without end
+		row, err := p.read(ctx) // Linger does not bound the wait for the first row
 		if err != nil {
 			return Item[[]R]{}, err
 		}
@@ -122,15 +122,15 @@ func (p *packer[R]) Next(ctx context.Context) (Item[[]R], error) {
 			p.err = err
 		}
 		if p.waits && reading.Err() != nil && ctx.Err() == nil {
-			p.take() // it came with the end of the wait
+			p.take() // the row came just as Linger ended
 			return p.batch(), nil
 		}
 	}
 	return p.batch(), nil
 }
 
-// take adds the waiting row to the batch, if it belongs there, and reports whether more rows may be
-// read for the batch.
+// take adds the waiting row to the batch if it fits, and reports whether more rows may be read for
+// the batch.
 func (p *packer[R]) take() bool {
 	if p.waits {
 		cost, n := 1.0, len(p.begun)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// timed gives rows at times since its start, and then ends.
+// timed returns a source with a row at each of the times since start, which then returns end.
 func timed(start time.Time, end error, at ...time.Duration) func(context.Context) (int, error) {
 	n := 0
 	return func(ctx context.Context) (int, error) {
@@ -53,8 +53,8 @@ func TestPackRefuses(t *testing.T) {
 	}
 }
 
-// TestPack checks that batches end by count, before the row that would exceed the cost, and at
-// positions chosen by Cut; a row of any cost is allowed alone.
+// TestPack checks that a batch ends at Rows, before the row that would exceed Cost, and where Cut
+// reports true. A row of any cost is allowed in a batch of its own.
 func TestPack(t *testing.T) {
 	cost := func(n int) float64 { return float64(n) }
 	for _, c := range []struct {
@@ -106,8 +106,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPackLinger checks that a begun batch waits at most Linger for more, counted from its first
-// row; the first row is awaited without limit.
+// TestPackLinger checks that a batch waits for more rows at most Linger after its first row, and
+// that the wait for the first row has no limit.
 func TestPackLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -122,7 +122,7 @@ func TestPackLinger(t *testing.T) {
 		}{
 			{[]int{1, 2}, 5*time.Second + 100*ms},
 			{[]int{3}, 5*time.Second + 250*ms},
-			{[]int{4, 5}, 9*time.Second + 99*ms}, // the rows end with an error, which follows them
+			{[]int{4, 5}, 9*time.Second + 99*ms}, // the error comes after these rows
 		} {
 			it, err := p.Next(t.Context())
 			if at := time.Since(start); err != nil || !slices.Equal(it.Value, want.rows) ||
@@ -137,7 +137,7 @@ func TestPackLinger(t *testing.T) {
 	})
 }
 
-// TestPackKeepsWhatWasBegun checks that an end of the caller's context loses no row.
+// TestPackKeepsWhatWasBegun checks that no row is lost when the caller's context ends.
 func TestPackKeepsWhatWasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := mustPack(t, PackOptions[int]{Rows: 3},
@@ -189,7 +189,8 @@ func TestPackAtRandom(t *testing.T) {
 					t.Errorf("seed %d: %d rows of cost %v in a batch, bounds %+v", seed,
 						len(it.Value), cost, o)
 				}
-				// A row that was left over from the batch before has waited there.
+				// The first row may have waited up to Linger before: it was read for the previous
+				// batch and did not fit.
 				if o.Linger > 0 && now > at[first-1]+2*o.Linger {
 					t.Errorf("seed %d: a batch waits from %v to %v", seed, at[first-1], now)
 				}

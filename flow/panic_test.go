@@ -69,8 +69,8 @@ func TestPanicOfProducerAndBury(t *testing.T) {
 	})
 }
 
-// A callback that panics panics out of Run, which leaves no goroutine behind: the bubble would not
-// end.
+// TestPanicOfCallback checks that a panic in a callback makes Run panic, and that Run leaves no
+// goroutine behind. A goroutine left behind would keep the bubble from ending.
 func TestPanicOfCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](0)},

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// answered reports whether a ping has been answered.
+// answered reports whether the channel of a ping is closed.
 func answered(ping <-chan struct{}) bool {
 	select {
 	case <-ping:
@@ -17,8 +17,8 @@ func answered(ping <-chan struct{}) bool {
 	}
 }
 
-// TestPing pings a sender before, during and after its run, while its workers hang and while a
-// callback does not return.
+// TestPing checks Ping before, during and after Run, while workers hang and while a callback does
+// not return.
 func TestPing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -60,13 +60,13 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// wait returns ping when no goroutine can make progress.
+// wait waits until no goroutine of the bubble can make progress, and returns ping.
 func wait(ping <-chan struct{}) <-chan struct{} {
 	synctest.Wait()
 	return ping
 }
 
-// TestPingAfterPanic pings a sender after its Run has panicked.
+// TestPingAfterPanic checks Ping after Run has panicked.
 func TestPingAfterPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// goroutine is the number of the caller's goroutine.
+// goroutine returns the number of the caller's goroutine.
 func goroutine() string {
 	buf := make([]byte, 64)
 	buf = buf[:runtime.Stack(buf, false)]
@@ -23,8 +23,8 @@ func goroutine() string {
 	return ""
 }
 
-// A prompt worker and the callbacks of its items are called by the goroutine that brought the item:
-// no other goroutine is woken.
+// TestPromptIsCalledInTheTurn checks that the goroutine that produced an item calls the prompt
+// worker and the callbacks of the item, so that no other goroutine is woken.
 func TestPromptIsCalledInTheTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -58,8 +58,8 @@ func TestPromptIsCalledInTheTurn(t *testing.T) {
 	})
 }
 
-// The result of a prompt worker counts as that of any other: an error is retried, another lane gets
-// the item, a panic is a failure.
+// TestPromptFails checks that the outcomes of a prompt worker have the usual effect: after an error
+// or a panic, the item is sent again, perhaps to another lane.
 func TestPromptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -87,7 +87,8 @@ func TestPromptFails(t *testing.T) {
 	})
 }
 
-// A callback that ends its goroutine ends Run's, whichever goroutine runs the loop.
+// TestGoexitInCallback checks that runtime.Goexit in a callback ends the goroutine of Run,
+// whichever goroutine runs the loop.
 func TestGoexitInCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newDiary[int](t).options(Lane[int]{Name: "a", Worker: takes[int](time.Second)})
@@ -106,8 +107,8 @@ func TestGoexitInCallback(t *testing.T) {
 	})
 }
 
-// The producer is asked for one item more than there is room for, and not for two; that one is
-// released when the Sender stops.
+// TestOneItemAtHand checks that the Sender requests exactly one item more than it has room for, and
+// releases it when it stops.
 func TestOneItemAtHand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())

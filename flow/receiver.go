@@ -20,14 +20,14 @@ const (
 	SenderHeader = "Penstock-Sender" // of a request
 )
 
-// Receiver advertises a worker's window to its senders: how much each of them may have in flight,
-// so that a short queue forms at the worker, but no long one. Wrap the handler of an HTTP server
-// with [Receiver.Handler], or call Begin and the functions that it returns around each batch. The
+// Receiver advertises a worker's window to its senders: how much each of them may have in flight.
+// It keeps the queue at the worker short, but not empty. Wrap the handler of an HTTP server with
+// [Receiver.Handler], or call Begin and the functions that it returns around each batch. The
 // methods are safe for concurrent use, and start no goroutine.
 //
 // The zero value serves as many batches at once as the program has threads, runtime.GOMAXPROCS(0),
-// which suits a handler that computes. Set Slots for one that mostly waits for a disk or another
-// server: to the number of batches at which its throughput stops growing.
+// which suits a handler that computes. For a handler that mostly waits for a disk or another
+// server, set Slots to the number of batches at which its throughput stops growing.
 type Receiver struct {
 	Slots int     // batches that the worker serves at once; 0 means runtime.GOMAXPROCS(0)
 	Max   float64 // batches that all senders together may have in flight; 0 means 1000
@@ -40,10 +40,10 @@ type Receiver struct {
 	serving int
 }
 
-// Grant is the advertisement that a worker sends with an answer.
+// Grant is the advertisement that a worker sends with a response.
 type Grant struct {
 	Report
-	Unit string // of the counts, as the request has named it; "" if they are in the sender's cost
+	Unit string // of the counts, as named by the request; "" if they are in the sender's cost
 }
 
 // String returns the grant as the value of [CreditHeader].
@@ -67,16 +67,17 @@ func (g Grant) String() string {
 }
 
 // Begin records the arrival of a batch of this cost from a sender; a cost of 0 means 1. Call serve
-// when its service begins, which is at once if batches never wait, and done when it has been
-// served. The result of done is sent with the answer. Only the first call of each counts. network
-// is the network's round trip as measured by the sender; 0 if unknown.
+// when the service of the batch begins (at once if batches never wait), and done when it has been
+// served. Send the result of done with the response. Only the first call of each function counts.
+// network is the network's round trip as measured by the sender; 0 if unknown.
 func (r *Receiver) Begin(sender string, cost float64,
 	network time.Duration) (serve func(), done func() Grant) {
 	a := r.Arrive(sender, cost, network)
 	return a.Serve, a.Done
 }
 
-// Arrive is Begin for receivers that learn the cost of a batch while they read it, or give it up.
+// Arrive is Begin for receivers that learn the cost of a batch while they read it, or that may
+// cancel a batch.
 func (r *Receiver) Arrive(sender string, cost float64, network time.Duration) *Arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,7 +98,7 @@ func (r *Receiver) begin() {
 	}
 }
 
-// Draining returns the grant of a receiver that is about to end: senders take its lane out.
+// Draining returns the grant of a receiver that is about to end: senders stop using its lane.
 func (r *Receiver) Draining() Grant {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +106,7 @@ func (r *Receiver) Draining() Grant {
 	return Grant{Report: Report{Epoch: r.epoch, Draining: true}}
 }
 
-// Arrival is a batch that a [Receiver] has been sent. Its methods are safe for concurrent use.
+// Arrival is a batch that has arrived at a [Receiver]. Its methods are safe for concurrent use.
 type Arrival struct {
 	r       *Receiver
 	sender  uint64
@@ -114,12 +115,12 @@ type Arrival struct {
 
 	// r.mu guards the fields below.
 	cost  float64
-	began time.Time // zero: it waits
+	began time.Time // when service began; zero while the batch waits
 	over  bool
 	grant Grant
 }
 
-// Reprice replaces the cost of a batch that still waits.
+// Reprice replaces the cost of the batch. It does nothing once service has begun.
 func (a *Arrival) Reprice(cost float64) {
 	r := a.r
 	r.mu.Lock()
@@ -146,7 +147,7 @@ func (a *Arrival) serve() {
 	}
 }
 
-// Done records that the batch has been served, and returns the grant for the answer.
+// Done records that the batch has been served, and returns the grant for the response.
 func (a *Arrival) Done() Grant {
 	r := a.r
 	r.mu.Lock()
@@ -175,12 +176,12 @@ func (a *Arrival) Cancel() {
 	}
 	if a.began.IsZero() {
 		r.waiting -= a.cost
-		r.serving++ // that end takes back
+		r.serving++ // end decrements it
 	}
 	a.end()
 }
 
-// end is for a caller that holds r.mu.
+// end removes the batch from the counts. The caller holds r.mu.
 func (a *Arrival) end() {
 	r := a.r
 	a.over = true
@@ -203,8 +204,8 @@ func (r *Receiver) slots() int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Handler lets next serve Slots requests at once, in the order of their arrival, and advertises the
-// window with each answer. A request has cost 1.
+// Handler returns a handler that lets next serve at most Slots requests at once, in the order of
+// their arrival, and advertises the window with each response. A request has cost 1.
 func (r *Receiver) Handler(next http.Handler) http.Handler {
 	slots := make(chan struct{}, r.slots())
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -226,7 +227,7 @@ func (r *Receiver) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// granted adds the header before the response begins.
+// granted is a ResponseWriter that adds [CreditHeader] before the response begins.
 type granted struct {
 	http.ResponseWriter
 	done func() Grant
@@ -237,14 +238,14 @@ func (g *granted) grant() {
 	if !g.over {
 		g.over = true
 		grant := g.done()
-		grant.Batches = true // each request counted 1
+		grant.Batches = true // each request has cost 1
 		g.Header().Set(CreditHeader, grant.String())
 	}
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (g *granted) WriteHeader(status int) {
-	// Others are informational.
+	// Other 1xx statuses are informational: the response is still to come.
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		g.grant()
 	}

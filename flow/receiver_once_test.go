@@ -11,8 +11,8 @@ import (
 	"github.com/penstock-io/penstock/flow"
 )
 
-// TestReceiverCountsOnce checks that serve and done that are called again, as by a defer, change
-// nothing.
+// TestReceiverCountsOnce checks that a second call of serve or done, such as by a defer, has no
+// effect.
 func TestReceiverCountsOnce(t *testing.T) {
 	r := &flow.Receiver{Slots: 2}
 	serve, done := r.Begin("s", 1, 0)
@@ -30,8 +30,8 @@ func TestReceiverCountsOnce(t *testing.T) {
 	}
 }
 
-// TestReceiverEarlyHints checks that an interim answer is no answer; the batch counts as served
-// with the one behind it.
+// TestReceiverEarlyHints checks that an interim response does not count as the response: the batch
+// counts as served when the final response begins.
 func TestReceiverEarlyHints(t *testing.T) {
 	inside := make(chan struct{})
 	finish := make(chan struct{})

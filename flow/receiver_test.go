@@ -64,7 +64,7 @@ func FuzzParseGrant(f *testing.F) {
 	})
 }
 
-// poster delivers to an HTTP receiver and returns its grants.
+// poster is a worker that delivers to an HTTP receiver and reports its grants.
 type poster struct {
 	client   *http.Client
 	url      string
@@ -134,7 +134,7 @@ func deliver(t *testing.T, client *http.Client, url string, n int) (*poster, int
 	return p, settled, status
 }
 
-// direct calls a handler where a client would go over a network, which takes 100 us.
+// direct is a transport that calls a handler directly, and simulates a network that takes 100 us.
 type direct struct{ http.Handler }
 
 func (d direct) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -164,7 +164,7 @@ func TestReceiverHoldsItsSenders(t *testing.T) {
 	})
 }
 
-// TestReceiverExamples runs the programs of examples/ as they stand.
+// TestReceiverExamples runs the unchanged programs of examples/.
 func TestReceiverExamples(t *testing.T) {
 	for name, command := range map[string][]string{
 		"go": {"go", "run", "../examples/receiver-go", "127.0.0.1:0"},
@@ -177,7 +177,7 @@ func TestReceiverExamples(t *testing.T) {
 				t.Skipf("%s is not installed here", command[0])
 			}
 			bin := append([]string{path}, command[1:]...)
-			if name == "go" { // a program that go run starts would outlive it
+			if name == "go" { // killing go run would not kill the program that it started
 				out := filepath.Join(t.TempDir(), "receiver")
 				if text, err := exec.Command(path, "build", "-o", out,
 					command[2]).CombinedOutput(); err != nil {

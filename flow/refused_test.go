@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// rejects refuses values that are wrong.
+// rejects returns a worker that refuses the values for which wrong returns true.
 func rejects[T any](wrong func(T) bool) WorkerFunc[T] {
 	return func(_ context.Context, a Attempt[T]) (Report, error) {
 		if wrong(a.Value) {
@@ -21,7 +21,7 @@ func rejects[T any](wrong func(T) bool) WorkerFunc[T] {
 	}
 }
 
-// halves bisects strings.
+// halves is a Bisect that halves strings.
 func halves(it Item[string], _ error) []Item[string] {
 	if len(it.Value) < 2 {
 		return nil

@@ -2,8 +2,8 @@ package flow
 
 import "github.com/penstock-io/penstock/flow/control"
 
-// roster holds the lanes by number. A number is free again when its lane is down and has no attempt
-// running.
+// roster holds the lanes by number. A lane's number becomes free when the lane is down and none of
+// its attempts runs.
 type roster[T any] struct {
 	byNumber []*lane[T] // nil: free
 }
@@ -55,7 +55,7 @@ func (l *loop[T]) relane(list []Lane[T]) {
 		case !ln.up && (ln.Limits.Ordered || list[i].Limits.Ordered):
 			ln.again = &list[i]
 		case !ln.up:
-			// not the name, which runners read
+			// Leave the name alone: runners read it concurrently.
 			ln.Worker, ln.Limits = list[i].Worker, list[i].Limits
 			l.raise(ln)
 		case ln.Limits != list[i].Limits:
@@ -74,8 +74,8 @@ func (l *loop[T]) raise(ln *lane[T]) {
 	l.step(control.Event{Kind: control.LaneUp, Lane: ln.number, Limits: ln.Limits})
 }
 
-// forget frees the number of a lane that is down and has no attempt running. A lane that waited for
-// that comes back.
+// forget frees the number of a lane that is down and has no running attempt. If the lane is to be
+// replaced (lane.again), forget adds the replacement.
 func (l *loop[T]) forget(ln *lane[T]) {
 	if ln.up || ln.running > 0 {
 		return
@@ -87,7 +87,7 @@ func (l *loop[T]) forget(ln *lane[T]) {
 	}
 }
 
-// allFaulty reports whether there are lanes, and the last attempt of each found it misconfigured.
+// allFaulty reports whether there are lanes, and the last attempt of each was Misconfigured.
 func (r *roster[T]) allFaulty() bool {
 	up := 0
 	for _, ln := range r.byNumber {

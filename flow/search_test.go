@@ -11,22 +11,23 @@ import (
 	"github.com/penstock-io/penstock/flow/ledger"
 )
 
-// place is where the search can continue: after v, which follows parent, or in a process that a
-// crash has just begun.
+// place is a state from which the search can continue: the state after move v from parent, or, if
+// parent is nil, the start of a process.
 type place struct {
-	parent *place // nil: the process has begun
+	parent *place // nil: the process has just started
 	v      move
 	began  *beginning
 }
 
-// beginning is the state after a crash.
+// beginning is the state that survives a crash.
 type beginning struct {
 	mark  ledger.Position
 	above []ledger.Range
 	taken []bool
 }
 
-// reach plays the moves that lead to p, since a machine cannot be copied.
+// reach returns the state at p. It replays the moves that lead there, since a machine cannot be
+// copied.
 func reach(batches int, twins bool, p *place) *searched {
 	var way []move
 	for ; p.parent != nil; p = p.parent {
@@ -46,7 +47,7 @@ func reach(batches int, twins bool, p *place) *searched {
 	return s
 }
 
-// after is the place behind move v out of s, which stands at p.
+// after returns the place after move v from s at place p.
 func (s *searched) after(p *place, v move) *place {
 	if v.kind == 'c' {
 		return &place{v: v,
@@ -70,13 +71,13 @@ func (p *place) String() string {
 // tally counts the states of a search.
 type tally struct {
 	states, ended, hedged int
-	all                   bool // there are no others
+	all                   bool // the search has visited every state
 }
 
-// search visits the states with so many batches, and no more than most of them. It walks on from
-// each new state by one move, drawn with seed, and comes back for the others later, in any order:
-// so that where there are more states than most, those that are visited are near the beginning and
-// near the end alike.
+// search visits the states with the given number of batches, and stops at about most of them. From
+// each new state it makes one random move, drawn with seed. It tries the other moves of the state
+// later, in random order. So if there are more states than most, it visits states near the
+// beginning as well as states near the end.
 func search(t *testing.T, batches int, twins bool, most int, seed uint64) (n tally) {
 	seen := make(map[string]struct{}, most)
 	rnd := rand.New(rand.NewPCG(seed, uint64(batches)))
@@ -134,9 +135,10 @@ const (
 	leastHedged = 5_000
 )
 
-// TestEveryState searches with a plain machine, and with one that hedges and has a budget of one
-// failed retry every 200 ms. States are distinguished by the visible state of machine, ledger and
-// checkpoint, except for the time. With one batch and two, it visits all states.
+// TestEveryState checks the rules of searched in every state that search visits. It does so with a
+// plain machine, and with one that hedges and has a budget of one failed retry every 200 ms. Two
+// states are the same if machine, ledger and checkpoint show the same state, apart from the time.
+// With one or two batches, the search visits all states.
 func TestEveryState(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a search of 100,000 states is not short")

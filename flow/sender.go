@@ -38,9 +38,10 @@ type machine interface {
 	Status() control.Status
 }
 
-// New checks o and starts nothing.
+// New returns a Sender, or an error that names an invalid option. It starts no goroutine.
 func New[T any](o Options[T]) (*Sender[T], error) {
-	// without a store for dead letters, only a worker's own refusal makes one, and ends Run
+	// Without Bury there is no store for dead letters. Then the machine refuses no item by itself;
+	// only a worker's own refusal does, and ends Run.
 	if o.Bury == nil {
 		o.Control.Poison.Deaths, o.Control.Poison.Refuse, o.Control.End = -1, false, control.End{}
 	}
@@ -93,11 +94,11 @@ func checkLanes[T any](lanes []Lane[T]) error {
 	return nil
 }
 
-// Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done it
-// ends the contexts of the attempts in flight, waits for their Delivers and returns
-// context.Cause(ctx). It also stops if p or Bury fails, if an item is refused and Options.Bury is
-// nil, and if every lane is misconfigured (see Options.AwaitRepair). The error wraps the reason.
-// Run may be called once.
+// Run pulls items from p until io.EOF and returns nil when all have settled. When ctx is done, Run
+// ends the contexts of the attempts in flight, waits until their Deliver calls have returned and
+// returns context.Cause(ctx). It also stops if p or Bury fails, if an item is refused and
+// Options.Bury is nil, and if every lane is misconfigured (see Options.AwaitRepair). The error
+// wraps the reason. Run may be called once.
 func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 	s.mu.Lock()
 	again := s.started
@@ -111,9 +112,9 @@ func (s *Sender[T]) Run(ctx context.Context, p Producer[T]) error {
 
 // SetLanes replaces the lanes by name. A lane with the same name keeps its Worker and its
 // measurements and gets the new Limits. A new lane is added; a missing one gets no further
-// attempts. An Ordered lane that was missing returns when its running attempts have returned.
-// SetLanes returns before the change takes effect, and has no effect after Run. An error means that
-// l is invalid and nothing was changed.
+// attempts. An Ordered lane that was missing and is in the list again gets attempts only after its
+// running ones have returned. SetLanes returns before the change takes effect, and has no effect
+// after Run. An error means that l is invalid and nothing was changed.
 func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	if err := checkLanes(l); err != nil {
 		return err
@@ -122,8 +123,8 @@ func (s *Sender[T]) SetLanes(l []Lane[T]) error {
 	return nil
 }
 
-// Withdraw has Options.Withdrawn decide about every item that has not settled. It returns before
-// that has happened.
+// Withdraw makes the loop call Options.Withdrawn for every unsettled item. It returns before the
+// loop does so.
 func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 
 // Saved reports that n bytes of settled items have been saved in the checkpoint, which makes room
@@ -131,14 +132,14 @@ func (s *Sender[T]) Withdraw() { s.events.putWithdraw() }
 func (s *Sender[T]) Saved(n int64) { s.events.putSaved(n) }
 
 // Ping returns a channel that is closed when the event loop has handled all events that precede the
-// call, or Run has returned. Before Run it stays open until Run starts. A channel that stays open
-// for seconds during Run means that a callback of Options does not return. Workers that hang do not
-// delay it, except those of a Prompt lane. Pings that the loop has not handled yet share one
-// channel.
+// call, or Run has returned. If Run has not started, the channel stays open until it starts. A
+// channel that stays open for seconds during Run means that a callback of Options does not return.
+// Workers that hang do not delay it, except workers of a Prompt lane. Pings that the loop has not
+// handled yet share one channel.
 func (s *Sender[T]) Ping() <-chan struct{} { return s.events.putPing() }
 
-// Status returns a snapshot of the sender, and the names of the lanes by LaneStatus.Lane. Callbacks
-// of Options may call it.
+// Status returns a snapshot of the sender, and the names of the lanes, indexed by LaneStatus.Lane.
+// Callbacks of Options may call it.
 func (s *Sender[T]) Status() (control.Status, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,14 +16,15 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The tests of metamorphic_test.go for the Sender, with real goroutines in a bubble's time. Events
-// at one instant have no fixed order there, so shares are compared instead of attempts.
+// This file has the tests of metamorphic_test.go for the Sender, with real goroutines in a synctest
+// bubble. In a bubble, events at one instant have no fixed order, so the tests compare shares
+// instead of attempts.
 
 // paced is a worker that serves one item at a time.
 type paced struct {
 	service, network time.Duration
-	fails            int      // every so manyth; 0: none
-	receiver         Receiver // advertises, where credit is asked for
+	fails            int      // every attempt with a number divisible by fails; 0: none
+	receiver         Receiver // advertises its window if credit is true
 	credit           bool
 
 	mu       sync.Mutex
@@ -73,7 +74,8 @@ func failedOr(err error) error {
 	return errRefused
 }
 
-// fourPaced are unequal, k times as slow. They serve 213 a second together at k 1.
+// fourPaced returns four unequal workers, slowed down by the factor k. At k = 1 they serve 213
+// items a second together.
 func fourPaced(k time.Duration) (p []*paced) {
 	for _, service := range []time.Duration{10_007_000, 12_553_000, 43_013_000, 107_003_000} {
 		p = append(p, &paced{service: k * service, network: k * 20_009_000})
@@ -84,12 +86,12 @@ func fourPaced(k time.Duration) (p []*paced) {
 // played is the result of a load at a Sender.
 type played struct {
 	share  []float64 // of the attempts, by worker
-	window []float64 // on the average, by worker
+	window []float64 // mean, by worker
 	took   time.Duration
 }
 
-// play sends n items, one every so often; 0: as fast as they are taken. Worker i is the lane at
-// order[i].
+// play sends n items, at random with a mean interval of every; 0 means as fast as the workers take
+// them. Worker i has the lane at index order[i].
 func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 	every time.Duration) (r played) {
 	t.Helper()
@@ -101,7 +103,8 @@ func play(t *testing.T, c control.Config, workers []*paced, order []int, n int,
 			lanes[order[i]] = Lane[int]{Name: fmt.Sprint("worker ", i), Worker: w}
 		}
 		begun := time.Now()
-		// simultaneous arrivals would keep the order of the workers' first answers
+		// Random arrivals, since with simultaneous ones the order of the workers' first answers
+		// would persist.
 		left, came, rnd := n, begun, rand.New(rand.NewPCG(5, 5))
 		p := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			if left--; left < 0 {
@@ -183,8 +186,8 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 	}
 }
 
-// TestSenderPermuted checks that workers that change their lanes keep their shares. Hash binds
-// items to lanes, and is left out.
+// TestSenderPermuted checks that workers keep their shares when their lanes are permuted. It leaves
+// out hash, which binds items to lanes.
 func TestSenderPermuted(t *testing.T) {
 	for _, win := range windows {
 		for _, p := range policies {
@@ -207,7 +210,7 @@ func TestSenderPermuted(t *testing.T) {
 	}
 }
 
-// plays are of a world in which everything takes k times as long.
+// plays are repeated plays in which everything takes k times as long.
 type plays struct {
 	k             time.Duration
 	times, widths []float64
@@ -234,12 +237,12 @@ func (p *plays) like(q *plays) bool {
 	return math.Abs(k-float64(p.k)) <= 0.3 && math.Abs(width-widthQ) <= 0.2*widthQ
 }
 
-// TestSenderScaled checks that if every part takes three times as long, so does the whole, and its
-// windows are about the same. The test of the machine checks exact equality; here, answers at one
-// instant come in any order. So items arrive a little faster than they can be delivered, each at a
-// different instant. In about one play of seventy, a start-up ends early or late because of the
-// order of the first answers (queue, aimd): where two plays differ, the medians of five count. The
-// experimental window of rates is left out with round robin, because it ends at either limit
+// TestSenderScaled checks that if every part takes three times as long, the whole does, too, and
+// the windows are about the same. The test of the machine checks exact equality. Here, answers at
+// one instant come in any order, so items arrive a little faster than they can be delivered, each
+// at a different instant. In about one play of seventy, the order of the first answers makes a
+// start-up end early or late (queue, aimd). So if two plays differ, the test compares the medians
+// of five. It leaves out the experimental window.Rate with round robin, which ends at either limit
 // equally often.
 func TestSenderScaled(t *testing.T) {
 	for _, win := range windows {

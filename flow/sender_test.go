@@ -99,7 +99,7 @@ func TestStopByContext(t *testing.T) {
 			causes <- context.Cause(ctx)
 			time.Sleep(2 * time.Second) // it returns soon, not at once
 			if a.Value == 2 {
-				return Report{}, nil // it had it after all
+				return Report{}, nil // delivered after the stop
 			}
 			return Report{}, ctx.Err()
 		})
@@ -137,10 +137,10 @@ func TestStopWhileTheProducerWaits(t *testing.T) {
 			idle[int]()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("Run: %v", err)
 		}
-		// An item that comes too late is given back.
+		// An item that Next returns after ctx is done is released.
 		late := ProducerFunc[int](func(ctx context.Context) (Item[int], error) {
 			<-ctx.Done()
-			time.Sleep(time.Second) // long after the loop has seen the end
+			time.Sleep(time.Second) // the loop has already handled the end of ctx
 			return Item[int]{Value: 7}, nil
 		})
 		d = newDiary[int](t)

@@ -14,19 +14,19 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// The world of the search in search_test.go: a machine and its ledger with up to six batches and
-// three workers. Two attempts of each batch may fail. Answers come in any order, with a checkpoint
-// at any moment and one crash.
+// search_test.go searches the states of a machine and its ledger with up to six batches and three
+// workers. Two attempts of each batch may fail. Answers come in any order, with a checkpoint at any
+// moment and one crash.
 const (
 	searchWorkers = 3
 	// attempts of a batch that may return undelivered or become overdue, per life of the process
 	searchWrong = 2
 )
 
-// move is one event of the world.
+// move is one event of the search.
 type move struct {
-	// 'a' ack, 'n' nack, 't' time passes until an attempt is overdue, 's' save, 'c' crash, 'w' time
-	// passes until the machine's next wake-up
+	// kind is 'a' for an ack, 'n' for a nack, 's' for a save and 'c' for a crash. With 't', time
+	// passes until an attempt is overdue, and with 'w' until the machine's next wake-up.
 	kind byte
 	id   uint64 // attempt
 }
@@ -39,13 +39,13 @@ type searchTry struct {
 	expect  time.Duration
 	overdue bool
 	twin    bool
-	apart   bool // beside the window
+	apart   bool // of a suspect: takes no place in the window
 }
 
-// searched is a machine with its ledger and the world around both.
+// searched is a machine with its ledger, its workers and its checkpoint.
 type searched struct {
 	batches int
-	twins   bool // and a tight budget
+	twins   bool // the machine hedges, and has a tight budget
 	m       *control.Machine
 	now     time.Duration
 	out     []control.Command
@@ -54,15 +54,16 @@ type searched struct {
 	bySeq   map[uint64]int
 	settled []bool // in this life of the process
 	wrong   []int
-	// a bit for each worker that failed it or left it overdue, in this life of the process
+	// by batch: a bit for each worker that failed it or left it overdue, in this life of the
+	// process
 	failed  []byte
-	taken   []bool // some worker has it, also from before the crash
+	taken   []bool // by batch: some worker has received it, perhaps before the crash
 	mark    ledger.Position
 	above   []ledger.Range
 	crashed bool
 	hedged  int    // twins, in this life of the process
 	starts  int    // of all attempts
-	known   bool   // it is on a way that was gone before
+	known   bool   // reach is replaying moves to a known state
 	broken  string // the violated rule
 }
 
@@ -111,8 +112,8 @@ func (s *searched) boot() {
 	}
 }
 
-// meet lets each worker answer once, since a worker that is not known gets no twin and its attempts
-// have none.
+// meet lets each worker answer once. Until a worker has answered, the machine neither sends it a
+// twin nor hedges its attempts.
 func (s *searched) meet() {
 	for i := range searchWorkers {
 		s.out = s.m.Step(control.Event{Kind: control.Offer, Seq: uint64(i) + 1, Cost: 1, Bytes: 10},
@@ -166,7 +167,7 @@ func (s *searched) step(e control.Event) {
 			if !s.ledger.Settle(spanOf(b)) {
 				s.fail("the ledger had batch %d as settled", b)
 			}
-		case control.Cancel: // its answer is still owed: it stays among the tries
+		case control.Cancel: // the attempt must still answer, so it stays in tries
 		default:
 			s.fail("command %d, and nothing was refused", c.Kind)
 		}
@@ -198,13 +199,13 @@ func (s *searched) started(c control.Command, b int, known bool) {
 	x := searchTry{id: c.ID, batch: b, lane: c.Lane, expect: c.Expect, twin: c.Why == control.Twin,
 		apart: c.Why == control.Apart}
 	if x.apart {
-		x.expect = math.MaxInt64 // it is never overdue
+		x.expect = math.MaxInt64 // never overdue
 	}
 	s.tries = append(s.tries, x)
 }
 
-// check compares the ledger with the batches that the workers have received. It is skipped on the
-// way to a known state, where it was done before.
+// check compares the ledger with the batches that the workers have received. It does nothing while
+// reach replays moves, because these states were checked before.
 func (s *searched) check() {
 	if s.known {
 		return
@@ -224,7 +225,7 @@ func (s *searched) check() {
 	}
 }
 
-// moves that are possible now.
+// moves returns the moves that are possible now.
 func (s *searched) moves() []move {
 	var list []move
 	ripe := false
@@ -251,7 +252,7 @@ func (s *searched) moves() []move {
 	return list
 }
 
-// awaits reports whether an attempt runs that is not overdue.
+// awaits reports whether an attempt is running that is not overdue.
 func (s *searched) awaits() bool {
 	return slices.ContainsFunc(s.tries, func(x searchTry) bool { return !x.overdue })
 }
@@ -309,7 +310,7 @@ func (s *searched) overdue() {
 	}
 }
 
-// nextOverdue is when the next attempt is overdue.
+// nextOverdue returns the time at which the next attempt becomes overdue.
 func (s *searched) nextOverdue() time.Duration {
 	next := time.Duration(1<<63 - 1)
 	for _, x := range s.tries {
@@ -320,7 +321,7 @@ func (s *searched) nextOverdue() time.Duration {
 	return next
 }
 
-// key tells states apart.
+// key returns a string that is equal for equal states.
 func (s *searched) key() string {
 	var k []byte
 	for b := range s.batches {

@@ -85,8 +85,8 @@ func TestLateAckSettles(t *testing.T) {
 	})
 }
 
-// An item is given back as soon as the last attempt of it returns, which may be long after its
-// settle.
+// TestReleasedByTheLastAttempt checks that an item is released as soon as its last attempt returns,
+// which may be long after it has settled.
 func TestReleasedByTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -174,7 +174,8 @@ func TestReplayBoundOpensBySaved(t *testing.T) {
 	})
 }
 
-// A trace is the whole truth: another machine that takes the same events says the same.
+// TestTraceReplays checks that a trace is complete: another machine that gets the same events
+// returns the same commands.
 func TestTraceReplays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDiary[int](t)
@@ -188,7 +189,7 @@ func TestTraceReplays(t *testing.T) {
 			return Report{}, sleep(ctx, time.Duration(a.Value%5)*100*time.Millisecond)
 		})
 		o := d.options(d.lane("a", w), d.lane("b", w), d.lane("c", w))
-		// the machine's own default is different
+		// Set the Sender's default window, which differs from that of the machine.
 		o.Control = control.Config{Seed: 7, Window: window.Queue{}}
 		var events []control.Event
 		var answers [][]control.Command
@@ -227,7 +228,7 @@ func TestKeysKeepTheirOrder(t *testing.T) {
 		d := newDiary[int](t)
 		var mu sync.Mutex
 		flying := make(map[int]int) // by key
-		next := make(map[int]int)   // value that a key's next effect must have
+		next := make(map[int]int)   // next expected value, by key
 		w := WorkerFunc[int](func(ctx context.Context, a Attempt[int]) (Report, error) {
 			key := a.Value % 4
 			mu.Lock()

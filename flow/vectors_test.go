@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/internal/vectors"
 )
 
-// vectorFile is one file of golden vectors; the README beside them gives the form.
+// vectorFile is one file of golden vectors. The README next to them describes the format.
 type vectorFile struct {
 	Form  int
 	Cases []vectorCase
@@ -25,7 +25,7 @@ type vectorCase struct {
 	Events             json.RawMessage
 }
 
-// TestVectors reads every file of the folder flow of the golden vectors.
+// TestVectors checks every file in the folder flow of the golden vectors.
 func TestVectors(t *testing.T) {
 	root := vectors.Dir(t)
 	files, err := filepath.Glob(filepath.Join(root, "flow", "*.json"))
@@ -64,7 +64,7 @@ func runVector(t *testing.T, c vectorCase) {
 	}
 }
 
-// readVector decodes events and fails if there are none.
+// readVector decodes the events of c, and fails the test if there are none.
 func readVector[E any](t *testing.T, c vectorCase) (events []E) {
 	t.Helper()
 	if err := json.Unmarshal(c.Events, &events); err != nil || len(events) == 0 {
@@ -107,7 +107,7 @@ func ledgerTrace(t *testing.T, c vectorCase) {
 	}
 }
 
-// linearTrace feeds one window. It is kept full, as the article's was.
+// linearTrace feeds the events to one window, which is kept full, as in the article.
 func linearTrace(t *testing.T, c vectorCase) {
 	var params struct {
 		ThresholdNS int64 `json:"threshold_ns"`

@@ -22,25 +22,26 @@ type Wait struct {
 }
 
 // WaitStore keeps items that wait long for their next attempt: outside of the Sender, and perhaps
-// across restarts. The Sender counts them towards Control.Waiting. An item is in the store until it
-// is settled (Options.Settled), or waits again.
+// across restarts. The Sender counts them towards Control.Waiting. The store keeps its record of an
+// item until the item is settled (Options.Settled), or waits again.
 //
 // All methods but Next are called on the loop, and must not block.
 type WaitStore[T any] interface {
 	// Note records that an item waits, so that a restart need not begin its wait again. The Sender
-	// still holds it.
+	// keeps the item.
 	Note(it Item[T], w Wait)
-	// Take takes over an item that waits, and reports whether it has. The Sender then releases the
-	// item. It offers every wait of a second or more to Note first and, a moment later, to Take.
+	// Take takes over a waiting item, and reports whether it has done so. The Sender then releases
+	// the item. The Sender passes every wait of a second or more to Note first and, a moment later,
+	// to Take.
 	Take(it Item[T], w Wait) bool
-	// Next blocks until an item that was taken is due and returns it with its history. suspect
-	// chooses between suspects (by their History) and the other items. There may be one call for
-	// each at the same time, on separate goroutines. io.EOF means that the Sender should end
-	// without the items that are still held. Any other error stops the Sender. When ctx is done,
-	// Next returns its error soon and has taken nothing out.
+	// Next blocks until an item that Take took over is due, removes it and returns it with its
+	// history. suspect selects either suspects (by their History) or the other items. There may be
+	// one call for each kind at the same time, on separate goroutines. io.EOF means that the Sender
+	// should end without the items that are still held. Any other error stops the Sender. When ctx
+	// is done, Next must soon return its error, and must not remove an item.
 	Next(ctx context.Context, suspect bool) (Item[T], History, error)
-	// Held returns the number of the items that Next has not returned yet, and the sums of their
-	// Cost and Bytes.
+	// Held returns the number of items that were taken over and that Next has not returned yet, and
+	// the sums of their Cost and Bytes.
 	Held() (n int, cost float64, bytes int64)
 }
 
@@ -48,14 +49,14 @@ type WaitStore[T any] interface {
 // others.
 const numReturns = 2
 
-// away is the loop's part in the items that a WaitStore keeps.
+// away is the loop's state for the items that a WaitStore keeps.
 type away[T any] struct {
 	ask    [numReturns]chan context.Context // holds one: a request for an item; nil without a store
 	asked  [numReturns]bool
 	ctx    context.Context // of the requests
 	cancel context.CancelFunc
-	n      int  // items held, when the loop last looked
-	ended  bool // the store has said io.EOF
+	n      int  // result of the last Held
+	ended  bool // Next has returned io.EOF
 
 	mu   sync.Mutex // guards back, which the goroutines write
 	back [numReturns]returned[T]
@@ -69,7 +70,7 @@ type returned[T any] struct {
 	come    bool
 }
 
-// begin starts the goroutines that wait for the items of the store, and reports its content to the
+// begin starts the goroutines that call WaitStore.Next, and reports the content of the store to the
 // machine.
 func (w *away[T]) begin(l *loop[T]) {
 	if l.o.Waiting == nil {
@@ -90,7 +91,7 @@ func (w *away[T]) held(l *loop[T], seq uint64) control.Event {
 		Cost: cost, Bytes: bytes}
 }
 
-// take carries out a Defer, and returns the event that answers it.
+// take carries out a Defer command, and returns the event with its result.
 func (w *away[T]) take(l *loop[T], c control.Command) control.Event {
 	h := l.items.bySeq[c.Seq]
 	if l.stopping || h == nil || h.done || h.running > 0 || !l.o.Waiting.Take(h.Item, l.waitOf(c)) {
@@ -107,7 +108,7 @@ func (l *loop[T]) waitOf(c control.Command) Wait {
 	return Wait{After: max(0, c.Expect-l.now), History: c.History}
 }
 
-// pull requests an item of each kind of which the machine has room for one.
+// pull requests one item of each kind for which the machine has room.
 func (w *away[T]) pull(l *loop[T]) {
 	if w.n == 0 || w.ended || l.stopping {
 		return
@@ -130,7 +131,7 @@ func (w *away[T]) room(l *loop[T], i int) bool {
 	return l.s.machine.Returns(i == 1)
 }
 
-// put is called by a goroutine that calls WaitStore.Next.
+// put passes a result of WaitStore.Next to the loop. The goroutine that called Next calls it.
 func (w *away[T]) put(i int, r returned[T]) {
 	r.come = true
 	w.mu.Lock()
@@ -159,7 +160,7 @@ func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
 	w.asked[i] = false
 	switch {
 	case r.err == nil && l.stopping:
-		_, _ = l.items.add(r.item) // it is released at the end
+		_, _ = l.items.add(r.item) // leave releases it
 		return
 	case r.err == nil:
 		l.offer(r.item, r.history)
@@ -174,8 +175,9 @@ func (w *away[T]) returned(l *loop[T], i int, r *returned[T]) {
 	}
 }
 
-// done reports whether nothing is to come back any more. It ends the requests first: one of them
-// may have an item in hand.
+// done reports whether no more items will come back. If the store is empty or has ended, done first
+// cancels the pending requests, and returns false until they have returned: one of them may already
+// have taken an item out.
 func (w *away[T]) done() bool {
 	if w.n > 0 && !w.ended {
 		return false

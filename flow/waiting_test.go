@@ -98,8 +98,8 @@ func (s *shelf) Next(ctx context.Context, suspect bool) (Item[int], History, err
 	}
 }
 
-// TestWaitStore checks that an item that waits leaves the sender, comes back when it is due, not
-// before, and its attempts keep counting.
+// TestWaitStore checks that a waiting item leaves the sender, comes back when it is due and not
+// before, and keeps its number of attempts.
 func TestWaitStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const wait = 20 * time.Second
@@ -124,7 +124,7 @@ func TestWaitStore(t *testing.T) {
 				return Report{}, nil
 			})))
 		o.Waiting, o.Control.Retry = s, backoff.Fixed(wait)
-		o.Released = nil // an item that waits is released, and comes back
+		o.Released = nil // the Sender releases a waiting item, and later gets it back
 		var items []int
 		for i := range 400 {
 			items = append(items, i)
@@ -156,8 +156,8 @@ func TestWaitStore(t *testing.T) {
 	})
 }
 
-// TestWaitStoreBound: Control.Waiting counts the items of the store, also those that it holds from
-// the start.
+// TestWaitStoreBound checks that Control.Waiting counts the items of the store, including those
+// that it holds at the start.
 func TestWaitStoreBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newDiary[int](t), newShelf()
@@ -192,8 +192,8 @@ func TestWaitStoreBound(t *testing.T) {
 	})
 }
 
-// TestWaitStoreCloses checks that a store that ends leaves its items for the next start, and Run
-// returns.
+// TestWaitStoreCloses checks that Run returns when the store ends, and that the store keeps its
+// items for the next start.
 func TestWaitStoreCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, s := newDiary[int](t), newShelf()

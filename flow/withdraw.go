@@ -9,7 +9,8 @@ func withdrawalOf[T any](l *loop[T], it Item[T]) Withdrawal {
 	return l.o.Withdrawn(it)
 }
 
-// withdrawAll asks Options.Withdrawn about all items that are held, and tells the machine.
+// withdrawAll calls Options.Withdrawn for all unsettled items, and reports the withdrawn ones to
+// the machine.
 func withdrawAll[T any](l *loop[T]) {
 	if l.hasAhead && withdrawalOf(l, l.ahead) != NotWithdrawn {
 		it := l.ahead
@@ -31,7 +32,7 @@ func withdrawAll[T any](l *loop[T]) {
 	l.flush()
 }
 
-// settleUnoffered settles an item that was withdrawn before the machine knew it.
+// settleUnoffered settles an item that was withdrawn before it was passed to the machine.
 func settleUnoffered[T any](l *loop[T], h *held[T]) {
 	l.items.finish(h)
 	if l.o.Settled != nil {

@@ -30,7 +30,7 @@ func (w *blockedWorker) Deliver(ctx context.Context, _ Attempt[int]) (Report, er
 	}
 }
 
-// upTo returns the numbers from 1 to n as items, then io.EOF.
+// upTo is a producer of the numbers from 1 to n, then io.EOF.
 type upTo struct{ next, n int }
 
 func (p *upTo) Next(context.Context) (Item[int], error) {
@@ -41,7 +41,8 @@ func (p *upTo) Next(context.Context) (Item[int], error) {
 	return Item[int]{Value: p.next, Bytes: 10}, nil
 }
 
-// TestWithdraw withdraws all of 20 items while two are in flight at a worker that does not answer.
+// TestWithdraw checks the effect of withdrawing all of 20 items while two are in flight at a worker
+// that does not answer.
 func TestWithdraw(t *testing.T) {
 	failed := errors.New("connection reset")
 	for _, c := range []struct {

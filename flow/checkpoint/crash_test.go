@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// promise is the guarantees that a File has given so far.
+// promise holds the guarantees that a File has given so far.
 type promise struct {
 	marks []mark // in the order of their saves; the first is the empty mark
 	least int    // index of the oldest mark allowed after a crash
@@ -26,7 +26,7 @@ func promised(rnd *rand.Rand, saves int) *promise {
 	return p
 }
 
-// run saves all marks from the next one on. It ends at the first error.
+// run saves the marks that have not been saved yet. It stops at the first error.
 func (p *promise) run(t *testing.T, m vfs.FS) error {
 	dir, err := m.MakeDir("/state", 0o700)
 	if err != nil {

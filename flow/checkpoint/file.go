@@ -2,8 +2,8 @@
 // watermark of a ledger and the settled ranges above it. It is the checkpoint of a
 // [github.com/penstock-io/penstock/flow.Book].
 //
-// A [File] is owned by the one program that has it open. Every Save replaces it durably as a whole,
-// so that a crash at any moment leaves the last saved mark or the one being saved.
+// Only one program at a time can have a [File] open. Every Save replaces the file durably as a
+// whole, so that a crash at any moment leaves the last saved mark or the one being saved.
 // docs/formats/mark.md describes the format.
 //
 // The package does not decide what is settled or when to save, never treats an unreadable file as
@@ -51,7 +51,7 @@ type File struct {
 // returns vfs.ErrLocked. On systems without locks, concurrent use is not detected.
 func Open(path string) (*File, error) { return OpenIn(vfs.OS(), path) }
 
-// OpenIn is Open in another file system, for example in a test.
+// OpenIn is Open for another file system, such as that of a test.
 func OpenIn(system vfs.FS, path string) (*File, error) {
 	name := filepath.Base(path)
 	if !vfs.ValidName(name) || name == "." || path[len(path)-1] == filepath.Separator {
@@ -152,8 +152,8 @@ func (f *File) replace(text []byte) error {
 	return nil
 }
 
-// write creates the file and makes its contents durable. A file left by an earlier Save is removed
-// first and not overwritten, because its unsynced parts might never become durable.
+// write creates the file and makes its contents durable. It first removes a file left by an earlier
+// Save instead of overwriting it, because unsynced parts of that file might never become durable.
 func (f *File) write(name string, text []byte) error {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	file, err := f.dir.OpenFile(name, flags, fileMode)
@@ -176,7 +176,7 @@ func (f *File) write(name string, text []byte) error {
 	return nil
 }
 
-// usable must be called with mu held.
+// usable returns an error if the file cannot be used now. The caller holds mu.
 func (f *File) usable(ctx context.Context) error {
 	switch {
 	case f.closed:

@@ -59,8 +59,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNewer checks that the text of a later version is distinguished from damage, whatever follows
-// its first line.
+// TestNewer checks that the text of a later version is distinguished from damage, regardless of the
+// text after its first line.
 func TestNewer(t *testing.T) {
 	for _, text := range []string{
 		string(appendMark(nil, 2, at(7), nil)), "penstock-mark 2\nanything", "penstock-mark 17\n",
@@ -77,7 +77,8 @@ func TestNewer(t *testing.T) {
 	}
 }
 
-// TestEveryDamageIsFound flips each bit, truncates at each length and appends each byte.
+// TestEveryDamageIsFound checks that Decode refuses an encoding with any bit flipped, truncated at
+// any length, or with text appended.
 func TestEveryDamageIsFound(t *testing.T) {
 	for _, g := range goldens {
 		text := []byte(g.text)

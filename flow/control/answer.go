@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// answer takes the end of an attempt's Deliver.
+// answer handles an Answer event: the return of an attempt's Deliver.
 func (t *attempts) answer(e *Event, out []Command) []Command {
 	a := t.table.find(e.ID)
 	if a == nil || e.Outcome < Delivered || e.Outcome > Split {
@@ -16,7 +16,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	}
 	l := a.lane
 	full := t.lanes.free == 0
-	if t.group.isFull() { // full all the time, or again
+	if t.group.isFull() {
 		full, a.crowded = true, true
 	} else {
 		a.limited = a.limited || !a.overdue && l.win.room(t.now) <= 0
@@ -38,7 +38,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		t.lanes.refreshAll()
 	}
 	t.backlog.apart.spent(a, t.now)
-	if l.flying == 0 { // the sums are of floats
+	if l.flying == 0 { // remove the rounding errors of the sum
 		l.flyingCost = 0
 	}
 	l.heard = t.now
@@ -48,7 +48,7 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 		t.measure(a, a.cost, &e.Report, full)
 	}
 	if e.Outcome == Split {
-		if a.partial = e.Cost > 0; a.partial { // the worker has looked at all of it
+		if a.partial = e.Cost > 0; a.partial { // the worker has processed the whole item
 			t.measure(a, min(e.Cost, a.cost), &e.Report, full)
 		}
 		t.settlement.expectPieces(a, e.Pieces)
@@ -65,8 +65,8 @@ func (t *attempts) answer(e *Event, out []Command) []Command {
 	return out
 }
 
-// measure feeds estimator and window with a delivery. taken is the cost that was delivered or
-// rejected.
+// measure passes a delivery to the estimator and the window. taken is the cost that was delivered
+// or rejected.
 func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l := a.lane
 	rtt := t.now - a.sent
@@ -77,7 +77,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.stats.delivered++
 	l.est.delivered += taken
 	t.evidence.settleDoubts(a)
-	if a.apart { // its round trip says nothing about the window
+	if a.apart { // a has no place in the window, so its round trip must not affect the window
 		return
 	}
 	l.est.sample(seconds, a.cost)
@@ -115,7 +115,7 @@ func (t *attempts) measure(a *attempt, taken float64, r *Report, full bool) {
 	l.est.inTime()
 	l.est.progress(t.now, seconds, a.cost, a.ahead, l.est.delivered-a.progress)
 	t.observe(l, sample.Normal)
-	// windows rest while half of the lanes pause, so the result does not apply to the whole
+	// Samples taken while half of the lanes pause do not apply to all lanes: do not adjust windows.
 	if t.group.phase <= wholePhase {
 		l.win.OnSample(sample)
 		if t.group.phase == noPhase {
@@ -138,7 +138,7 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 		t.breakers.throttle(a)
 		t.backlog.bucket.refund(a)
 		t.backlog.put(it, nil)
-		it.waited = it.waited || it.state == inRedo // at the gate
+		it.waited = it.waited || it.state == inRedo // the throttle gate makes the item wait
 	case Retryable, TimedOut:
 		if t.settlement.deadly(a) {
 			t.breakers.succeeded(l, a)
@@ -164,7 +164,7 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 			t.nack(a)
 		}
 		out = t.settlement.settlePieces(a, out)
-		t.backlog.put(it, l) // only if no pieces follow
+		t.backlog.put(it, l) // does nothing if pieces follow
 	}
 	out = t.settlement.refuse(it, out)
 	t.breakers.settleProbes(a)
@@ -173,13 +173,13 @@ func (t *attempts) conclude(a *attempt, out []Command) []Command {
 	return out
 }
 
-// land takes a out of its item: it does not run any more.
+// land removes a from the running attempts of its item.
 func (t *attempts) land(a *attempt) {
 	a.item.drop(a)
 	t.backlog.flies(a.item, a.lane, -1)
 }
 
-// nack takes a retryable answer; one that was overdue has been counted as a timeout.
+// nack handles a retryable answer. It ignores an overdue attempt, which was counted as a timeout.
 func (t *attempts) nack(a *attempt) {
 	l := a.lane
 	if a.late || a.canceled {
@@ -202,7 +202,7 @@ func (t *attempts) nack(a *attempt) {
 	}
 }
 
-// failureOf returns the kind of a failure: a Split that settled nothing is a retryable answer.
+// failureOf returns the outcome as a kind of failure: a Split that settled nothing is Retryable.
 func failureOf(o Outcome) Outcome {
 	if o == Split {
 		return Retryable
@@ -210,9 +210,10 @@ func failureOf(o Outcome) Outcome {
 	return o
 }
 
-// refusal takes in a retryable answer: it tells of the level above which the worker refuses, or of
-// one in distress, or it came by chance. A worker that fails more than the others is narrowed all
-// the same: each of its failures is one more attempt, and it would get more of them than before.
+// refusal handles a retryable answer. The answer may indicate the level above which the worker
+// refuses, or a worker in distress, or it may be chance. The window of a worker that fails more
+// often than the others is narrowed in any case. Otherwise the worker would get more attempts than
+// before, because each of its failures causes one more attempt.
 func (t *attempts) refusal(l *lane, a *attempt) {
 	known, lower := l.refuses.refused(t.now, a, l.est.smoothed())
 	switch {
@@ -223,5 +224,5 @@ func (t *attempts) refusal(l *lane, a *attempt) {
 	}
 }
 
-// maxThrottle bounds how long a worker may close its gate at once.
+// maxThrottle bounds the time for which one answer of a worker may close its gate.
 const maxThrottle = 5 * time.Minute

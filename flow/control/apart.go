@@ -6,16 +6,18 @@ import "time"
 
 // apart holds the suspects: items that fail although their workers deliver others. Each waits as
 // configured by Config.Retry before each attempt, and its attempts take no place in a window.
-// Together they take at most 5 % of the time that all attempts take, so that a slow failure costs
-// more than a quick one; at least one may always run. Half of them are chosen by least evidence, so
-// that a good item set apart by mistake is delivered soon; the other half by due time.
+//
+// Attempts of suspects take at most 5 % of the time that all attempts take, so a slow failure costs
+// more than a quick one. At least one may run if no other item needs the workers. Every other
+// attempt is for the suspect with the least evidence against it, so that a good item set apart by
+// mistake is delivered soon. The others go by due time.
 type apart struct {
-	waiting  [apartClasses]heap[*item] // by evidence; in each by due time
+	waiting  [apartClasses]heap[*item] // by number of failures; each heap is ordered by due time
 	n        int
-	allowed  float64 // seconds of attempts that may be spent
-	typical  float64 // seconds that an attempt takes
+	allowed  float64 // seconds that attempts of suspects may still take
+	typical  float64 // mean seconds of an attempt
 	running  int
-	fewest   bool // the next is the one with least evidence
+	fewest   bool // the next attempt is for the item with the least evidence
 	ended    []ended
 	suspects int // items set apart that have not settled
 }
@@ -23,9 +25,9 @@ type apart struct {
 const (
 	apartClasses = 16
 	apartShare   = 0.05
-	apartMost    = 10.0 // seconds that may be saved up
+	apartMost    = 10.0 // maximum of allowed, in seconds
 	apartWeight  = 0.25 // of the newest attempt in typical
-	apartALane   = 2    // attempts at once
+	apartALane   = 2    // attempts of suspects in flight at a lane
 )
 
 func (q *apart) add(it *item) {
@@ -39,7 +41,7 @@ func (q *apart) remove(it *item) {
 	q.n--
 }
 
-// next returns the due time of the first that is due later than now, and false if there is none.
+// next returns the earliest due time after now, and false if there is none.
 func (q *apart) next(now time.Duration) (at time.Duration, ok bool) {
 	if q.n == 0 {
 		return 0, false
@@ -52,8 +54,8 @@ func (q *apart) next(now time.Duration) (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// pick returns the one that has waited longest of those due, or, if fewest, one with least
-// evidence; nil: none is due.
+// pick returns the suspect that has been due longest, or, if fewest, a due one with the least
+// evidence. It returns nil if none is due.
 func (q *apart) pick(now time.Duration, fewest bool) (it *item) {
 	for i := range q.waiting {
 		s := q.waiting[i].s
@@ -67,14 +69,14 @@ func (q *apart) pick(now time.Duration, fewest bool) (it *item) {
 	return it
 }
 
-// affords reports whether one more may go beside those that are out. idle: no other item needs the
-// workers.
+// affords reports whether the time allowed covers the running attempts of suspects, so that one
+// more may start. If idle, no other item is in flight, and one suspect may always run.
 func (q *apart) affords(idle bool) bool {
 	return q.allowed-float64(q.running)*q.typical >= 0 || q.running == 0 && idle
 }
 
-// spent takes in how long an attempt took that has ended. At a lane with a rate it took at least
-// its share of that.
+// spent records the duration of an attempt that has ended. At a lane with a rate limit an attempt
+// costs at least its share of the rate.
 func (q *apart) spent(a *attempt, now time.Duration) {
 	seconds := (now - a.sent).Seconds()
 	if rate := a.lane.limit.paced(now); rate > 0 {
@@ -89,7 +91,7 @@ func (q *apart) spent(a *attempt, now time.Duration) {
 	q.typical += apartWeight * (seconds - q.typical)
 }
 
-// setApart has it wait among the suspects until due.
+// setApart makes the item wait among the suspects until due.
 func (b *backlog) setApart(it *item, due time.Duration) {
 	it.state, it.due = inApart, due
 	b.apart.add(it)
@@ -97,7 +99,7 @@ func (b *backlog) setApart(it *item, due time.Duration) {
 	b.retrying.away.note(b, it)
 }
 
-// sendApart starts attempts of suspects, or refuses them where Poison says so.
+// sendApart starts attempts of suspects, or refuses them if Poison.Refuse is true.
 func (d *dispatcher) sendApart(out []Command) []Command {
 	q := &d.backlog.apart
 	if d.cfg.Poison.Refuse {
@@ -130,8 +132,8 @@ func (d *dispatcher) sendApart(out []Command) []Command {
 	return out
 }
 
-// apartLane returns the lane for an attempt of a suspect: one that has not failed it, if there is
-// one; nil: none has room.
+// apartLane returns the lane for an attempt of a suspect, preferably one that has not failed it. It
+// returns nil if no lane has room.
 func (d *dispatcher) apartLane(it *item) (best *lane) {
 	only, ok := it.turn()
 	if !ok {

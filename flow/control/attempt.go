@@ -4,8 +4,8 @@ package control
 
 import "time"
 
-// attempt is one delivery of one item to one lane, from Start until its outcome is concluded.
-// Attempts are reused; the ID tells one use from the next.
+// attempt is one delivery of one item to one lane, from Start until its outcome is concluded. The
+// memory of attempts is reused; each use has its own ID.
 type attempt struct {
 	id       uint64
 	slot     uint32
@@ -14,33 +14,33 @@ type attempt struct {
 	lane     *lane
 	sent     time.Duration
 	deadline time.Duration
-	// earlier deadline, when it takes longer than nearly all others; 0 if passed or irrelevant
+	// earlier deadline, at which it has taken longer than nearly all others; 0 if passed or unused
 	soon     time.Duration
 	cost     float64
 	ahead    float64 // cost in flight at the lane just after it was sent
 	progress float64 // cost that the lane had delivered when it was sent
 	epoch    uint32  // of the window
-	level    int     // attempts in flight at the lane just after it was sent, without those that are probably lost
+	level    int     // attempts in flight at the lane just after it was sent, without suspects
 	limited  bool    // the window was the limit
 	overdue  bool
-	hedgeAt  time.Duration // no twin is sent before
-	excused  bool          // its deadline passed while this process was held up
+	hedgeAt  time.Duration // earliest time of a twin
+	excused  bool          // its deadline was extended because this process was held up
 	canceled bool
-	twin     bool // a second one beside the first
+	twin     bool // a hedge
 	paid     bool // took a token of the budget
 	died     bool // the worker died of its item
-	apart    bool // of a suspect: it takes no place in the window
-	charged  bool // its failure has been weighed, see evidence.charge
-	placed   bool // it has a place in the window
+	apart    bool // of an item set apart: takes no place in the window
+	charged  bool // evidence.charge has handled its failure
+	placed   bool // has a place in the window
 	partial  bool // its answer, a Split, settled a part of it
-	late     bool // it was overdue when it was answered
+	late     bool // was overdue when it was answered
 
 	// The lane's list of running attempts.
-	earlier, later *attempt // the ones sent before it and after it
-	listed         bool     // it is out and not overdue
-	suspect        bool     // later answers have overtaken it by long
+	earlier, later *attempt // sent before and after it
+	listed         bool     // in the list: running and not overdue
+	suspect        bool     // probably lost, see outs
 	lost           float64  // cost of the lane's suspects when it was sent
-	away           bool     // see stuck
+	away           bool     // counted as not at the worker, see stuck
 
 	// The group.
 	together   float64 // cost in flight in all lanes just after it was sent
@@ -49,7 +49,7 @@ type attempt struct {
 
 	// Ordered lanes.
 	ordered    bool
-	answered   bool // but an earlier one of the run is not: its conclusion waits
+	answered   bool // it is concluded when all earlier attempts of its run have been
 	outcome    Outcome
 	after      time.Duration
 	run, place uint32
@@ -57,11 +57,11 @@ type attempt struct {
 	held       []*item  // delivered pieces of its item, which settle when it is concluded
 }
 
-// slotBits is the part of an attempt's ID that finds its slot: 4 million attempts at once. The
-// other 42 bits count the attempts of the machine.
+// slotBits is the number of bits of an attempt's ID that hold its slot, enough for 4 million
+// attempts at once. The other 42 bits count the attempts of the machine.
 const slotBits = 22
 
-// attempts starts attempts and takes in how they end.
+// attempts starts attempts and handles their ends.
 type attempts struct {
 	*env
 	lanes      *lanes
@@ -75,11 +75,11 @@ type attempts struct {
 	overdue deadlines
 	last    *attempt      // started last
 	runs    uint32        // of all Ordered lanes
-	lateAt  time.Duration // when a Tick was late last; 0: never
+	lateAt  time.Duration // time of the last late Tick; 0: none
 	counts  counts
 }
 
-// attemptTable holds the attempts that are out, and those to be used again.
+// attemptTable holds the attempts that are not concluded, and those free for reuse.
 type attemptTable struct {
 	slots  []*attempt
 	free   []*attempt
@@ -103,7 +103,7 @@ func (t *attemptTable) add() *attempt {
 	return a
 }
 
-// find returns the attempt with this ID, and nil if there is none or its answer has come.
+// find returns the attempt with this ID, or nil if there is none or it has been answered.
 func (t *attemptTable) find(id uint64) *attempt {
 	slot := id & (1<<slotBits - 1)
 	if slot >= uint64(len(t.slots)) {
@@ -115,13 +115,13 @@ func (t *attemptTable) find(id uint64) *attempt {
 	return nil
 }
 
-// remove frees a, which is over.
+// remove frees a, which has been concluded.
 func (t *attemptTable) remove(a *attempt) {
 	a.id, a.item, a.lane, a.next, a.earlier, a.later = 0, nil, nil, nil, nil, nil
 	t.free = append(t.free, a)
 }
 
-// start begins an attempt of it at l. It is in no queue any more.
+// start begins an attempt of the item at l. The caller has removed the item from its queue.
 func (t *attempts) start(it *item, l *lane, why Why, out []Command) []Command {
 	t.lanes.unfirst(it)
 	if !it.counted {
@@ -171,7 +171,8 @@ func (t *attempts) start(it *item, l *lane, why Why, out []Command) []Command {
 	return append(out, c)
 }
 
-// occupy has a take its place in the window of its lane, and returns when it is overdue; 0: never.
+// occupy gives a its place among the attempts of its lane. It returns the time at which a becomes
+// overdue, or 0 for never.
 func (t *attempts) occupy(a *attempt) (overdue time.Duration) {
 	l := a.lane
 	l.outs.add(a)

@@ -14,17 +14,17 @@ type backlog struct {
 
 	items    sequence
 	fresh    queue
-	redo     queue // and owing: they wait for a lane, not for the first time
-	owing    queue
+	redo     queue // items that were sent before and wait for a lane
+	owing    queue // likewise, but their next attempt takes a token of the budget
 	delayed  heap[*item]
 	apart    apart
 	retrying retrying
 	bucket   tokenBucket
-	crowd    int // new items started since the source last had none, though the machine had room
+	crowd    int // new items started since the source last had none although there was room
 
 	keys      map[uint32]*keyState
 	keyed     int // items with keys
-	holding   int // of those, the ones that failed or are overdue: later ones wait behind them
+	holding   int // items with keys that failed or are overdue: later items wait behind them
 	freeItems []*item
 	freeKeys  []*keyState
 }
@@ -37,20 +37,19 @@ func newBacklog(e *env, l *lanes) *backlog {
 	}
 }
 
-// queue is a part of the send buffer: the items in one state, inFresh or inRedo.
+// queue is a part of the send buffer: items in the state inFresh or inRedo.
 //
-// An item found to be out of turn in the order of its keys is blocked: it is in no buffer, and is
-// not checked again until its obstacle has changed. Only three events can unblock items, and each
-// unblocks the affected ones in a step of its own:
+// An item that the order of its keys does not allow to start is blocked: it is in no buffer, and is
+// not checked again until it is unblocked. Only three events unblock items:
 //
 //   - the previous item of one of its keys starts at an Ordered lane or leaves (flies, unlink),
 //   - no item of a key is in flight any more (flies),
-//   - a lane with items of a key in flight comes up again (laneUp).
+//   - a lane comes up, perhaps with items of a key still in flight (unblockAll).
 //
 // So an answer checks few items for each of its keys, however many are waiting.
 type queue struct {
 	able    buffer // items that may be next in the order of their keys
-	blocked amount // the others
+	blocked amount // blocked items
 }
 
 func (q *queue) len() int     { return q.able.len() + q.blocked.n }
@@ -65,7 +64,7 @@ func (q *queue) remove(it *item) {
 	q.able.remove(it)
 }
 
-// block removes the ith able item, which is out of turn, until it is unblocked.
+// block moves the ith able item, which is out of turn, to the blocked items.
 func (q *queue) block(i int) {
 	it := q.able.at(i)
 	it.blocked = true
@@ -73,8 +72,8 @@ func (q *queue) block(i int) {
 	q.blocked.add(it)
 }
 
-// queueOf returns the queue of one that waits for a lane. Items that take a token of the budget
-// have a queue of their own.
+// queueOf returns the queue of an item that waits for a lane. Items that must take a token of the
+// budget have a queue of their own.
 func (b *backlog) queueOf(it *item) *queue {
 	switch {
 	case it.state == inFresh:
@@ -85,14 +84,14 @@ func (b *backlog) queueOf(it *item) *queue {
 	return &b.redo
 }
 
-// waitForLane puts it into the queue of those that wait for their next attempt.
+// waitForLane puts the item into the queue of items that wait for their next attempt.
 func (b *backlog) waitForLane(it *item) {
 	it.state = inRedo
 	b.queueOf(it).add(it)
 	b.retrying.add(it)
 }
 
-// unblock has it looked at again, as its turn may have come.
+// unblock moves a blocked item back to the able items, as its turn may have come.
 func (b *backlog) unblock(it *item) {
 	if !it.blocked {
 		return
@@ -103,10 +102,10 @@ func (b *backlog) unblock(it *item) {
 	q.able.add(it)
 }
 
-// repeats returns the number of items sent before that may be next in the order of their keys.
+// repeats returns the number of able items that were sent before.
 func (b *backlog) repeats() int { return b.redo.able.len() + b.owing.able.len() }
 
-// unblockAll has all items looked at again.
+// unblockAll unblocks all items.
 func (b *backlog) unblockAll() {
 	blocked := func() int { return b.fresh.blocked.n + b.redo.blocked.n + b.owing.blocked.n }
 	for it := b.items.oldest; it != nil && blocked() > 0; it = it.next {
@@ -114,8 +113,8 @@ func (b *backlog) unblockAll() {
 	}
 }
 
-// buffer is a sorted queue of items. Taking from the front and adding at the end cost nothing; the
-// rest is a binary search and a move of pointers, on the shorter side of the place.
+// buffer is a sorted queue of items. Removing the first item and adding at the end take O(1). Other
+// operations take a binary search, and move the pointers on the shorter side of the index.
 type buffer struct {
 	s    []*item
 	head int
@@ -124,7 +123,7 @@ type buffer struct {
 func (b *buffer) len() int       { return len(b.s) - b.head }
 func (b *buffer) at(i int) *item { return b.s[b.head+i] }
 
-// find returns the index at which it stands or would stand.
+// find returns the index of the item, or the index at which to insert it.
 func (b *buffer) find(it *item) int {
 	i, _ := slices.BinarySearchFunc(b.s[b.head:], it, func(x, y *item) int {
 		switch {
@@ -177,13 +176,14 @@ func (b *buffer) remove(it *item) {
 	}
 }
 
-// put returns it to the send buffer after an attempt that did not deliver it, if nothing else of it
-// is awaited. failed is the lane that it should keep away from; nil: none.
+// put returns the item to the send buffer after an attempt that did not deliver it, unless another
+// attempt may still deliver it in time. failed is the lane to avoid, or nil.
 func (b *backlog) put(it *item, failed *lane) {
 	if failed != nil && it.state == inFlight && it.awaited() && !it.failedAt(failed) {
-		it.tried = append(it.tried, failed.num) // a twin is out
+		it.tried = append(it.tried, failed.num) // another attempt, such as a twin, still runs
 	}
-	// a late failure: the wait begins now
+	// The item already waits, since its attempt was overdue, and now has also failed: the wait
+	// starts over.
 	if failed != nil && (it.state == inApart || it.state == inDelay) {
 		b.leave(it)
 		it.state = inFlight
@@ -207,7 +207,7 @@ func (b *backlog) put(it *item, failed *lane) {
 	b.again(it, failed)
 }
 
-// again puts it into the send buffer.
+// again returns an item without further attempts in time to the send buffer, or makes it wait.
 func (b *backlog) again(it *item, failed *lane) {
 	if it.state != inFlight {
 		return
@@ -234,14 +234,15 @@ func (b *backlog) again(it *item, failed *lane) {
 	b.waitForLane(it)
 }
 
-// requeue puts it into the send buffer, as its attempt at l is overdue, if nothing forbids it.
+// requeue returns an item to the send buffer because its attempt at l is overdue. It does nothing
+// if the item has keys, is to be refused or withdrawn, or has another attempt that is not overdue.
 func (b *backlog) requeue(it *item, l *lane) {
 	if it.state == inFlight && !it.keyed() && it.fate == undecided && !it.awaited() {
 		b.again(it, l)
 	}
 }
 
-// delay has it wait as Config.Retry says.
+// delay makes the item wait according to Config.Retry.
 func (b *backlog) delay(it *item) {
 	it.due = b.now + b.retryWait(it)
 	it.waited = true
@@ -251,8 +252,8 @@ func (b *backlog) delay(it *item) {
 	b.retrying.away.note(b, it)
 }
 
-// retryWait draws how long it waits before its next attempt. A policy that gives up repeats its
-// last wait.
+// retryWait draws the wait of an item before its next attempt. If the policy gives up, its last
+// wait is repeated.
 func (b *backlog) retryWait(it *item) time.Duration {
 	d, next, ok := b.cfg.Retry.Next(it.retry, b.src)
 	if !ok {

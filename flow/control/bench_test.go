@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// loop keeps a machine saturated: every attempt is answered after all that were started before it.
+// loop keeps a machine saturated. It answers attempts in the order of their start.
 type loop struct {
 	m      *control.Machine
 	now    time.Duration
@@ -17,7 +17,7 @@ type loop struct {
 	cmds   []control.Command
 	flying []uint64 // ring of attempts
 	head   int
-	keys   uint64 // in turn; 0: none
+	keys   uint64 // number of keys, which items have in turn; 0: none
 	key    [1]uint32
 }
 
@@ -26,7 +26,7 @@ func newLoop(tb testing.TB, lanes int, w window.Algorithm) *loop {
 	return newKeyed(tb, lanes, 0, control.Limits{}, control.Config{Window: w})
 }
 
-// newKeyed is the same with so many keys in turn.
+// newKeyed returns a loop with items that have the given number of keys in turn.
 func newKeyed(tb testing.TB, lanes int, keys uint64, limits control.Limits, c control.Config) *loop {
 	tb.Helper()
 	m, err := control.New(c)
@@ -81,7 +81,7 @@ func (l *loop) ack() {
 	}
 }
 
-// kinds are all kinds of windows, with so many batches at most.
+// kinds returns all kinds of windows, each with at most most batches.
 func kinds(most int) []window.Algorithm {
 	return []window.Algorithm{
 		window.Linear{Max: most}, window.AIMD{Max: most}, window.Queue{Max: most},
@@ -90,7 +90,7 @@ func kinds(most int) []window.Algorithm {
 	}
 }
 
-// BenchmarkAck measures one delivered item: its answer, the offer of the next and its start.
+// BenchmarkAck measures one delivered item: its answer, and the offer and start of the next item.
 func BenchmarkAck(b *testing.B) {
 	for _, w := range kinds(32) {
 		for _, lanes := range []int{12, 100, 1000} {
@@ -105,7 +105,7 @@ func BenchmarkAck(b *testing.B) {
 	}
 }
 
-// BenchmarkAckHeld is the same by how much is in flight: to each of 12 lanes.
+// BenchmarkAckHeld is BenchmarkAck with different numbers of items in flight at each of 12 lanes.
 func BenchmarkAckHeld(b *testing.B) {
 	for _, size := range []int{1, 10, 100, 1_000, 10_000} {
 		b.Run(fmt.Sprintf("each=%d", size), func(b *testing.B) {
@@ -118,8 +118,8 @@ func BenchmarkAckHeld(b *testing.B) {
 	}
 }
 
-// BenchmarkAckBlocked is the same by how many items wait behind others of their key: of four keys,
-// before 12 lanes.
+// BenchmarkAckBlocked is BenchmarkAck with 12 lanes and four keys, and with different numbers of
+// items that wait behind others of their key.
 func BenchmarkAckBlocked(b *testing.B) {
 	for _, ordered := range []bool{false, true} {
 		for _, waiting := range []int{64, 1_000, 10_000, 100_000} {

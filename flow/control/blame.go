@@ -19,30 +19,30 @@ import (
 // evidence count, see [evidence.charge].
 type blame struct {
 	first  float64 // first attempts
-	atOnce float64 // of them, delivered
+	atOnce float64 // first attempts that delivered
 	second float64 // items delivered after one failure
-	twice  float64 // items that failed again
+	twice  float64 // items that failed twice
 }
 
 const (
-	blameMemory = 500.0  // first attempts
-	repeats     = 100.0  // in second and twice
-	repeatsAge  = 5000.0 // first attempts after which they are forgotten
-	blameOdds   = 20.0   // from which on an item is a suspect
-	blameMost   = 12     // failures, from which on it is one whatever the odds
-	leastChance = 0.005  // of failure, as that of rare and correlated failures is underestimated
+	blameMemory = 500.0  // first attempts that the counts cover
+	repeats     = 100.0  // repeats that second and twice cover
+	repeatsAge  = 5000.0 // first attempts after which repeats no longer count
+	blameOdds   = 20.0   // least odds of a suspect
+	blameMost   = 12     // failures after which an item is a suspect regardless of the odds
+	leastChance = 0.005  // of a failure: rare and correlated failures are underestimated
 	mostChance  = 0.95
-	pieceShare  = 0.5 // of the pieces of a suspect are bad
+	pieceShare  = 0.5 // assumed share of bad pieces of a refused item
 
 	oneInAMillion = 1e-6
 	mostStreak    = 256
-	streakErrors  = 2.0 // standard errors of the share that fails are added to it
+	streakErrors  = 2.0 // standard errors added to the share of failing attempts
 
-	ownFault   = 3    // times the chance of all lanes, from which on a lane's own chance counts
+	ownFault   = 3    // a lane's own chance counts above this multiple of the chance of all lanes
 	laneMemory = 0.99 // decay of a lane's deliveries, per delivery
 )
 
-// observeFirst takes in the first attempt of an item.
+// observeFirst records the outcome of the first attempt of an item.
 func (b *blame) observeFirst(delivered bool) {
 	const keep, age = 1 - 1/blameMemory, 1 - 1/repeatsAge
 	b.first, b.atOnce, b.second, b.twice = keep*b.first+1, keep*b.atOnce, age*b.second, age*b.twice
@@ -62,12 +62,13 @@ func (b *blame) observeSecond(delivered bool) {
 	}
 }
 
-// chance returns the chance that an attempt of good data fails. Of F items that failed at once,
-// good ones are those that the second attempt delivers, and so many of them failed for each that
-// did not. Until repeats fail, all is chance.
+// chance returns the probability that an attempt of good data fails, estimated from items that
+// failed once. Items that their second attempt delivers are good. The estimate is the number of
+// good items that failed at first, divided by the number of items delivered at once. Until a repeat
+// fails, all failures count as chance.
 func (b *blame) chance() float64 { return max(leastChance, b.observed()) }
 
-// observed is chance without its least value.
+// observed is chance without its lower bound.
 func (b *blame) observed() float64 {
 	delivered := (b.second + 1) / (b.second + b.twice + 1)
 	return min(mostChance, delivered*(b.first-b.atOnce)/(b.atOnce+1))
@@ -77,11 +78,11 @@ func (b *blame) observed() float64 {
 // and without data.
 func (b *blame) share() float64 { return max(0, 1-(b.atOnce+1)/(b.first+1)/(1-b.chance())) }
 
-// failing is the share of first attempts that fails, of bad data or by chance.
+// failing returns the share of first attempts that fail, because of bad data or by chance.
 func (b *blame) failing() float64 { return (b.first - b.atOnce) / (b.first + 1) }
 
-// fault returns the probability that an item with so many failures is bad. The last failure was at
-// a lane that fails this share of good data.
+// fault returns the probability that an item with the given number of failures is bad. share is the
+// share of bad data, and atLane the share of good data that fails at the lane of the last failure.
 func (b *blame) fault(failures int, share, atLane float64) float64 {
 	odds := b.odds(failures, share)
 	if p := b.chance(); failures > 0 && atLane > ownFault*p {
@@ -90,8 +91,8 @@ func (b *blame) fault(failures int, share, atLane float64) float64 {
 	return odds / (1 + odds)
 }
 
-// streak returns how many failures in a row of different items are more than bad data and chance
-// make once in a million items, and least at the least.
+// streak returns the number of consecutive failures of different items that bad data and chance
+// explain only once in a million items, but at least least.
 func (b *blame) streak(least int) int {
 	if least <= 0 {
 		return least
@@ -102,7 +103,8 @@ func (b *blame) streak(least int) int {
 	return max(least, int(math.Ceil(min(mostStreak, n))))
 }
 
-// odds returns the odds that an item with so many failures is bad, if this share of the data is.
+// odds returns the odds that an item with the given number of failures is bad. share is the share
+// of bad data.
 func (b *blame) odds(failures int, share float64) float64 {
 	return share / max(1-share, 1e-6) / math.Pow(b.chance(), float64(failures))
 }
@@ -110,11 +112,11 @@ func (b *blame) odds(failures int, share float64) float64 {
 // account is the evidence against an item.
 type account struct {
 	deaths  int
-	piece   bool // of an item that was refused as poison: one death is enough to cut it
+	piece   bool // it is a piece of an item refused as poison: one death is enough to cut it
 	whole   bool // it cannot be cut
-	suspect bool // set apart
+	suspect bool // it is set apart
 	ended   bool // Config.End gives it up
-	first   bool // it counts among the first attempts that failed
+	first   bool // its first attempt is counted as failed
 	class   uint8
 
 	retrying bool // in backlog.retrying
@@ -124,7 +126,8 @@ type account struct {
 	since    time.Duration // lanes.uptime at the first of them
 }
 
-// limit returns how many deaths refuse the item, of n for one about which nothing is known.
+// limit returns the number of deaths after which the item is refused: n, or 1 for a piece of an
+// item refused as poison that may be cut further.
 func (r *account) limit(n int) int {
 	if r.piece && !r.whole {
 		return 1
@@ -138,27 +141,27 @@ type failure struct {
 	at   time.Duration
 }
 
-// doubt is a failure that becomes evidence if its lane delivers another item that was sent early
-// enough.
+// doubt is a failure that becomes evidence if its lane delivers other items that were sent soon
+// after it.
 type doubt struct {
 	item  *item
 	seq   uint64
-	sent  time.Duration // only deliveries of items sent after this,
-	until time.Duration // and not after this, count
-	need  int           // deliveries that are missing
+	sent  time.Duration // only deliveries of attempts sent after sent
+	until time.Duration // and no later than until count
+	need  int           // further deliveries needed
 	first bool
 }
 
-// doubts are those of one lane.
+// doubts holds the doubts of one lane.
 type doubts struct {
 	open    []doubt
 	good    float64 // deliveries, decayed
-	wrong   float64 // failures of items that were delivered later, likewise
-	window  part    // failures, of less than one each, that the window has not counted
-	breaker part
+	wrong   float64 // failures of items that were delivered later, decayed
+	window  part    // weighted failures that the window has not counted yet
+	breaker part    // weighted failures that the breaker has not counted yet
 }
 
-// delivered takes in a delivery of the lane.
+// delivered records a delivery by the lane.
 func (d *doubts) delivered() { d.good, d.wrong = laneMemory*d.good+1, laneMemory*d.wrong }
 
 // chance returns the share of good data that the lane fails.
@@ -167,23 +170,25 @@ func (d *doubts) chance() float64 { return d.wrong / (d.good + d.wrong + 1) }
 // failsMore reports whether l fails good data much more often than all lanes do.
 func (ev *evidence) failsMore(l *lane) bool { return l.doubts.chance() > ownFault*ev.blame.chance() }
 
-// part is the remaining share of counted failures.
+// part is a sum of weighted failures, less the failures that were counted.
 type part float64
 
 const (
 	maxDoubts     = 256
-	maxFailures   = 16 // number of lanes an item remembers that have failed it
+	maxFailures   = 16 // failures that an item remembers
 	doubtRounds   = 2  // round trips after a failure in which the delivered item must be sent
-	timeoutRounds = 8  // the same for an overdue attempt, which takes three deliveries
+	timeoutRounds = 8  // the same after an overdue attempt, which needs three deliveries
 	repeatRounds  = 4  // round trips in which failures at one lane count once
-	overtaken     = 3  // deliveries that were sent after an overdue attempt
+	overtaken     = 3  // deliveries that must overtake an overdue attempt
 	countedFrom   = 0.75
-	// of a repeat, for the breaker, if there is bad data: in an outage new items fail as well
+	// weight of a failed repeat for the breaker if there is bad data. In an outage new items fail,
+	// too.
 	repeatWeight = 0.25
-	repeatLeast  = 0.005 // share of bad data from which on that holds
+	repeatLeast  = 0.005 // least share of failing first attempts for repeatWeight
 )
 
-// count reports whether a failure of this weight counts, alone or with those before it.
+// count adds a failure with this weight, and reports whether the sum is enough to count one
+// failure.
 func (p *part) count(weight float64) bool {
 	if *p += part(weight); *p < countedFrom {
 		return false
@@ -192,7 +197,7 @@ func (p *part) count(weight float64) bool {
 	return true
 }
 
-// evidence tells failures of data from failures of workers.
+// evidence distinguishes failures of data from failures of workers.
 type evidence struct {
 	*env
 	lanes   *lanes
@@ -200,9 +205,9 @@ type evidence struct {
 	blame   blame
 }
 
-// faults takes in that a failed or became overdue, and reports whether that counts for the window
-// and the breaker of its lane: not where the data is to blame. For the breaker the first failure of
-// an item counts, see [blame.streak].
+// faults records that a failed or became overdue. It reports whether the failure counts against the
+// window and against the breaker of its lane, which it does not if the data is to blame. The first
+// failure of an item always counts against the breaker, see [blame.streak].
 func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
 	evident := ev.charge(a, why)
 	r, d := &a.item.account, &a.lane.doubts
@@ -229,14 +234,14 @@ func (ev *evidence) faults(a *attempt, why Outcome) (window, breaker bool) {
 	return d.window.count(1 - data), d.breaker.count(weight)
 }
 
-// charge records that a, which has just failed or become overdue, was not delivered. It reports
-// whether that is evidence against its item already.
+// charge records that a has just failed or become overdue. It reports whether the failure is
+// already evidence against its item.
 //
-// A failure is evidence against the item only if the same lane delivers another one that was sent
-// after it, within two round trips of its end. An overdue attempt must be overtaken by three. So an
-// outage gives no evidence, not even in its first moments. Failures at one lane within four round
-// trips are one piece of evidence. Hedges, canceled attempts and Ordered lanes give none, and
-// neither do deaths of workers, which are counted separately.
+// A failure is evidence against the item only if the same lane delivers another item that was sent
+// after the failed attempt, and within two round trips of the failure. An overdue attempt must be
+// overtaken by three deliveries. So an outage gives no evidence, not even in its first moments.
+// Failures at one lane within four round trips are one piece of evidence. Hedges, canceled attempts
+// and Ordered lanes give none, and neither do deaths of workers, which are counted separately.
 func (ev *evidence) charge(a *attempt, why Outcome) (evident bool) {
 	it, l := a.item, a.lane
 	over := it.state == isDone || it.state == inHands && a.outcome != Split
@@ -263,14 +268,14 @@ func (ev *evidence) charge(a *attempt, why Outcome) (evident bool) {
 	return false
 }
 
-// overtakenThrice reports whether three attempts that were sent after a have been delivered.
+// overtakenThrice reports whether three attempts sent after a have been delivered, or as much cost.
 func overtakenThrice(a *attempt) bool {
-	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost of them
+	later := a.lane.est.delivered - a.progress - (a.ahead - a.cost) // cost delivered of later ones
 	return later >= overtaken*a.cost-1e-6
 }
 
-// settleDoubts turns the failures at the lane of a, which was delivered, into evidence, or drops
-// them.
+// settleDoubts is called after a was delivered. It turns doubts of its lane into evidence, and
+// drops those that no delivery can confirm any more.
 func (ev *evidence) settleDoubts(a *attempt) {
 	d := &a.lane.doubts
 	d.delivered()
@@ -295,8 +300,8 @@ func (ev *evidence) settleDoubts(a *attempt) {
 	d.open = kept
 }
 
-// accuse adds a piece of evidence against it, and reports whether it is one. If that is enough the
-// item is set apart.
+// accuse adds a failure at l to the evidence against the item, and sets the item apart if that is
+// enough. It returns false if the failure repeats recent evidence from l.
 func (ev *evidence) accuse(it *item, l *lane, first bool) bool {
 	r := &it.account
 	if first && !r.first {
@@ -325,8 +330,8 @@ func (ev *evidence) accuse(it *item, l *lane, first bool) bool {
 	return true
 }
 
-// judge makes it a suspect if the evidence is enough. If it waits, it waits among the suspects from
-// now on.
+// judge makes the item a suspect if the evidence is enough. An item that waits is then moved to the
+// waiting suspects.
 func (ev *evidence) judge(it *item) {
 	r := &it.account
 	least := ev.cfg.Poison.Failures
@@ -345,8 +350,8 @@ func (ev *evidence) judge(it *item) {
 	}
 }
 
-// convicts reports whether the evidence against it is enough to set it apart: at least this many
-// failures, of two lanes if there are so many.
+// convicts reports whether the evidence against the item is enough to set it apart: at least least
+// failures (at least two, except for a piece), at two lanes if two are up, and high enough odds.
 func (b *blame) convicts(it *item, least, lanesUp int) bool {
 	r := &it.account
 	least, share := max(2, least), max(b.share(), 1/(b.first+2))
@@ -368,11 +373,11 @@ func (b *blame) convicts(it *item, least, lanesUp int) bool {
 		(r.failures >= blameMost || b.odds(r.failures, share) >= blameOdds)
 }
 
-// acknowledge takes in that it was delivered.
+// acknowledge records the delivery of the item.
 func (b *blame) acknowledge(it *item, late bool) {
 	switch r := &it.account; {
-	case it.rank.width != 0: // a piece says nothing about first attempts
-	case it.number == 1 && r.first && late: // it had only taken long
+	case it.rank.width != 0: // the first attempt of a piece is not that of an offered item
+	case it.number == 1 && r.first && late: // counted as failed, but was only slow
 		b.atOnce++
 	case it.number == 1 && !r.first:
 		b.observeFirst(true)

@@ -10,9 +10,9 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestOneBadItemStopsNoOthers: at one worker, an item that always fails is set apart, opens no
-// breaker and delays no other item. The last items after it are delivered although it has opened
-// the breaker meanwhile.
+// TestOneBadItemStopsNoOthers checks that an item that always fails, at the only worker, is set
+// apart, opens no breaker and delays no other item. When only the bad item is left, it opens the
+// breaker; later items are delivered nevertheless.
 func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms)}, 2, 1)
 	turn := func(offer bool) {
@@ -48,8 +48,8 @@ func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w.drain()
 }
 
-// TestProbesKeepWaits: the only item waits 15 s between attempts, and a breaker does not probe with
-// it earlier.
+// TestProbesKeepWaits checks that a breaker does not probe with an item before its wait is over.
+// The only item waits 15 s between attempts.
 func TestProbesKeepWaits(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(15 * sec)}, 2, 1)
 	w.offer(1, 10)
@@ -65,8 +65,8 @@ func TestProbesKeepWaits(t *testing.T) {
 	w.drain()
 }
 
-// TestWaitingDoesNotStopReading: items that wait for another attempt are bounded by Waiting alone,
-// and named as the gate.
+// TestWaitingDoesNotStopReading checks that only Config.Waiting bounds the items that wait for
+// another attempt, and that the status names this gate when it binds.
 func TestWaitingDoesNotStopReading(t *testing.T) {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Retry: backoff.Fixed(300 * sec), Budget: control.Budget{Share: -1},
@@ -96,8 +96,8 @@ func TestWaitingDoesNotStopReading(t *testing.T) {
 	}
 }
 
-// TestPartialAnswerIsARoundTrip: a worker that refuses one record of each item is measured as if it
-// had taken all.
+// TestPartialAnswerIsARoundTrip checks that a worker that refuses one record of each item is
+// measured like one that accepts all records.
 func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	for _, partial := range []bool{false, true} {
 		w := newModel(t, control.Config{Timeout: -1, Window: window.Queue{}}, 0)
@@ -122,8 +122,8 @@ func TestPartialAnswerIsARoundTrip(t *testing.T) {
 	}
 }
 
-// TestEnd: an item that fails at a worker which delivers others is buried whole after as many
-// failures as End allows; while the worker is down, nothing counts.
+// TestEnd checks that an item that fails at a worker that delivers others is buried whole after the
+// number of failures in Config.End. Failures while the worker is down do not count.
 func TestEnd(t *testing.T) {
 	for _, end := range []control.End{{Attempts: 5}, {Elapsed: 2 * sec}} {
 		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(200 * ms), End: end}, 2, 1)

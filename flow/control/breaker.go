@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// breaker leaves a lane alone that fails, and tries it with one item at a time until it is back.
+// breaker pauses a lane that fails, and probes it with one item at a time until it delivers again.
 type breaker struct {
-	streak int // failures in a row, one for each round trip
-	// time of the first answer among them: if there is bad data, a delivery of an item sent later
-	// ends the streak
+	streak int // consecutive failures, at most one per round trip
+	// time of the first failure of the streak: a delivery of an attempt sent later ends the streak
 	began  time.Duration
-	failed time.Duration // time of the last one: only attempts sent later count for or against
-	since  uint64        // lanes.delivered when the streak began
-	score  float64       // EWMA of successes since it last closed
+	failed time.Duration // time of the last failure: a failed attempt sent earlier does not count
+	since  uint64        // lanes.delivered when the streak began, or at the last probe
+	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
-	// paused in the same way beyond the cap, because others deliver; never for long
+	// the lane is paused although the maximum of lanes is open, because others deliver; always
+	// short
 	rest   bool
-	fault  Outcome // the failure that opened it
-	pace   float64 // deliveries in the second before that
+	fault  Outcome // the failure that opened the breaker
+	pace   float64 // deliveries in the second before the breaker opened
 	opened time.Duration
 	until  time.Duration
 	outage outage
 	probe  *attempt
-	trial  *attempt // before the failure that would open it one attempt at a time is enough to lose
+	trial  *attempt // the only attempt allowed while the next failure would open the breaker
 }
 
-// breakerGate is shut while the lane's breaker is open, or those of all lanes are. Before the
-// failure that would open it, it takes one attempt at a time.
+// breakerGate is shut while the lane's breaker is open, or during the global backoff. While the
+// next failure would open the breaker, it allows one attempt at a time.
 type breakerGate struct {
 	fixed
 	lanes *lanes
@@ -55,7 +55,7 @@ func (g *breakerGate) next(time.Duration) (time.Duration, bool) {
 	return g.lane.br.until, g.lane.br.shut()
 }
 
-// wary reports whether the next failure opens the breaker.
+// wary reports whether the next failure would open the breaker.
 func (g *breakerGate) wary() bool {
 	b := &g.lane.br
 	return b.streak > 0 && !b.shut() && b.streak == g.lanes.blame.streak(g.lanes.cfg.Breaker.Failures)-1
@@ -68,33 +68,33 @@ const (
 	scoreWeight     = 0.1
 	scoreLeast      = 0.5
 	scoreAfter      = 10
-	// share of bad data from which failures among deliveries are weak evidence about a lane
+	// share of bad data from which failures among deliveries are weak evidence against a lane
 	badLeast      = 0.02
-	outbreakFor   = 3 * time.Second // after a breaker has opened
-	chanceOf      = 1000.0          // successes in which a failure that one followed is forgotten
+	outbreakFor   = 3 * time.Second // duration of an outbreak after a breaker has opened
+	chanceOf      = 1000.0          // successes over which tries.chance decays
 	failureWeight = 0.2             // of the newest outcome in the failure rate given to dispatch
 
 	probeBase  = 500 * time.Millisecond
-	probeAlone = 4 * time.Second // where others deliver: there is less hurry,
-	probeTurn  = 6 * time.Second // and less where lanes take turns: one that is back speaks for all
+	probeAlone = 4 * time.Second // longest interval for one open lane while others deliver
+	probeTurn  = 6 * time.Second // likewise for several: when one recovers, all are probed
 	probeEarly = time.Second
 	probeLate  = 30 * time.Second
 	earlyFor   = time.Minute
 )
 
-// tries is the timetable of the lanes that are paused while others deliver. They are tried in turn,
-// at intervals that double: the cost of the tries does not grow with the number of lanes. The first
-// recovered lane causes all others to be tried at once.
+// tries is the schedule of the lanes that are paused while others deliver. They are probed in turn,
+// at intervals that double, so that the cost of probes does not grow with the number of lanes. When
+// the first lane has recovered, all others are probed at once.
 type tries struct {
-	until  time.Duration // until then, other lanes may fail for the reason that opened a breaker
+	until  time.Duration // end of the outbreak: other lanes may fail for the same reason
 	since  time.Duration
-	last   time.Duration // turn that was given away
+	last   time.Duration // the last turn assigned
 	k      uint
-	chance float64 // failures of late that a success at the same lane followed
+	chance float64 // recent failures that were followed by a success at the same lane, decayed
 }
 
-// outbreak reports whether a lane that fails now is likely to fail for the reason that has just
-// opened another's breaker. If errors occur by chance, it is not.
+// outbreak reports whether a lane that fails now probably fails for the reason that has just opened
+// the breaker of another lane. It returns false if errors occur by chance.
 func (t *tries) outbreak(now time.Duration) bool { return now < t.until && t.chance < 0.5 }
 
 // breakers open and close the breakers of lanes.
@@ -104,8 +104,8 @@ type breakers struct {
 	tries tries
 }
 
-// turn returns the time of a lane's next try, at most 30 s away. A lane with an independent first
-// failure restarts the timetable.
+// turn returns the time of a lane's next probe, at most 30 s away. If first, the lane's breaker has
+// just opened; unless the failure is part of an outbreak, the schedule then restarts.
 func (bs *breakers) turn(why Outcome, first bool) time.Duration {
 	t := &bs.tries
 	if first && (bs.lanes.opened <= 1 || !bs.tries.outbreak(bs.now)) {
@@ -114,7 +114,7 @@ func (bs *breakers) turn(why Outcome, first bool) time.Duration {
 	limit := probeLate
 	if bs.now-t.since < earlyFor {
 		limit = probeTurn
-		// a try of a hanging lane costs little, and takes a timeout
+		// A probe of a hanging lane costs little, and takes a whole timeout.
 		if bs.lanes.opened <= 1 || why == TimedOut {
 			limit = probeAlone
 		}
@@ -125,13 +125,15 @@ func (bs *breakers) turn(why Outcome, first bool) time.Duration {
 	return t.last
 }
 
-// succeeded takes in that l took an item, or answered sensibly: it is alive.
+// succeeded records that l is alive: it delivered an item or gave another proper answer.
 func (bs *breakers) succeeded(l *lane, a *attempt) {
 	b := &l.br
 	bs.tries.chance *= 1 - 1/chanceOf
-	since := b.began // and not the last failure: failures come back sooner than deliveries
+	// An attempt sent after the first failure is enough to end the streak, since failures return
+	// sooner than deliveries. If this lane fails more than others, it must be sent after the last.
+	since := b.began
 	if l.doubts.chance() > ownFault*bs.lanes.blame.chance() {
-		since = b.failed // unless it is this lane that fails
+		since = b.failed
 	}
 	if a.sent >= since {
 		if b.streak > 0 || b.shut() {
@@ -150,8 +152,8 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	case a == b.probe:
 		bs.close(l)
 	case b.fault != Misconfigured && b.probe == nil && (b.fault == TimedOut || a.sent >= b.failed):
-		// a late answer: check at once whether it is back; the window before its errors is
-		// irrelevant
+		// A late success: probe the lane at once. The window from before the failures is outdated,
+		// so the breaker does not close yet.
 		b.until = bs.now
 		bs.lanes.timer.dirty = true
 	}
@@ -164,15 +166,15 @@ func (bs *breakers) succeeded(l *lane, a *attempt) {
 	}
 }
 
-// failed takes in a failure of l: a nack, a timeout, or its own fault.
+// failed records a failure of l: a nack, a timeout, or a misconfiguration.
 func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	b := &l.br
 	l.failing += failureWeight * (1 - l.failing)
 	if b.streak == 0 {
 		b.since = bs.lanes.delivered
 	}
-	// The nacks of one round trip count once. Overdue attempts are no evidence of a dead worker if
-	// others were delivered meanwhile.
+	// The nacks of one round trip count once. An overdue attempt counts only if the lane has
+	// delivered nothing since it was sent.
 	event := a.sent >= b.failed
 	if why == TimedOut {
 		event = l.est.delivered == a.progress
@@ -198,7 +200,7 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		case b.rest:
 			most = probeEarly
 			if bs.lanes.delivered == b.since {
-				bs.suspect() // the others deliver no more
+				bs.suspect() // no other lane delivers any more
 			}
 		case bs.lanes.delivered > b.since:
 			turns = bs.cfg.Breaker.Probe == nil
@@ -229,9 +231,10 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	}
 }
 
-// open pauses l. At most half of the lanes are open, and of lanes with standbys all may be. If more
-// fail and none delivers, their common receiver is suspected, and all are paused except for one
-// probe. If others deliver, l is paused only for moments.
+// open opens the breaker of l. At most half of the lanes may have an open breaker, or all of them
+// if standby lanes take over. If more lanes fail and none delivers, the machine suspects their
+// common receiver and pauses all lanes except for one probe at a time. If others deliver, l is
+// paused briefly.
 func (bs *breakers) open(l *lane, why Outcome) {
 	b := &l.br
 	most := time.Duration(0)
@@ -256,7 +259,8 @@ func (bs *breakers) open(l *lane, why Outcome) {
 		b.until = bs.now + bs.wait(&b.outage, bs.cfg.Breaker.Probe, most)
 	}
 	if why == Retryable && b.pace >= rateFew && bs.cfg.Breaker.Probe == nil {
-		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05)) // it may count by the second
+		// The worker may limit the attempts per second: wait until that second is over.
+		b.until = max(b.until, bs.now+bs.jitter(rateSpan, 1, 1.05))
 	}
 	b.since = bs.lanes.delivered
 	bs.lanes.endProbe(l)
@@ -264,7 +268,7 @@ func (bs *breakers) open(l *lane, why Outcome) {
 	bs.lanes.failover()
 }
 
-// close takes l back: its window starts over.
+// close closes the breaker of l. The window of l starts over.
 func (bs *breakers) close(l *lane) {
 	if l.br.open {
 		bs.lanes.opened--
@@ -281,7 +285,7 @@ func (bs *breakers) close(l *lane) {
 	l.win.hear()
 	t := &bs.tries
 	t.k, t.since, t.last = 0, bs.now, bs.now
-	for _, o := range bs.lanes.up { // the repaired fault may be repaired for all
+	for _, o := range bs.lanes.up { // the cause may have been repaired for all lanes
 		if o.br.open && o.br.fault != Misconfigured && o.br.probe == nil && o.br.until > bs.now {
 			o.br.until = bs.now
 			bs.lanes.timer.dirty = true
@@ -312,7 +316,8 @@ func (bs *breakers) suspect() {
 	bs.lanes.refreshAll()
 }
 
-// recovered ends the global backoff: l delivers, and every open lane gets its probe at once.
+// recovered ends the global backoff because l has answered. Every lane with an open breaker gets
+// its probe at once, unless it is misconfigured.
 func (bs *breakers) recovered(l *lane) {
 	bs.lanes.global = global{}
 	for _, o := range bs.lanes.up {
@@ -324,7 +329,7 @@ func (bs *breakers) recovered(l *lane) {
 	bs.lanes.refreshAll()
 }
 
-// throttle closes the gate of a lane that is alive but full.
+// throttle handles a Throttled answer: it closes the gate of a lane that is alive but full.
 func (bs *breakers) throttle(a *attempt) {
 	l := a.lane
 	l.stats.throttled++
@@ -349,7 +354,7 @@ func (bs *breakers) throttle(a *attempt) {
 	bs.lanes.timer.dirty = true
 }
 
-// settleProbes lets another probe go if a was one and decided nothing.
+// settleProbes allows another probe if a was a probe or a trial.
 func (bs *breakers) settleProbes(a *attempt) {
 	if a.lane.br.probe == a {
 		a.lane.br.probe = nil

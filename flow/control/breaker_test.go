@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// fill offers while there is room.
+// fill offers items while there is room.
 func (w *model) fill() {
 	w.t.Helper()
 	for range 1000 {
@@ -28,17 +28,17 @@ func (w *model) at(lane int32) (found []*modelTry) {
 	return found
 }
 
-// deliver has n items delivered at once, so that the machine knows that data is good.
+// deliver delivers n items at their first attempts, so that the machine assumes good data.
 func (w *model) deliver(n int) {
 	for range n {
 		w.offer(1, 0)
 		w.answer(w.running()[0], control.Delivered, 0)
-		w.pass(300 * ms) // slowly, so that no rate is supposed
+		w.pass(300 * ms) // slow, so that the machine assumes no rate limit
 	}
 }
 
-// TestBreakerWaitsForKnowledge: while nothing is known, three failures may be bad data, and open no
-// breaker.
+// TestBreakerWaitsForKnowledge checks that without earlier deliveries, three failures do not open a
+// breaker, because they may be bad data.
 func TestBreakerWaitsForKnowledge(t *testing.T) {
 	for known, want := range map[int]int{0: 20, 10: 6, 100: 3} {
 		w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 1)
@@ -125,7 +125,7 @@ func TestAtMostHalfAreOpen(t *testing.T) {
 			w.pass(max(0, at-w.now))
 			continue
 		}
-		w.answer(w.running()[0], control.Retryable, 0) // the model checks how many are open
+		w.answer(w.running()[0], control.Retryable, 0) // the model checks the number of open lanes
 		if w.now > time.Minute {
 			break
 		}
@@ -171,8 +171,8 @@ func TestAtMostHalfAreOpen(t *testing.T) {
 	w.drain()
 }
 
-// TestMostFailButOthersDeliver: with seven of ten lanes failing, the three that work are not held
-// back.
+// TestMostFailButOthersDeliver checks that when seven of ten lanes fail, the other three deliver at
+// full speed.
 func TestMostFailButOthersDeliver(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, 10)
 	good := 0

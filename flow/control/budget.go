@@ -12,13 +12,13 @@ import (
 // the others. It is a token bucket. An attempt of an item that a worker has failed, or left
 // overdue, takes one token. Every delivery adds Share tokens, and every second adds PerSecond. A
 // paid attempt that delivers returns its token, as in the AWS SDKs' retry quota, so that the
-// backlog of an outage is delivered quickly afterwards. While the bucket is empty such items wait,
-// and new ones are sent before them: nothing is dropped. Retries after a receiver's Retry-After,
-// probes and hedges take no tokens: they have separate bounds.
+// backlog of an outage is delivered quickly afterwards. While the bucket is empty, failed items
+// wait and new ones are sent before them; nothing is dropped. Retries after a receiver's
+// Retry-After, probes and hedges take no tokens: they have separate bounds.
 //
-// In any t seconds with n deliveries, at most Burst + Share*n + PerSecond*t attempts of that kind
-// have failed or are still running. The zero value means the defaults, which are gRPC's (A6) and
-// Finagle's.
+// In any t seconds with n deliveries, at most Burst + Share*n + PerSecond*t paid attempts have
+// failed or are still running. The zero value means the defaults, which are those of gRPC (A6) and
+// Finagle.
 type Budget struct {
 	Share     float64 // tokens for a delivery; 0 means 0.1; negative: there is no budget
 	PerSecond float64 // tokens a second, above 0; 0 means 10
@@ -63,7 +63,7 @@ type tokenBucket struct {
 	tokens float64
 	filled time.Duration
 	short  bool   // at the last dispatch an item had to wait for a token
-	waits  uint64 // items that had to, each once for an attempt
+	waits  uint64 // waits of items for a token, one for each attempt
 }
 
 func (p *tokenBucket) bounded() bool { return p.Share >= 0 }
@@ -73,7 +73,7 @@ func (p *tokenBucket) fill(now time.Duration) {
 	p.filled = now
 }
 
-// earn is for the first delivery of an item, by a.
+// earn adds the tokens for the delivery of an item by a.
 func (p *tokenBucket) earn(a *attempt) {
 	p.tokens = min(p.tokens+max(0, p.Share), p.Burst)
 	if a.paid {
@@ -81,8 +81,8 @@ func (p *tokenBucket) earn(a *attempt) {
 	}
 }
 
-// refund is called for an attempt that was neither delivered nor failed: its item owes the same as
-// before it.
+// refund returns the token of an attempt that neither delivered nor failed. Its item owes a token
+// again.
 func (p *tokenBucket) refund(a *attempt) {
 	if a.paid {
 		a.paid = false
@@ -91,7 +91,8 @@ func (p *tokenBucket) refund(a *attempt) {
 	}
 }
 
-// outOfTokens reports whether the items that owe a token have to wait for one.
+// outOfTokens reports whether the bucket is empty. If it is, the first items that owe a token are
+// recorded as waiting.
 func (b *backlog) outOfTokens() bool {
 	p := &b.bucket
 	if !p.bounded() {
@@ -118,7 +119,7 @@ func (p *tokenBucket) pay(a *attempt, now time.Duration) {
 	p.tokens = max(0, p.tokens-1)
 }
 
-// tokenAt is when there is a token for those that wait; false: none waits.
+// tokenAt returns the time of the next token, and false if no item waits for one.
 func (p *tokenBucket) tokenAt() (at time.Duration, ok bool) {
 	if !p.short {
 		return 0, false
@@ -127,11 +128,11 @@ func (p *tokenBucket) tokenAt() (at time.Duration, ok bool) {
 	return p.filled + time.Duration(math.Ceil(missing*float64(time.Second))), true
 }
 
-// BudgetStatus is a picture of the redelivery budget.
+// BudgetStatus is a snapshot of the redelivery budget.
 type BudgetStatus struct {
 	Tokens  float64 // redeliveries that may be sent now; -1: there is no bound
-	Waiting int     // items that wait for a token now, among the first that are looked at
-	Waited  uint64  // items that had to wait for one, each once for an attempt
+	Waiting int     // items that wait for a token now, among the first in the queue
+	Waited  uint64  // waits of items for a token since the start, one for each attempt
 }
 
 func (b *backlog) budgetStatus() BudgetStatus {

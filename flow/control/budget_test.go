@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// owe notes that the item of x, which came back so, owes a token for its next attempt.
+// owe records that the item of x owes a token for its next attempt, depending on the outcome of x.
 func (w *model) owe(x *modelTry, out control.Outcome) {
 	switch out {
 	case control.Retryable, control.TimedOut:
@@ -23,7 +23,7 @@ func (w *model) owe(x *modelTry, out control.Outcome) {
 	}
 }
 
-// spend notes that x takes a token.
+// spend records that x takes a token if its item owes one.
 func (w *model) spend(c control.Command, it *modelItem, x *modelTry) {
 	if x.paid = it.owes && c.Why == control.Turn; x.paid {
 		w.vain++
@@ -56,7 +56,8 @@ func TestBudgetRefuses(t *testing.T) {
 	}
 }
 
-// spent makes a sender of four lanes, spends the whole budget, and offers one more item.
+// spent returns a model of four lanes that has spent the whole budget, and with one more item
+// offered.
 func spent(t *testing.T, b control.Budget) *model {
 	w := newLanes(t, control.Config{
 		Timeout: -1, Budget: b, Retry: backoff.Fixed(0), Breaker: control.Breaker{Failures: -1},
@@ -70,8 +71,8 @@ func spent(t *testing.T, b control.Budget) *model {
 	return w
 }
 
-// TestBudgetHolds: with an empty bucket a failed item waits for the next second's token, regardless
-// of free lanes, and new items are sent. The status reports the shortage.
+// TestBudgetHolds checks that with an empty bucket a failed item waits for the next token even if
+// lanes are free, while new items are sent. The status reports the shortage.
 func TestBudgetHolds(t *testing.T) {
 	w := spent(t, control.Budget{Burst: 2, PerSecond: 4})
 	if n := len(w.running()); n != 2 {
@@ -95,12 +96,12 @@ func TestBudgetHolds(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetGivesBack: a redelivery that delivers gives its token back, and a delivery earns its
-// share.
+// TestBudgetGivesBack checks that a successful retry returns its token, and that a delivery adds
+// Share tokens.
 func TestBudgetGivesBack(t *testing.T) {
 	w := spent(t, control.Budget{Burst: 2, PerSecond: 0.001, Share: 0.25})
 	w.answer(w.only(1), control.Delivered, 0)
-	w.only(3) // 1.25 tokens were there
+	w.only(3) // started: there were 1.25 tokens
 	w.answer(w.only(2), control.Retryable, 0)
 	if x := len(w.running()); x != 1 {
 		t.Fatalf("%d attempts run, want 1: a quarter of a token does not pay for item 2", x)
@@ -109,11 +110,12 @@ func TestBudgetGivesBack(t *testing.T) {
 		w.offer(1, 10)
 		w.answer(w.only(w.seq), control.Delivered, 0)
 	}
-	w.only(2) // four deliveries are one redelivery
+	w.only(2) // four deliveries pay for one retry
 	w.drain()
 }
 
-// TestBudgetTakesNothingForAThrottle: a retry after a receiver's Retry-After is not a failure.
+// TestBudgetTakesNothingForAThrottle checks that a retry after a receiver's Retry-After takes no
+// token.
 func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1,
 		Budget: control.Budget{Burst: 1, PerSecond: 0.001, Share: 0.001}}, 10, 2)
@@ -128,8 +130,9 @@ func TestBudgetTakesNothingForAThrottle(t *testing.T) {
 	w.drain()
 }
 
-// TestBudgetEndsNoOutage: an outage loses everything in flight, many times the budget. All of it is
-// delivered within seconds afterwards, because successful retries return their tokens.
+// TestBudgetEndsNoOutage checks the recovery from an outage in which many times the budget fails.
+// All items are delivered within seconds afterwards, because successful retries return their
+// tokens.
 func TestBudgetEndsNoOutage(t *testing.T) {
 	const items = 2000
 	rnd := rand.New(rand.NewPCG(1, 1))

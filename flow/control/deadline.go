@@ -4,9 +4,9 @@ package control
 
 import "time"
 
-// deadlines is a heap of the attempts that can become overdue, the first of them at 0. Each attempt
-// knows its index, so that any can be removed. It is asked at every delivery, so that it keeps the
-// times beside each other and has four children to a node.
+// deadlines is a heap of the attempts that can become overdue, with the earliest at index 0. Each
+// attempt knows its index, so that any can be removed. The heap is used at every delivery. To be
+// fast, it stores the times next to each other and has four children per node.
 type deadlines []deadline
 
 type deadline struct {
@@ -29,8 +29,8 @@ func (h *deadlines) push(a *attempt) {
 	h.up(len(*h)-1, deadline{at, a})
 }
 
-// removeAt takes the ith out. The hole goes down to a leaf, since the last one nearly always
-// belongs there.
+// removeAt removes the ith deadline. It moves the hole down to a leaf, since the last deadline,
+// which fills it, nearly always belongs there.
 func (h *deadlines) removeAt(i int) {
 	s := *h
 	n := len(s) - 1
@@ -76,9 +76,9 @@ func (h *deadlines) up(i int, d deadline) {
 	d.a.at = i
 }
 
-// excuse extends attempts that became overdue while the process was held up, because their answers
-// may be queued. Each is extended by the same time again, once, and by at most a second. After a
-// long delay the current round-trip samples are discarded.
+// excuse extends the deadlines of attempts that became overdue while the process was held up for
+// the time late, because their answers may be queued. Each deadline is extended once, by late or at
+// most a second. After a long delay, the windows discard their current round-trip samples.
 func (t *attempts) excuse(late time.Duration) {
 	t.lateAt = t.now
 	late = min(late, time.Second)
@@ -90,7 +90,7 @@ func (t *attempts) excuse(late time.Duration) {
 	for len(t.overdue) > 0 && t.overdue[0].at <= t.now && !t.overdue[0].a.excused {
 		a := t.overdue[0].a
 		t.overdue.removeAt(0)
-		if a.deadline > t.now { // it only takes long
+		if a.deadline > t.now { // only soon has passed
 			a.soon = 0
 			t.overdue.push(a)
 			continue
@@ -112,7 +112,7 @@ func (t *attempts) expire() {
 			t.takesLong(a)
 			continue
 		}
-		// the machine is known to be busy only since then
+		// The minimum timeout may have grown since a was sent, because the process was held up.
 		if d := a.sent + t.leastRTO(); t.cfg.Timeout == 0 && d > t.now {
 			a.deadline = d
 			t.overdue.push(a)
@@ -123,7 +123,7 @@ func (t *attempts) expire() {
 	}
 }
 
-// leastRTO is the shortest timeout now.
+// leastRTO returns the current minimum timeout.
 func (t *attempts) leastRTO() time.Duration {
 	if t.lateAt > 0 && t.now-t.lateAt < heldUpFor {
 		return leastBusyRTO
@@ -131,7 +131,7 @@ func (t *attempts) leastRTO() time.Duration {
 	return leastRTO
 }
 
-// rto is the timeout now of an item of mean cost at l; 0: none.
+// rto returns the current timeout of an item of mean cost at l, or 0 for none.
 func (t *attempts) rto(l *lane) time.Duration {
 	if t.cfg.Timeout != 0 {
 		return max(0, t.cfg.Timeout)
@@ -139,10 +139,10 @@ func (t *attempts) rto(l *lane) time.Duration {
 	return l.est.rto(l.est.mean, t.leastRTO())
 }
 
-// patience is how long a, just sent, may take. In a start-up the window may have gone beyond the
-// worker's slots by its own step: items that wait for that are not overdue. Where attempts hang,
-// round trips may be few and old. There the time is scaled to the queue now, if that is shorter
-// than it was.
+// patience returns the timeout of a, which was just sent. During a start-up, the last step of the
+// window may exceed the worker's slots, and the timeout allows for items that wait for a slot. If
+// attempts hang, round trips may be few and old. The timeout is then scaled to the current queue if
+// that is shorter than before.
 func (t *attempts) patience(l *lane, a *attempt) time.Duration {
 	least := t.leastRTO()
 	d := l.est.rto(a.cost, least)
@@ -155,8 +155,8 @@ func (t *attempts) patience(l *lane, a *attempt) time.Duration {
 	return d
 }
 
-// timeout takes an attempt as overdue: its worker is BUSY, and another one is tried, unless the
-// order of keys forbids it while the attempt runs.
+// timeout handles an overdue attempt: its worker is BUSY, and the item is sent to another one. An
+// item with keys waits until the attempt has returned.
 func (t *attempts) timeout(a *attempt) {
 	l, it := a.lane, a.item
 	a.overdue = true
@@ -176,7 +176,7 @@ func (t *attempts) timeout(a *attempt) {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.hear()
 		if a != l.br.probe && a != t.lanes.global.probe && !l.stuck.sure() {
-			l.est.double(t.now, a.sent) // a probe's wait is doubled by the breaker
+			l.est.double(t.now, a.sent) // for a probe, the breaker doubles the wait
 		}
 	}
 	if breaker {
@@ -186,25 +186,25 @@ func (t *attempts) timeout(a *attempt) {
 	t.backlog.requeue(it, l)
 }
 
-// A Tick that comes late says that this process was held up: by others on its machine, a garbage
-// collection, suspension.
+// A late Tick shows that this process was held up, such as by other processes, a garbage collection
+// or a suspension.
 const (
-	// lateTick is from when on answers may be waiting behind.
+	// lateTick is the least delay of a Tick after which answers may be queued behind it.
 	lateTick = time.Millisecond
-	// heldUp is the delay from which every current round trip is discarded: it is longer by that
-	// delay and gives no information about the workers.
+	// heldUp is the delay above which all current round trips are discarded, because they include
+	// the delay and so say nothing about the workers.
 	heldUp = 50 * time.Millisecond
-	// heldUpFor is how long after a late Tick the computer is assumed to be busy, perhaps with
-	// workers on the same computer: short round trips grow suddenly there.
+	// heldUpFor is the time after a late Tick for which the computer is assumed to be busy. If
+	// workers run on the same computer, short round trips may suddenly grow.
 	heldUpFor = time.Minute
 )
 
-// Minimum timeouts of a worker with a known round trip: Linux's value instead of the RFC's second,
-// and the value on a busy machine.
+// Minimum timeouts of a worker with a known round trip: the value of Linux, where the RFC has one
+// second, and the value on a busy computer.
 const (
 	leastRTO     = 200 * time.Millisecond
 	leastBusyRTO = 800 * time.Millisecond
 )
 
-// startPatience is about the step of a window's start-up.
+// startPatience is the factor on the timeout during a start-up, about the factor of a step of it.
 const startPatience = 2

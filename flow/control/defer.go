@@ -8,33 +8,33 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// History is the past of an item that waits. The zero value is that of a new item.
+// History is the past of an item that waits. The zero value is the history of a new item.
 type History struct {
-	Attempts uint32        // so far; 0: it is new
-	Failures uint32        // that are evidence against it
-	Suspect  bool          // it is set apart
-	Elapsed  time.Duration // that counts towards End.Elapsed
+	Attempts uint32        // so far; 0: the item is new
+	Failures uint32        // that are evidence against the item
+	Suspect  bool          // the item is set apart
+	Elapsed  time.Duration // counts towards End.Elapsed
 	Retry    backoff.State
 }
 
-// deferring hands the items that wait long to the owner. It offers them again when due.
+// deferring passes items with long waits to the owner, which offers them again when they are due.
 //
 //	fails               a moment later             due
 //	  |------ Wait -------|------ Defer, Held -------|------ Offer with its History
 //
-// An item stays for that moment because evidence against it comes with later deliveries of the lane
-// that failed it. Items with keys, and those of which an attempt still runs, stay until they are
-// due.
+// An item stays in the machine for that moment, because later deliveries by the lane that failed it
+// may be evidence against it. Items with keys or with a running attempt stay until they are due.
 type deferring struct {
-	queue    []deferral // at never decreases
+	queue    []deferral // in the order of at
 	head     int
-	noted    []deferral // waits that began in this step
-	asked    map[uint64]*item
+	noted    []deferral       // waits that began in this step
+	asked    map[uint64]*item // items with a Defer that is not answered yet
 	held     amount           // kept by the owner
-	returned [numReturned]int // items offered again that were not sent since
+	returned [numReturned]int // items offered again and not sent since
 }
 
-// deferral is an item that waits; seq tells whether it still is the same.
+// deferral is a waiting item. The item's memory may be reused; it is still the same item if its seq
+// equals seq.
 type deferral struct {
 	item *item
 	seq  uint64
@@ -42,24 +42,24 @@ type deferral struct {
 }
 
 const (
-	// deferLeast is the shortest wait that the owner is told of.
+	// deferLeast is the shortest wait that is reported to the owner.
 	deferLeast = time.Second
-	// An item stays for deferHold, and for deferRounds round trips of its last lane.
+	// An item stays for deferHold or deferRounds round trips of its last lane, whichever is longer.
 	deferHold   = 50 * time.Millisecond
 	deferRounds = 3
 )
 
-// returned is how an item was offered again.
+// returned is the kind in which an item was offered again.
 type returned uint8
 
 const (
-	notReturned returned = iota // or it was sent since
+	notReturned returned = iota // also if the item was sent since
 	retryReturned
 	suspectReturned
 	numReturned
 )
 
-// returnedMost bounds the items of each kind that were not sent since.
+// returnedMost bounds the items of each kind that were offered again and not sent since.
 var returnedMost = [numReturned]int{retryReturned: 8, suspectReturned: 2}
 
 func returnedAs(suspect bool) returned {
@@ -69,7 +69,7 @@ func returnedAs(suspect bool) returned {
 	return retryReturned
 }
 
-// note takes in that it, which waits, waits until it.due.
+// note records that the item waits until it.due, if its wait is long enough to defer it.
 func (d *deferring) note(b *backlog, it *item) {
 	if !b.cfg.Defer || it.keyed() || it.due-b.now < deferLeast {
 		return
@@ -88,8 +88,8 @@ func (d *deferring) note(b *backlog, it *item) {
 	d.queue = append(d.queue, deferral{it, it.seq, at})
 }
 
-// waitsNow reports whether an item that has failed is to wait at once, not only when it would be
-// its turn again: every lane has failed it, and its wait is to be told to the owner soon.
+// waitsNow reports whether a failed item must begin its wait at once instead of at its next turn.
+// That is so if every lane has failed it, so that the owner learns of the wait soon.
 func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	if !b.cfg.Defer || it.keyed() || len(it.tried) < len(b.lanes.up) {
 		return false
@@ -102,14 +102,15 @@ func (d *deferring) waitsNow(b *backlog, it *item) bool {
 	return true
 }
 
-// waits reports whether the item still waits long enough to leave.
+// waits reports whether the item still waits, and long enough to leave.
 func (e *deferral) waits(now time.Duration) bool {
 	it := e.item
 	still := it.seq == e.seq && (it.state == inDelay || it.state == inApart)
 	return still && it.due-now >= deferLeast
 }
 
-// tell appends the waits that have begun in this step, and the items that are due to leave.
+// tell appends a Wait for each wait that has begun in this step, and a Defer for each item that is
+// due to leave.
 func (d *deferring) tell(b *backlog, out []Command) []Command {
 	for i := range d.noted {
 		if e := &d.noted[i]; e.waits(b.now) {
@@ -141,7 +142,7 @@ func (d *deferring) tell(b *backlog, out []Command) []Command {
 	return out
 }
 
-// wait returns the command that tells the owner of a wait.
+// wait returns the command that reports a wait to the owner, a Wait or a Defer.
 func (it *item) wait(b *backlog, kind CommandKind) Command {
 	r := &it.account
 	h := History{Attempts: it.number, Failures: uint32(r.failures), Suspect: r.suspect}
@@ -152,7 +153,7 @@ func (it *item) wait(b *backlog, kind CommandKind) Command {
 	return Command{Kind: kind, Seq: it.seq, Lane: -1, Number: it.number, Expect: it.due, History: h}
 }
 
-// next returns when the next item is to leave, and false if none is.
+// next returns the time at which the next item is to leave, and false if there is none.
 func (d *deferring) next() (at time.Duration, ok bool) {
 	if d.head == len(d.queue) {
 		return 0, false
@@ -160,7 +161,7 @@ func (d *deferring) next() (at time.Duration, ok bool) {
 	return d.queue[d.head].at, true
 }
 
-// taken takes in the amount that the owner keeps, and its answer to a Defer.
+// taken handles a Held event: the amount that the owner keeps and, if it answers a Defer, the item.
 func (s *settlement) taken(e *Event) {
 	d := &s.backlog.retrying.away
 	d.held = amount{int(e.Pieces), e.Cost, e.Bytes}
@@ -178,7 +179,7 @@ func (s *settlement) taken(e *Event) {
 	s.backlog.release(it)
 }
 
-// resume gives an item that is offered again its history. It is due.
+// resume restores the history of an item that is offered again. The item is due.
 func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r := &it.account
 	it.number, it.retry = h.Attempts, h.Retry
@@ -187,7 +188,7 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	r.returned = returnedAs(h.Suspect)
 	d.returned[r.returned]++
 	if !h.Suspect {
-		for _, l := range b.lanes.up { // it waited because they had failed it
+		for _, l := range b.lanes.up { // the item waited because every lane had failed it
 			it.tried = append(it.tried, l.num)
 		}
 		b.waitForLane(it)
@@ -198,7 +199,8 @@ func (d *deferring) resume(b *backlog, it *item, h *History) {
 	b.setApart(it, b.now)
 }
 
-// Returns reports whether an item that was deferred, or a suspect among those, is welcome now.
+// Returns reports whether the machine has room for a deferred item, of the suspects if suspect is
+// true, else of the others.
 func (m *Machine) Returns(suspect bool) bool {
 	class := returnedAs(suspect)
 	return m.backlog.retrying.away.returned[class] < returnedMost[class]

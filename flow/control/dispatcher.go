@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// dispatcher decides which item goes where next.
+// dispatcher chooses the next items to send and their lanes.
 type dispatcher struct {
 	*env
 	lanes      *lanes
@@ -19,29 +19,28 @@ type dispatcher struct {
 	hold       hold
 }
 
-// hold is about items that wait for a busy lane although another one is free: dispatch expects the
-// busy one to be done with them sooner.
+// hold is the state of held items: they wait for a busy lane although another lane is free, because
+// dispatch expects the busy lane to finish them sooner.
 //
-// While it lasts the machine asks for more items, up to Config.Ahead, since how many wait decides
-// when it ends: where the source has enough, every lane is filled to its window. An item is held as
-// long at most as the lane that it was kept from would have needed for it, whatever becomes of the
-// busy ones.
+// While items are held, the machine requests more, up to Config.Ahead. With enough waiting items,
+// holding ends and every lane is filled to its window. An item is held at most as long as the free
+// lane would have needed for it, even if the busy lanes take longer than expected.
 type hold struct {
-	on   bool          // items wait so now
-	till time.Duration // when the oldest of them is not held any longer
+	on   bool          // items are held now
+	till time.Duration // end of the hold of the oldest item
 }
 
-// plenty is so many new items in a row after which the source is taken to have no end: nothing is
-// held, nor asked for ahead, until it has none once.
+// plenty is the number of consecutive new items after which the source is assumed to be endless. No
+// item is then held or requested ahead until the source runs dry once.
 const plenty = 1024
 
-// busySource is the number of consecutive offers from which a window may be narrowed for a
-// measurement. With a slower source lanes are drained now and then anyway, and its items would wait
-// for the measurement.
+// busySource is the number of consecutive new items from which a window may be narrowed for a
+// measurement. With a slower source lanes drain now and then anyway, and its items would have to
+// wait for the measurement.
 const busySource = 16
 
-// noteDry takes in, before anything else happens, that the source had time to offer an item and did
-// not.
+// noteDry resets backlog.crowd if the source ran dry: the machine had room before event k, and k is
+// not an Offer.
 func (m *Machine) noteDry(k Kind) {
 	if m.backlog.crowd > 0 && (k == Answer || k == Tick) && m.Room() {
 		m.backlog.crowd = 0
@@ -55,8 +54,8 @@ func (d *dispatcher) mayHold() bool {
 		d.group.phase == noPhase && d.backlog.crowd < plenty && !d.settlement.replay.full()
 }
 
-// spread starts new items, oldest first. When more wait than the busy lanes will soon be done with,
-// it is the newest that goes to a lane that takes long: it would wait longest for another.
+// spread starts new items, oldest first. If more items wait than the busy lanes will soon finish, a
+// slow lane gets the newest item, which would wait longest for another lane.
 func (d *dispatcher) spread(out []Command) []Command {
 	for d.backlog.fresh.able.len() > 0 && d.lanes.free > 0 && !d.group.isFull() {
 		it := d.backlog.fresh.able.at(0)
@@ -84,8 +83,8 @@ func (d *dispatcher) spread(out []Command) []Command {
 	return out
 }
 
-// heldEnough reports whether it, the oldest, has been held for the maximum time. The time begins
-// when a lane, i, first had room for it.
+// heldEnough reports whether the item, which is the oldest, has been held for the maximum time. The
+// time begins when a lane (the candidate at index i) first has room for the item.
 func (d *dispatcher) heldEnough(it *item, i int) bool {
 	if it.heldTill == 0 {
 		it.heldTill = d.now + dispatch.Expectation(d.lanes.cands[i], it.cost)

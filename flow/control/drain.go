@@ -8,21 +8,21 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// drain is when a window is narrowed to measure the round trip of the drained worker.
+// drain schedules probes that narrow a window to measure the round trip of the drained worker.
 type drain struct {
-	prober window.Prober // nil if the window measures none
-	on     bool
-	at     time.Duration // the next may begin; 0: not planned
-	ends   time.Duration // at the latest
+	prober window.Prober // nil if the window does not measure
+	on     bool          // a probe runs
+	at     time.Duration // earliest time of the next probe; 0: not planned
+	ends   time.Duration // latest end of the running probe
 }
 
-// probeRounds bounds a drained probe in round trips of its lane.
+// probeRounds bounds the duration of a probe, in round trips of its lane.
 const probeRounds = 40
 
 // over reports whether the current probe is complete, or has taken too long.
 func (d *drain) over(now time.Duration) bool { return !d.prober.Probing() || now >= d.ends }
 
-// due reports whether a probe may begin now. The first call plans it, at a time that jitter draws.
+// due reports whether a probe may begin now. The first call plans it at a random time.
 func (d *drain) due(now time.Duration, jitter func(d time.Duration, from, to float64) time.Duration) bool {
 	within := d.prober.ProbeWithin()
 	if within == 0 {

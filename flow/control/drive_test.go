@@ -7,7 +7,7 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// offer hands out an item if there is room.
+// offer offers an item if there is room, and reports whether there was.
 func (w *model) offer(cost float64, bytes int64, keys ...uint32) bool {
 	w.t.Helper()
 	if !w.m.Room() {
@@ -22,7 +22,7 @@ func (w *model) offer(cost float64, bytes int64, keys ...uint32) bool {
 	return true
 }
 
-// attempts that run, oldest first.
+// running returns the running attempts, oldest first.
 func (w *model) running() []*modelTry {
 	var ids []uint64
 	for id := range w.tries {
@@ -36,7 +36,7 @@ func (w *model) running() []*modelTry {
 	return tries
 }
 
-// answer ends attempt x. pieces are the outcomes of the pieces of a Split.
+// answer ends attempt x with an outcome. pieces are the outcomes of the pieces of a Split.
 func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration, pieces ...control.Outcome) {
 	w.t.Helper()
 	delete(w.tries, x.id)
@@ -77,7 +77,7 @@ func (w *model) answer(x *modelTry, outcome control.Outcome, after time.Duration
 	w.died = false
 }
 
-// pieces puts items with these outcomes into the place of it; they tile its cost and bytes.
+// pieces replaces the item by pieces with these outcomes, which divide its cost and bytes.
 func (w *model) pieces(it *modelItem, outcomes []control.Outcome) {
 	w.t.Helper()
 	if len(outcomes) == 0 {
@@ -127,7 +127,8 @@ func (w *model) withdraw(i int, abort bool) {
 	w.step(control.Event{Kind: kind, Seq: it.seq})
 }
 
-// reply answers the ith question of the machine: pieces for a Bisect, or none.
+// reply answers the ith unanswered Bisect or Bury of the machine. pieces is the number of pieces
+// for a Bisect; 0 means that the item cannot be cut.
 func (w *model) reply(i, pieces int) {
 	w.t.Helper()
 	a := w.asked[i]
@@ -143,7 +144,7 @@ func (w *model) reply(i, pieces int) {
 	w.pieces(w.items[a.seq], slices.Repeat([]control.Outcome{control.Retryable}, pieces))
 }
 
-// pass lets time pass, with a Tick whenever the machine wants one.
+// pass lets time pass, with a Tick at each Wake of the machine.
 func (w *model) pass(d time.Duration) {
 	w.t.Helper()
 	end := w.now + d
@@ -179,7 +180,7 @@ func (w *model) lane(num int32, up bool, limits control.Limits) {
 	w.step(control.Event{Kind: control.LaneUp, Lane: num, Limits: limits})
 }
 
-// drain delivers everything from now on, and fails if the machine does not settle all of it.
+// drain delivers all items from now on, and fails if the machine does not settle all of them.
 func (w *model) drain() {
 	w.t.Helper()
 	for range 10_000 {
@@ -210,8 +211,8 @@ func (w *model) drain() {
 	w.fail("not drained after 10000 steps: %+v", w.m.Status())
 }
 
-// hold records items delivered after unanswered attempts of the same run, and removes them if one
-// of those fails.
+// hold records items that were delivered while earlier attempts of the same run are unanswered, and
+// removes them if one of those attempts fails.
 func (w *model) hold(x *modelTry, l *modelLane, outcome control.Outcome) {
 	if outcome == control.Delivered {
 		if !l.failed || x.place < l.firstFailed {

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// End is when an item that keeps failing is given up: it is buried whole, or cut first where
-// Poison.Refuse allows that. Only evidence against the item counts (see ADR 17), so an
-// outage ends nothing. The zero value means never.
+// End configures when the machine gives up an item that keeps failing: it is buried whole, or cut
+// first if Poison.Refuse is true. Only evidence against the item counts (see ADR 17), so no item is
+// given up because of an outage. The zero value means never.
 type End struct {
 	Attempts int // failures that are evidence; 0: any number
-	// since the first of them, without the time in which no lane was open; 0: no limit
+	// time since the first such failure, without time in which no lane was open; 0: no limit
 	Elapsed time.Duration
 }
 
@@ -23,13 +23,13 @@ func (e End) validate() error {
 	return nil
 }
 
-// reached reports whether an item with this account is to be given up. Its newest failure is
-// evidence.
+// reached reports whether an item with this account must be given up. The caller has just added a
+// failure to the account.
 func (e *End) reached(r *account, uptime time.Duration) bool {
 	return e.Attempts > 0 && r.failures >= e.Attempts || e.Elapsed > 0 && uptime-r.since >= e.Elapsed
 }
 
-// ended is an item that is to be given up; seq tells whether it still is the same.
+// ended is an item to give up. It is still the same item if its seq equals seq.
 type ended struct {
 	item *item
 	seq  uint64

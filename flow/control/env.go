@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// env is shared by the parts of a machine: its configuration, the time and the source of chance.
+// env is shared by the parts of a machine: its configuration, the time and the random generator.
 type env struct {
 	cfg Config
 	now time.Duration
@@ -17,12 +17,12 @@ type env struct {
 	rnd *rand.Rand
 }
 
-// jitter draws d times a number between from and to.
+// jitter returns d times a random number between from and to.
 func (e *env) jitter(d time.Duration, from, to float64) time.Duration {
 	return time.Duration(float64(d) * (from + (to-from)*e.rnd.Float64()))
 }
 
-// wait draws the time until the next try. most bounds it; 0: nothing but the policy does.
+// wait draws the time until the next probe in an outage. most bounds it; 0 means no extra bound.
 func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Duration {
 	if !o.active {
 		*o = outage{active: true, since: e.now}
@@ -50,8 +50,8 @@ func (e *env) wait(o *outage, policy backoff.Policy, most time.Duration) time.Du
 	return e.jitter(d, 0.5, 1)
 }
 
-// outage times the tries during one: 0.5 s * 2^k with equal jitter, at most 1 s in the first minute
-// and 30 s later.
+// outage times the probes during an outage: 0.5 s * 2^k with equal jitter, at most 1 s in the first
+// minute and 30 s later.
 type outage struct {
 	active bool
 	since  time.Duration

@@ -6,11 +6,10 @@ import "time"
 
 // estimator learns one lane's round trip, timeout and rate. Times are in seconds.
 //
-// The round trip is fitted as a + b*cost, and everything else is kept relative to the fit, so that
-// items of different size can be compared (research/flowcontrol 2.4). The timeout is that of RFC
-// 6298 on the relative round trip: srtt + 4 rttvar. Where the fit moves, srtt and rttvar are
-// rescaled, so that for items of equal cost the timeout is RFC 6298's on the plain round trip,
-// exactly.
+// The round trip is fitted as a + b*cost, and srtt and rttvar are relative to the fit, so that
+// items of different cost can be compared (research/flowcontrol 2.4). The timeout is that of RFC
+// 6298 for the relative round trip: srtt + 4 rttvar. When the fit moves, srtt and rttvar are
+// rescaled. So for items of equal cost, the timeout is exactly that of RFC 6298.
 type estimator struct {
 	n, c, r, cc, cr float64 // decayed sums: samples, cost, round trip, cost^2, cost*round trip
 	a, b            float64
@@ -19,43 +18,44 @@ type estimator struct {
 
 	patience float64 // factor on the RFC's timeout, raised by late answers; 0 is 1
 
-	shift   uint          // the timeout is doubled so many times
-	doubled time.Duration // when last
+	shift   uint          // number of times that the timeout is doubled
+	doubled time.Duration // time of the last doubling
 
-	delivered float64 // cost, since the lane came up
+	delivered float64 // cost delivered since the lane came up
 	rate      float64 // cost per second under a backlog; 0: not known
 	service   float64 // round trip of an item of mean cost at the drained worker; 0: not known
 	serviceN  int
 	sampled   time.Duration // when a round trip was last measured
-	known     bool          // it has answered since it came up
+	known     bool          // the lane has delivered since it came up
 	tail      tail
 }
 
 const (
 	fitDecay = 0.99
-	// relative deviation of cost below which the round trip is not fitted to it
+	// relative deviation of the cost below which the fit ignores the cost
 	minSpread  = 0.05
 	rttWeight  = 1.0 / 8
 	varWeight  = 1.0 / 4
 	initialRTO = time.Second
-	// of the timeout above the round trip, in round trips: the RFC's clock granularity
+	// minimum margin of the timeout above the round trip, in round trips; the RFC has the clock
+	// granularity
 	leastMargin   = 1.0
 	patienceStep  = 1.25
 	patienceMost  = 4.0
 	patienceDecay = 0.99995 // per answer in time: about one timeout in five thousand may be wrong
 	maxRTO        = 60 * time.Second
-	maxShift      = 9 // 200 ms doubled so often is more than maxRTO
+	maxShift      = 9 // 200 ms doubled 9 times exceeds maxRTO
 	rateWeight    = 0.1
-	staleWeight   = 0.5 // for a sample after more than a second without one
+	staleWeight   = 0.5 // of a sample after more than staleSample without one
 	staleSample   = time.Second
 	serviceStart  = 10 // the first samples are averaged
 	leastOfSample = 0.1
 )
 
-// expected round trip of an item of this cost.
+// expected returns the fitted round trip of an item of this cost.
 func (e *estimator) expected(cost float64) float64 { return e.a + e.b*cost }
 
-// sample takes in a round trip of an attempt, late or not.
+// sample records the round trip of a delivered attempt, late or not.
 func (e *estimator) sample(rtt, cost float64) {
 	rho := 1.0
 	old := e.expected(cost)
@@ -80,7 +80,7 @@ func (e *estimator) sample(rtt, cost float64) {
 	}
 }
 
-// fit is a least-squares line through decayed samples, with a slope of at least 0.
+// fit updates the least-squares line through decayed samples. Its slope is at least 0.
 func (e *estimator) fit(rtt, cost float64) {
 	e.n = fitDecay*e.n + 1
 	e.c = fitDecay*e.c + cost
@@ -108,9 +108,9 @@ func (e *estimator) normal(rtt, cost float64) float64 {
 	return rtt * e.expected(e.mean) / x
 }
 
-// progress updates rate and service from an attempt that was delivered in time. ahead is the cost
-// in flight when it was sent, and done the lane's deliveries from then on; both include the
-// attempt.
+// progress updates rate and service from an attempt that was delivered in time. ahead is the lane's
+// cost in flight when the attempt was sent, and done the cost delivered since then. Both include
+// the attempt.
 func (e *estimator) progress(now time.Duration, rtt, cost, ahead, done float64) {
 	weight := rateWeight
 	if now-e.sampled > staleSample {
@@ -150,8 +150,8 @@ func (e *estimator) rto(cost float64, least time.Duration) time.Duration {
 	return min(d<<min(e.shift, maxShift), maxRTO)
 }
 
-// lighter is how much less than the smoothed round trip one is expected to take with this cost in
-// flight, 0 to 1.
+// lighter returns the expected round trip with the cost ahead in flight, relative to the smoothed
+// round trip, at most 1.
 func (e *estimator) lighter(ahead float64) float64 {
 	usual := e.expected(e.mean) * e.srtt
 	if e.rate == 0 || usual == 0 {
@@ -160,8 +160,7 @@ func (e *estimator) lighter(ahead float64) float64 {
 	return min(1, (e.service+ahead/e.rate)/usual)
 }
 
-// double makes the timeout twice as long, once for all attempts that were sent before it was last
-// doubled.
+// double doubles the timeout. It does nothing if the attempt was sent before the last doubling.
 func (e *estimator) double(now, sent time.Duration) {
 	if e.shift == 0 || sent > e.doubled {
 		e.shift = min(e.shift+1, maxShift)
@@ -169,18 +168,18 @@ func (e *estimator) double(now, sent time.Duration) {
 	}
 }
 
-// spurious takes in that a timeout was wrong: its answer has come. The tail of the round trip is
-// longer than the RFC supposes, and a timeout that stays too short sends everything of the tail
-// twice.
+// spurious records that a timeout was wrong, because the delivery came late. It raises patience:
+// round trips have a longer tail than the RFC assumes, and with too short a timeout every item in
+// the tail would be sent twice.
 func (e *estimator) spurious() { e.patience = min(max(1, e.patience)*patienceStep, patienceMost) }
 
-// inTime lets the timeout come back to the RFC's.
+// inTime records a delivery in time: the timeout returns towards that of the RFC.
 func (e *estimator) inTime() {
 	e.shift = 0
 	e.patience *= patienceDecay
 }
 
-// smoothed round trip of an item of mean cost.
+// smoothed returns the smoothed round trip of an item of mean cost.
 func (e *estimator) smoothed() time.Duration { return toDuration(e.expected(e.mean) * e.srtt) }
 
 func toDuration(s float64) time.Duration { return time.Duration(min(s, 1e9) * float64(time.Second)) }

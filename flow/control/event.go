@@ -1,120 +1,126 @@
 //penstock:pure
 
-// Package control is the whole sender as one pure machine: event in, commands out.
+// Package control implements all decisions of a sender as one pure state machine: each event
+// returns commands.
 //
-// A [Machine] makes all decisions of a sender: how much may be in flight to each worker (package
-// window), which worker gets the next item (package dispatch), when an attempt has timed out, when
-// an item is retried, which breaker is open, and which items must wait for the replay bound, their
-// keys or ordered lanes. flow.Sender, the simulator, the fuzzers, the model checker and --replay
-// only feed it events and carry out its commands, so tests run the shipped code.
+// A [Machine] decides how much may be in flight to each worker (package window) and which worker
+// gets the next item (package dispatch). It decides when an attempt has timed out, when an item is
+// retried and which breaker is open. It holds items back for the replay bound, their keys and
+// ordered lanes. flow.Sender, the simulator, the fuzzers, the model checker and --replay only feed
+// it events and carry out its commands, so tests run the shipped code.
 //
-// It never reads a clock, a private random source or the order of a map, starts nothing, locks
-// nothing and does no I/O. A machine is not safe for concurrent use: its owner calls it from one
-// goroutine. The same seed and the same events give the same commands, bit for bit on one GOARCH.
-// So the package runs under testing/synctest.
+// A Machine never depends on a clock, a private random source or the order of a map. It starts no
+// goroutine, takes no lock and does no I/O. It is not safe for concurrent use: its owner calls it
+// from one goroutine. The same seed and the same events give the same commands, bit for bit on one
+// GOARCH. So the package runs under testing/synctest.
 package control
 
 import "time"
 
-// Kind of an [Event].
+// Kind is the kind of an [Event].
 type Kind uint8
 
 // The events.
 const (
-	// Offer: a new item, the next in sequence. Seq, Cost, Bytes, Keys; History if it was deferred.
+	// Offer is a new item, the next in sequence. It has Seq, Cost, Bytes and Keys, and History if
+	// the item was deferred.
 	Offer Kind = iota + 1
-	// Answer: the Deliver of attempt ID has returned. It has Outcome, After and Report. With
-	// Outcome Split, Cost is that of the delivered or rejected parts, and Pieces Piece events
-	// follow at once. Pieces is 0, and none follow, if the item was settled before or is being cut
-	// or buried. An ID that is not running, or was answered before, is ignored.
+	// Answer means that the Deliver of attempt ID has returned. It has Outcome, After and Report.
+	// With Outcome Split, Cost is the cost of the delivered or rejected parts, and as many Piece
+	// events as Pieces says must follow at once. Pieces is 0, and none follow, if the item was
+	// settled before or is being cut or buried. The machine ignores an ID that is not running or
+	// was answered before.
 	Answer
-	// Tick: nothing happened, time passed (see Machine.Wake). Attempts become overdue on a Tick only,
-	// so an owner that has answers at hand steps them before it.
+	// Tick means that only time has passed (see Machine.Wake). Attempts become overdue on a Tick
+	// only, so an owner must step the Answers that it already has before the Tick.
 	Tick
-	// LaneUp: lane Lane exists with Limits; again for a lane that is up: its limits have changed.
+	// LaneUp means that lane Lane is up, with Limits. For a lane that is up already, it changes the
+	// limits.
 	LaneUp
-	// LaneDown: lane Lane takes no further attempt; those in flight still answer.
+	// LaneDown means that lane Lane takes no further attempts. Running ones must still be answered.
 	LaneDown
-	// Saved: Bytes that had settled are now in the checkpoint.
+	// Saved means that Bytes of settled items are now in the checkpoint.
 	Saved
-	// Cut: the answer to Bisect{Seq}: Pieces Piece events follow at once. With fewer than two it
-	// cannot be cut, none follow, and a Bury command answers.
+	// Cut answers Bisect{Seq}: as many Piece events as Pieces says must follow at once. If Pieces
+	// is below two, the item cannot be cut and none follow; the machine usually answers with a
+	// Bury.
 	Cut
-	// Piece: item Seq, greater than any before, replaces a part of Parent, after the pieces before
-	// it. It has Cost, Bytes and Keys. Outcome is Retryable (to be sent), Delivered or Rejected (to
-	// be buried). The pieces tile Parent, which is removed, without a Settle of its own, with the
-	// last of them.
+	// Piece is a new item that replaces a part of Parent. Its Seq is greater than all before, and
+	// its place is after the earlier pieces. It has Cost, Bytes and Keys. Outcome is Retryable (to
+	// be sent), Delivered or Rejected (to be buried). Together the pieces are exactly Parent. The
+	// last piece removes Parent, which gets no Settle of its own.
 	Piece
-	// Buried: the answer to Bury{Seq}: it is durable.
+	// Buried answers Bury{Seq}: the item is stored durably.
 	Buried
-	// Withdraw: no further attempt of item Seq starts. It settles as delivered if a running attempt
-	// delivers it, else as withdrawn when none runs any more. One that is being buried settles as
-	// buried. An item that has settled is ignored.
+	// Withdraw means that no further attempt of item Seq starts. The item settles as delivered if a
+	// running attempt delivers it, else as withdrawn when no attempt runs any more. An item that is
+	// being buried settles as buried. The machine ignores an item that has settled.
 	Withdraw
-	// Abort is Withdraw, and the running attempts of the item are canceled.
+	// Abort is like Withdraw, but also cancels the running attempts of the item.
 	Abort
-	// Held: Pieces, Cost and Bytes are the number and the sums of the items that the owner keeps.
-	// With Seq it answers Defer: the item is among them, or, if Outcome is Rejected, is not.
+	// Held reports the items that the owner keeps: their number (Pieces), Cost and Bytes. With Seq
+	// it answers a Defer: the owner keeps the item, or does not if Outcome is Rejected.
 	Held
 )
 
-// Event is one thing that happened; the trace format is a list of these.
+// Event is one input of a Machine. A trace is a list of Events.
 type Event struct {
-	Now     time.Duration // monotonic since the sender's start; never less than in the event before
+	Now     time.Duration // monotonic since the sender's start; never decreases
 	Kind    Kind
 	Outcome Outcome
 	Lane    int32
 	Seq, ID uint64 // item; attempt
-	Parent  uint64 // Piece: the item that it replaces a part of
+	Parent  uint64 // Piece: the item that is replaced
 	Pieces  uint32 // Answer (Split), Cut: how many Piece events follow
 	Cost    float64
 	Bytes   int64
 	Keys    []uint32      // interned by the owner
-	After   time.Duration // Throttled: from Now; 0: not said
-	// Answer (Retryable, TimedOut), Piece (Retryable): a worker died of it, see Poison
+	After   time.Duration // Throttled: wait from Now; 0: the worker named none
+	// Answer (Retryable, TimedOut), Piece (Retryable): a worker died of the item, see Poison
 	Died    bool
 	Report  Report
 	Limits  Limits
 	History History // Offer
 }
 
-// Outcome of an attempt.
+// Outcome is the outcome of an attempt.
 type Outcome uint8
 
 // The outcomes.
 const (
 	Delivered     Outcome = iota + 1
 	Throttled             // alive but full
-	Retryable             // not delivered, may be next time
+	Retryable             // not delivered; a retry may succeed
 	TimedOut              // the attempt was abandoned
-	Rejected              // this value will never be taken
-	Misconfigured         // the lane's fault
+	Rejected              // no worker will ever accept the value
+	Misconfigured         // the lane is at fault
 	Split                 // settled in part
 )
 
-// Limits bound a lane whatever its window says.
+// Limits bound a lane in addition to its window.
 type Limits struct {
-	InFlight int  // attempts at once, hard; 0: the window alone decides
-	Ordered  bool // Delivers take effect, and settle, in the order of Attempt.Place within a Run
-	// Standby above 0 means that the lane takes items only while each lane with a lower number is
-	// down: its breaker is open. It does not work with a dispatch policy that assigns items to
-	// lanes, as hash does.
+	InFlight int  // hard limit of attempts in flight; 0: only the window limits them
+	Ordered  bool // attempts take effect and settle in the order of Attempt.Place within a Run
+	// Standby above 0 means that the lane takes items only while the breakers of all lanes with a
+	// lower number are open. It does not work with a dispatch policy that assigns items to lanes,
+	// as hash does.
 	Standby int
 }
 
-// Report is a worker's description of its own state in an answer. The zero value is that of a
-// third-party worker, which sends none.
+// Report is a worker's description of its own state in an answer. The zero value means that the
+// worker sends none, as third-party workers do.
 type Report struct {
-	// of the worker's process: another one means that it restarted and has lost its volatile state
+	// identifies the worker's process: a new Epoch means that it restarted and lost its volatile
+	// state
 	Epoch uint32
 	// maximum absolute, cumulative cost that the worker will accept; 0 with Epoch 0: not advertised
 	Credit uint64
 	// cumulative cost that the worker has taken from this sender; 0: not reported
 	Taken              uint64
-	Batches            bool // Credit, Taken and QueueLen count items, whatever they cost
+	Batches            bool // Credit, Taken and QueueLen count items instead of cost
 	QueueLen, Slots    int  // cost waiting in the worker; its parallel servers
 	QueueWait, Service time.Duration
-	// Cost is the worker's own price of this item, in its unit, if that is not the sender's; 0: not
+	// Cost is the cost of this item in the worker's unit, if that is not the sender's; 0: not
 	// reported
 	Cost uint64
 	// Draining means that the worker takes no further items, because its process is about to end.
@@ -124,39 +130,40 @@ type Report struct {
 	Place string
 }
 
-// CommandKind of a [Command].
+// CommandKind is the kind of a [Command].
 type CommandKind uint8
 
 // The commands.
 const (
 	Start  CommandKind = iota + 1 // item Seq to lane Lane as attempt ID: Number, Run, Place, Expect
-	Cancel                        // end attempt ID's context; its Answer is still owed
-	// item Seq is settled: Number attempts, by Lane through attempt ID; Lane -1: by none
+	Cancel                        // end the context of attempt ID, which must still be answered
+	// item Seq is settled after Number attempts, delivered by attempt ID at Lane; Lane -1: not
+	// delivered
 	Settle
-	// item Seq was refused and no attempt of it runs: cut it and answer with Cut
+	// item Seq was refused and none of its attempts runs: cut it and answer with Cut
 	Bisect
 	// item Seq was refused and cannot be cut: make it durable and answer with Buried
 	Bury
 	Wait  // item Seq waits until Expect, with this History
-	Defer // likewise, and the owner may keep it: answer with Held
+	Defer // likewise, and the owner may take the item over: answer with Held
 )
 
-// Why a command is given.
+// Why is the reason for a command.
 type Why uint8
 
 // The reasons.
 const (
-	Turn      Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected it
-	Probe                // Start: to see whether a worker that was left alone is back
+	Turn      Why = iota // Start: it is the item's turn. Bisect, Bury: a worker rejected the item
+	Probe                // Start: to find out whether a paused worker delivers again
 	Twin                 // Start: a hedge, the second attempt of the item that holds the watermark
-	Deadly               // Bisect, Bury: Count workers have died of it
-	Failing              // Bisect, Bury: workers that deliver others have failed it Count times
-	Apart                // Start: a suspect, beside the window
-	Exhausted            // Bisect, Bury: it failed Count times, and Config.End gives it up
-	Withdrawn            // Settle: undelivered. Cancel: its item is aborted
+	Deadly               // Bisect, Bury: Count workers have died of the item
+	Failing              // Bisect, Bury: workers that deliver others failed the item Count times
+	Apart                // Start: the item is a suspect, and takes no place in the window
+	Exhausted            // Bisect, Bury: the item failed Count times, and Config.End gives it up
+	Withdrawn            // Settle: not delivered. Cancel: the item is aborted
 )
 
-// Command is one thing to do, in the order given.
+// Command is one output of a Machine. The owner carries out commands in the order given.
 type Command struct {
 	Kind    CommandKind
 	Why     Why
@@ -165,9 +172,9 @@ type Command struct {
 	Number  uint32
 	Count   uint32 // Bisect, Bury: see Why
 	Run     uint32 // Ordered lanes
-	Place   uint32 // Ordered lanes: dense from 0 within Run
-	// Expect counts from the sender's start. Start: when the attempt is overdue; 0: never. Wait and
-	// Defer: when the next attempt is due.
+	Place   uint32 // Ordered lanes: counts from 0 within Run, without gaps
+	// Expect counts from the sender's start. Start: the time from which the attempt is overdue; 0:
+	// never. Wait and Defer: the time at which the next attempt is due.
 	Expect  time.Duration
 	History History // Wait, Defer
 }

@@ -1,6 +1,6 @@
 package control
 
-// Overlooked is the oldest item that is blocked although its turn has come; 0: there is none.
+// Overlooked returns the oldest item that is blocked although its turn has come, or 0.
 func (m *Machine) Overlooked() (seq uint64) {
 	blocked := 0
 	for it := m.backlog.items.oldest; it != nil; it = it.next {
@@ -18,7 +18,7 @@ func (m *Machine) Overlooked() (seq uint64) {
 	return 0
 }
 
-// Able is how many of the items that wait are looked at when something changes.
+// Able returns the number of waiting items that are not blocked, which an event may check.
 func (m *Machine) Able() int {
 	return m.backlog.fresh.able.len() + m.backlog.redo.able.len() + m.backlog.owing.able.len()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// tape hands out the fuzzer's bytes; an empty one reads as zero.
+// tape returns the fuzzer's bytes one by one, and zeros at their end.
 type tape struct{ b []byte }
 
 func (t *tape) next(below int) int {
@@ -23,7 +23,7 @@ func (t *tape) next(below int) int {
 	return x
 }
 
-// world makes a model with a configuration and lanes chosen by the tape.
+// world returns a model with a configuration and lanes chosen by the tape.
 func world(t *testing.T, in *tape) *model {
 	size := 1 + in.next(4)
 	cfg := control.Config{
@@ -47,7 +47,7 @@ func world(t *testing.T, in *tape) *model {
 		w.lane(int32(i), true, control.Limits{InFlight: in.next(4), Ordered: ordered == 1 || ordered == 2 && i == 0})
 	}
 	if cfg.Hedge.Share == 1 {
-		w.warm(25 * len(w.lanes)) // else no lane is known well enough
+		w.warm(25 * len(w.lanes)) // hedges need enough known round trips of each lane
 	}
 	return w
 }
@@ -105,7 +105,7 @@ func play(w *model, in *tape) {
 	w.drain()
 }
 
-// pickKeys: mode 0 none, 1 a few, 2 sometimes one, sometimes several.
+// pickKeys returns the keys of an item: none in mode 0, one in mode 1, and up to three in mode 2.
 func pickKeys(in *tape, mode int) []uint32 {
 	switch mode {
 	case 1:
@@ -139,8 +139,8 @@ func randomTape(seed uint64, n int) *tape {
 	return &tape{b}
 }
 
-// TestMachineAtRandom runs the fuzzer's property over fixed seeds, longer tapes than the fuzzer
-// likes.
+// TestMachineAtRandom checks the fuzzer's property with fixed seeds, and with longer tapes than the
+// fuzzer usually tries.
 func TestMachineAtRandom(t *testing.T) {
 	hedged, withdrawn := uint64(0), uint64(0)
 	for seed := range uint64(400) {

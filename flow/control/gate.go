@@ -7,31 +7,33 @@ import (
 	"time"
 )
 
-// gate is one reason why a lane may take nothing, or only so much. A lane takes the least that its
-// gates leave. Each kind of gate owns its state, in a file of its own; gates.go lists them.
+// gate is one limit on the attempts that a lane may take. A lane takes the minimum of the room that
+// its gates leave. Each kind of gate has its own state and file; gates.go lists the kinds.
 type gate interface {
 	// name is the gate's name in a [LaneStatus].
 	name() string
-	// room returns how many attempts may start now, and unlimited if it does not matter.
+	// room returns the number of attempts that may start now, or unlimited.
 	room(now time.Duration) int
-	// next returns when the room may change although nothing happens, and false if it will not.
+	// next returns the time at which the room may change without an event, and false if there is
+	// none.
 	next(now time.Duration) (at time.Duration, ok bool)
-	// started takes in an attempt, and reports whether that shuts the gate until a time.
+	// started records the start of an attempt, and reports whether the gate is now shut until a
+	// certain time.
 	started(now time.Duration, a *attempt) (timed bool)
-	// ended takes in that an attempt has been answered.
+	// ended records that an attempt has been answered.
 	ended(a *attempt)
 }
 
 const unlimited = math.MaxInt
 
-// fixed is a gate that neither time nor attempts change.
+// fixed has the methods of a gate that neither time nor attempts change.
 type fixed struct{}
 
 func (fixed) next(time.Duration) (time.Duration, bool) { return 0, false }
 func (fixed) started(time.Duration, *attempt) bool     { return false }
 func (fixed) ended(*attempt)                           {}
 
-// condition is a gate that is shut while shut reports so.
+// condition is a gate that is shut while its function shut returns true.
 type condition struct {
 	fixed
 	label string
@@ -47,7 +49,7 @@ func (g *condition) room(time.Duration) int {
 	return unlimited
 }
 
-// gates are those of one lane, or those that all lanes share.
+// gates are the gates of one lane, or the gates that all lanes share.
 type gates []laneGate
 
 type laneGate struct {
@@ -55,7 +57,7 @@ type laneGate struct {
 	asked use
 }
 
-// room returns the least room of those that are asked for this use, and the first gate that has it.
+// room returns the least room of the gates that apply to use u, and the first gate with that room.
 func (all gates) room(now time.Duration, u use) (n int, least gate) {
 	n = unlimited
 	for i := range all {
@@ -69,13 +71,14 @@ func (all gates) room(now time.Duration, u use) (n int, least gate) {
 	return n, least
 }
 
-// shut reports whether one of them leaves no room.
+// shut reports whether one of the gates that apply to use u leaves no room.
 func (all gates) shut(now time.Duration, u use) bool {
 	n, _ := all.room(now, u)
 	return n == 0
 }
 
-// started takes in an attempt, and reports whether a gate is shut until a time.
+// started records the start of an attempt, and reports whether a gate is now shut until a certain
+// time.
 func (all gates) started(now time.Duration, a *attempt) (timed bool) {
 	for i := range all {
 		timed = all[i].started(now, a) || timed
@@ -83,7 +86,7 @@ func (all gates) started(now time.Duration, a *attempt) (timed bool) {
 	return timed
 }
 
-// ended takes in that an attempt has been answered.
+// ended records that an attempt has been answered.
 func (all gates) ended(a *attempt) {
 	for i := range all {
 		all[i].ended(a)

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// Limit bounds attempts, whatever windows say. The zero value means none.
+// Limit bounds attempts in addition to the windows. The zero value means no limit.
 type Limit struct {
 	Rate        float64 // cost a second, such as records; 0 means no limit
-	Bytes       float64 // a second; 0 means no limit
+	Bytes       float64 // bytes a second; 0 means no limit
 	Concurrency int     // attempts in flight, overdue ones included; 0 means no limit
 }
 
@@ -26,9 +26,9 @@ func (l Limit) validate() error {
 	return nil
 }
 
-// bucketGate lets attempts start while its bucket holds a token. An attempt may take more than
-// that, and later ones wait until that is made up for: in t seconds, at most perSecond * (t +
-// burst) tokens and one attempt more are taken.
+// bucketGate lets attempts start while its bucket holds a token. An attempt may take more tokens
+// than the bucket holds; later attempts then wait until the debt is paid. So in t seconds, attempts
+// take at most perSecond * (t + burst) tokens, plus those of one attempt.
 type bucketGate struct {
 	fixed
 	label  string
@@ -37,11 +37,11 @@ type bucketGate struct {
 }
 
 const (
-	burst     = 0.1  // seconds of tokens that are saved up
-	leastLeft = 1e-6 // of a token is none
+	burst     = 0.1  // capacity of the bucket, in seconds of tokens
+	leastLeft = 1e-6 // fraction of a token that counts as none
 )
 
-// newBucketGate returns nil if there is no limit.
+// newBucketGate returns a bucketGate, or nil if there is no limit.
 func newBucketGate(label string, perSecond float64, tokens func(a *attempt) float64) gate {
 	if perSecond == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (g *bucketGate) room(now time.Duration) int {
 	if g.bucket.Tokens(now) < leastLeft/2 {
 		return 0
 	}
-	return 1 // and after that it is asked again
+	return 1 // room is called again after each start
 }
 
 func (g *bucketGate) next(now time.Duration) (time.Duration, bool) {

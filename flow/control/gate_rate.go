@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// limiter paces a lane with a worker that limits the rate (429). It remembers the refused rate. The
-// rate falls to 0.7 of the delivered one and grows back as in CUBIC (RFC 9438, with the constants
-// of the AWS SDKs' adaptive mode), to just below the refused rate. It stays there and tries a
-// higher rate only after a long wait, which doubles each time the higher rate is refused. Rates are
-// in attempts per second.
+// limiter is the gate that paces a lane with a worker that limits the rate (429). It remembers the
+// refused rate. After a refusal, the rate falls to 0.7 of the delivered rate. It then grows as in
+// CUBIC (RFC 9438, with the constants of the AWS SDKs' adaptive mode) to just below the refused
+// rate, and stays there. The limiter tries a higher rate only after a long wait, which doubles each
+// time the higher rate is refused. Rates are in attempts per second.
 type limiter struct {
 	fixed
-	rate      float64 // 0: there is no limit
-	ceiling   float64 // at which it was last refused
-	cut       time.Duration
-	retest    time.Duration // how long the ceiling is believed
-	nextStart time.Duration // of an attempt
+	rate      float64       // after the last cut; 0: there is no limit
+	ceiling   float64       // rate that was last refused
+	cut       time.Duration // time of the last cut
+	retest    time.Duration // time for which the rate stays below the ceiling
+	nextStart time.Duration // earliest start of the next attempt
 
 	// Deliveries in the last second, in tenths.
 	counts [rateSlots + 1]uint16
@@ -30,26 +30,26 @@ const (
 	rateSlot    = time.Second / rateSlots
 	rateBeta    = 0.7
 	rateCubic   = 0.4
-	rateBelow   = 0.99 // of the ceiling is held
+	rateBelow   = 0.99 // of the ceiling is the rate until retest has passed
 	rateAhead   = 2.0  // maximum rate, as a multiple of the delivered rate
 	rateLeast   = 0.5
-	rateFew     = 5 // deliveries in the last second, below which no rate is known
+	rateFew     = 5 // least deliveries in the last second from which the rate is known
 	rateRetest  = time.Minute
 	rateLongest = 10 * time.Minute
-	rateAlike   = 0.8         // a refusal at so much of the ceiling confirms it
-	rateSpan    = time.Second // by which receivers count
+	rateAlike   = 0.8         // a refusal at this share of the ceiling or more confirms the ceiling
+	rateSpan    = time.Second // period in which receivers count attempts
 	rateOutage  = 2500 * time.Millisecond
 	rateChance  = 0.15 // share of random refusals from which refusals say nothing about a rate
-	rateForget  = 2.0  // times the ceiling and nothing was refused: there is no limit any more
+	rateForget  = 2.0  // multiple of the ceiling that, if not refused, ends the limit
 )
 
-// tell counts a delivery of an attempt that was sent then.
+// tell counts the delivery of an attempt sent at the time sent.
 func (r *limiter) tell(now, sent time.Duration) {
 	r.turn(now)
 	if c := &r.counts[r.slot%int64(len(r.counts))]; *c < math.MaxUint16 {
 		*c++
 	}
-	// it was taken before the refused one, which was answered earlier
+	// The worker accepted this attempt before the refused one, although its answer came later.
 	if r.rate > 0 && sent < r.cut {
 		r.ceiling = max(r.ceiling, r.measured(now))
 	}
@@ -70,14 +70,14 @@ func (r *limiter) measured(now time.Duration) float64 {
 	for _, c := range r.counts {
 		sum += float64(c)
 	}
-	// of the current slot; the oldest counts for the rest
+	// part of the current slot that has passed: the oldest slot counts only for the rest
 	part := float64(now%rateSlot) / float64(rateSlot)
 	oldest := float64(r.counts[(r.slot+1)%int64(len(r.counts))])
 	return sum - part*oldest
 }
 
-// refused takes in a 429 for an attempt that was sent then. Refusals of attempts that were sent
-// before the last cut say nothing new.
+// refused handles a 429 for an attempt sent at the time sent. It ignores refusals of attempts sent
+// before the last cut.
 func (r *limiter) refused(now, sent time.Duration) {
 	if r.rate > 0 && sent < r.cut {
 		return
@@ -85,7 +85,7 @@ func (r *limiter) refused(now, sent time.Duration) {
 	at := r.measured(now)
 	if at < rateFew {
 		if r.rate == 0 {
-			return // too few to know a rate; that the gate closes for longer each time is enough
+			return // too few deliveries for a rate; the growing waits of the throttle are enough
 		}
 		at = max(at, r.ceiling/2, rateLeast)
 	}
@@ -98,12 +98,12 @@ func (r *limiter) refused(now, sent time.Duration) {
 	r.rate = rateBeta * at
 }
 
-// suppose handles a worker that delivered at the rate at, then refused everything, and soon took
-// batches again. Such a worker does not report a rate but limits the number per second. The refused
-// attempts have left its count by then.
+// suppose handles a worker that delivered at the rate at, then refused everything, and soon
+// accepted batches again. Such a worker limits the number per second without answering 429. Its
+// count no longer includes the refused attempts.
 func (r *limiter) suppose(now time.Duration, at float64) {
 	switch {
-	case r.rate > 0 && at < rateAlike*r.ceiling: // it was paced, and refused all the same
+	case r.rate > 0 && at < rateAlike*r.ceiling: // refused although paced: not because of the rate
 		r.rate, r.ceiling, r.nextStart = 0, 0, 0
 		return
 	case r.ceiling > 0:
@@ -116,7 +116,7 @@ func (r *limiter) suppose(now time.Duration, at float64) {
 	r.cut = now - time.Duration(regrown*float64(time.Second))
 }
 
-// paced is the rate now; 0: no limit.
+// paced returns the current rate, or 0 if there is no limit.
 func (r *limiter) paced(now time.Duration) float64 {
 	if r.rate == 0 {
 		return 0
@@ -134,7 +134,7 @@ func (r *limiter) paced(now time.Duration) float64 {
 	return max(rateLeast, min(top+rateCubic*math.Pow(since-held, 3), rateAhead*max(r.measured(now), top)))
 }
 
-// space sets the earliest time of the next attempt. There is no burst: unused time is lost.
+// space sets the earliest start of the next attempt. There is no burst: unused time is lost.
 func (r *limiter) space(now time.Duration) {
 	p := r.paced(now)
 	if p <= 0 {

@@ -4,19 +4,19 @@ package control
 
 import "time"
 
-// standby decides which lanes are used, by their Limits.Standby: lanes up to the least number of
-// which one is up. A lane is up unless its breaker is open.
+// standby selects the lanes in use by their Limits.Standby: those with a number up to the least one
+// with a lane that is not down. A lane is down while its breaker is open.
 //
 //	Standby 0: A down, B up   B takes items, A gets probes
 //	Standby 1: C up           C takes nothing until B is down, too
 //
-// While no lane is up, all of them may be used: their breakers and the global backoff decide.
+// While all lanes are down, all may be used: their breakers and the global backoff decide.
 type standby struct {
-	some   bool // a lane has a number above 0
+	some   bool // some lane has a number above 0
 	active int  // lanes with a higher number take nothing
 }
 
-// standbyGate is shut while a lane with a lower number is up.
+// standbyGate is shut while a lane with a lower number is not down.
 type standbyGate struct {
 	fixed
 	lanes *lanes
@@ -34,7 +34,7 @@ func (g *standbyGate) room(time.Duration) int {
 	return unlimited
 }
 
-// failover chooses the active number after lanes came, went, failed or recovered.
+// failover updates standby after a lane was added or removed, failed or recovered.
 func (ls *lanes) failover() {
 	before := ls.standby
 	s := standby{}
@@ -56,8 +56,8 @@ func (ls *lanes) failover() {
 	}
 }
 
-// mayOpen reports whether the breaker of l may open for long: if others take over, or half of those
-// with its number are still closed.
+// mayOpen reports whether the breaker of l may open for more than a moment. Without standby lanes
+// that could take over, at most half of the lanes with the number of l may have an open breaker.
 func (ls *lanes) mayOpen(l *lane) bool {
 	if !ls.standby.some {
 		return ls.opened < max(1, len(ls.up)/2)

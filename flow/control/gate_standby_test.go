@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// newTiers returns a machine with one lane for each of these Limits.Standby.
+// newTiers returns a model with one lane for each of these values of Limits.Standby.
 func newTiers(t *testing.T, standby ...int) *model {
 	t.Helper()
 	w := newLanes(t, control.Config{Timeout: time.Hour}, 1, len(standby))
@@ -19,8 +19,8 @@ func newTiers(t *testing.T, standby ...int) *model {
 	return w
 }
 
-// serve answers attempts for d, at each lane that is not failing with a delivery, and
-// returns the number of attempts of each lane.
+// serve answers attempts for d: the failing lanes fail and the others deliver. It returns the
+// number of attempts of each lane.
 func (w *model) serve(d time.Duration, failing ...int32) map[int32]int {
 	attempts := make(map[int32]int)
 	for end := w.now + d; w.now < end; w.pass(50 * ms) {
@@ -39,13 +39,13 @@ func (w *model) serve(d time.Duration, failing ...int32) map[int32]int {
 	return attempts
 }
 
-// TestStandby: a standby takes nothing while a lane before it is up, everything while none is, and
-// nothing again when one has recovered.
+// TestStandby checks that a standby takes all items while all lanes with a lower number are down,
+// and nothing before and after.
 func TestStandby(t *testing.T) {
 	for name, c := range map[string]struct {
 		standby []int
 		failing []int32 // in the second phase
-		used    []int32 // then, beside probes
+		used    []int32 // lanes used in the second phase, apart from probes
 	}{
 		"one and one":             {[]int{0, 1}, []int32{0}, []int32{1}},
 		"one of two is up":        {[]int{0, 0, 1}, []int32{0}, []int32{1}},
@@ -61,13 +61,13 @@ func TestStandby(t *testing.T) {
 				if failing == nil {
 					used = preferred(c.standby)
 				}
-				w.serve(2*time.Minute, failing...) // until probes have found the lanes that are up
+				w.serve(2*time.Minute, failing...) // probes find the lanes that have recovered
 				got := w.serve(10*time.Second, failing...)
 				if share := shareOf(got, used); share < 0.9 {
 					t.Errorf("phase %d: attempts by lane are %v, want nearly all at %v", phase, got, used)
 				}
 				for i, l := range w.m.Status().Lanes {
-					shut := l.Gate == "standby" || l.Gate == "breaker" // never tried again
+					shut := l.Gate == "standby" || l.Gate == "breaker" // breaker: not probed since
 					if failing == nil && c.standby[i] > 0 && (got[int32(i)] > 0 || !shut) {
 						t.Errorf("phase %d: standby %d has %d attempts and gate %q",
 							phase, i, got[int32(i)], l.Gate)
@@ -104,8 +104,8 @@ func shareOf(attempts map[int32]int, lanes []int32) float64 {
 	return float64(at) / float64(total)
 }
 
-// TestStandbyDown: while every lane fails, all of them get probes, and the first that recovers
-// takes the items.
+// TestStandbyDown checks that all lanes get probes while every lane fails, and that the first lane
+// to recover takes the items.
 func TestStandbyDown(t *testing.T) {
 	w := newTiers(t, 0, 1)
 	w.serve(10 * time.Second)
@@ -120,8 +120,8 @@ func TestStandbyDown(t *testing.T) {
 	w.drain()
 }
 
-// TestStandbyLanesChange: a standby takes over when the last lane before it leaves, and stops when
-// one joins.
+// TestStandbyLanesChange checks that a standby takes over when the last lane with a lower number is
+// removed, and stops when one is added.
 func TestStandbyLanesChange(t *testing.T) {
 	w := newTiers(t, 0, 1)
 	w.serve(time.Second)

@@ -7,7 +7,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// saturate keeps the lanes of w saturated for d: each attempt takes 20 ms.
+// saturate keeps the lanes of w saturated for d, with attempts that take 20 ms. It returns the
+// largest number in flight.
 func saturate(w *model, d time.Duration, bytes int64) (most int) {
 	for end := w.now + d; w.now < end; {
 		for w.offer(2, bytes) {
@@ -22,8 +23,8 @@ func saturate(w *model, d time.Duration, bytes int64) (most int) {
 	return most
 }
 
-// TestLimits: no more starts than a limit allows, of all lanes or of each; nearly as much does; and
-// the gate that binds is named.
+// TestLimits checks that a limit, of all lanes or of each lane, is never exceeded and nearly used
+// up, and that the status names the gate that binds.
 func TestLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		config control.Config

@@ -4,11 +4,11 @@ package control
 
 import "time"
 
-// throttle is the gate of a worker that is alive but full: shut until a time.
+// throttle is the gate of a worker that is alive but full. It is shut until the time until.
 type throttle struct {
 	fixed
 	until  time.Duration
-	outage outage // the waits, where the worker names none
+	outage outage // times the waits if the worker names none
 }
 
 func (g *throttle) name() string { return gateThrottle }

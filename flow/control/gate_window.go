@@ -8,13 +8,14 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// windowGate is the window of a lane. It counts the attempts in flight that are not overdue.
+// windowGate is the gate of a lane's window. It counts the attempts that have a place in the
+// window.
 type windowGate struct {
 	fixed
 	window.Window
 	drain   drain
-	leased  window.Leased  // nil if its limit is no promise with an end
-	starter window.Starter // nil if it has no start-up
+	leased  window.Leased  // nil if the limit is not a lease
+	starter window.Starter // nil if the window has no start-up
 	byCost  bool
 	est     *estimator // of the lane
 	said    said
@@ -37,18 +38,18 @@ func (d *load) add(cost float64) {
 func (d *load) remove(cost float64) {
 	d.cost -= cost
 	if d.n--; d.n == 0 {
-		d.cost = 0 // a sum of floats
+		d.cost = 0 // remove the rounding errors of the sum
 	}
 }
 
-// said is the state of a window, kept until the window is told something again: a delivery has no
-// time to ask for it again and again.
+// said caches the state of a window between updates of the window, because calling the window
+// several times per delivery would be slow.
 type said struct {
 	limit    float64       // at least 1
-	base     time.Duration // 0: it does not measure, or does not know yet
+	base     time.Duration // 0: not measured, or not known yet
 	epoch    uint32
 	starting bool
-	ends     time.Duration // of the promise that the limit is; 0: it is none
+	ends     time.Duration // end of the lease; 0: the limit is not a lease
 }
 
 func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
@@ -60,7 +61,7 @@ func newWindowGate(w window.Window, e *estimator, all *load) windowGate {
 	return g
 }
 
-// hear takes over the state of the window. It follows whatever the window is told.
+// hear updates the cached state. It must be called after each update of the window.
 func (g *windowGate) hear() {
 	s := &g.said
 	s.limit, s.epoch = max(1, g.Limit()), g.Epoch()
@@ -75,7 +76,7 @@ func (g *windowGate) hear() {
 	}
 }
 
-// discard has the window forget the rounds under way.
+// discard makes the window discard its current round-trip samples, if it can.
 func (g *windowGate) discard(now time.Duration) {
 	if d, ok := g.Window.(window.Discarder); ok {
 		d.Discard(now)
@@ -90,7 +91,8 @@ func (g *windowGate) name() string {
 	return gateWindow
 }
 
-// room returns how many items of mean cost the window still takes; one is always allowed.
+// room returns the number of items of mean cost for which the window has room. One item in flight
+// is always allowed.
 func (g *windowGate) room(now time.Duration) int {
 	limit := g.said.limit
 	switch {
@@ -99,14 +101,14 @@ func (g *windowGate) room(now time.Duration) int {
 	case !g.byCost || g.est.mean <= 0:
 		return max(0, int(limit)-g.load.n)
 	}
-	left := max(0, int(limit-g.load.cost/g.est.mean+1e-6)) // sums of costs are not exact
+	left := max(0, int(limit-g.load.cost/g.est.mean+1e-6)) // the sum of costs has rounding errors
 	if g.load.n == 0 {
 		return max(left, 1)
 	}
 	return left
 }
 
-// started gives a a place, unless it goes beside the window.
+// started gives a a place in the window, unless its item is set apart.
 func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	if !a.apart {
 		a.placed = true
@@ -116,7 +118,7 @@ func (g *windowGate) started(_ time.Duration, a *attempt) (timed bool) {
 	return false
 }
 
-// ended takes the place back, if a still has one: it was answered, is overdue, or takes long.
+// ended frees the place of a, if it still has one. a was answered, is overdue, or has taken long.
 func (g *windowGate) ended(a *attempt) {
 	if !a.placed {
 		return

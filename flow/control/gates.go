@@ -8,20 +8,21 @@ import "slices"
 type use uint8
 
 const (
-	forItem    use = 1 << iota // it is an item's turn
-	forProbe                   // of the lane's breaker
-	forScout                   // the probe of all lanes
-	forSuspect                 // beside the window
-	forFirst                   // of an Ordered lane's next run
-	forLoad                    // of an item too; the gate is shut because the lane has enough
+	forItem    use = 1 << iota // an item in its turn
+	forProbe                   // probe of the lane's breaker
+	forScout                   // probe of the global backoff
+	forSuspect                 // attempt of a suspect, without a place in the window
+	forFirst                   // first item of an Ordered lane's next run
+	forLoad                    // an item in its turn, at gates that bound the lane's load
 	forAll     = forItem | forProbe | forScout | forSuspect | forFirst
 	withoutWin = forLoad | forProbe | forScout | forSuspect | forFirst
 )
 
 // gateKinds lists all gates, in the order in which they are checked. A gate of a lane, or one
-// shared by all lanes, has a constructor, which returns nil if there is none. The others apply to
-// the whole machine: they keep it from asking for items. means explains a shut gate to an operator,
-// unless that takes figures of the lane, which package explain has. One entry of a name has it.
+// shared by all lanes, has a constructor, lane or shared, which returns nil if the gate is not
+// needed. The others (binds) apply to the whole machine and keep it from requesting items. means
+// explains a shut gate to an operator. It is empty if the explanation needs figures of the lane;
+// package explain then has it. If several entries have the same name, at most one has means.
 var gateKinds = []struct {
 	name   string
 	means  string
@@ -62,7 +63,7 @@ var gateKinds = []struct {
 		return &condition{label: gateOrder, shut: func() bool { return l.run.first != nil }}
 	}},
 	{name: gateLimit, asked: withoutWin, lane: func(_ *lanes, l *lane) gate { return &l.hard }},
-	{name: gateCredit}, // a window's other name
+	{name: gateCredit}, // name of the window gate while credit binds
 	{name: gateWindow, asked: forLoad | forFirst, lane: func(_ *lanes, l *lane) gate { return &l.win }},
 	{name: gateWindow, asked: forLoad | forFirst, lane: newLevelGate},
 	{name: gateWindow, asked: forItem | forProbe | forSuspect, lane: func(_ *lanes, l *lane) gate {
@@ -105,12 +106,12 @@ const (
 	gateReplay      = "replay"
 	gateWaiting     = "waiting"
 	gateBudget      = "budget"
-	gateFaster      = "faster" // a busy lane is expected to be done sooner
+	gateFaster      = "faster" // items wait for a busy lane that is expected to finish them sooner
 	gateNone        = "none"
 )
 
 // Gates returns the names of the gates that a [LaneStatus] may have, in the order in which they are
-// asked. "none" is last.
+// checked. The last one is "none".
 func Gates() (names []string) {
 	for _, k := range gateKinds {
 		if !slices.Contains(names, k.name) {
@@ -120,8 +121,8 @@ func Gates() (names []string) {
 	return append(names, gateNone)
 }
 
-// GateMeans explains the gate of this name to an operator, in words that hold for every lane. It
-// returns "" for a gate that is explained with figures of the lane, and for an unknown name.
+// GateMeans explains the gate with this name to an operator, in words that apply to every lane. It
+// returns "" if the explanation needs figures of the lane, and for an unknown name.
 func GateMeans(name string) string {
 	for _, k := range gateKinds {
 		if k.name == name && k.means != "" {
@@ -156,7 +157,8 @@ func (ls *lanes) guard(l *lane) {
 	l.gates = append(l.gates, ls.shared...)
 }
 
-// binding names the gate that is shut, or binds the whole machine.
+// binding returns the name of the first gate of l that is shut, or else of one that binds the whole
+// machine.
 func (m *Machine) binding(l *lane) string {
 	if l.at < 0 {
 		return gateNone

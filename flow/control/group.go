@@ -9,87 +9,91 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// group detects, with Config.Shared, whether the lanes share a bottleneck, such as one database
-// behind twelve endpoints. If they do, it bounds the amount in flight to all of them together, by
-// one more window of the same algorithm.
+// group detects, if Config.Shared is true, whether the lanes share a bottleneck, such as one
+// database behind twelve endpoints. If they do, one more window of the same algorithm bounds the
+// amount in flight to all lanes together.
 //
-// Each lane's own window keeps a few batches queued at the bottleneck, so that twelve lanes queue
-// twelve times as many. No lane can measure its drained round trip, because the others do not
-// drain.
+// This is necessary because each lane's own window keeps a few batches queued at the bottleneck, so
+// that twelve lanes queue twelve times as many. No lane can measure its drained round trip, because
+// the others do not drain.
 //
-// Sharing is detected by an experiment, not by correlation, which a common load causes too. Half of
-// the lanes pause for a few round trips, then the other half. For independent lanes, the round
-// trips of the active ones do not change. For lanes that share, they fall with the total in flight.
-// The measure is the elasticity: the logarithm of the one change over that of the other, 0 for
-// independent lanes and 1 for one queue. A group is tested in the same way: with half of the lanes,
-// each of them has twice as much in flight and the sum does not change. Round trips that rise
-// nevertheless are caused by the lanes themselves.
+// The group detects sharing by an experiment, not by correlation, which a common load causes, too.
+// Half of the lanes pause for a few round trips, then the other half. For independent lanes, the
+// round trips of the active lanes do not change. For lanes that share, they fall with the total in
+// flight. The measure is the elasticity: the change of the logarithm of the round trips, divided by
+// the change of the logarithm of the amount in flight. It is 0 for independent lanes and 1 for one
+// queue.
+//
+// An existing group is tested in the same way. With half of the lanes, each of them has twice as
+// much in flight and the sum does not change. If round trips rise nevertheless, the lanes
+// themselves are the cause.
 type group struct {
 	*env
 	lanes *lanes
 
-	win     window.Window // nil: the lanes are on their own
-	batches bool          // its limit counts items, and no cost
+	win     window.Window // of all lanes together; nil: the lanes are not a group
+	batches bool          // the limit of win counts items instead of cost
 	drain   drain
-	mean    float64 // cost of an item
+	mean    float64 // mean cost of an item
 	most    int     // items that may be in flight
-	unit    float64 // cost of one; 0: items are counted
+	unit    float64 // cost that counts as one item; 0: items are counted
 	// cost in flight from which there is no room for another item, if items are not counted
 	full  float64
-	since time.Duration // attempts sent before do not belong to the window
+	since time.Duration // attempts sent earlier do not count for win
 
 	likeness likeness
 
 	phase   phase
 	want    time.Duration // when the next experiment may begin
-	rest    time.Duration // before the next but one
+	rest    time.Duration // last interval between experiments, which doubles
 	began   time.Duration
 	settled bool          // nearly all in-flight batches of paused lanes have returned
-	from    time.Duration // attempts sent before do not count for the phase
-	ends    time.Duration // of the phase, at the latest
-	out     int           // attempts of paused lanes that are still out,
-	few     int           // and how many of them do not matter
+	from    time.Duration // attempts sent earlier do not count for the phase
+	ends    time.Duration // latest end of the phase
+	out     int           // attempts of paused lanes that are still in flight
+	few     int           // value of out from which they no longer matter
 	n       int           // samples of the phase
-	slack   int           // of them, taken when not every lane was full
-	change  change        // of all experiments in a row that ask for the same
-	agreed  int           // so many
+	slack   int           // samples of the experiment taken when not every lane was full
+	change  change        // of the consecutive experiments with the same result
+	agreed  int           // number of these experiments
 }
 
-// phase of an experiment.
+// phase is a phase of an experiment.
 type phase uint8
 
 const (
 	noPhase    phase = iota
-	wholePhase       // all lanes go on, for comparison
+	wholePhase       // all lanes are active, for comparison
 	evenPhase        // every second lane pauses
-	oddPhase         // the others do
+	oddPhase         // the other lanes pause
 )
 
 const (
-	// groupSamples end a phase. The round trip of a busy server varies by about its mean and each
-	// sample resembles its neighbours, so with fewer samples independent lanes would be taken for a
-	// group.
+	// groupSamples is the number of samples of a phase. The round trip of a busy server varies by
+	// about its mean, and each sample resembles its neighbours. So with fewer samples, independent
+	// lanes would be taken for a group.
 	groupSamples = 128
-	// Batches in flight, if there are so many lanes: they idle no server that is near.
+	// minimum limit of the group, or one batch for each open lane if there are fewer. That many in
+	// flight keep a nearby server busy.
 	groupLeast = 10
 	// elasticity below which an experiment ends at once: three times its standard error
 	groupClear   = 0.15
-	groupShared  = 0.25 // from which on the lanes share; two senders that share see 0.4 each
-	groupTimes   = 3    // experiments decide
+	groupShared  = 0.25 // least elasticity of lanes that share; two sharing senders see 0.4 each
+	groupTimes   = 3    // number of agreeing experiments that decide
 	groupMoved   = 0.1  // smallest significant change of the logarithm of the amount in flight
-	groupDrained = 4    // a lane has drained when this share of its amount in flight is left
-	groupSlack   = 16   // samples, of which one may be taken when not every lane was full
+	groupDrained = 4    // paused lanes have drained when 1/groupDrained of their attempts is left
+	groupSlack   = 16   // one of this many samples may be taken when not every lane is full
 
-	groupRest    = 10 * time.Second // between two experiments, doubled each time,
-	groupLongest = 10 * time.Minute
+	groupRest    = 10 * time.Second // interval between experiments, doubled each time
+	groupLongest = 10 * time.Minute // maximum of the interval
 	// minimum interval, as a multiple of the last experiment's duration: experiments take up to 1 %
 	groupCost   = 50
 	groupLook   = time.Second
-	groupRounds = 20 // a phase ends after so many round trips
+	groupRounds = 20 // maximum duration of a phase, in round trips
 	groupMost   = 30 * time.Second
 )
 
-// change sums up the changes of the logarithms of round trips and of the amount in flight.
+// change is a weighted sum of changes of the logarithms of the round trip and the amount in flight.
 type change struct{ rtt, flying, weight float64 }
 
 func (c *change) elasticity() (e float64, ok bool) {
@@ -112,7 +116,8 @@ func (o *observation) add(rtt, own, together float64) {
 	o.together += math.Log(max(together, 1e-9))
 }
 
-// room is how many items the group's window still takes; one is always allowed.
+// room returns the number of items for which the group's window has room. One item in flight is
+// always allowed.
 func (g *group) room() int {
 	switch {
 	case g.win == nil:
@@ -152,8 +157,9 @@ func (g *group) bound(open int) {
 	g.full = (float64(g.most) - 1 + 1e-6) * g.unit
 }
 
-// observe records a delivery in time, after rtt seconds. s is its lane's sample, and is changed to
-// the group's. full reports whether no lane had room before it.
+// observe records a delivery in time, after rtt seconds. s is the sample for the lane's window;
+// observe changes it to the sample for the group's window. full reports whether no lane had room
+// before the delivery.
 func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 	if g.mean == 0 {
 		g.mean = a.cost
@@ -175,7 +181,7 @@ func (g *group) observe(a *attempt, s *window.Sample, rtt float64, full bool) {
 
 const groupMean = 0.02 // weight of the newest item's cost
 
-// probe lets the group's window measure its drained round trip.
+// probe starts or ends a measurement of the group's drained round trip, if that is due.
 func (g *group) probe(limited bool) {
 	d := &g.drain
 	if d.prober == nil || d.on && !d.over(g.now) {
@@ -189,7 +195,7 @@ func (g *group) probe(limited bool) {
 	}
 }
 
-// meanRoundTrip of the lanes.
+// meanRoundTrip returns the mean round trip of the lanes.
 func (g *group) meanRoundTrip() time.Duration {
 	sum, n := time.Duration(0), time.Duration(0)
 	for _, l := range g.lanes.up {
@@ -201,7 +207,8 @@ func (g *group) meanRoundTrip() time.Duration {
 	return sum / max(n, 1)
 }
 
-// beginExperiment, if most lanes have windows that measure and have come to rest.
+// beginExperiment begins an experiment if at least half of the lanes, and two, have windows that
+// measure and are past their start-up.
 func (g *group) beginExperiment() {
 	g.want = g.now + groupLook
 	ready := 0
@@ -228,7 +235,7 @@ func (g *group) limitPhase() {
 	g.lanes.timer.dirty = true
 }
 
-// compareIn takes a sample into the phase, and ends the phase when there are enough.
+// compareIn adds a sample to the phase, and ends the phase when it has enough samples.
 func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 	l := a.lane
 	if g.now >= g.ends || g.lanes.global.active {
@@ -263,7 +270,7 @@ func (g *group) compareIn(a *attempt, rtt float64, full bool) {
 	}
 }
 
-// nextPhase goes on with the experiment, or judges it.
+// nextPhase begins the next phase of the experiment, or ends the experiment with a result.
 func (g *group) nextPhase() {
 	if g.phase == wholePhase {
 		g.pauseHalf(evenPhase)
@@ -282,7 +289,7 @@ func (g *group) nextPhase() {
 	}
 }
 
-// pauseHalf begins a phase in which every second lane pauses.
+// pauseHalf begins phase p, in which every second lane pauses.
 func (g *group) pauseHalf(p phase) {
 	g.phase, g.settled, g.n, g.out = p, false, 0, 0
 	for i, l := range g.lanes.up {
@@ -296,8 +303,8 @@ func (g *group) pauseHalf(p phase) {
 	g.lanes.refreshAll()
 }
 
-// compare adds the change of each lane that went on. Its weight is that of the difference of two
-// means.
+// compare adds the change of each lane that stayed active to change. The weight is the inverse of
+// the variance of the difference of two means.
 func (g *group) compare() {
 	for _, l := range g.lanes.up {
 		was, is := &l.part.seen[0], &l.part.seen[1]
@@ -316,13 +323,13 @@ func (g *group) compare() {
 	}
 }
 
-// endExperiment ends the experiment. more reports that its result asks for another one, or for the
-// opposite of the present state: a group, or none.
+// endExperiment ends the experiment. If more is true, its result contradicts the present state (a
+// group, or none). Then another experiment follows, or, after enough of them, the state changes.
 func (g *group) endExperiment(more bool) {
 	paused := g.phase > wholePhase
 	took := g.now - g.began
 	g.phase, g.lanes.timer.dirty = noPhase, true
-	if !paused { // nothing was learned and nothing lost
+	if !paused { // the experiment has no result, and has cost nothing
 		g.want = g.now + g.jitter(groupLook, 0.75, 1.25)
 		return
 	}
@@ -344,8 +351,8 @@ func (g *group) endExperiment(more bool) {
 	}
 }
 
-// regroup puts the lanes under one more window, or removes it. In both cases the windows start
-// over.
+// regroup adds the group's window, or removes it. When it adds the window, the windows of the lanes
+// start over.
 func (g *group) regroup() {
 	mean := g.mean
 	together := g.win == nil
@@ -359,7 +366,7 @@ func (g *group) regroup() {
 	g.batches = g.win.Batches()
 	g.bound(g.lanes.open)
 	for _, l := range g.lanes.up {
-		if l.win.Limit() > 1 { // its knowledge of its worker was about all of them
+		if l.win.Limit() > 1 { // the window has measured all lanes together instead of its worker
 			l.win.Reset(g.now)
 			l.win.hear()
 			g.lanes.refresh(l)

@@ -20,8 +20,8 @@ func machine(t *testing.T, lanes int) *Machine {
 	return m
 }
 
-// TestExperimentEndsByTheClock: lanes that pause for an experiment go on when its time is up,
-// though nothing answers.
+// TestExperimentEndsByTheClock checks that lanes paused by an experiment resume when its time is
+// over, even if no worker answers.
 func TestExperimentEndsByTheClock(t *testing.T) {
 	m := machine(t, 4)
 	m.group.began = m.now
@@ -40,8 +40,8 @@ func TestExperimentEndsByTheClock(t *testing.T) {
 	}
 }
 
-// TestElasticity: round trips that fall with the total in flight have an elasticity of 1, constant
-// ones 0.
+// TestElasticity checks that round trips that fall with the total in flight have an elasticity of
+// 1, and constant ones of 0.
 func TestElasticity(t *testing.T) {
 	for _, c := range []struct{ before, after, want float64 }{{0.8, 0.4, 1}, {0.8, 0.8, 0},
 		{0.8, 0.4 * math.Sqrt2, 0.5}} {
@@ -61,8 +61,8 @@ func TestElasticity(t *testing.T) {
 	}
 }
 
-// TestGroupBoundsTheSum: the total in flight of all lanes is bounded, and one item is always
-// allowed.
+// TestGroupBoundsTheSum checks that a group bounds the total in flight of all lanes, and always
+// allows one item.
 func TestGroupBoundsTheSum(t *testing.T) {
 	m := machine(t, 4)
 	m.group.regroup()
@@ -74,7 +74,7 @@ func TestGroupBoundsTheSum(t *testing.T) {
 			}
 		}
 	}
-	if started != 4 { // as many as there are lanes, each of which begins at one
+	if started != 4 { // one for each lane, since each window begins at one
 		t.Errorf("%d are in flight at the beginning of a group of 4 lanes, want 4", started)
 	}
 	m.group.most = 2
@@ -87,8 +87,8 @@ func TestGroupBoundsTheSum(t *testing.T) {
 	}
 }
 
-// TestTurns: lanes that failed together are tried in turn, at intervals that double up to 6 s. An
-// independent failure restarts the timetable.
+// TestTurns checks that lanes that failed together are probed in turn, at intervals that double up
+// to 6 s, and that an independent failure restarts the schedule.
 func TestTurns(t *testing.T) {
 	m := machine(t, 12)
 	m.lanes.opened = 6
@@ -114,8 +114,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestOutbreak: a first error opens a breaker where another has just opened, unless errors come by
-// chance.
+// TestOutbreak checks that the first error of a lane opens its breaker if another breaker has just
+// opened, unless errors come by chance.
 func TestOutbreak(t *testing.T) {
 	for _, chance := range []float64{0, 1} {
 		m := machine(t, 12)

@@ -9,17 +9,19 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// Hedge sends the item that holds the watermark, the oldest unsettled one, a second time. It does
-// so if its attempt takes longer than nearly all at its worker, and longer than twice the expected
-// time of another worker, which gets the hedge (Dean and Barroso, The Tail at Scale, 2013). Both
-// may deliver. That is useful only if a receiver accepts a second copy without harm, so the zero
-// value means none. Items with keys, suspects, retried items and attempts at Ordered lanes are not
-// hedged, and there are no hedges while nothing is delivered anywhere.
+// Hedge configures hedges: second attempts (twins) of the item that holds the watermark, the oldest
+// unsettled one. An item is hedged if its attempt takes longer than nearly all attempts at its
+// worker, and longer than twice the expected time of another worker. That worker gets the hedge
+// (Dean and Barroso, The Tail at Scale, 2013).
 //
-// A delivery by the hedge settles the item, and the first attempt runs on, because its end is a
+// Both attempts may deliver. So hedging suits only receivers that accept a second copy without
+// harm, and the zero value means no hedges. Items with keys, suspects, retried items and attempts
+// at Ordered lanes are not hedged. During the global backoff there are no hedges.
+//
+// A delivery by the hedge settles the item. The first attempt then continues, because its end is a
 // sample of its worker's time. A delivery by the first attempt cancels the hedge.
 type Hedge struct {
-	Share float64 // twins for each other attempt, at most, 0 to 1; 0: none. The engine uses 0.02
+	Share float64 // maximum ratio of twins to other attempts, 0 to 1; 0: none. The engine uses 0.02
 	Least int     // known round trips of a worker before its attempts may be hedged; 0 means 20
 }
 
@@ -36,23 +38,24 @@ func (h Hedge) withDefaults() (Hedge, error) {
 }
 
 const (
-	hedgeLeast  = 10 * time.Millisecond // a round trip below that is not worth a twin
-	hedgeSpeed  = 2                     // the other worker is expected to be so many times as fast
-	tailShare   = 0.99                  // of the round trips at a worker are below its tail
-	tailStep    = 0.25                  // relative
+	hedgeLeast  = 10 * time.Millisecond // minimum age of a hedged attempt
+	hedgeSpeed  = 2                     // minimum age, in expected times of the other worker
+	tailShare   = 0.99                  // share of a worker's round trips that are below its tail
+	tailStep    = 0.25                  // relative step of the tail
 	defaultTail = 20
-	tailStart   = 4 // as RFC 6298's timeout
+	tailStart   = 4 // first tail, in deviations above the mean, as in RFC 6298's timeout
 )
 
 // tail tracks a quantile of the round trips at a lane, in seconds for an item of mean cost. It
-// rises by a quarter for each longer one, and falls by a hundredth of that for each other, so that
-// about one in a hundred is longer (Robbins and Monro 1951, of the logarithm).
+// rises by about a quarter for each longer round trip, and falls by about a hundredth of that for
+// each other one. So about one round trip in a hundred is longer (Robbins and Monro 1951, applied
+// to the logarithm).
 type tail struct {
 	at float64
 	n  int
 }
 
-// sample takes in a round trip; mean and deviation are the smoothed ones.
+// sample records a round trip. mean and deviation are the smoothed values of the lane.
 func (q *tail) sample(rtt, mean, deviation float64, least int) {
 	if q.n < least {
 		q.n++
@@ -66,7 +69,7 @@ func (q *tail) sample(rtt, mean, deviation float64, least int) {
 	}
 }
 
-// observe lets the tail of l see a round trip, normalised to an item of mean cost.
+// observe passes a round trip, normalised to an item of mean cost, to the tail of l.
 func (t *attempts) observe(l *lane, normal time.Duration) {
 	if t.cfg.Hedge.Share == 0 {
 		return
@@ -75,7 +78,8 @@ func (t *attempts) observe(l *lane, normal time.Duration) {
 	l.est.tail.sample(normal.Seconds(), l.est.srtt*scale, l.est.rttvar*scale, t.cfg.Hedge.Least)
 }
 
-// held returns the attempt that holds the watermark if it may have a twin, and when.
+// held returns the attempt that holds the watermark, if it may be hedged, and the earliest time of
+// its twin.
 func (t *attempts) held() (a *attempt, at time.Duration) {
 	it := t.backlog.items.oldest
 	if t.cfg.Hedge.Share == 0 || t.lanes.policy.binds || it == nil || it.state != inFlight ||
@@ -94,12 +98,13 @@ func (t *attempts) held() (a *attempt, at time.Duration) {
 	return a, max(a.sent+max(toDuration(wait), hedgeLeast), a.hedgeAt)
 }
 
-// allows reports whether the share of twins leaves room for one.
+// allows reports whether Share allows one more twin.
 func (h *Hedge) allows(c *counts) bool {
 	return float64(c.hedged+1) <= h.Share*float64(c.sent-c.hedged)
 }
 
-// hedge starts a twin of the attempt that holds the watermark, if it is time.
+// hedge starts a twin of the attempt that holds the watermark, if one is due and a lane is fast
+// enough.
 func (t *attempts) hedge(out []Command) []Command {
 	a, at := t.held()
 	if a == nil || t.now < at || t.lanes.free == 0 || t.backlog.fresh.len() > 0 ||
@@ -128,7 +133,7 @@ func (t *attempts) hedge(out []Command) []Command {
 	return out
 }
 
-// hedgeAt is when a twin may be due; false: none is in sight.
+// hedgeAt returns the time at which a twin may be due, and false if none is expected.
 func (t *attempts) hedgeAt() (at time.Duration, ok bool) {
 	if t.cfg.Hedge.Share == 0 || t.lanes.global.active || t.lanes.free == 0 || !t.cfg.Hedge.allows(&t.counts) {
 		return 0, false

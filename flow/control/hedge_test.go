@@ -42,8 +42,8 @@ func TestHedgeRefuses(t *testing.T) {
 	}
 }
 
-// warm makes a sender of so many lanes that have all answered often enough in 20 to 40 ms, with
-// nothing in flight.
+// warm returns a model of lanes that have all delivered often enough, in 20 to 40 ms, to be hedged.
+// Nothing is in flight.
 func warm(t *testing.T, cfg control.Config, lanes int) *model {
 	cfg.Retry = backoff.Fixed(10 * ms)
 	w := newLanes(t, cfg, 4, lanes)
@@ -67,9 +67,10 @@ func (w *model) warm(n int) {
 	}
 }
 
-// TestHedge: an attempt of the item that holds the watermark takes longer than nearly all others,
-// and is hedged at another lane. The first delivery settles the item, once. If the hedge delivers,
-// the first attempt runs on; if the first delivers, the hedge is canceled.
+// TestHedge checks that an attempt of the item that holds the watermark is hedged at another lane
+// when it takes longer than nearly all others. The first delivery settles the item, once. If the
+// hedge delivers, the first attempt continues; if the first attempt delivers, the hedge is
+// canceled.
 func TestHedge(t *testing.T) {
 	for _, winner := range []string{"twin", "first", "neither"} {
 		t.Run(winner, func(t *testing.T) {
@@ -78,9 +79,9 @@ func TestHedge(t *testing.T) {
 			seq := w.seq
 			first := w.only(seq)
 			w.offer(1, 10)
-			second := w.only(w.seq) // as late as the first, but it holds no watermark
+			second := w.only(w.seq) // as late as the first, but not of the oldest item
 			began := w.now
-			w.pass(190 * ms) // the timeout is 200 ms at least
+			w.pass(190 * ms) // less than the minimum timeout of 200 ms
 			tries := w.running()
 			if len(tries) != 3 {
 				t.Fatalf("%d attempts run after %v, want the two and a twin: %+v", len(tries),
@@ -111,7 +112,7 @@ func TestHedge(t *testing.T) {
 				}
 			}
 			s := w.m.Status()
-			want := [2]uint64{2, 1} // the other item, which then holds the watermark, has one too
+			want := [2]uint64{2, 1} // the other item then holds the watermark and is hedged, too
 			if winner == "neither" {
 				want = [2]uint64{1, 0}
 			}
@@ -123,7 +124,7 @@ func TestHedge(t *testing.T) {
 	}
 }
 
-// TestNoHedge: nothing else gets a twin.
+// TestNoHedge checks the attempts that must not be hedged.
 func TestNoHedge(t *testing.T) {
 	on := control.Hedge{Share: 0.02}
 	for _, c := range []struct {
@@ -170,8 +171,7 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// TestNoHedgeInAnOutage: while nothing is delivered anywhere, only the probe of the global backoff
-// is sent.
+// TestNoHedgeInAnOutage checks that during the global backoff only its probe is sent, and no hedge.
 func TestNoHedgeInAnOutage(t *testing.T) {
 	w := warm(t, control.Config{Hedge: control.Hedge{Share: 1}, Timeout: sec}, 4)
 	for w.m.Room() && w.offer(1, 10) {

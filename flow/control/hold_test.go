@@ -13,7 +13,7 @@ const (
 	slowTrip = 400 * time.Millisecond
 )
 
-// pair drives a machine with a fast lane, 0, and a slow one, 1, that have answered for a while.
+// pair drives a machine with a fast lane (0) and a slow lane (1). The machine knows their speeds.
 type pair struct {
 	t     *testing.T
 	m     *control.Machine
@@ -41,7 +41,7 @@ func newPair(t *testing.T, c control.Config) *pair {
 	p := &pair{t: t, m: m, out: map[uint64]try{}}
 	p.step(control.Event{Kind: control.LaneUp, Lane: 0})
 	p.step(control.Event{Kind: control.LaneUp, Lane: 1})
-	for range 100 { // one at a time to each, so that both are known
+	for range 100 { // one at a time to each lane, so that the machine learns both
 		for range 2 {
 			p.offer()
 		}
@@ -82,8 +82,8 @@ func (p *pair) at(lane int32) int {
 	return n
 }
 
-// next is the attempt that is answered next, if all lanes but silent answer: each serves one at a
-// time.
+// next returns the attempt that is answered next, and when. All lanes except silent answer, and
+// each serves its attempts in parallel.
 func (p *pair) next(silent int32) (first try, at time.Duration) {
 	for _, a := range p.out {
 		due := a.sent + fastTrip
@@ -97,7 +97,7 @@ func (p *pair) next(silent int32) (first try, at time.Duration) {
 	return first, at
 }
 
-// run answers and ticks until then.
+// run answers attempts and sends Ticks until the given time.
 func (p *pair) run(until time.Duration) { p.runBut(until, -1) }
 
 func (p *pair) runBut(until time.Duration, silent int32) {
@@ -130,7 +130,7 @@ func (p *pair) runBut(until time.Duration, silent int32) {
 	}
 }
 
-// held fills the fast lane and offers one more, which waits.
+// held fills the fast lane and offers one more item, which is held.
 func (p *pair) held() {
 	p.t.Helper()
 	for range 10 {
@@ -154,7 +154,7 @@ func (p *pair) held() {
 	}
 }
 
-// TestHeldForTheFaster: a held item goes to the fast lane as soon as that has room.
+// TestHeldForTheFaster checks that a held item goes to the fast lane as soon as the lane has room.
 func TestHeldForTheFaster(t *testing.T) {
 	p := newPair(t, control.Config{})
 	p.held()
@@ -164,8 +164,8 @@ func TestHeldForTheFaster(t *testing.T) {
 	}
 }
 
-// TestHeldNoLongerThanTheSlowerNeeds: the fast lane stops answering, and a held item is sent before
-// the slow lane would have finished it.
+// TestHeldNoLongerThanTheSlowerNeeds checks that, if the fast lane stops answering, a held item is
+// sent before the slow lane would have finished it.
 func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	p := newPair(t, control.Config{Timeout: time.Minute})
 	p.held()
@@ -178,7 +178,7 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	if last := p.began[len(p.began)-1]; last.seq != p.seq || last.sent > at {
 		t.Errorf("item %d was sent at %v, want the one that waited, %d, by %v", last.seq, last.sent, p.seq, at)
 	}
-	// The fast lane has been silent for long: nothing waits for it any more, whatever it was.
+	// The fast lane has been silent for long: items no longer wait for it.
 	for range 3 {
 		p.offer()
 		if n := p.m.Status().Waiting; n > 0 {
@@ -190,8 +190,8 @@ func TestHeldNoLongerThanTheSlowerNeeds(t *testing.T) {
 	}
 }
 
-// TestHeldAndTheFastLaneGoes: items held for a lane that is removed, fails or is throttled are sent
-// at once.
+// TestHeldAndTheFastLaneGoes checks that items held for a lane are sent at once when the lane is
+// removed, fails or is throttled.
 func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	for name, end := range map[string]func(p *pair){
 		"down": func(p *pair) { p.step(control.Event{Kind: control.LaneDown, Lane: 0}) },
@@ -222,8 +222,8 @@ func TestHeldAndTheFastLaneGoes(t *testing.T) {
 	}
 }
 
-// TestManyAreNotHeld: if enough items wait, the slow lane is filled too, and the number of items
-// requested ahead is bounded.
+// TestManyAreNotHeld checks that the slow lane is also filled if enough items wait, and that the
+// number of items requested ahead is bounded.
 func TestManyAreNotHeld(t *testing.T) {
 	p := newPair(t, control.Config{Ahead: 16})
 	n := 0
@@ -238,22 +238,22 @@ func TestManyAreNotHeld(t *testing.T) {
 		t.Errorf("%d and %d in flight, %d wait; want both windows of 4 used up and 16 at most",
 			p.at(0), p.at(1), s.Waiting)
 	}
-	// A source without end: after a while nothing is asked for ahead.
+	// With an endless source, the machine stops requesting items ahead after a while.
 	p.feed = true
 	p.run(p.now + 20*time.Second)
 	p.feed = false
 	if s := p.m.Status(); s.Waiting > 0 || p.at(0) != 4 || p.at(1) != 4 {
 		t.Errorf("%d wait, %d and %d in flight; want none and full windows", s.Waiting, p.at(0), p.at(1))
 	}
-	// It ends once.
+	// The source runs dry: items are held again.
 	for p.at(0) > 0 || p.at(1) > 0 {
 		p.run(p.now + slowTrip)
 	}
 	p.held()
 }
 
-// TestReplayBoundHoldsNothing: where the replay bound keeps the machine from asking, it cannot know
-// how many wait.
+// TestReplayBoundHoldsNothing checks that no item is held while the replay bound keeps the machine
+// from requesting items, because the number of waiting items is then unknown.
 func TestReplayBoundHoldsNothing(t *testing.T) {
 	p := newPair(t, control.Config{Replay: 50})
 	for p.m.Room() {

@@ -42,7 +42,7 @@ func TestTimeoutDoubles(t *testing.T) {
 		t.Fatalf("timeout %v, want 300ms", e.rto(1, leastRTO))
 	}
 	e.double(5*time.Second, time.Second)
-	e.double(5*time.Second, 2*time.Second) // sent before: the same event
+	e.double(5*time.Second, 2*time.Second) // sent before the last doubling: no effect
 	if e.rto(1, leastRTO) != 600*time.Millisecond {
 		t.Errorf("timeout %v after one loss, want 600ms", e.rto(1, leastRTO))
 	}
@@ -70,8 +70,8 @@ func TestTimeoutDoubles(t *testing.T) {
 	}
 }
 
-// TestSizeNormalised: with round trips of 10 ms + 1 ms a unit, an item of 100 units gets its own
-// timeout, and normalising takes the size out.
+// TestSizeNormalised uses round trips of 10 ms + 1 ms a unit. It checks that an item of 100 units
+// gets its own timeout, and that normalised round trips do not depend on the size.
 func TestSizeNormalised(t *testing.T) {
 	var e estimator
 	rnd := rand.New(rand.NewPCG(5, 6))
@@ -168,7 +168,7 @@ func TestPiecesKeepTheirPlace(t *testing.T) {
 	for range 300 {
 		i := rnd.IntN(len(order))
 		if rnd.IntN(2) == 0 {
-			i = 1 // one of them over and over
+			i = 1 // cut the same piece again and again
 		}
 		n := uint32(2 + rnd.IntN(3))
 		var pieces []rank
@@ -178,7 +178,7 @@ func TestPiecesKeepTheirPlace(t *testing.T) {
 			pieces = append(pieces, p.piece(j, n, seq))
 		}
 		if p.width == 1 {
-			continue // used up: such pieces follow each other by Seq only
+			continue // the width is used up: only Seq orders such pieces
 		}
 		order = slices.Replace(order, i, i+1, pieces...)
 		for j := 1; j < len(order); j++ {
@@ -206,8 +206,8 @@ func TestDeadlinesAgainstSorting(t *testing.T) {
 		func(x, y *attempt) bool { return x.deadline < y.deadline || x.deadline == y.deadline && x.id < y.id })
 }
 
-// againstSorting pushes and removes at random, up to most elements, and compares the first with
-// that of a sorted list.
+// againstSorting pushes and removes random elements, with at most most in the heap, and compares
+// the first with the minimum of a plain list.
 func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Duration) E,
 	push func(E), remove func(int),
 	first func() (E, int), at func(E) int, before func(E, E) bool) {
@@ -220,7 +220,7 @@ func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Du
 			push(e)
 			naive = append(naive, e)
 		} else {
-			for range 1 + rnd.IntN(max(1, len(naive)-1)) { // down to few now and then
+			for range 1 + rnd.IntN(max(1, len(naive)-1)) { // sometimes removes many
 				j := rnd.IntN(len(naive))
 				remove(at(naive[j]))
 				if at(naive[j]) != -1 {
@@ -247,8 +247,8 @@ func againstSorting[E comparable](t *testing.T, most int, make func(int, time.Du
 	}
 }
 
-// TestIDsFindTheirAttempts: an ID of an attempt that is over finds nothing, though its slot is used
-// again.
+// TestIDsFindTheirAttempts checks that the ID of a removed attempt finds nothing, even if its slot
+// is in use again.
 func TestIDsFindTheirAttempts(t *testing.T) {
 	m, err := New(Config{})
 	if err != nil {
@@ -269,7 +269,7 @@ func TestIDsFindTheirAttempts(t *testing.T) {
 	}
 }
 
-// TestLaneIsStatus: a picture of one lane is the one that Status has of it.
+// TestLaneIsStatus checks that Lane returns the same LaneStatus as Status.
 func TestLaneIsStatus(t *testing.T) {
 	m, err := New(Config{})
 	if err != nil {

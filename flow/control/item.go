@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// itemState is where an item is.
+// itemState is the state of an item.
 type itemState uint8
 
 const (
@@ -19,12 +19,12 @@ const (
 	inRedo             // waits for its next attempt
 	inDelay            // waits until due
 	inApart            // waits until due among the suspects
-	inFlight           // an attempt runs, and nothing else is to be done
-	inHands            // is being cut or buried, or its pieces come in
+	inFlight           // waits only for the end of its attempts
+	inHands            // is being cut or buried, or receives its pieces
 	isDone             // settled, or replaced by its pieces; attempts may still run
 )
 
-// fate tells how an item ends when no attempt of it runs.
+// fate is the decision about an item that takes effect when none of its attempts runs.
 //
 //	undecided --reject--> refused --acquit--> undecided
 //	undecided, refused --withdraw--> withdrawn
@@ -36,8 +36,9 @@ const (
 	withdrawn             // it settles undelivered
 )
 
-// item is one item from Offer or Piece until it has settled and no attempt of it runs. Items are
-// reused.
+// item is one item from its Offer or Piece event until it has settled and none of its attempts
+// runs. The memory of items is reused. In comments of this package, "the item" is usually the
+// argument it.
 type item struct {
 	seq   uint64
 	rank  rank
@@ -46,13 +47,12 @@ type item struct {
 	hash  uint64
 	past
 
-	// Nil or empty in one that is free.
+	// The fields below are nil or empty in a free item.
 	nodes      []keyNode  // one for each of its keys
 	prev, next *item      // in sequence, while it has not settled
 	running    []*attempt // not yet concluded
-	firstOf    *lane      // Ordered lane that must begin its next run with it
-	// the attempt with the answer that split it; for a piece: the attempt that settles it when
-	// concluded
+	firstOf    *lane      // Ordered lane that must begin its next run with this item
+	// attempt with the Split that replaces this item by pieces, until the attempt is concluded
 	by *attempt
 
 	tried    []int32 // lanes that failed it
@@ -64,40 +64,40 @@ type past struct {
 	state   itemState
 	counted bool // in replay.started: sent at least once, so that a crash may repeat it
 	blocked bool // see queue
-	holds   bool // in backlog.holding
+	holds   bool // counted in backlog.holding
 	fate    fate
-	poison  bool   // because of its account
-	waited  bool   // it has waited before an attempt at a lane that failed it
+	poison  bool   // refused because of its account
+	waited  bool   // has waited, so that a lane that failed it may get its next attempt
 	charged bool   // its next attempt takes a token of the budget
-	short   bool   // and there was none
+	short   bool   // has waited for that token
 	number  uint32 // attempts so far
 	account account
 	cut     division
 
-	heldTill time.Duration // it is not held any longer; 0: it was not yet
+	heldTill time.Duration // end of its hold; 0: not held yet
 
 	due   time.Duration
-	at    int // index in the delay heap
+	at    int // index in the heap in which it waits
 	retry backoff.State
 }
 
-// division is how an item is replaced by pieces, or a piece settled: by the answer of an attempt,
-// if byID is not 0.
+// division describes how an item is replaced by pieces, or how a piece settles. byID and byLane are
+// the attempt with the Split, if there is one.
 type division struct {
-	total, left uint32 // pieces; those still to come
+	total, left uint32 // number of pieces, and of pieces still to come
 	byLane      int32
 	byID        uint64
 }
 
-// begin has so many pieces come.
+// begin sets the number of pieces to come.
 func (d *division) begin(pieces uint32) { d.total, d.left = pieces, pieces }
 
-// rank orders items by their place in the sequence of Offers; pieces share out the place of their
-// parent.
+// rank orders items by their place in the sequence of Offers. Pieces divide the place of their
+// parent among themselves.
 type rank struct {
 	root       uint64 // Seq of the item that was offered
-	low, width uint64 // its part of the root's place; width 0 stands for 2^64
-	seq        uint64 // where depth has used up the width
+	low, width uint64 // part of the root's place; width 0 stands for 2^64
+	seq        uint64 // breaks ties when repeated cuts have used up the width
 }
 
 func (r *rank) less(o *rank) bool {
@@ -110,7 +110,7 @@ func (r *rank) less(o *rank) bool {
 	return r.seq < o.seq
 }
 
-// piece is the place of the ith of n pieces of r.
+// piece returns the rank of the ith of n pieces of r.
 func (r *rank) piece(i, n uint32, seq uint64) rank {
 	p := rank{root: r.root, seq: seq}
 	if r.width == 0 {
@@ -124,12 +124,12 @@ func (r *rank) piece(i, n uint32, seq uint64) rank {
 
 func (it *item) keyed() bool { return len(it.nodes) > 0 }
 
-// isolated says that it may go to any free lane.
+// isolated reports whether the item may go to any free lane.
 func (it *item) isolated() bool {
 	return len(it.nodes) == 0 && len(it.tried) == 0 && len(it.running) == 0 && it.firstOf == nil
 }
 
-// runsAt reports whether an attempt of it has not returned from l.
+// runsAt reports whether an attempt of the item at l is not concluded.
 func (it *item) runsAt(l *lane) bool {
 	for _, a := range it.running {
 		if a.lane == l {
@@ -141,7 +141,7 @@ func (it *item) runsAt(l *lane) bool {
 
 func (it *item) failedAt(l *lane) bool { return slices.Contains(it.tried, l.num) }
 
-// awaited reports whether an attempt of it runs that is not overdue.
+// awaited reports whether the item has a running attempt that is not overdue.
 func (it *item) awaited() bool {
 	for _, a := range it.running {
 		if !a.overdue {
@@ -161,11 +161,11 @@ func (it *item) drop(a *attempt) {
 	}
 }
 
-// maxCost of an item keeps sums of costs finite.
+// maxCost bounds the cost of an item, to keep sums of costs finite.
 const maxCost = 1e12
 
-// newItem takes an item from the free list and puts it into the sequence before next; nil: at the
-// end.
+// newItem returns a new item, which it adds to the sequence before next, or at the end if next is
+// nil.
 func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	var it *item
 	if n := len(b.freeItems); n > 0 {
@@ -176,7 +176,7 @@ func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 		it = &item{}
 	}
 	it.seq, it.rank, it.hash, it.bytes = seq, r, seq, max(0, e.Bytes)
-	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // not a number is not above 0 either
+	if it.cost = min(e.Cost, maxCost); !(it.cost > 0) { // also if it is not a number
 		it.cost = 1
 	}
 	b.items.add(it, next)
@@ -187,7 +187,7 @@ func (b *backlog) newItem(seq uint64, r rank, next *item, e *Event) *item {
 	return it
 }
 
-// finish takes an item that has settled, or was replaced by its pieces, out of the sequence.
+// finish removes an item that has settled, or was replaced by its pieces, from the sequence.
 func (b *backlog) finish(it *item) {
 	b.leave(it)
 	it.state = isDone
@@ -199,7 +199,7 @@ func (b *backlog) finish(it *item) {
 	b.release(it)
 }
 
-// release frees a finished item when nothing of it runs any more.
+// release frees a finished item if none of its attempts runs.
 func (b *backlog) release(it *item) {
 	if it.state == isDone && len(it.running) == 0 {
 		it.by, it.state = nil, isFree
@@ -207,7 +207,7 @@ func (b *backlog) release(it *item) {
 	}
 }
 
-// leave takes it out of the queue in which it waits.
+// leave removes the item from the queue in which it waits.
 func (b *backlog) leave(it *item) {
 	switch it.state {
 	case inFresh:

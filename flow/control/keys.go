@@ -4,13 +4,13 @@ package control
 
 import "slices"
 
-// keyState holds the order of one key: its items in sequence, and which lane holds those in flight.
+// keyState holds the order of one key: its items in sequence, and the lane of the items in flight.
 type keyState struct {
 	key        uint32
 	head, tail *keyNode
 	flying     int   // items with an attempt in flight
-	holder     *lane // of those
-	// one in flight failed while later ones fly: nothing starts until all have returned
+	holder     *lane // lane of the items in flight
+	// an item failed while others are in flight: no item starts until all have returned
 	interrupted bool
 }
 
@@ -21,7 +21,7 @@ type keyNode struct {
 	prev, next *keyNode
 }
 
-// link puts it behind all items of its keys that come before it.
+// link inserts the item into the sequences of its keys.
 func (b *backlog) link(it *item, keys []uint32) {
 	it.nodes = slices.Grow(it.nodes[:0], len(keys))
 	b.keyed++
@@ -60,7 +60,7 @@ func (b *backlog) link(it *item, keys []uint32) {
 	}
 }
 
-// unlink lets the items behind it go on.
+// unlink removes the item from the sequences of its keys, and unblocks the items after it.
 func (b *backlog) unlink(it *item) {
 	if len(it.nodes) == 0 {
 		return
@@ -68,7 +68,7 @@ func (b *backlog) unlink(it *item) {
 	b.keyed--
 	b.holding -= one(it.holds)
 	it.holds = false
-	// its pieces arrived before its attempt was concluded: it is no longer in flight
+	// The item is replaced by pieces before its attempt is concluded: it is no longer in flight.
 	if len(it.running) > 0 {
 		b.flies(it, it.running[0].lane, -1)
 	}
@@ -97,7 +97,8 @@ func (b *backlog) unlink(it *item) {
 	it.nodes = it.nodes[:0]
 }
 
-// hold notes that it has failed or is overdue, so that the later items of its keys may wait long.
+// hold records that the item has failed or is overdue, so that later items of its keys may wait
+// long.
 func (b *backlog) hold(it *item) {
 	if it.keyed() && !it.holds {
 		it.holds = true
@@ -105,8 +106,9 @@ func (b *backlog) hold(it *item) {
 	}
 }
 
-// behind returns the new items that are out of turn while failed ones hold keys. They count as
-// waiting, so that failing data of some keys does not keep the data of others from being read.
+// behind returns the new items that are out of turn while failed items hold keys. They count
+// against Config.Waiting instead of Config.Ahead, so that the machine still requests items of other
+// keys.
 func (b *backlog) behind() (a amount) {
 	if b.holding > 0 {
 		a = b.fresh.blocked
@@ -114,7 +116,8 @@ func (b *backlog) behind() (a amount) {
 	return a
 }
 
-// flies counts it, or no longer, as in flight at l. An item with keys has one attempt at most.
+// flies counts the item as in flight at l (delta 1), or no longer (delta -1). An item with keys has
+// at most one attempt.
 func (b *backlog) flies(it *item, l *lane, delta int) {
 	for i := range it.nodes {
 		n := &it.nodes[i]
@@ -126,12 +129,12 @@ func (b *backlog) flies(it *item, l *lane, delta int) {
 			s.holder, s.interrupted = nil, false
 			b.unblock(s.head.item)
 		case delta > 0 && l.limits.Ordered && n.next != nil:
-			b.unblock(n.next.item) // it may follow at l
+			b.unblock(n.next.item) // the next item may follow at l
 		}
 	}
 }
 
-// interrupt keeps the later items of its keys from starting before those in flight have returned.
+// interrupt prevents items of its keys from starting before those in flight have returned.
 func (it *item) interrupt() {
 	for i := range it.nodes {
 		if s := it.nodes[i].state; s.flying > 0 {
@@ -140,8 +143,8 @@ func (it *item) interrupt() {
 	}
 }
 
-// turn reports whether the order of its keys lets it start now, and returns the only permitted
-// lane, or nil for any.
+// turn reports whether the order of its keys allows the item to start now. It returns the only
+// permitted lane, or nil for any lane.
 func (it *item) turn() (only *lane, ok bool) {
 	for i := range it.nodes {
 		n := &it.nodes[i]

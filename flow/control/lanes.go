@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
-// lanes holds the workers of a machine, and how much each of them may take now.
+// lanes holds the workers of a machine, and the room that each has now.
 type lanes struct {
 	*env
 	blame  *blame
@@ -25,16 +25,16 @@ type lanes struct {
 	places  int // sum of lane.places
 	free    int // lanes with places
 	ready   int // lanes with a breaker that needs a probe
-	open    int // lanes that neither breaker nor throttle holds back
+	open    int // lanes that are up, and with neither breaker nor throttle shut
 	opened  int // lanes with an open breaker
-	firsts  int // lanes with a next run that waits for one item
+	firsts  int // Ordered lanes that wait for the first item of their next run
 	global  global
 	standby standby
-	probes  []*lane // windows narrowed to measure, oldest first
+	probes  []*lane // lanes with a window narrowed to measure, oldest first
 	uptime  uptime
 
-	delivered  uint64 // attempts
-	load       load   // of their windows
+	delivered  uint64 // delivered attempts
+	load       load   // attempts with a place in a window
 	flyingCost float64
 
 	timer gateTimer
@@ -49,9 +49,9 @@ func newLanes(e *env, b *blame) *lanes {
 // policy is the dispatch policy, with its optional capabilities.
 type policy struct {
 	dispatch.Chooser
-	binds    bool              // it has one lane for an item
-	holder   dispatch.Holder   // nil if it does not hold items
-	follower dispatch.Follower // nil if it does not follow changes
+	binds    bool              // the policy assigns each item to one lane
+	holder   dispatch.Holder   // nil if the policy does not hold items
+	follower dispatch.Follower // nil if the policy does not follow changes
 }
 
 func newPolicy(d dispatch.Policy, src rand.Source) (p policy) {
@@ -62,28 +62,29 @@ func newPolicy(d dispatch.Policy, src rand.Source) (p policy) {
 	return p
 }
 
-// changed tells the policy that the ith candidate has changed; below 0: any of them may have.
+// changed reports to the policy that the ith candidate has changed, or, if i is negative, that any
+// may have.
 func (p *policy) changed(i int, all []dispatch.Candidate) {
 	if p.follower != nil {
 		p.follower.Changed(i, all)
 	}
 }
 
-// gateTimer is when the next gate may open.
+// gateTimer holds the time at which the next gate may open.
 type gateTimer struct {
 	at    time.Duration
 	set   bool
-	dirty bool // a gate has changed: at is to be computed again
+	dirty bool // a gate has changed: at must be computed again
 }
 
-// add takes in that a gate may open then.
+// add records that a gate may open at the time at.
 func (t *gateTimer) add(now, at time.Duration) {
 	if at > now && (!t.set || at < t.at) {
 		t.set, t.at = true, at
 	}
 }
 
-// hide keeps dispatch from choosing this lane, until unhide.
+// hide keeps dispatch from choosing this lane until unhide is called.
 func (ls *lanes) hide(num int32) {
 	if i, found := ls.find(num); found {
 		if at := ls.all[i].at; at >= 0 && ls.cands[at].Free {
@@ -101,7 +102,7 @@ func (ls *lanes) unhide() {
 	}
 }
 
-// pick asks the dispatch policy.
+// pick returns the lane that the dispatch policy chooses for the item, or nil.
 func (ls *lanes) pick(it *item) *lane {
 	if i := ls.policy.Choose(ls.now, it.cost, it.hash, ls.cands); i >= 0 {
 		return ls.up[i]
@@ -109,7 +110,7 @@ func (ls *lanes) pick(it *item) *lane {
 	return nil
 }
 
-// bound reports whether the dispatch policy assigns it to l, free or not.
+// bound reports whether the dispatch policy assigns the item to l, whether l is free or not.
 func (ls *lanes) bound(it *item, l *lane) bool {
 	was := ls.cands[l.at].Free
 	ls.cands[l.at].Free = true
@@ -124,9 +125,9 @@ func (ls *lanes) refreshAll() {
 	}
 }
 
-// restarted resets the state of a worker if its process is a new one.
+// restarted resets the measurements of a worker if its process has restarted.
 func (ls *lanes) restarted(l *lane, r *Report) {
-	// 0: an answer without a report, such as that of a broken connection
+	// Epoch is 0 in an answer without a report, such as after a broken connection.
 	if r.Epoch == 0 || r.Epoch == l.workerID {
 		return
 	}
@@ -139,7 +140,7 @@ func (ls *lanes) restarted(l *lane, r *Report) {
 	l.workerID = r.Epoch
 }
 
-// unfirst lets the lane that waits for it go on.
+// unfirst ends the wait of an Ordered lane for the item to begin its next run.
 func (ls *lanes) unfirst(it *item) {
 	if l := it.firstOf; l != nil {
 		it.firstOf, l.run.first = nil, nil
@@ -148,8 +149,7 @@ func (ls *lanes) unfirst(it *item) {
 	}
 }
 
-// add makes a lane, or changes the limits of one that is up. It reports whether the lane was
-// down.
+// add adds a lane, or changes the limits of one that is up. It reports whether the lane was down.
 func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	limits.InFlight = max(0, limits.InFlight)
 	i, found := ls.find(num)
@@ -171,7 +171,7 @@ func (ls *lanes) add(num int32, limits Limits) (wasDown bool) {
 	return wasDown
 }
 
-// rank puts l among the lanes that are up.
+// rank adds l to the lanes that are up, if it was down.
 func (ls *lanes) rank(l *lane) {
 	if l.at < 0 {
 		i, _ := slices.BinarySearchFunc(ls.up, l.num, func(x *lane, n int32) int { return int(x.num) - int(n) })
@@ -179,12 +179,12 @@ func (ls *lanes) rank(l *lane) {
 		ls.cands = slices.Insert(ls.cands, i, dispatch.Candidate{Lane: l.num})
 		reseat(ls.up, i)
 		ls.policy.changed(-1, ls.cands)
-		ls.timer.dirty = true // it may be throttled from before
+		ls.timer.dirty = true // a lane that comes back may still be throttled
 	}
 	ls.refresh(l)
 }
 
-// reseat gives the lanes from this index on their new places.
+// reseat updates the indices of the lanes from index from on.
 func reseat(up []*lane, from int) {
 	for i := from; i < len(up); i++ {
 		up[i].at = i
@@ -216,7 +216,7 @@ func (ls *lanes) remove(num int32) {
 	ls.failover()
 }
 
-// forget frees a lane that is down when its last attempt has been concluded.
+// forget removes a lane that is down, if its last attempt has been concluded.
 func (ls *lanes) forget(l *lane) {
 	if l.at >= 0 || l.flying > 0 || !l.run.concluded() {
 		return
@@ -230,8 +230,7 @@ func (ls *lanes) find(num int32) (int, bool) {
 	return slices.BinarySearchFunc(ls.all, num, func(l *lane, n int32) int { return int(l.num) - int(n) })
 }
 
-// refresh updates the machine's view of l: the number of items it may take, and its state for
-// dispatch.
+// refresh updates the room of l and its state for dispatch.
 func (ls *lanes) refresh(l *lane) {
 	ls.seats(l)
 	if l.at < 0 {
@@ -243,7 +242,8 @@ func (ls *lanes) refresh(l *lane) {
 	ls.policy.changed(l.at, ls.cands)
 }
 
-// seats updates the part of that which a start at l can change, without informing dispatch.
+// seats updates the room of l and the values for dispatch that the start of an attempt can change.
+// It does not inform dispatch.
 func (ls *lanes) seats(l *lane) {
 	places, ready, open, full := 0, false, false, false
 	switch {
@@ -281,9 +281,9 @@ func one(is bool) int {
 	return 0
 }
 
-// probe lets a window measure its drained round trip where that is due: at most one lane, or a
-// tenth of them, at a time, and only lanes that are used to their limit (others have drained
-// samples for nothing).
+// probe begins or ends a measurement of the drained round trip of l, if that is due. At most one
+// lane, or a tenth of the lanes, measures at a time. Only lanes that are used to their limit need
+// to: others get drained samples anyway.
 func (ls *lanes) probe(l *lane, limited bool) {
 	d := &l.win.drain
 	if d.prober == nil || l.at < 0 || d.on && !d.over(ls.now) {
@@ -316,13 +316,13 @@ func (ls *lanes) endProbe(l *lane) {
 	}
 }
 
-// uptime is how long at least one lane has been open.
+// uptime is the total time in which at least one lane was open.
 type uptime struct {
 	total, since time.Duration
 	up           bool
 }
 
-// note takes in whether a lane is open from now on.
+// note records whether a lane is open from now on.
 func (u *uptime) note(now time.Duration, up bool) {
 	if u.up {
 		u.total += now - u.since

@@ -7,29 +7,32 @@ import (
 	"time"
 )
 
-// level remembers how many attempts in flight a worker refuses: CUBIC's W_max and BBR's
-// inflight_hi, for receivers that answer an error where TCP's lose a packet.
+// level remembers the number of attempts in flight from which a worker refuses. It corresponds to
+// CUBIC's W_max and BBR's inflight_hi, for receivers that answer with an error where those of TCP
+// lose a packet.
 //
-// Errors also come by chance, at any level, and must not be taken for one. So each answer is kept
-// with the number of attempts that were in flight when it was sent, and a level is believed when
-// Wald's sequential test says so: that from there on at least half are refused, against the share
-// that is refused below (Wald 1945). One attempt beyond it is sent now and then: if that is
-// refused, the next waits twice as long; if it is taken, the level rises, faster and faster, until
-// the window binds and the level is forgotten.
+// Errors also come by chance, at any number in flight, and must not be taken for a level. So each
+// answer is kept with the number of attempts that were in flight when its attempt was sent. A level
+// is assumed when Wald's sequential test (1945) decides for it: at least half of the attempts from
+// there on are refused, in contrast to the share below.
+//
+// Now and then, one attempt beyond the level is sent as a trial. If it is refused, the next trial
+// waits twice as long. If it is delivered, the level rises, by steps that double, until the window
+// is the tighter limit and the level is dropped.
 type level struct {
 	recent [levelRecent]outcomeAt
 	n      uint
-	low    int // the lowest level that is suspected; 0: none
-	// share of refusals directly after an accepted attempt: bursts are no evidence of chance
+	low    int // lowest level that is suspected; 0: none
+	// share of refusals directly after an accepted attempt, so that bursts do not count as chance
 	chance float64
 	seen   uint    // answers in chance, up to levelMany
-	calm   bool    // the last one was taken
-	score  float64 // how far the latest answers speak against chance (Page's cumulative sum, 1954)
+	calm   bool    // the last attempt was delivered
+	score  float64 // evidence of recent answers against chance (Page's cumulative sum, 1954)
 
-	from   int           // refused from here on; 0: no level is known
-	beyond float64       // attempts that were refused beyond it
-	since  time.Duration // found, or confirmed
-	wait   time.Duration // until the next try
+	from   int           // the level: attempts are refused from here on; 0: unknown
+	beyond float64       // attempts refused beyond the level
+	since  time.Duration // when the level was found or confirmed
+	wait   time.Duration // from since until the next trial
 	step   int
 	trial  *attempt
 }
@@ -41,48 +44,49 @@ type outcomeAt struct {
 
 const (
 	levelRecent = 64
-	// minimum share, of those that chance would let pass, that is refused beyond a level
+	// minimum share refused beyond a level, of the attempts that chance would let pass
 	levelRefuses = 0.5
-	levelSure    = 4.0 // logarithm of the odds
+	levelSure    = 4.0 // logarithm of the odds from which a level is assumed
 	levelLeast   = 0.02
 	levelMost    = 0.95
-	levelFew     = 32  // answers that the share which is refused by chance is a mean of, at least,
-	levelMany    = 128 // and at most
+	levelFew     = 32  // minimum number of answers over which chance is averaged
+	levelMany    = 128 // maximum number of these answers
 	levelCut     = 3.0 // score from which a refusal narrows the window
-	// times the share refused by chance, added to both: runs of chance are longer there
+	// multiple of chance that is added to levelSure and levelCut: with more chance failures, runs
+	// of them are longer
 	levelCaution = 8.0
 	levelWait    = 10 * time.Second
-	levelRounds  = 100 // round trips, so that a try costs 1 % at most
+	levelRounds  = 100 // minimum wait in round trips, so that a trial costs at most 1 %
 	levelLongest = 5 * time.Minute
 )
 
-// taken takes in that an attempt was delivered.
+// taken records the delivery of an attempt.
 func (v *level) taken(now time.Duration, a *attempt) {
 	v.add(a, true)
 	v.score = max(0, v.score+math.Log(levelRefuses))
 	if v.trial == a {
 		v.step = max(1, 2*v.step)
 		v.from += v.step
-		v.since = now - v.wait // the next follows at once
+		v.since = now - v.wait // the next trial follows at once
 	}
 }
 
-// within forgets the level where the window ends below it.
+// within drops the level if the window's limit is below it.
 func (v *level) within(window float64) {
 	if v.from > 0 && float64(v.from) > window+1 {
 		v.from, v.step = 0, 0
 	}
 }
 
-// refused takes in a refusal. known: it was beyond a known level, or tells of one. lower: that is
-// new.
+// refused records a refusal. known reports whether the refusal is explained by a level, and lower
+// whether that level is a new one.
 func (v *level) refused(now time.Duration, a *attempt, rtt time.Duration) (known, lower bool) {
-	speaks := refusedBeyond(v.byChance()) // as it stood before
+	speaks := refusedBeyond(v.byChance()) // chance before this answer
 	v.add(a, false)
 	at := int(a.level)
 	switch {
 	case v.trial == a:
-		if v.step > 0 { // it had risen
+		if v.step > 0 { // the level had risen since the last refused trial
 			v.step, v.wait = 0, 0
 		}
 		v.from = min(v.from, at)
@@ -129,8 +133,8 @@ func (v *level) add(a *attempt, taken bool) {
 	v.calm = taken
 }
 
-// forget drops the level and the answers, since the worker starts over. The share that is refused
-// by chance stays.
+// forget drops the level and the answers, since the worker starts over. It keeps the share refused
+// by chance.
 func (v *level) forget() { *v = level{chance: v.chance, seen: v.seen} }
 
 // distressed reports whether the worker refuses more than chance explains.
@@ -142,17 +146,17 @@ func (v *level) caution() float64 { return levelCaution * (v.byChance() - levelL
 
 func (v *level) byChance() float64 { return min(max(v.chance, levelLeast), levelMost) }
 
-// refusedBeyond is how far a refusal speaks for a level and against chance, as a logarithm. A
-// delivery speaks for chance, by the logarithm of levelRefuses.
+// refusedBeyond returns the log-likelihood ratio of a refusal, for a level against chance. That of
+// a delivery is the logarithm of levelRefuses.
 func refusedBeyond(chance float64) float64 { return math.Log((1 - levelRefuses*(1-chance)) / chance) }
 
-// explained reports whether the present estimate of chance explains the refusals beyond the known
-// level.
+// explained reports whether the current estimate of chance is enough to explain the refusals beyond
+// the known level.
 func (v *level) explained() bool {
 	return v.beyond*refusedBeyond(v.byChance()) < levelSure/2
 }
 
-// sure is the logarithm of the odds that refusals begin at this level.
+// sure returns the logarithm of the odds that refusals begin at the level from.
 func (v *level) sure(from int) float64 {
 	var takenBelow, refusedBelow, taken, refused float64
 	for _, o := range v.recent[:min(v.n, levelRecent)] {
@@ -174,7 +178,7 @@ func (v *level) sure(from int) float64 {
 	return refused*refusedBeyond(p) + taken*math.Log(levelRefuses)
 }
 
-// room is how many more may be in flight beside so many.
+// room returns the number of further attempts that the level allows when flying are in flight.
 func (v *level) room(now time.Duration, flying int) int {
 	if v.from == 0 {
 		return math.MaxInt
@@ -186,14 +190,14 @@ func (v *level) room(now time.Duration, flying int) int {
 	return n
 }
 
-// started marks an attempt that goes beyond the level as the one that tries it.
+// started makes an attempt beyond the level the trial, if there is none.
 func (v *level) started(a *attempt) {
 	if v.from > 0 && int(a.level) >= v.from && v.trial == nil {
 		v.trial = a
 	}
 }
 
-// levelGate leaves room up to the level of its lane.
+// levelGate is the gate that leaves room up to the level of its lane.
 type levelGate struct {
 	fixed
 	lane *lane

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestLevelIsFound: the limit of a worker that refuses attempts beyond a number is known after a
-// burst, for any number.
+// TestLevelIsFound checks that a burst of attempts finds the number beyond which a worker refuses,
+// for any such number.
 func TestLevelIsFound(t *testing.T) {
 	for _, limit := range []int{2, 3, 8, 20, 60} {
 		var v level
@@ -33,8 +33,8 @@ func TestLevelIsFound(t *testing.T) {
 	}
 }
 
-// TestChanceIsNoLevel: refusals that are equally frequent at any level are not taken for a level,
-// however frequent they are.
+// TestChanceIsNoLevel checks that refusals that are equally frequent at any number in flight are
+// not taken for a level, even if they are frequent.
 func TestChanceIsNoLevel(t *testing.T) {
 	for _, share := range []float64{0.01, 0.05, 0.2} {
 		rnd := rand.New(rand.NewPCG(1, uint64(share*100)))
@@ -58,8 +58,8 @@ func TestChanceIsNoLevel(t *testing.T) {
 	}
 }
 
-// TestLevelIsTriedRarely: a try that is refused makes the next wait twice as long, one that is
-// taken lets the level rise.
+// TestLevelIsTriedRarely checks that a refused trial doubles the wait for the next one, and that a
+// delivered trial raises the level.
 func TestLevelIsTriedRarely(t *testing.T) {
 	v := level{from: 6, wait: levelWait}
 	now := time.Duration(0)
@@ -105,7 +105,7 @@ func TestOutsAgainstList(t *testing.T) {
 			a := plain[i]
 			plain = append(plain[:i], plain[i+1:]...)
 			o.drop(a)
-			o.drop(a) // again: nothing
+			o.drop(a) // a second drop has no effect
 			o.delivered = max(o.delivered, a.sent)
 		}
 		limit := 20 * time.Millisecond

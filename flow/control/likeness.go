@@ -4,36 +4,37 @@ package control
 
 import "math"
 
-// likeness is the correlation of the round trips of the lanes. Lanes that share a queue have a high
-// one, but a common change of load causes it too. It costs nothing, and an experiment is made only
-// if it contradicts the present state.
+// likeness measures the correlation of the round trips of the lanes. Lanes that share a queue have
+// a high correlation, but a common change of load also causes one. Since the correlation costs
+// nothing, an experiment is made only if the correlation contradicts the present state.
 type likeness struct {
-	deviations float64 // sum of lane.deviation
+	deviations float64 // sum of the lanes' deviations
 	n          int     // samples of the block
-	with       float64 // sum of products of a lane's deviation with the mean of the others'
-	own, other float64 // sums of squares
-	blocks     int     // in a row that
-	alike      bool    // say so
+	with       float64 // sum of products of a lane's deviation with the mean of the others
+	own, other float64 // sums of squares of a lane's deviation, and of the mean of the others
+	blocks     int     // consecutive blocks that contradict alike
+	alike      bool    // the lanes seem to share a bottleneck
 }
 
 const (
-	alikeSamples = 256  // of a block
-	alikeWeight  = 0.02 // of the newest in a lane's mean round trip
-	// correlation in a block: that of 256 samples of independent lanes stays within 0.3
+	alikeSamples = 256  // samples of a block
+	alikeWeight  = 0.02 // weight of the newest sample in a lane's mean round trip
+	// Correlations in a block from which the lanes seem to share a bottleneck, and up to which they
+	// do not. With 256 samples, the correlation of independent lanes stays within 0.3.
 	alikeLeast  = 0.5
 	alikeNot    = 0.25
-	alikeBlocks = 2 // in a row
+	alikeBlocks = 2 // consecutive blocks that change alike
 )
 
 // groupPart is a lane's state for the search for a shared bottleneck.
 type groupPart struct {
-	paused    bool           // half of the lanes are, in an experiment
-	seen      [2]observation // before it and in it
+	paused    bool           // paused by an experiment
+	seen      [2]observation // while all lanes were active, and while half of them were
 	level     float64        // mean round trip, seconds
-	deviation float64        // relative difference of the last one from it
+	deviation float64        // relative difference of the last round trip from level
 }
 
-// deviate takes in a round trip, and returns its relative difference from their mean.
+// deviate records a round trip, and returns its relative difference from the mean.
 func (p *groupPart) deviate(rtt float64) (d float64) {
 	if p.level == 0 {
 		p.level = rtt
@@ -62,7 +63,7 @@ func (g *group) alike(l *lane, rtt float64) bool {
 	return k.alike
 }
 
-// likened ends a block.
+// likened ends a block and updates alike.
 func (g *group) likened() {
 	k := &g.likeness
 	r := k.correlation()
@@ -72,12 +73,13 @@ func (g *group) likened() {
 		k.alike, k.blocks = alike, 0
 	}
 	k.n, k.with, k.own, k.other, k.deviations = 0, 0, 0, 0, 0
-	for _, l := range g.lanes.up { // lanes come and go, and sums of floats are not exact
+	// Compute the sum again: lanes come and go, and the running sum has rounding errors.
+	for _, l := range g.lanes.up {
 		k.deviations += l.part.deviation
 	}
 }
 
-// correlation returns that of the lanes' round trips in the block.
+// correlation returns the correlation of the lanes' round trips in the block.
 func (k *likeness) correlation() float64 {
 	if p := k.own * k.other; p > 0 {
 		return k.with / math.Sqrt(p)

@@ -13,44 +13,45 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Config of a machine. The zero value works: a linear window for each worker, least-completion
-// dispatch, timeouts by RFC 6298.
+// Config configures a Machine. The zero value means a linear window for each worker,
+// least-completion dispatch, and timeouts by RFC 6298.
 type Config struct {
 	Seed     uint64           // of every random choice
 	Window   window.Algorithm // makes one window per worker; nil means window.Linear{}
 	Dispatch dispatch.Policy  // nil means dispatch.LeastCompletion{}
-	// of an attempt until its worker counts as BUSY; 0 means RFC 6298 for each worker; negative:
-	// none
+	// time after which an attempt is overdue and its worker counts as BUSY; 0 means RFC 6298 for
+	// each worker; negative: none
 	Timeout time.Duration
 	// wait of an item before its next attempt; nil means full jitter from 250 ms to 30 s
 	Retry backoff.Policy
 	// maximum bytes in flight, or settled and not yet Saved; one item is always allowed; 0: no
 	// bound
 	Replay int64
-	// new items that may wait for a lane without one being free for them; 0 means 64
+	// maximum number of new items that wait although no lane is free for them; 0 means 64
 	Ahead   int
-	Waiting Waiting // items that wait for another attempt
-	// the owner keeps items that wait long: it knows Wait, Defer and Held
+	Waiting Waiting // bounds the items that wait for another attempt
+	// the owner keeps items that wait long: it handles Wait and Defer, and sends Held
 	Defer     bool
-	End       End   // when an item that keeps failing is given up
+	End       End   // when to give up an item that keeps failing
 	Limit     Limit // of all lanes together
 	LaneLimit Limit // of each lane
 	// pause half of the lanes now and then, to detect whether they share a bottleneck
 	Shared  bool
 	Breaker Breaker
-	Budget  Budget // of failed attempts
+	Budget  Budget // bounds failed retries
 	Poison  Poison
 	Hedge   Hedge
 }
 
-// Breaker says when a worker that fails is left alone and how it is tried again. The zero value
-// means the defaults.
+// Breaker configures when a failing worker is paused and how it is probed. The zero value means the
+// defaults.
 type Breaker struct {
-	// Failures in a row that open it, at least: bad data and chance can ask for more. 0 means 3;
-	// negative: only Misconfigured opens it.
+	// Failures is the minimum number of consecutive failures that opens the breaker. With bad data
+	// or errors by chance it takes more. 0 means 3; negative: only Misconfigured opens it.
 	Failures int
-	// Probe is how long it stays open before one probe item; nil: 0.5 s * 2^k with equal jitter, at
-	// most 1 s in the first minute of an outage and 30 s later.
+	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
+	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other
+	// lanes deliver, nil means a common schedule of the open lanes.
 	Probe backoff.Policy
 }
 
@@ -59,10 +60,10 @@ const (
 	maxAhead     = 1 << 20
 	retryBase    = 250 * time.Millisecond
 	retryMost    = 30 * time.Second
-	seedStream   = 0x70656e73746f636b // the second half of the generator's seed
+	seedStream   = 0x70656e73746f636b // second half of the generator's seed
 )
 
-// Machine is the sender.
+// Machine makes the decisions of a sender. New returns one.
 type Machine struct {
 	*env
 	lanes      *lanes
@@ -135,8 +136,8 @@ func New(c Config) (*Machine, error) {
 	}, nil
 }
 
-// Step takes one event and appends the resulting commands to out. Attempts become overdue on Tick
-// only, so that answers which have already arrived are processed first.
+// Step handles one event and appends the resulting commands to out. Attempts become overdue on Tick
+// only, so that answers that have already arrived are handled first.
 func (m *Machine) Step(e Event, out []Command) []Command {
 	m.noteDry(e.Kind)
 	m.now = max(m.now, e.Now)
@@ -162,7 +163,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 		m.attempts.expire()
 	case LaneUp:
 		if m.lanes.add(e.Lane, e.Limits) {
-			m.backlog.unblockAll() // items that wait for attempts still in flight here
+			m.backlog.unblockAll() // items may follow attempts still in flight at this lane
 		}
 	case LaneDown:
 		m.lanes.remove(e.Lane)
@@ -191,7 +192,7 @@ func (m *Machine) Step(e Event, out []Command) []Command {
 	return out
 }
 
-// passTime opens the gates and ends the waits that are due.
+// passTime ends the waits that are due, and updates the lanes when a gate may have opened.
 func (m *Machine) passTime() {
 	for len(m.backlog.delayed.s) > 0 && m.backlog.delayed.s[0].due <= m.now {
 		it := m.backlog.delayed.s[0]
@@ -207,7 +208,7 @@ func (m *Machine) passTime() {
 	}
 }
 
-// findGate computes when the next gate opens: a throttle, a breaker, the global backoff.
+// findGate computes the time at which the next gate may open.
 func (m *Machine) findGate() {
 	if !m.lanes.timer.dirty {
 		return
@@ -228,7 +229,8 @@ func (m *Machine) findGate() {
 	}
 }
 
-// Wake returns when Step wants a Tick at the latest, and false if only when something happens.
+// Wake returns the time at which Step needs a Tick, and false if it needs none before the next
+// event.
 func (m *Machine) Wake() (at time.Duration, ok bool) {
 	at, ok = m.lanes.timer.at, m.lanes.timer.set
 	earlier := func(d time.Duration, due bool) {
@@ -250,11 +252,11 @@ func (m *Machine) Wake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// Room reports whether an Offer is welcome now: the replay bound leaves room, and a lane would take
-// it. Fewer than Config.Ahead items may wait without a free lane if keys or hash dispatch bind
-// items to lanes, or if items wait for a faster lane. Items that wait for another attempt, and those
-// of their keys behind them, are bounded by Config.Waiting alone. While no lane is open there is
-// room for one item, so that a probe can take one that never failed.
+// Room reports whether the machine has room for an Offer: the replay bound leaves room, and a lane
+// would take the item. Up to Config.Ahead items may wait without a free lane if keys or hash
+// dispatch bind items to lanes, or if items wait for a faster lane. Only Config.Waiting bounds
+// items that wait for another attempt, and the later items of their keys. While no lane is open
+// there is room for one item, so that a probe can use an item that never failed.
 func (m *Machine) Room() bool {
 	behind := m.backlog.behind()
 	fresh := m.backlog.fresh.len() - behind.n
@@ -269,7 +271,7 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	if fresh == 0 && m.backlog.owing.able.len() > 0 {
-		return true // failed items do not take all places, see sendFresh
+		return true // failed items must not take all places, see freshFirst
 	}
 	if ahead := m.lanes.policy.binds || m.backlog.keyed > 0 || m.dispatcher.hold.on; ahead && fresh < m.cfg.Ahead {
 		return true
@@ -277,6 +279,6 @@ func (m *Machine) Room() bool {
 	return fresh < min(m.lanes.places, max(m.group.room(), 0))+m.lanes.ready
 }
 
-// Idle reports whether every item has settled: none waits, is in flight, is being cut or buried.
+// Idle reports whether every item has settled: none waits, is in flight, or is being cut or buried.
 // Attempts of settled items may still be running.
 func (m *Machine) Idle() bool { return m.backlog.items.n == 0 }

@@ -15,7 +15,7 @@ const (
 	sec = time.Second
 )
 
-// newLanes makes a model with n lanes and a fixed window.
+// newLanes returns a model with n lanes and a fixed window.
 func newLanes(t *testing.T, cfg control.Config, size, n int) *model {
 	t.Helper()
 	if cfg.Window == nil {
@@ -34,7 +34,7 @@ func newLanes(t *testing.T, cfg control.Config, size, n int) *model {
 	return w
 }
 
-// only returns the one attempt of item seq that runs.
+// only returns the running attempt of item seq, and fails if there is not exactly one.
 func (w *model) only(seq uint64) *modelTry {
 	w.t.Helper()
 	var found *modelTry
@@ -89,7 +89,7 @@ func TestTimeoutGoesToAnotherLane(t *testing.T) {
 	if len(tries) != 2 || tries[1].lane == first.lane || w.now != sec {
 		t.Fatalf("after the timeout %d attempts run", len(tries))
 	}
-	// The late ack settles it, and the other attempt is not waited for.
+	// The late ack settles the item, and the other attempt is canceled.
 	w.answer(first, control.Delivered, 0)
 	if k := w.kinds(); len(k) != 2 || k[0] != control.Settle || k[1] != control.Cancel {
 		t.Fatalf("the late ack gives %+v, want Settle and Cancel", w.out)
@@ -101,8 +101,8 @@ func TestTimeoutGoesToAnotherLane(t *testing.T) {
 	}
 }
 
-// TestOverdueAttemptIsNotCanceled: when the second attempt delivers, the first is let run, since
-// its late ack tells how long the worker really takes.
+// TestOverdueAttemptIsNotCanceled checks that the overdue first attempt is not canceled when the
+// second one delivers, since its late ack is a sample of the worker's time.
 func TestOverdueAttemptIsNotCanceled(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: sec}, 1, 2)
 	w.offer(1, 10)
@@ -160,7 +160,7 @@ func TestNackWaitsOnlyForALaneThatFailedIt(t *testing.T) {
 	if at, ok := w.m.Wake(); !ok || at != w.now+100*ms {
 		t.Fatalf("Wake() = %v, %v; want the retry's 100 ms", at, ok)
 	}
-	w.offer(1, 10) // the wait holds no window slot
+	w.offer(1, 10) // the waiting item takes no place in the window
 	if len(w.running()) != 1 {
 		t.Error("a waiting item holds a place")
 	}
@@ -196,7 +196,7 @@ func TestThrottle(t *testing.T) {
 	}
 	w.pass(6 * time.Minute)
 	last := time.Duration(0)
-	for range 8 { // without a hint the waits grow
+	for range 8 { // without Retry-After the waits grow
 		w.answer(w.only(1), control.Throttled, 0)
 		last = w.m.Status().Lanes[0].Until - w.now
 		w.pass(last)
@@ -241,7 +241,7 @@ func TestMisconfiguredIsTheLanesFault(t *testing.T) {
 		}
 		alone.pass(at - alone.now)
 	}
-	alone.drain() // its checks see that nothing was cut or buried
+	alone.drain() // checks that nothing was cut or buried
 }
 
 func TestRejectedIsCutThenBuried(t *testing.T) {
@@ -268,7 +268,8 @@ func TestRejectedIsCutThenBuried(t *testing.T) {
 	}
 }
 
-// TestRefusedWhileAnotherAttemptRuns: nothing is cut while an attempt runs, and its delivery wins.
+// TestRefusedWhileAnotherAttemptRuns checks that a refused item is not cut while another attempt
+// runs, and that a delivery by that attempt settles it.
 func TestRefusedWhileAnotherAttemptRuns(t *testing.T) {
 	for _, end := range []control.Outcome{control.Delivered, control.Retryable} {
 		w := newLanes(t, control.Config{Timeout: sec}, 1, 2)
@@ -333,7 +334,7 @@ func TestReplayBound(t *testing.T) {
 		t.Errorf("saving opens nothing: %+v", w.m.Status())
 	}
 	w.drain()
-	w.offer(1, 1000) // one is always allowed
+	w.offer(1, 1000) // one item is always allowed
 	w.only(uint64(len(w.items)))
 	w.drain()
 }
@@ -365,7 +366,7 @@ func TestLaneDown(t *testing.T) {
 	w.offer(1, 10)
 	a, b := w.only(1), w.only(2)
 	w.lane(a.lane, false, control.Limits{})
-	w.answer(a, control.Retryable, 0) // in flight there: it went on, and comes back
+	w.answer(a, control.Retryable, 0) // the attempt was still running
 	if n := len(w.m.Status().Lanes); n != 1 {
 		t.Errorf("%d lanes, want the one that is up", n)
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// model is a naive sender around a machine: it answers as it is told, knows everything from the
-// commands that it was given, and complains about each that breaks a promise of the package.
+// model is a naive sender around a machine. The test chooses its answers. It tracks the state of
+// all items by the machine's commands, and fails the test if a command breaks a promise of the
+// package.
 type model struct {
 	t         *testing.T
 	cfg       control.Config
@@ -29,8 +30,8 @@ type model struct {
 	lanes     map[int32]*modelLane
 	asked     []ask // Bisect and Bury not yet answered
 	answering *modelTry
-	died      bool // the next answer, or its first piece that is to be sent again, killed a worker
-	partial   bool // pieces are still to come
+	died      bool // the item of the next answer, or its first Retryable piece, killed a worker
+	partial   bool // more Piece events follow
 	starts    uint64
 	hedged    uint64
 	again     uint64
@@ -38,12 +39,12 @@ type model struct {
 	done      uint64
 	withdrawn uint64
 	unsaid    int64 // bytes settled and not saved
-	largest   int64 // bytes of an item
-	strict    bool  // no lane was ever Ordered: duplicates can be counted at once
-	vain      int   // attempts that took a token of the budget and have not given it back
+	largest   int64 // bytes of the largest item
+	strict    bool  // no lane was ever Ordered, so duplicates can be counted at once
+	vain      int   // attempts that took a token of the budget and have not returned it
 }
 
-// event is one step for the log of a failure.
+// event is one step in the log that a failure prints.
 type event struct {
 	control.Event
 	commands []control.Command
@@ -56,15 +57,16 @@ type modelItem struct {
 	keys    []uint32
 	starts  uint32
 	deaths  int
-	owes    bool // a worker has failed it, or left it overdue, and it has not been started since
+	owes    bool // its next attempt takes a token: it failed or was overdue, and was not sent since
 	running int
 	settled bool
 	piece   bool
-	special bool // a piece that came delivered or refused: it may settle out of order
+	special bool // a piece that was delivered or refused by a Split: it may settle out of order
 	gone    bool // replaced by its pieces
 	recall  bool // withdrawn: no attempt may start
-	aborted bool // and its attempts may be canceled
-	// delivered at an Ordered lane; it settles when those before it in the run have
+	aborted bool // withdrawn, and its attempts may be canceled
+	// attempt that delivered it at an Ordered lane; the item settles when all earlier attempts of
+	// the run are concluded
 	held *modelTry
 }
 
@@ -77,7 +79,7 @@ type modelTry struct {
 	canceled   bool
 	paid       bool
 	ordered    bool
-	apart      bool // beside the window
+	apart      bool // of a suspect: takes no place in the window
 	run, place uint32
 }
 
@@ -87,9 +89,9 @@ type modelLane struct {
 	out         int // attempts not answered
 	awaited     int
 	run         uint32
-	next        uint32 // place
-	failed      bool   // one of the run was not delivered
-	firstFailed uint32 // place
+	next        uint32 // next place
+	failed      bool   // an attempt of the run was not delivered
+	firstFailed uint32 // place of the first such attempt
 }
 
 type ask struct {
@@ -189,7 +191,8 @@ func (w *model) obey(c control.Command) {
 	}
 }
 
-// hanging returns the attempts of a lane that are not overdue and take no place in its window.
+// hanging returns the number of a lane's attempts that are not overdue and have no place in its
+// window.
 func (w *model) hanging(lane int32) int {
 	l, _ := w.m.Lane(lane)
 	return l.Hanging
@@ -294,7 +297,7 @@ func (w *model) settle(c control.Command, it *modelItem) {
 	w.remove(it)
 }
 
-// settleWithdrawn takes the end of an item that was withdrawn and not delivered.
+// settleWithdrawn handles the Settle of an item that was withdrawn and not delivered.
 func (w *model) settleWithdrawn(c control.Command, it *modelItem) {
 	w.t.Helper()
 	if !it.recall || it.running > 0 || c.Lane >= 0 {
@@ -342,7 +345,7 @@ func (w *model) check() {
 		w.fail("%d bytes are sent or unsaved at a replay bound of %d", held+w.unsaid, w.cfg.Replay)
 	}
 	w.checkBudget()
-	last := 0 // those with a lower number may all be open
+	last := 0 // lanes with a lower number may all be open
 	for _, l := range w.lanes {
 		if l.up {
 			last = max(last, l.limits.Standby)
@@ -371,7 +374,8 @@ func (w *model) check() {
 	}
 }
 
-// shrunk says that lanes have gone down: those that were open before stay so.
+// shrunk reports whether lanes have gone down. Then more than half of the remaining ones may be
+// open.
 func (w *model) shrunk() bool {
 	for _, l := range w.lanes {
 		if !l.up {

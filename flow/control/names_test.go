@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// Every value of every enum has a name of its own, and a value beyond them says its number.
+// TestEnumsHaveNames checks that every value of every enum has a name of its own, and that the name
+// of an invalid value contains its number.
 func TestEnumsHaveNames(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -36,7 +37,7 @@ func TestEnumsHaveNames(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}
-	// the last of each enum, so that a new one without a name fails here
+	// The last value of each enum: a new value without a name fails here.
 	if got := fmt.Sprint(control.Misconfigured, " ", control.Held, " ", control.Defer, " ",
 		control.Failing); got != "misconfigured held defer failing" {
 		t.Error(got)

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// ordered makes a model with lanes that apply Delivers in order.
+// ordered returns a model with Ordered lanes.
 func ordered(t *testing.T, lanes int) *model {
 	t.Helper()
 	w := newLanes(t, control.Config{Timeout: -1}, 4, 0)
@@ -24,7 +24,7 @@ func TestKeysOnPlainLanes(t *testing.T) {
 	w.offer(1, 1, 1)    // item 1
 	w.offer(1, 1, 1, 2) // item 2 waits for 1
 	w.offer(1, 1, 2)    // item 3 waits for 2
-	w.offer(1, 1, 3)    // item 4 is free
+	w.offer(1, 1, 3)    // item 4 waits for none
 	if s := w.m.Status(); s.InFlight != 2 || s.Waiting != 2 {
 		t.Fatalf("%d in flight, %d waiting; want 2 and 2", s.InFlight, s.Waiting)
 	}
@@ -34,8 +34,8 @@ func TestKeysOnPlainLanes(t *testing.T) {
 	w.drain()
 }
 
-// TestBlockedItemsHideNoOther: however many items wait behind one of their key, one of another key
-// goes.
+// TestBlockedItemsHideNoOther checks that an item starts even if thousands of items of another key
+// wait before it.
 func TestBlockedItemsHideNoOther(t *testing.T) {
 	w := newLanes(t, control.Config{Ahead: 5000}, 4, 2)
 	for range 3000 {
@@ -48,8 +48,8 @@ func TestBlockedItemsHideNoOther(t *testing.T) {
 	}
 }
 
-// TestReadingGoesOnBehindFailedKeys: the followers of an item that keeps failing count as waiting
-// and take no places of other keys' items.
+// TestReadingGoesOnBehindFailedKeys checks that items behind a failing item of their key count
+// against Config.Waiting, and not against Config.Ahead.
 func TestReadingGoesOnBehindFailedKeys(t *testing.T) {
 	w := newLanes(t, control.Config{
 		Ahead: 4, Waiting: control.Waiting{Cost: 20}, Retry: backoff.Fixed(time.Hour),
@@ -86,7 +86,7 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 			t.Fatalf("attempt %d is place %d of lane %d", i, x.place, x.lane)
 		}
 	}
-	// The second is answered first: it settles after the first.
+	// Item 2 is answered first, but settles after item 1.
 	w.answer(tries[1], control.Delivered, 0)
 	if len(w.out) != 0 {
 		t.Fatalf("settled out of order: %+v", w.out)
@@ -95,8 +95,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	if len(w.out) != 2 || w.out[0].Seq != 1 || w.out[1].Seq != 2 {
 		t.Fatalf("got %+v, want items 1 and 2 settled", w.out)
 	}
-	// The third fails, so the fourth fails too; nothing starts in between; then both come in a new
-	// run.
+	// Item 3 fails, so item 4 must fail, too. No item starts until both have returned. Then both
+	// are sent again in a new run.
 	w.answer(tries[2], control.Retryable, 0)
 	w.offer(1, 1, 8)
 	if x := w.only(5); x.lane == tries[0].lane {
@@ -112,8 +112,8 @@ func TestRunOnAnOrderedLane(t *testing.T) {
 	w.drain()
 }
 
-// TestNextRunBeginsWithTheFailedItem: with one lane, a later item of another key does not come
-// before it.
+// TestNextRunBeginsWithTheFailedItem checks that at a single lane, the next run does not begin with
+// a later item of another key.
 func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
 	w := ordered(t, 1)
 	w.offer(1, 1, 1)
@@ -122,7 +122,7 @@ func TestNextRunBeginsWithTheFailedItem(t *testing.T) {
 	w.answer(w.only(1), control.Retryable, 0)
 	w.answer(w.only(2), control.Retryable, 0)
 	w.offer(1, 1, 3)
-	w.wantIdle() // item 1 waits for its retry, and the others for it
+	w.wantIdle() // item 1 waits for its retry, and the others for item 1
 	w.pass(100 * ms)
 	tries := w.running()
 	if len(tries) != 3 || tries[0].item.seq != 1 || tries[0].place != 0 || tries[0].run == run {
@@ -156,7 +156,8 @@ func TestFailureBeforeAnswersBehindIt(t *testing.T) {
 		w.offer(1, 1, 1)
 	}
 	tries := w.running()
-	// refused by the receiver, since the second was: its answer comes first
+	// The receiver refuses the third attempt because it refused the second. The answer of the third
+	// comes first.
 	w.answer(tries[2], control.Retryable, 0)
 	w.answer(tries[1], control.Retryable, 0)
 	w.answer(tries[0], control.Delivered, 0)
@@ -185,7 +186,8 @@ func TestRejectedInARun(t *testing.T) {
 	w.drain()
 }
 
-// TestHardLimitDoesNotWidenTheWindow: a window does not grow while another limit is lower.
+// TestHardLimitDoesNotWidenTheWindow checks that a window does not grow while another limit is
+// lower.
 func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
 	w := newLanes(t, control.Config{Window: window.Linear{Threshold: sec}}, 0, 0)
 	w.lane(0, true, control.Limits{InFlight: 3})
@@ -195,14 +197,14 @@ func TestHardLimitDoesNotWidenTheWindow(t *testing.T) {
 		w.answer(w.running()[0], control.Delivered, 0)
 	}
 	w.fill()
-	// One step takes it past the limit; samples sent before that step allow one more.
+	// One step takes the window past the limit. Samples sent before that step allow one more.
 	if s := w.m.Status().Lanes[0]; s.Window > 5 || s.Gate != "limit" {
 		t.Errorf("window %v, gate %q; want at most 5 at a limit of 3, which binds", s.Window, s.Gate)
 	}
 	w.drain()
 }
 
-// TestFewAreLookedAt: an ack looks at a few items for each key, however many wait.
+// TestFewAreLookedAt checks that an ack checks at most one item for each key, even if many wait.
 func TestFewAreLookedAt(t *testing.T) {
 	for _, limits := range []control.Limits{{}, {InFlight: 8, Ordered: true}} {
 		const keys = 4

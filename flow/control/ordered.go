@@ -2,10 +2,11 @@
 
 package control
 
-// maxPlace ends a run of an Ordered lane when nothing of it is out; places count in 32 bits.
+// maxPlace is the place from which a run of an Ordered lane ends as soon as none of its attempts is
+// running, because a place has 32 bits.
 const maxPlace = 1 << 31
 
-// enlist puts a at the end of the lane's run.
+// enlist appends a to the lane's run.
 func (t *attempts) enlist(l *lane, a *attempt) {
 	if l.run.num == 0 || l.run.oldest == nil && l.run.place >= maxPlace {
 		t.newRun(l)
@@ -22,8 +23,8 @@ func (t *attempts) enlist(l *lane, a *attempt) {
 }
 
 // inOrder concludes the attempts of the run that have been answered, up to the first unanswered
-// one. Once one has failed, all after it count as failed regardless of their answers: the receiver
-// refuses them, and any that it accepted nevertheless are sent again, in order.
+// one. After a failed attempt, all later ones count as failed regardless of their answers: the
+// receiver must refuse them. Items that it accepted nevertheless are sent again, in order.
 func (t *attempts) inOrder(l *lane, out []Command) []Command {
 	for l.run.oldest != nil && l.run.oldest.answered {
 		a := l.run.oldest
@@ -53,14 +54,14 @@ func (t *attempts) inOrder(l *lane, out []Command) []Command {
 	return out
 }
 
-// newRun gives l a run that no lane has had, also if its number comes and goes.
+// newRun gives l a new run, with a number that no lane has used before.
 func (t *attempts) newRun(l *lane) {
 	t.runs++
 	l.run.num, l.run.place = t.runs, 0
 }
 
-// consequence puts back an item that failed because one before it in the run did: no fault of its
-// own or of the lane's.
+// consequence returns an item to the send buffer that failed only because an earlier one in the run
+// failed. Neither the item nor the lane is to blame.
 func (t *attempts) consequence(a *attempt, out []Command) []Command {
 	it := a.item
 	t.land(a)

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// alone is a machine with one lane, which has answered often, in 2 ms each.
+// alone returns a loop with one lane that has answered many times, after 2 ms each.
 func alone(t *testing.T) *loop {
 	t.Helper()
 	l := newLoop(t, 1, window.Fixed{Size: 1})
@@ -19,8 +19,7 @@ func alone(t *testing.T) *loop {
 	return l
 }
 
-// stall lets the attempt that is out take d, with a Tick as often as the machine wants one, each
-// late by so much.
+// stall lets the running attempt take d. Each Tick that the machine requests comes late by late.
 func (l *loop) stall(d, late time.Duration) {
 	end := l.now + d
 	for {
@@ -36,9 +35,10 @@ func (l *loop) stall(d, late time.Duration) {
 
 func (l *loop) timedOut() uint64 { return l.m.Status().Lanes[0].TimedOut }
 
-// TestLeastTimeout: on a busy machine Ticks come late, and a worker that mostly answers in 2 ms
-// takes 300 now and then. No batch is sent twice, including the one during the first late Tick. The
-// minimum is 200 ms while Ticks are on time, and again a minute after the last late one.
+// TestLeastTimeout checks the minimum timeout of a worker that usually answers in 2 ms. While Ticks
+// come late, on a busy computer, an answer after 300 ms is not overdue, including the one during
+// the first late Tick. While Ticks are on time, and again a minute after the last late one, the
+// minimum is 200 ms.
 func TestLeastTimeout(t *testing.T) {
 	for _, c := range []struct {
 		late  time.Duration
@@ -49,7 +49,7 @@ func TestLeastTimeout(t *testing.T) {
 		l := alone(t)
 		for i := range 40 {
 			late := c.late
-			if i >= 20 { // a quiet minute later
+			if i >= 20 { // after a minute without late Ticks
 				late = 0
 			}
 			l.stall(c.takes, late)
@@ -75,7 +75,8 @@ func TestLeastTimeout(t *testing.T) {
 	}
 }
 
-// TestLateTick: by as much as this process was held up itself, once, an attempt may take longer.
+// TestLateTick checks that a deadline is extended, once, by the time for which this process was
+// held up.
 func TestLateTick(t *testing.T) {
 	for _, c := range []struct {
 		takes, late time.Duration
@@ -86,7 +87,7 @@ func TestLateTick(t *testing.T) {
 		{205 * ms, 20 * ms, 0},
 		{235 * ms, 20 * ms, 0},
 		{815 * ms, 20 * ms, 0},
-		// checked at 220, when the machine is seen to be busy, at 260, and at 820
+		// Ticks come at 220 ms, which shows that the computer is busy, at 260 ms and at 820 ms.
 		{825 * ms, 20 * ms, 1},
 		{205 * ms, 300 * time.Microsecond, 1},
 		{900 * ms, 400 * ms, 0},

@@ -4,21 +4,23 @@ package control
 
 import "fmt"
 
-// Poison decides when an item, and not the workers, is to blame. The zero value means the defaults.
+// Poison configures when an item, and not its workers, is to blame. The zero value means the
+// defaults.
 //
-// An item of which Deaths workers have died is refused as if a worker had rejected it: it is cut,
-// and cut again, and only the part that kills is buried. A piece of it is cut at the first death,
-// because one of the pieces will kill again. An item that cannot be cut is buried only after Deaths
-// deaths of its own: a death together with other records proves nothing.
+// An item that has killed Deaths workers is refused as if a worker had rejected it: it is cut
+// repeatedly, and only the part that kills is buried. A piece of it is cut at the first death,
+// because one of the pieces is expected to kill again. An item that cannot be cut is buried only
+// after it has killed Deaths workers by itself: it may be innocent of a death together with other
+// records.
 //
 // An item that fails although its workers deliver others is a suspect, see ADR 17. A suspect waits
 // as configured by Config.Retry before each further attempt, counts against no worker's window or
-// breaker, and is not hedged. All suspects together take at most 5 % of the workers' time. With
-// Refuse a suspect is refused. Otherwise Config.End decides.
+// breaker, and is not hedged. All suspects together take at most 5 % of the workers' time. If
+// Refuse is true, suspects are refused. Otherwise Config.End decides.
 type Poison struct {
 	Deaths   int  // 0 means 3; negative: deaths are failures like others
-	Failures int  // evidence that it takes at least; 0 means 2; negative: there are no suspects
-	Refuse   bool // suspects too are cut, and the remaining piece is buried
+	Failures int  // minimum evidence against a suspect; 0 means 2; negative: there are no suspects
+	Refuse   bool // suspects are also cut, and the remaining piece is buried
 }
 
 const (
@@ -40,28 +42,29 @@ func (p Poison) withDefaults() (Poison, error) {
 	return p, nil
 }
 
-// deadly takes in that a worker has died of the item of a, if it has, and reports whether the item
-// is to be refused for it.
+// deadly counts a death if the worker died of the item of a, and reports whether the item must be
+// refused because of its deaths.
 func (s *settlement) deadly(a *attempt) bool {
 	it, limit := a.item, s.cfg.Poison.Deaths
 	if !a.died || limit <= 0 || it.state == isDone || it.state == inHands || a.canceled {
 		return false
 	}
-	// also of one that is refused already and waits for its other attempts: the refusal names them
-	// all
+	// Also count deaths of an item that is already refused and waits for its other attempts: the
+	// refusal gives the number of all deaths.
 	it.account.deaths++
 	return it.fate == undecided && it.account.deaths >= it.account.limit(limit)
 }
 
-// convict refuses it as poison.
+// convict refuses the item as poison.
 func (s *settlement) convict(it *item, out []Command) []Command {
 	it.poison = true
 	s.counts.poisoned++
 	return s.reject(it, out)
 }
 
-// acquit lets a piece of a poisoned item that cannot be cut go on, if it has not failed or killed
-// often enough alone.
+// acquit withdraws the refusal of a piece of poison that cannot be cut, unless the piece by itself
+// has failed or killed often enough. The piece is then sent again. acquit reports whether it did
+// so.
 func (s *settlement) acquit(it *item) bool {
 	r := &it.account
 	if !it.poison || !r.piece || r.whole || r.ended {
@@ -83,19 +86,19 @@ func (s *settlement) acquit(it *item) bool {
 	return true
 }
 
-// inherit passes the suspicions against p on to it, a piece of p.
+// inherit passes the evidence against p on to the item, a piece of p.
 func (it *item) inherit(p *item, died bool) {
 	it.account.piece = p.poison
 	if died {
 		it.account.deaths = 1
 	}
-	if !p.poison && p.cut.total == 1 { // the same data again
+	if !p.poison && p.cut.total == 1 { // the only piece has the same data as p
 		it.account.failures, it.account.since = p.account.failures, p.account.since
 		it.failures = append(it.failures, p.failures...)
 	}
 }
 
-// refusal returns the command for it, with the reason why it is to be cut or buried.
+// refusal returns the command that cuts or buries the item, with its reason.
 func (it *item) refusal(kind CommandKind) Command {
 	c := Command{Kind: kind, Seq: it.seq, Lane: -1, Number: it.number}
 	switch {

@@ -15,7 +15,7 @@ func (w *model) die(x *modelTry) {
 	w.answer(x, control.Retryable, 0)
 }
 
-// said returns the one command of the last step, which must be of this kind.
+// said returns the only command of the last step, which must be of this kind.
 func (w *model) said(kind control.CommandKind) control.Command {
 	w.t.Helper()
 	if len(w.out) != 1 || w.out[0].Kind != kind {
@@ -32,8 +32,8 @@ func TestPoisonRefuses(t *testing.T) {
 	}
 }
 
-// TestDeathsCutAndBury: an item that has killed three workers is cut, its piece at the first death,
-// and an indivisible item is buried when it alone has killed three.
+// TestDeathsCutAndBury checks that an item is cut when it has killed three workers, and a piece of
+// it at the first death. An indivisible piece is buried when it has killed three workers by itself.
 func TestDeathsCutAndBury(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
 		Breaker: control.Breaker{Failures: -1}}, 10, 5)
@@ -54,7 +54,7 @@ func TestDeathsCutAndBury(t *testing.T) {
 	if c := w.said(control.Bisect); c.Why != control.Deadly || c.Count != 1 {
 		t.Fatalf("after the death of a piece: %+v", c)
 	}
-	w.reply(0, 0) // it is one record: its death beside others is no proof
+	w.reply(0, 0) // the piece cannot be cut, and has not killed three workers by itself
 	for range 2 {
 		w.die(w.only(3))
 	}
@@ -75,8 +75,8 @@ func TestDeathsCutAndBury(t *testing.T) {
 	}
 }
 
-// feud makes a sender of four lanes at which item 1 fails, again and again, while others are
-// delivered or not.
+// feud returns a model of four lanes at which item 1 has failed repeatedly. Other items were
+// delivered if othersDeliver is true; else they failed, too.
 func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *model {
 	cfg.Timeout, cfg.Retry = -1, backoff.Exponential(100*ms, 2, sec)
 	w := newLanes(t, cfg, 10, 4)
@@ -100,8 +100,8 @@ func feud(t *testing.T, cfg control.Config, othersDeliver bool, rounds int) *mod
 	return w
 }
 
-// TestSuspect: an item that every worker fails, while they deliver others, is kept apart: it opens
-// no breaker, waits longer and longer, and is never given up.
+// TestSuspect checks that an item that every worker fails, while they deliver others, is set apart:
+// it opens no breaker, waits longer and longer, and is never given up.
 func TestSuspect(t *testing.T) {
 	w := feud(t, control.Config{}, true, 200)
 	s := w.m.Status()
@@ -113,7 +113,7 @@ func TestSuspect(t *testing.T) {
 			t.Errorf("lane %d pays for it: %+v", l.Lane, l)
 		}
 	}
-	if n := w.items[1].starts; n < 8 || n > 4+4+10 { // 10 s, with waits up to one
+	if n := w.items[1].starts; n < 8 || n > 4+4+10 { // in 10 s, with waits of up to 1 s
 		t.Errorf("it was tried %d times in 10 s", n)
 	}
 	w.drain()
@@ -122,8 +122,8 @@ func TestSuspect(t *testing.T) {
 	}
 }
 
-// TestOutageMakesNoSuspect: while nobody delivers, no item is to blame, however many workers fail
-// it.
+// TestOutageMakesNoSuspect checks that while no worker delivers, no item becomes a suspect, even if
+// all workers fail it.
 func TestOutageMakesNoSuspect(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, false, 400)
 	if s := w.m.Status(); s.Suspects != 0 || s.Poisoned != 0 || len(w.asked) > 0 {
@@ -132,7 +132,7 @@ func TestOutageMakesNoSuspect(t *testing.T) {
 	w.drain()
 }
 
-// TestSuspectIsRefused: with Refuse a suspect is cut like a rejected item.
+// TestSuspectIsRefused checks that with Poison.Refuse a suspect is cut like a rejected item.
 func TestSuspectIsRefused(t *testing.T) {
 	w := feud(t, control.Config{Poison: control.Poison{Refuse: true}}, true, 200)
 	if c := w.said(control.Bisect); c.Seq != 1 || c.Why != control.Failing || c.Count < 2 {
@@ -141,7 +141,8 @@ func TestSuspectIsRefused(t *testing.T) {
 	w.drain()
 }
 
-// TestFewLanes: with one worker, two failures are needed all the same, and few more are enough.
+// TestFewLanes checks that with one worker an item becomes a suspect after at least two failures,
+// and after few more.
 func TestFewLanes(t *testing.T) {
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(10 * ms),
 		Breaker: control.Breaker{Failures: -1}}, 10, 1)
@@ -163,8 +164,8 @@ func TestFewLanes(t *testing.T) {
 	w.drain()
 }
 
-// TestOverloadMakesFewSuspects: while every worker fails a third of its attempts by chance, hardly
-// any item is to blame.
+// TestOverloadMakesFewSuspects checks that hardly any item becomes a suspect while every worker
+// fails a third of its attempts by chance.
 func TestOverloadMakesFewSuspects(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 3))
 	w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(20 * ms),
@@ -193,8 +194,8 @@ func TestOverloadMakesFewSuspects(t *testing.T) {
 	w.drain()
 }
 
-// TestSuspectAloneIsProbed: if only suspects are left and the workers are paused, probes use the
-// suspects.
+// TestSuspectAloneIsProbed checks that probes use suspects if no other items are left and the
+// workers are paused.
 func TestSuspectAloneIsProbed(t *testing.T) {
 	w := feud(t, control.Config{Breaker: control.Breaker{Failures: 1, Probe: backoff.Fixed(100 * ms)}}, true, 100)
 	for range 400 {

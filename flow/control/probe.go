@@ -2,7 +2,7 @@
 
 package control
 
-// sendProbes gives each lane that is to be tried again one item.
+// sendProbes sends one item to each lane with a breaker that needs a probe.
 func (d *dispatcher) sendProbes(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		if d.lanes.ready == 0 {
@@ -20,7 +20,7 @@ func (d *dispatcher) sendProbes(out []Command) []Command {
 	return out
 }
 
-// opening marks the attempt that was just started at l as the one that decides about its breaker.
+// opening makes the attempt that was just started at l the probe of its breaker.
 func (d *dispatcher) opening(l *lane) {
 	l.br.probe = d.attempts.last
 	d.lanes.refresh(l)
@@ -44,9 +44,9 @@ func (d *dispatcher) sendScout(out []Command) []Command {
 	return out
 }
 
-// probeItem finds an item for a probe of l: one that never failed, else the one with the least
-// evidence against it of those that are due. It starts the waits that failed items still owe, so
-// that they can be probed with later.
+// probeItem returns an item for a probe of l: one that was never sent, else the one with the fewest
+// failures that may be sent again, else a suspect. Failed items that must wait before another
+// attempt at l begin their waits, so that a later probe can use them.
 func (d *dispatcher) probeItem(l *lane) (best *item) {
 	if it := l.run.first; it != nil {
 		if only, ok := it.turn(); ok && (only == nil || only == l) {
@@ -101,8 +101,8 @@ func (d *dispatcher) probeFits(it *item, l *lane) bool {
 	return !d.lanes.policy.binds || d.lanes.bound(it, l)
 }
 
-// scout picks the probe of the global backoff: the lane that was sent nothing for the longest among
-// those for which there is an item.
+// scout chooses the probe of the global backoff: of the lanes for which there is an item, the lane
+// that was sent nothing for the longest time.
 func (d *dispatcher) scout() (best *lane, it *item) {
 	for _, l := range d.lanes.up {
 		if l.gates.shut(d.now, forScout) || l.win.load.n > 0 || best != nil && l.used >= best.used {

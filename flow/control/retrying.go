@@ -4,11 +4,11 @@ package control
 
 import "fmt"
 
-// Waiting bounds the items that wait for another attempt. They do not stop the machine from asking
-// for new ones below that. The zero value means the defaults.
+// Waiting bounds the items that wait for another attempt. While they are below the bound, they do
+// not keep the machine from requesting new items. The zero value means the defaults.
 type Waiting struct {
 	Cost  float64 // sum of Cost, such as records; 0 means 100,000; negative: no bound
-	Bytes int64   // 0: no bound but Config.Replay and the owner's
+	Bytes int64   // 0: no bound apart from Config.Replay and the owner's
 }
 
 const defaultWaiting = 100_000
@@ -47,7 +47,7 @@ func (a *amount) remove(it *item) {
 	a.n--
 	a.bytes -= it.bytes
 	if a.cost -= it.cost; a.n == 0 {
-		a.cost = 0 // a sum of floats
+		a.cost = 0 // remove the rounding errors of the sum
 	}
 }
 
@@ -71,7 +71,7 @@ func (r *retrying) remove(it *item) {
 	r.amount.remove(it)
 }
 
-// full reports whether no more may wait.
+// full reports whether the waiting items reach the bound.
 func (b *backlog) full() bool {
 	w, held, behind := &b.cfg.Waiting, &b.retrying.away.held, b.behind()
 	return w.Cost > 0 && b.retrying.cost+held.cost+behind.cost >= w.Cost ||

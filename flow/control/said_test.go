@@ -8,7 +8,8 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// TestSaidIsWhatWindowsSay: after any events, the cached values of a window equal the window's own.
+// TestSaidIsWhatWindowsSay checks that, after any events, the cached values of a window equal those
+// of the window.
 func TestSaidIsWhatWindowsSay(t *testing.T) {
 	algorithms := []window.Algorithm{window.Queue{}, window.Credit{}, window.Linear{}, window.AIMD{}, window.Rate{}}
 	for seed := range uint64(20) {
@@ -55,7 +56,7 @@ func TestSaidIsWhatWindowsSay(t *testing.T) {
 			if len(ids) == 0 {
 				continue
 			}
-			i := rnd.IntN(min(len(ids), 6)) // out of order, and sometimes lost for a while
+			i := rnd.IntN(min(len(ids), 6)) // out of order, and sometimes much later
 			e := Event{Kind: Answer, ID: ids[i], Outcome: Delivered, Report: Report{Credit: seq + 4}}
 			if rnd.IntN(40) == 0 {
 				e.Outcome = []Outcome{Retryable, TimedOut, Throttled, Misconfigured}[rnd.IntN(4)]

@@ -2,8 +2,8 @@
 
 package control
 
-// dispatch starts items as far as possible: probes of lanes that are to be tried again, then items
-// sent before, oldest first, then new ones, then suspects.
+// dispatch starts as many items as possible: first probes, then items sent before, oldest first,
+// then new items, then suspects. During the global backoff it only sends a probe.
 func (d *dispatcher) dispatch(out []Command) []Command {
 	d.settlement.replay.shut, d.backlog.bucket.short, d.hold.on = false, false, false
 	if len(d.backlog.apart.ended) > 0 {
@@ -33,14 +33,14 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 			out = d.sendFirsts(out)
 		}
 		for sent := d.attempts.counts.sent - 1; sent != d.attempts.counts.sent && d.backlog.repeats() > 0; {
-			sent = d.attempts.counts.sent // each start may let one of the same key follow
+			sent = d.attempts.counts.sent // each start may allow another item of the same key
 			out = d.drain(&d.backlog.redo, maxScan, out)
 			out = d.drain(&d.backlog.owing, maxScan, out)
 		}
 		if d.backlog.fresh.able.len() > 0 && d.mayHold() {
 			out = d.spread(out)
 		} else if d.backlog.fresh.able.len() > 0 {
-			most := 1 // nothing but order and binding distinguishes new items
+			most := 1 // without keys or binding, all new items wait for the same reason
 			if d.lanes.policy.binds || d.backlog.keyed > 0 {
 				most = d.cfg.Ahead
 			}
@@ -49,13 +49,14 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 		if d.lanes.firsts == firsts {
 			break
 		}
-		// A lane that was kept for one item has been freed: those passed over may go there.
+		// A lane no longer waits for its first item: items that were passed over may go there.
 	}
 	return out
 }
 
-// freshFirst reports whether a new item goes before a failed one to a lane that took a failed one
-// last. So failing data takes at most every second place of each lane.
+// freshFirst reports whether there is a new item that can start. It then goes before a failed item
+// to a lane that got a failed item last. So failing data takes at most every second place of a
+// lane.
 func (d *dispatcher) freshFirst() bool {
 	if d.backlog.fresh.able.len() == 0 || d.mayHold() {
 		return false
@@ -65,7 +66,8 @@ func (d *dispatcher) freshFirst() bool {
 	return inTurn && only == nil && !d.settlement.replay.holds(it)
 }
 
-// sendFirsts starts the items for which lanes are kept, wherever they stand in the send buffer.
+// sendFirsts starts the items with which Ordered lanes must begin their next runs, regardless of
+// their position in the send buffer.
 func (d *dispatcher) sendFirsts(out []Command) []Command {
 	for _, l := range d.lanes.up {
 		it := l.run.first
@@ -84,11 +86,10 @@ func (d *dispatcher) sendFirsts(out []Command) []Command {
 	return out
 }
 
-// maxScan bounds the items that are passed over in the send buffer at one step because they wait
-// for a lane.
+// maxScan bounds the items that one drain passes over because they wait for a lane.
 const maxScan = 64
 
-// drain starts items of q in order, passing over up to most that must wait for a lane.
+// drain starts items of q in order. It passes over up to most items that must wait for a lane.
 func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 	b := &q.able
 	for i := 0; i < b.len() && most > 0; {
@@ -120,8 +121,8 @@ func (d *dispatcher) drain(q *queue, most int, out []Command) []Command {
 	return out
 }
 
-// choose picks the lane of the next attempt of it; nil: it waits for one or for the budget, or, if
-// delay, for its retry policy.
+// choose returns the lane for the next attempt of the item. If l is nil, the item must wait: for
+// its retry policy if delay is true, else for a lane or for the budget.
 func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 	if it.charged && d.backlog.outOfTokens() {
 		return nil, false
@@ -153,7 +154,7 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 			}
 			return nil, false
 		}
-		d.lanes.unfirst(it) // another lane will take it: this one need not wait
+		d.lanes.unfirst(it) // another lane will take the item, so l need not wait for it
 	}
 	if d.lanes.policy.binds {
 		return d.chooseBound(it)
@@ -161,8 +162,8 @@ func (d *dispatcher) choose(it *item) (l *lane, delay bool) {
 	return d.chooseOther(it)
 }
 
-// mayReturn reports whether an item has no better lane than l, which did not deliver it: one that
-// is open and has not failed it.
+// mayReturn reports whether an item may return to l, which did not deliver it. It may if l did not
+// fail it, or if no other open lane is left that has not failed it.
 func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	switch {
 	case d.lanes.policy.binds:
@@ -178,7 +179,7 @@ func (d *dispatcher) mayReturn(it *item, l *lane) bool {
 	return true
 }
 
-// chooseBound leaves the item to the one lane that the dispatch policy has for it.
+// chooseBound is choose for a dispatch policy that assigns each item to one lane.
 func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 	l := d.lanes.pick(it)
 	if l == nil || it.runsAt(l) {
@@ -190,10 +191,10 @@ func (d *dispatcher) chooseBound(it *item) (*lane, bool) {
 	return l, false
 }
 
-// chooseOther steers the item away from the lanes that failed it while any other is open, and
-// always from those where it still runs.
+// chooseOther is choose for the other policies. While another lane is open, it avoids the lanes
+// that failed the item. It always avoids the lanes where the item still runs.
 func (d *dispatcher) chooseOther(it *item) (*lane, bool) {
-	// Counting is enough nearly always: more lanes are open than have failed it or run it.
+	// Usually counting is enough: more lanes are open than have failed or run the item.
 	other := d.lanes.open > len(it.tried)+len(it.running)
 	if !other {
 		again := false

@@ -2,13 +2,13 @@
 
 package control
 
-// sequence is the items that have not settled, in their order.
+// sequence is a list of the items that have not settled, in their order.
 type sequence struct {
 	n              int
 	oldest, newest *item
 }
 
-// add puts it before next, or at the end if next is nil.
+// add inserts the item before next, or at the end if next is nil.
 func (s *sequence) add(it, next *item) {
 	s.n++
 	it.next = next
@@ -24,7 +24,7 @@ func (s *sequence) add(it, next *item) {
 	}
 }
 
-// remove takes it out, which has settled or was replaced.
+// remove removes an item that has settled or was replaced.
 func (s *sequence) remove(it *item) {
 	s.n--
 	if it.prev != nil {

@@ -2,7 +2,7 @@
 
 package control
 
-// settlement ends items: they are delivered, withdrawn, cut into pieces or buried.
+// settlement handles the end of items: they are delivered, withdrawn, cut into pieces or buried.
 type settlement struct {
 	*env
 	lanes    *lanes
@@ -25,7 +25,8 @@ func newSettlement(ev *evidence) *settlement {
 	}
 }
 
-// reject notes that it will never be taken: it is cut or buried when nothing of it runs any more.
+// reject records that no worker will accept the item. It is cut or buried when none of its attempts
+// runs any more.
 func (s *settlement) reject(it *item, out []Command) []Command {
 	if it.state == isDone || it.state == inHands || it.fate == withdrawn {
 		return out
@@ -37,8 +38,8 @@ func (s *settlement) reject(it *item, out []Command) []Command {
 	return out
 }
 
-// refuse asks for a refused item to be cut, and settles a withdrawn one,
-// when no attempt of it runs.
+// refuse has a refused item cut or buried, and settles a withdrawn one. It does nothing while an
+// attempt of the item runs.
 func (s *settlement) refuse(it *item, out []Command) []Command {
 	if it.fate == undecided || it.state != inFlight || len(it.running) > 0 {
 		return out
@@ -48,13 +49,14 @@ func (s *settlement) refuse(it *item, out []Command) []Command {
 	}
 	it.state = inHands
 	s.hands[it.seq] = it
-	if it.account.ended && !s.cfg.Poison.Refuse { // a piece may repeat data that was stored
+	// Bury an item that is given up as a whole: some of its records may have been delivered before.
+	if it.account.ended && !s.cfg.Poison.Refuse {
 		return append(out, it.refusal(Bury))
 	}
 	return append(out, it.refusal(Bisect))
 }
 
-// cut takes the answer to Bisect.
+// cut handles a Cut event, the answer to Bisect.
 func (s *settlement) cut(e *Event, out []Command) []Command {
 	it := s.hands[e.Seq]
 	if it == nil || it.cut.left > 0 {
@@ -74,7 +76,7 @@ func (s *settlement) cut(e *Event, out []Command) []Command {
 	return out
 }
 
-// buried takes the answer to Bury.
+// buried handles a Buried event, the answer to Bury.
 func (s *settlement) buried(e *Event, out []Command) []Command {
 	it := s.hands[e.Seq]
 	if it == nil || it.cut.left > 0 {
@@ -86,7 +88,7 @@ func (s *settlement) buried(e *Event, out []Command) []Command {
 	return out
 }
 
-// expectPieces makes the item of a attempt that was settled in part ready for the pieces that
+// expectPieces prepares the item of an attempt that was settled in part for the n pieces that
 // follow.
 func (s *settlement) expectPieces(a *attempt, n uint32) {
 	it := a.item
@@ -100,7 +102,8 @@ func (s *settlement) expectPieces(a *attempt, n uint32) {
 	s.hands[it.seq] = it
 }
 
-// piece puts an item into the place of its parent, which goes when the last one has come.
+// piece handles a Piece event: it adds an item in the place of its parent. The last piece removes
+// the parent.
 func (s *settlement) piece(e *Event, out []Command) []Command {
 	p := s.hands[e.Parent]
 	if p == nil || p.cut.left == 0 {
@@ -127,7 +130,8 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 		s.hands[it.seq] = it
 		out = append(out, Command{Kind: Bury, Seq: it.seq, Lane: -1, Number: it.number})
 	default:
-		// the rest of a split avoids its lane, and waits longer if little was taken
+		// The rest of a Split avoids its lane. It keeps the retry state, and so waits longer, if
+		// less than half of the parent was settled.
 		if p.cut.byID != 0 {
 			it.tried = append(it.tried, p.cut.byLane)
 			if it.cost*2 > p.cost {
@@ -141,7 +145,7 @@ func (s *settlement) piece(e *Event, out []Command) []Command {
 			break
 		}
 		s.evidence.judge(it)
-		it.charged = p.cut.total == 1 // nothing of it was settled
+		it.charged = p.cut.total == 1 // nothing of p was settled
 		s.backlog.again(it, nil)
 	}
 	if p.cut.left--; p.cut.left == 0 {
@@ -158,8 +162,8 @@ func (s *settlement) settlePiece(it *item, out []Command) []Command {
 	return out
 }
 
-// settlePieces settles the delivered pieces of an attempt that is being concluded; those still to
-// come settle as they come.
+// settlePieces settles the delivered pieces of an attempt that is being concluded. Later pieces
+// settle when they arrive.
 func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	for _, it := range a.held {
 		out = s.settlePiece(it, out)
@@ -172,14 +176,14 @@ func (s *settlement) settlePieces(a *attempt, out []Command) []Command {
 	return out
 }
 
-// deliver settles it, once.
+// deliver settles the item as delivered by a, unless it is settled already.
 func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	a.lane.throttle.outage = outage{}
 	if it.state == isDone {
 		s.counts.duplicates++
 		return out
 	}
-	if it.state == inHands { // cut or being buried: too late to stop that
+	if it.state == inHands { // being cut or buried, which cannot be stopped
 		s.counts.duplicates++
 		return out
 	}
@@ -196,9 +200,9 @@ func (s *settlement) deliver(it *item, a *attempt, out []Command) []Command {
 	return out
 }
 
-// recall cancels the other running attempts of the item of a, as a has settled it. Overdue attempts
-// run on, since their late answers are samples of their workers' times. If a is a hedge, the first
-// attempt runs on, too.
+// recall cancels the other running attempts of the item of a, because a has settled it. Overdue
+// attempts continue, since their late answers are samples of their workers' times. If a is a hedge,
+// the first attempt continues, too.
 func (s *settlement) recall(a *attempt, out []Command) []Command {
 	for _, o := range a.item.running {
 		if o != a && !a.twin && !o.overdue && !o.ordered && !o.canceled {
@@ -209,7 +213,7 @@ func (s *settlement) recall(a *attempt, out []Command) []Command {
 	return out
 }
 
-// settle counts it and takes it out of the sequence.
+// settle counts the item as settled and removes it from the sequence.
 func (s *settlement) settle(it *item) {
 	s.counts.settled++
 	s.replay.settle(it)

@@ -9,59 +9,60 @@ import (
 	"github.com/penstock-io/penstock/flow/window"
 )
 
-// Status is a picture of a machine for people and metrics.
+// Status is a snapshot of a machine for people and metrics.
 type Status struct {
 	Waiting       int     // items that wait for a lane or for their next attempt
-	Retrying      int     // of those, the ones that wait for another attempt
-	Deferred      int     // of those, the ones that the owner keeps
+	Retrying      int     // part of Waiting: items that wait for another attempt
+	Deferred      int     // part of Retrying: items that the owner keeps
 	WaitingCost   float64 //
 	InFlight      int     // items with an attempt in flight
 	InFlightCost  float64
 	ReplayBytes   int64 // in flight, or settled and not yet Saved
 	Settled       uint64
-	Withdrawn     uint64 // items that settled undelivered, see Withdraw
+	Withdrawn     uint64 // items that settled as withdrawn, see Withdraw
 	Attempts      uint64
-	Redeliveries  uint64 // attempts but the first of each item
+	Redeliveries  uint64 // attempts without the first attempt of each item
 	Hedged        uint64 // redeliveries that were twins, see Hedge
 	Duplicates    uint64 // answers that delivered an item a second time
-	ReplayBinding bool   // the replay bound closes the gate now
+	ReplayBinding bool   // the replay bound holds back an item now
 	Budget        BudgetStatus
 	Suspects      int    // items set apart, since workers that deliver others fail them
 	Poisoned      uint64 // items that were refused because workers died of them, or failed them
-	// no lane delivers: their common receiver is suspected, and one item at a time is tried
+	// the global backoff is active: no lane delivers, their common receiver is suspected, and one
+	// probe at a time is sent
 	Suspected bool
 	Lanes     []LaneStatus
 }
 
-// LaneStatus is a picture of one lane.
+// LaneStatus is a snapshot of one lane.
 type LaneStatus struct {
 	Lane         int32
 	Up           bool
 	State        window.State // NORMAL, SLOW, BUSY, PROBING, OPEN, THROTTLED
-	Reason       string       // the figures that led there, in words
-	Window       float64      // limit now, in the window's unit
+	Reason       string       // explains State, with the figures that led to it
+	Window       float64      // current limit, in the window's unit
 	InFlight     int          // attempts not yet answered
 	InFlightCost float64      //
-	// of them, those that gave up their places in the window before they are overdue
+	// part of InFlight: attempts that gave up their places in the window and are not overdue
 	Hanging int
 	// Gate is the name of the gate that binds now, one of [Gates].
 	Gate       string
 	RoundTrip  time.Duration // smoothed
-	Base       time.Duration // drained
-	Timeout    time.Duration // RTO now for an item of mean cost
+	Base       time.Duration // round trip of the drained worker
+	Timeout    time.Duration // current RTO for an item of mean cost
 	Until      time.Duration // OPEN, THROTTLED: when the gate opens, since the sender's start
 	Delivered  uint64
 	Failed     uint64 // retryable answers
 	TimedOut   uint64
-	Rate       float64 // attempts a second that it may be sent, after a 429; 0: no limit
+	Rate       float64 // limit in attempts a second, after a 429; 0: no limit
 	ThrottledN uint64
-	Fault      Outcome // why the breaker is shut: Retryable, TimedOut, Misconfigured; 0: it is not
+	Fault      Outcome // opened the breaker: Retryable, TimedOut, Misconfigured; 0: closed
 	Late       uint64
-	Streak     int // failures since the last delivery, one for each round trip
+	Streak     int // consecutive failures, at most one per round trip
 }
 
-// Status of the machine and of each lane that is up or still has attempts in flight, in the order
-// of lane numbers. It allocates; it is for people and metrics.
+// Status returns a snapshot of the machine and of each lane that is up or still has attempts in
+// flight, in the order of lane numbers. It allocates; it is for people and metrics.
 func (m *Machine) Status() Status {
 	s := Status{
 		Waiting:       m.backlog.fresh.len() + m.backlog.retrying.n + m.backlog.retrying.away.held.n,
@@ -99,11 +100,11 @@ func (m *Machine) Status() Status {
 	return s
 }
 
-// counts are attempts since the machine was made.
+// counts are numbers of attempts since the start of the machine.
 type counts struct {
 	sent         uint64
 	redeliveries uint64
-	hedged       uint64 // twins among them
+	hedged       uint64 // twins, part of redeliveries
 }
 
 // started counts an attempt, the nth of its item.
@@ -114,7 +115,8 @@ func (c *counts) started(n uint32) {
 	}
 }
 
-// Lane is a picture of one lane; false: it is neither up nor has it attempts in flight.
+// Lane returns a snapshot of one lane. It returns false if the lane is not up and has no attempts
+// in flight.
 func (m *Machine) Lane(num int32) (LaneStatus, bool) {
 	i, found := m.lanes.find(num)
 	if !found {
@@ -140,14 +142,14 @@ func (m *Machine) laneStatus(l *lane) LaneStatus {
 			"%d together: %s", g.most, g.win.Reason())
 	}
 	s.Gate = m.binding(l)
-	if s.State == window.Unknown && l.br.n > 0 { // partial answers say nothing of round trips
+	if s.State == window.Unknown && l.br.n > 0 { // answered, but without a round-trip sample
 		s.State, s.Reason = window.Normal, "it answers; its round trip is not known yet"
 	}
 	switch {
 	case l.br.shut():
 		s.State, s.Until = window.Open, l.br.until
 		if l.br.rest {
-			s.State = window.Busy // at most half are open
+			s.State = window.Busy // at most half of the lanes are OPEN
 		}
 		s.Reason, s.Fault = l.br.reason(), l.br.fault
 		if l.br.probe != nil {

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/flow/control"
 )
 
-// TestHangingAttemptsGiveUpTheirPlaces: once an attempt hung while later ones were delivered, the
-// next one that hangs gives up its place in the window before it is overdue. While nothing is
-// delivered, only a few do.
+// TestHangingAttemptsGiveUpTheirPlaces checks that, after an attempt hung while later ones were
+// delivered, the next hanging attempt gives up its place in the window before it is overdue. While
+// nothing is delivered, only a few attempts give up their places.
 func TestHangingAttemptsGiveUpTheirPlaces(t *testing.T) {
 	w := newLanes(t, control.Config{}, 4, 1)
 	hangs := map[uint64]bool{}

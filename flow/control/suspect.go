@@ -4,23 +4,23 @@ package control
 
 import "time"
 
-// outs are the running attempts of a lane that are not overdue, in the order in which they were
-// sent.
+// outs is the list of the running attempts of a lane that are not overdue, in the order in which
+// they were sent.
 //
-// One that runs for longer than nearly all others, while attempts sent after it have been
-// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. It
-// is not sent again for that reason. But a window does not grow while it leaves suspects behind,
-// and lost attempts do not count as being at the worker.
+// An attempt that has run longer than nearly all others, while attempts sent after it have been
+// delivered, is a suspect: it is probably lost (as in RACK, RFC 8985), long before its timeout. The
+// item is not sent again for that reason. But a window does not grow while its lane has suspects,
+// and suspects do not count as load of the worker.
 type outs struct {
 	first, last *attempt
-	firm        *attempt      // the first that is no suspect; nil: all are
-	delivered   time.Duration // when the latest of those delivered was sent
+	firm        *attempt      // first attempt that is no suspect; nil: there is none
+	delivered   time.Duration // latest send time of a delivered attempt
 	suspects    int
 	cost        float64 // of the suspects
-	apart       int     // attempts of items set apart; they are not in the list
+	apart       int     // attempts of items set apart, which are not in the list
 }
 
-// suspectLeast is the least round trips after which an attempt can be a suspect.
+// suspectLeast is the minimum age of a suspect, in smoothed round trips.
 const suspectLeast = 1.5
 
 func (o *outs) add(a *attempt) {
@@ -36,7 +36,7 @@ func (o *outs) add(a *attempt) {
 	}
 }
 
-// drop takes a out, which was answered or is overdue.
+// drop removes a, which was answered, is overdue or has given up its place.
 func (o *outs) drop(a *attempt) {
 	if !a.listed {
 		return
@@ -44,7 +44,7 @@ func (o *outs) drop(a *attempt) {
 	a.listed = false
 	if a.suspect {
 		if o.suspects--; o.suspects == 0 {
-			o.cost = 0 // a sum of floats
+			o.cost = 0 // remove the rounding errors of the sum
 		} else {
 			o.cost -= a.cost
 		}
@@ -65,7 +65,7 @@ func (o *outs) drop(a *attempt) {
 	a.earlier, a.later = nil, nil
 }
 
-// suspect marks those that are out for longer than limit.
+// suspect marks overtaken attempts that have run longer than limit as suspects.
 func (o *outs) suspect(now time.Duration, limit time.Duration) {
 	for a := o.firm; a != nil && a.sent < o.delivered && now-a.sent > limit; a = a.later {
 		a.suspect = true
@@ -75,8 +75,8 @@ func (o *outs) suspect(now time.Duration, limit time.Duration) {
 	}
 }
 
-// overdueSoon is the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout
-// without its floor.
+// overdueSoon returns the round trip that hardly any item of mean cost exceeds: RFC 6298's timeout
+// without its minimum.
 func (e *estimator) overdueSoon() time.Duration {
 	if e.srtt == 0 {
 		return initialRTO

@@ -2,7 +2,7 @@
 
 package control
 
-// withdraw takes the events Withdraw and Abort.
+// withdraw handles the events Withdraw and Abort.
 func (s *settlement) withdraw(e *Event, out []Command) []Command {
 	it := s.backlog.items.oldest
 	for it != nil && it.seq != e.Seq {
@@ -26,7 +26,7 @@ func (s *settlement) withdraw(e *Event, out []Command) []Command {
 	return s.refuse(it, out)
 }
 
-// settleWithdrawn settles it undelivered: its bytes will not be saved.
+// settleWithdrawn settles the item as withdrawn. Its bytes need no Saved.
 func (s *settlement) settleWithdrawn(it *item, out []Command) []Command {
 	s.counts.withdrawn++
 	s.replay.remove(it)

@@ -37,7 +37,7 @@ func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []Candida
 
 // TwoChoices draws two free lanes and takes the one with fewer attempts in flight (Mitzenmacher
 // 2001). It exists for comparison: with unequal workers it is not stable under every load that they
-// can bear (arXiv 2004.00538).
+// could handle (arXiv 2004.00538).
 type TwoChoices struct{}
 
 // Name returns "two_choices".

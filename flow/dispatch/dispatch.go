@@ -17,19 +17,20 @@ import (
 type Candidate struct {
 	Lane int32
 	Free bool // gate open, room in the window, not excluded for this item
-	// not free only because its window or its limit is used up
+	// Full means that only its used-up window or limit keeps the lane from being free.
 	Full     bool
 	Known    bool    // it has answered at least once since it came up
 	InFlight int     // attempts that are not overdue
 	Work     float64 // cost in flight, overdue attempts included
 	Mean     float64 // mean cost of an item; 0 if not known yet
 	Rate     float64 // cost per second that it delivers; 0 if not known yet
-	// one item of mean cost on a drained worker, network included; 0 if not known yet
+	// round trip of an item of mean cost at the drained worker, network included; 0 if not known
+	// yet
 	Service  time.Duration
-	Base     time.Duration // the same as its window has measured it, where it does; 0: not known
-	Failures float64       // share of failed attempts, recent, 0 to 1
-	Used     time.Duration // when it was last sent anything, since the sender's start
-	Heard    time.Duration // the same, or when it was sent something while it had nothing in flight
+	Base     time.Duration // Service as measured by the lane's window; 0 if not known
+	Failures float64       // recent share of failed attempts, 0 to 1
+	Used     time.Duration // last time it was sent an item, since the sender's start
+	Heard    time.Duration // last answer, or last time it was sent an item with none in flight
 }
 
 // Policy is a config value that creates choosers.

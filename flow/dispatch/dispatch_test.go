@@ -77,7 +77,7 @@ func TestLeastCompletionTies(t *testing.T) {
 	}
 }
 
-// TestLeastCompletionMetamorphic checks that making a lane worse never makes it chosen more often.
+// TestLeastCompletionMetamorphic checks that a lane that gets worse is never chosen more often.
 func TestLeastCompletionMetamorphic(t *testing.T) {
 	rnd := rand.New(source(3))
 	for range 5000 {

@@ -10,8 +10,8 @@ import (
 // Holder is a Chooser that can let an item wait for a busy lane although another lane is free.
 type Holder interface {
 	Chooser
-	// Place is Choose, and also returns the number of items that may wait instead of using lane i;
-	// below 1 means none.
+	// Place is like Choose, but also returns the number of items that may wait instead of using
+	// lane i; below 1 means none.
 	Place(now time.Duration, cost float64, key uint64, c []Candidate) (i int, most float64)
 }
 
@@ -73,17 +73,17 @@ func most(now time.Duration, cost float64, i int, worth float64, c []Candidate) 
 			!k.answers(now) {
 			continue
 		}
-		// Its work when it takes the next item is one item less.
+		// When the lane takes the next item, its work is one item less.
 		left := k.Work - k.Mean + float64(k.Service)*1e-9*k.Rate
 		sum += max(0, limit*k.Rate-left)
 	}
 	return sum / cost
 }
 
-// covered reports whether a lane has enough in flight not to idle for lack of a batch. Service
-// cannot be used for that: with few items in flight and no queue, a slow worker close by looks like
-// a fast worker far away. A window that measures the drained round trip can distinguish them;
-// without one no lane is covered.
+// covered reports whether a lane has enough in flight not to idle for lack of a batch. It uses
+// Base, not Service: with few items in flight and no queue, Service cannot distinguish a slow
+// worker close by from a fast worker far away. A window that measures the drained round trip can.
+// Without Base, no lane is covered.
 func (k *Candidate) covered() bool {
 	if k.InFlight == 0 || k.Base <= 0 || k.Rate <= 0 || k.Mean <= 0 || k.Failures > 0 {
 		return false

@@ -10,7 +10,7 @@ import (
 // kept caches the expectations of all lanes for an item of one cost. Few lanes change between two
 // items, and most items have equal costs, so a scan is one comparison per lane.
 type kept struct {
-	told   bool    // it is notified of every change
+	told   bool    // Changed is called for every change
 	cost   float64 // of the last item
 	filled bool    // expect is for that cost
 	// seconds; +Inf if not usable; negative if it fails or is unknown and must be examined

@@ -23,8 +23,9 @@ import (
 // flight, then do not all pick the same one (Mitzenmacher, How useful is old information?, 2000).
 //
 // A lane that was not used for max(1 s, 20 round trips) gets one item, so that a lane that was once
-// slow is measured again. A lane that has never answered is expected to take the median time. The
-// best time would flood it; the worst would keep it unused. It gets one item until it has answered.
+// slow is measured again. A lane that has never answered is expected to take the median time: with
+// the best time it would be flooded, and with the worst it would stay unused. Until it has
+// answered, it gets only one item.
 type LeastCompletion struct {
 	Band float64 // relative width of a tie, 0 to 1, such as 0.1; 0 means exact ties only
 }
@@ -139,15 +140,15 @@ func (l *leastCompletion) tied(best int, c []Candidate) int {
 
 // survey is the result of one scan of the lanes.
 type survey struct {
-	// the free, known lane without failures and with the least expectation; number of equally good
-	// ones
+	// best is the free, known lane without failures and with the least expectation, and equal the
+	// number of equally good lanes
 	best, equal int
-	least       float64 // its expectation
+	least       float64 // expectation of best
 	limit       float64 // a lane with an expectation above limit is certainly worse
 	worst       float64 // the largest expectation, once all are computed
 	// the free lane that has been unused the longest beyond its time; -1 if none
 	stale   int
-	longest time.Duration // how long it, or a lane within its time, was unused
+	longest time.Duration // unused time of lane stale, or staleAfter if there is none
 	unknown bool          // a free lane is unknown
 }
 
@@ -202,8 +203,8 @@ func (l *leastCompletion) complete(s *survey, cost float64, c []Candidate) {
 	}
 }
 
-// better makes lane i with expectation e the best if it is; equally good lanes are chosen with
-// equal probability.
+// better makes lane i the best if its expectation e is the least. It chooses among equally good
+// lanes with equal probability.
 func (l *leastCompletion) better(s *survey, i int, e float64, c []Candidate) {
 	if s.best >= 0 {
 		if d := e - s.least; d > tie*s.least {

@@ -4,11 +4,11 @@ package dispatch
 
 import "slices"
 
-// Entry is a policy as configs, traces and simulators know it, by its name.
+// Entry describes a policy for configs, traces and simulators, which refer to it by its name.
 type Entry struct {
 	Policy                          // with its defaults
-	With       func(Options) Policy // with these settings; nil if it has none
-	Experiment bool                 // it is for simulators: no config takes it
+	With       func(Options) Policy // returns the policy with these settings; nil if it has none
+	Experiment bool                 // it is only for simulators, not for configs
 }
 
 // Options are the settings that configs have for dispatch.

@@ -10,9 +10,9 @@ func upTo(from, to int64) ledger.Range {
 	return ledger.Range{From: ledger.Position{Num: from}, To: ledger.Position{Num: to}}
 }
 
-// Four batches of a file are sent to several workers and settle in another order. The mark is
-// stored by a checkpoint. After a crash, a ledger created from it sends only the missing ranges
-// again.
+// Four batches of a file are sent to several workers and settle in another order. A checkpoint
+// stores the mark. After a crash, the program creates a ledger from the mark and sends only the
+// missing ranges again.
 func ExampleLedger() {
 	book, err := ledger.New(ledger.Position{}, nil)
 	if err != nil {

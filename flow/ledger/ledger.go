@@ -5,7 +5,9 @@
 //
 // It combines cumulative and selective acks, so that after a crash only the missing ranges are sent
 // again. Example: acks 1, 3 and 4 give watermark 1 and the range 3 to 4. Ack 2 then gives watermark
-// 4. A Ledger is pure and not safe for concurrent use; it is owned by the route's control loop. It
+// 4.
+//
+// A Ledger is pure and not safe for concurrent use; its owner is the route's control loop. A Ledger
 // does not interpret positions, and never forgets a settled range. The package runs under
 // testing/synctest.
 package ledger
@@ -22,7 +24,7 @@ import (
 // settles late: at most four times as many entries of 56 bytes.
 const MaxOpen = 1 << 16
 
-// ErrFull means that MaxOpen ranges are open: open the range again after some have settled (Room).
+// ErrFull means that MaxOpen ranges are open. Open the range again when Room reports true.
 var ErrFull = errors.New("ledger: too many ranges are open")
 
 // Position is the position of an item in a source, ordered by Num, then Key. Only the source
@@ -108,9 +110,9 @@ func join(dst []Range, base int, r Range) []Range {
 	return append(dst, r)
 }
 
-// Open adds the next range in read order. r.From must be Next, the end of the previous range, or of
-// a range that was settled before the restart and begins there. r must not overlap such a range:
-// readers cut there. An empty range (From is To) changes nothing. An error changes nothing; after
+// Open adds the next range in read order. r.From must be [Ledger.Next], and r must not extend
+// beyond [Ledger.Limit], where a range begins that was settled before the restart: readers must end
+// a range there. An empty range (From is To) changes nothing. An error changes nothing; after
 // ErrFull, Open can be repeated later.
 func (l *Ledger) Open(r Range) error {
 	if c := r.From.Compare(l.tail); c != 0 {
@@ -139,7 +141,7 @@ func (l *Ledger) Open(r Range) error {
 	return nil
 }
 
-// skip passes the restored ranges that begin at the tail, so that the next range opens behind them.
+// skip moves the tail past the restored ranges that begin there.
 func (l *Ledger) skip() {
 	for len(l.restored) > 0 && l.restored[0].From.Compare(l.tail) <= 0 {
 		if to := l.restored[0].To; to.Compare(l.tail) > 0 {
@@ -198,7 +200,7 @@ func (l *Ledger) Settle(r Range) bool {
 			continue
 		}
 		if i == 0 && len(e.parts) == 0 && piece.From == l.watermark && piece.To != e.to {
-			l.watermark, settled = piece.To, true // pieces in order need no list of parts
+			l.watermark, settled = piece.To, true // pieces that settle in order need no parts
 			continue
 		}
 		settled = e.settle(piece, begin) || settled
@@ -222,8 +224,8 @@ func (l *Ledger) begin(i int) Position {
 // New accepts them.
 func (l *Ledger) Mark() (watermark Position, above []Range) { return l.AppendMark(nil) }
 
-// AppendMark is Mark into the caller's memory: it appends the ranges to dst and joins none of them
-// with those already in dst.
+// AppendMark is Mark for the caller's memory: it appends the ranges to dst. It joins none of them
+// with ranges already in dst.
 func (l *Ledger) AppendMark(dst []Range) (watermark Position, above []Range) {
 	base, begin := len(dst), l.watermark
 	for i := range l.open.n {
@@ -260,7 +262,7 @@ func (l *Ledger) Pending() int { return l.pending }
 // Room reports whether another range may be opened: fewer than MaxOpen are pending.
 func (l *Ledger) Room() bool { return l.pending < MaxOpen }
 
-// Span returns the distance in Num from the watermark to the end of the opened ranges: bytes, if
-// positions are byte offsets. After a crash now, the part of it outside the ranges of Mark would be
-// sent again.
+// Span returns the distance in Num from the watermark to the end of the opened ranges, which is in
+// bytes if positions are byte offsets. A crash would repeat the part of it outside the ranges of
+// Mark.
 func (l *Ledger) Span() int64 { return l.tail.Num - l.watermark.Num }

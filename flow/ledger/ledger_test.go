@@ -171,7 +171,7 @@ func TestLimit(t *testing.T) {
 	if err := l.Open(span(MaxOpen, MaxOpen+1)); !errors.Is(err, ErrFull) {
 		t.Fatalf("Open: %v, want ErrFull", err)
 	}
-	// all but the first: they are one settled range, so the memory stays
+	// Settle all but the first: they are joined to one range, so the memory does not grow.
 	for i := int64(1); i < MaxOpen; i++ {
 		l.Settle(span(i, i+1))
 	}

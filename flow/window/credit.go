@@ -11,9 +11,9 @@ import (
 // program that sends the same header). The worker advertises an absolute, cumulative amount of
 // cost, so that a lost or repeated advertisement has no effect. It is valid for a lease of 2 s or
 // three round trips. After that, one batch at a time is sent until the worker responds again, so
-// that a lost last response cannot stop the flow. The window never exceeds twice that of [Queue],
-// which runs in parallel: a worker that promises too much is not flooded. A worker without
-// advertisements gets Queue's window. The zero value is usable.
+// that a lost last response cannot stop the flow. The window never exceeds twice the window of
+// [Queue], which runs in parallel, so a worker that promises too much is not flooded. A worker
+// without advertisements gets Queue's window. The zero value is usable.
 type Credit struct {
 	Max int // batches; 0 means 1000
 }
@@ -40,9 +40,9 @@ const leaseLeast = 2 * time.Second
 
 const (
 	gapSamples  = 32
-	leaseRounds = 3   // or this many round trips
+	leaseRounds = 3   // validity of an advertisement in round trips, if longer than leaseLeast
 	overOwn     = 2.0 // maximum of an advertised window, relative to the window's own estimate
-	priceWeight = 0.1 // of a batch in the mean of the worker's prices
+	priceWeight = 0.1 // weight of a batch in the mean of the worker's prices
 )
 
 // Leased is a Window whose limit is a promise of its worker with an expiry time.
@@ -71,8 +71,8 @@ type gap struct {
 	samples int
 }
 
-// observe adds a difference, and returns the minimum after enough samples, otherwise 0. A single
-// negative one is enough.
+// observe adds a difference. It returns the minimum after enough samples, or at once if the
+// difference is negative, and 0 otherwise.
 func (g *gap) observe(more float64) float64 {
 	if g.samples == 0 || more < g.least {
 		g.least = more
@@ -110,7 +110,7 @@ func (c *credit) Binding() string {
 }
 
 func (c *credit) OnSample(s Sample) {
-	// the worker counts in another unit from now on
+	// The worker has changed the unit of its counts.
 	if a := &s.Advert; a.Valid && a.Batches != c.batches {
 		c.batches, c.taken, c.gap = a.Batches, 0, gap{}
 	}
@@ -147,7 +147,7 @@ func (c *credit) reconcile(taken float64) {
 	c.taken += c.gap.observe(taken - c.taken)
 }
 
-// ProbeWithin wants no drained probes while the worker advertises.
+// ProbeWithin returns 0 while the worker advertises, because no drained probes are needed then.
 func (c *credit) ProbeWithin() time.Duration {
 	if c.offered {
 		return 0

@@ -30,7 +30,7 @@ func TestCreditUnits(t *testing.T) {
 	}
 }
 
-// TestCreditUnitChanges checks that a receiver that changes to counting batches is followed.
+// TestCreditUnitChanges checks that the window follows a receiver that changes to counting batches.
 func TestCreditUnitChanges(t *testing.T) {
 	w := Credit{}.New().(*credit)
 	for i := range uint64(100) {

@@ -18,21 +18,22 @@ type delay struct {
 	inFlight   float64 // mean number in flight when the batches of the last round were sent
 	empty      int     // consecutive rounds with almost nothing queued behind a full window
 	unsmoothed bool    // do not smooth the next round with earlier ones
-	step       float64 // the last step, if it is still to be judged,
-	queued     float64 // and the queue before it
-	rest       int     // rounds during which the window must not grow,
-	measured   bool    // because the start-up measured its level, unless that proves too low
+	step       float64 // the last step, if its effect has not been judged yet
+	queued     float64 // the queue before step
+	rest       int     // rounds during which the window must not grow
+	measured   bool    // rest is due to a level measured by the start-up, which may be too low
 	need       float64 // samples that complete the round
 	base       base
 	state      State
 	verdict    verdict
 	suspects   int // attempts in flight that are probably lost
-	// narrowed after a timeout or a nack since the last verdict: at most once per round
+	// the window was narrowed after a timeout or a nack since the last verdict, which happens at
+	// most once per round
 	cut      bool
 	floor    float64       // lower bound of this round's narrowing
-	before   float64       // restored by a late ack; 0 for nothing
+	before   float64       // window that a late ack restores; 0 if none
 	last     time.Duration // time of the last sample
-	since    time.Duration // samples sent before do not reflect the current window
+	since    time.Duration // samples sent earlier do not reflect the current window
 	restarts bool          // a failure restarts the start-up
 }
 
@@ -41,9 +42,9 @@ const (
 	noneShare   = 0.05 // of the low mark: nothing queued
 	emptyRounds = 3
 
-	// share of a step that may wait before the step counts as useless; the window then rests for
+	// share of a step that may wait before the step counts as useless
 	vainShare = 0.9
-	vainRest  = 16 // this many round trips
+	vainRest  = 16 // round trips for which the window rests after a useless step
 
 	// The window does not grow while one attempt in this many is probably lost.
 	suspectCalm  = 16.0
@@ -75,7 +76,7 @@ func (d *delay) Base() time.Duration       { return seconds(d.base.value) }
 func (d *delay) EndProbe(time.Duration)    { d.base.end(); d.nextRound() }
 func (d *delay) Discard(now time.Duration) { d.nextRound(); d.since = now }
 
-// ProbeWithin wants no probe in the start-up, which it would disturb.
+// ProbeWithin returns 0 in the start-up, which a probe would disturb.
 func (d *delay) ProbeWithin() time.Duration {
 	if d.start {
 		return 0
@@ -139,7 +140,7 @@ func (d *delay) sample(s *Sample) bool {
 				d.probeEnded(before)
 			}
 			d.nextRound()
-			if d.base.calm() { // the next batches find an empty worker
+			if d.base.calm() { // after the probe, the next batches find an empty worker
 				d.since = s.Now + seconds(d.base.value)
 			}
 		}
@@ -159,8 +160,8 @@ func (d *delay) sample(s *Sample) bool {
 	return float64(d.round.n) >= d.need
 }
 
-// suspicious reports whether so many attempts are overtaken by later answers that the worker may
-// drop those beyond some level.
+// suspicious reports whether later answers have overtaken so many attempts that the worker may drop
+// attempts above some level.
 func (d *delay) suspicious() bool {
 	share := suspectNoisy
 	if d.base.calm() {
@@ -191,7 +192,7 @@ func (d *delay) judge() *verdict {
 		d.base.zone(d.inFlight))
 	switch {
 	case moved:
-		// its round trips are relative to the old base: keep the window
+		// The round trips of the round are relative to the old base: keep the window.
 		v.queue = (v.low + v.high) / 2
 		v.low, v.high = v.queue, v.queue
 	case weighs:
@@ -205,10 +206,10 @@ func (d *delay) judge() *verdict {
 	return v
 }
 
-// grow widens the window by a batch, and by more each round while almost nothing is queued behind
-// it: the worker has become faster than the window's steps. If round trips hardly vary, batches
-// sent into the previous window are no evidence for the next step. A step that only lengthened the
-// queue is undone, followed by a rest.
+// grow widens the window by a batch, and by more each round while almost nothing is queued: the
+// worker has become faster than the window's steps. If round trips hardly vary, batches sent into
+// the previous window are no evidence for the next step. grow undoes a step that only lengthened
+// the queue; the window then rests.
 func (d *delay) grow(v *verdict, now time.Duration) {
 	if d.suspicious() {
 		return
@@ -252,9 +253,9 @@ func (d *delay) vain(v *verdict, now time.Duration) bool {
 	return true
 }
 
-// busy narrows the window by a batch for each failure, in one round at most to share of itself: for
-// a receiver that refuses work beyond its limit, the rest is that limit. A timeout narrows it to
-// share at once.
+// busy narrows the window after a failure. A nack narrows it by a batch, and the nacks of one round
+// at most to share of the window: if a receiver refuses work beyond its limit, the remaining window
+// is that limit. A timeout narrows the window to share at once.
 func (d *delay) busy(now time.Duration, c cause, share float64) {
 	d.verdict = verdict{cause: c, before: d.w}
 	d.state = Busy
@@ -265,7 +266,7 @@ func (d *delay) busy(now time.Duration, c cause, share float64) {
 		d.cut, d.floor, d.before = true, max(1, d.w*share), 0
 		if c == timedOut {
 			d.before = d.w
-			if d.suspects > 0 { // later batches were delivered: the lost ones were too many
+			if d.suspects > 0 { // later batches were delivered: the worker drops the excess
 				d.floor = max(1, min(d.w, d.bdp()))
 			}
 		}

@@ -12,10 +12,10 @@ type round struct {
 	n        int
 	raw      time.Duration // sum of raw round trips
 	sum, sq  float64       // of normalized round trips, in seconds
-	ahead    float64       // sum of the batches in flight at the start of each
+	ahead    float64       // sum of the batches in flight when each sample was sent
 	limited  int           // number of samples sent at the limit
 	began    time.Duration // time of the last sample before the round
-	smoothed float64       // EWMA of the rounds' normalized means; 0 if none yet
+	smoothed float64       // EWMA of the rounds' normalized means; 0 before the first round
 	varied   float64       // EWMA of the rounds' variances of the mean
 }
 
@@ -34,8 +34,8 @@ func (r *round) add(s *Sample, x float64) {
 	}
 }
 
-// used reports whether the window was the limit for at least half of the round. Otherwise it must
-// not grow (RFC 7661).
+// used reports whether the window was the limit for at least half of the samples. Otherwise the
+// window must not grow (RFC 7661).
 func (r *round) used() bool { return 2*r.limited >= r.n }
 
 // rate returns the deliveries per second in the round.
@@ -76,13 +76,14 @@ func (r *round) jitter() float64 {
 const (
 	roundWeight  = 0.5 // weight of the newest round in the moving mean
 	probeSamples = 8   // minimum samples of a drained probe
-	probeRound   = 2   // minimum samples, as a multiple of the window,
-	// up to this maximum; in less than two rounds the rate is still that of the previous window
-	probeMost   = 1024
+	// minimum samples, as a multiple of the window: in fewer than two rounds the rate is still that
+	// of the previous window
+	probeRound  = 2
+	probeMost   = 1024 // maximum of the samples that a probe needs
 	probeShare  = 0.75 // share of the non-waiting window during a probe, which limits its cost
-	steady      = 0.5  // noise below which few samples are sufficient:
-	steadyShare = 0.95 // a probe then narrows less
-	steadyLeast = 2    // and takes one round of at least this many samples
+	steady      = 0.5  // noise below which few samples are sufficient
+	steadyShare = 0.95 // probeShare below steady
+	steadyLeast = 2    // minimum samples of a probe below steady, which takes one round
 	varyWeight  = 0.02 // weight of the newest deviation
 	noisy       = 4.0
 	noisiest    = 0.92
@@ -91,18 +92,18 @@ const (
 	fallJitter  = 1.0  // standard errors of a round's mean below which the base follows it
 
 	probeEvery  = 10 * time.Second // minimum interval of drained probes
-	probeRounds = 30               // and the minimum in round trips
-	firstProbe  = time.Second      // while the base is provisional
+	probeRounds = 30               // minimum interval in round trips
+	firstProbe  = time.Second      // minimum interval while the base is provisional
 	firstRounds = 10
 
 	// A short queue needs a base that is correct within a few percent.
-	shortZone           = 0.12            // share of the noise that widens its dead zone,
-	shortWidth          = 16.0            // more in windows wider than this
-	shortProbeRound     = 8               // samples of a probe as a multiple of the window,
-	shortProbeLeast     = 64              // and at least this many
+	shortZone           = 0.12            // share of the noise that widens the dead zone
+	shortWidth          = 16.0            // width of a window above which the share is larger
+	shortProbeRound     = 8               // samples of a probe, as a multiple of the window
+	shortProbeLeast     = 64              // minimum samples of a probe
 	shortProbeShare     = 0.88            // share of the non-waiting window during a probe
-	shortProbeEvery     = 5 * time.Second // minimum interval of probes,
-	shortProbeDoublings = 2               // doubled up to this many times
+	shortProbeEvery     = 5 * time.Second // minimum interval of probes
+	shortProbeDoublings = 2               // maximum number of times that the interval doubles
 	// standard errors of a probe's mean above the base that indicate a slower worker
 	shortRise = 3
 	// standard errors of a round's mean below the base that indicate a faster worker
@@ -133,7 +134,7 @@ func queue(w, base, mean, jitter, noise float64) (q, low, high float64) {
 // through drained samples and probes.
 type base struct {
 	value   float64
-	n       int     // number of drained samples in it, counted up to probeSamples
+	n       int     // drained samples in the mean, counted up to probeSamples
 	square  float64 // EWMA of the squared deviation of drained samples
 	seen    int     // number of samples in square
 	short   bool    // Queue.Short
@@ -148,14 +149,16 @@ type base struct {
 	sum     float64
 	ahead   float64       // sum of the batches in flight at their sending
 	until   time.Duration // end of the sending times that count, with spans
-	since   time.Duration // arrival of the first one,
-	done    float64       // and batches delivered since
+	since   time.Duration // arrival of the first sample
+	done    float64       // batches delivered since then
 }
 
 // sample uses s, whose normalized round trip is x seconds, if it shows the round trip of the
-// drained worker. It reports whether s must not be used for a verdict. In a start-up the base is
-// uncertain and must be correct. A sample that was alone at the worker when sent, was overtaken and
-// is late has waited. A sample that came back first shows how the worker varies.
+// drained worker. It reports whether s must not be used for a verdict.
+//
+// In a start-up the base is uncertain and must become correct. If a sample was alone at the worker
+// when sent, but was overtaken and is late, it has waited for later ones. A sample that was not
+// overtaken shows the variation of the worker.
 func (b *base) sample(s *Sample, x float64, starting bool) bool {
 	if b.value == 0 {
 		b.value = x
@@ -195,7 +198,7 @@ func (b *base) probe(s *Sample, x float64) {
 	if b.probed > 0 {
 		b.done += s.batches()
 	}
-	// overdue ones beyond the window may still occupy the worker
+	// Overdue attempts beyond the window may still occupy the worker.
 	if s.Epoch != b.epoch || s.ahead() >= b.narrow+1 {
 		return
 	}
@@ -222,7 +225,7 @@ func (b *base) probe(s *Sample, x float64) {
 	}
 }
 
-// weighed reports whether the probe's round trips count for the drained weight.
+// weighed reports whether the probe's round trips count towards the drained weight.
 func (b *base) weighed() bool { return b.short && b.settled && !b.quiet }
 
 // spans reports whether the probe measures all attempts sent within part of a round trip. Otherwise
@@ -294,7 +297,7 @@ func (b *base) wanted() int {
 	return min(max(probeSamples, int(probeRound*b.narrow)), probeMost)
 }
 
-// told adds a round trip without its reported wait.
+// told adds a round trip from which the reported wait was subtracted.
 func (b *base) told(x float64) {
 	if x <= 0 {
 		return
@@ -307,8 +310,9 @@ func (b *base) told(x float64) {
 	b.value += max(1/float64(b.n), varyWeight) * (x - b.value)
 }
 
-// finish adds the mean of the probe. If round trips vary, it is computed with Little's law from the
-// number of deliveries in the time, because the first ones to come back are the short ones.
+// finish adds the mean round trip of the probe to the base. If round trips vary, finish computes it
+// by Little's law from the number of deliveries in the time, because the first answers to come back
+// are the short ones.
 func (b *base) finish(now time.Duration) {
 	r := b.sum / float64(b.probed)
 	if !b.quiet && b.done > 0 && now > b.since {
@@ -332,8 +336,9 @@ func (b *base) finish(now time.Duration) {
 	b.end()
 }
 
-// fall lets the base follow a mean that is significantly below it. Otherwise it would follow every
-// low mean and become a minimum. jitter is the relative standard error of a round's mean.
+// fall lets the base follow a mean only if the mean is significantly below it. If the base followed
+// every low mean, it would become a minimum. jitter is the relative standard error of a round's
+// mean.
 func (b *base) fall(mean, jitter float64) {
 	if b.short && !b.waits.known() && !b.spoken && mean*(1+shortFall*jitter) < b.value {
 		b.value = mean

@@ -13,14 +13,15 @@ type Step uint8
 // The steps.
 const (
 	PerRound Step = iota // once per round of Limit acks, on the round's mean
-	// on every ack, as in the original article; it doubles per round trip without congestion
+	// on every ack, as in the original article; without congestion, the window then doubles per
+	// round trip
 	PerAck
 )
 
 // Linear is the window of the flow control that was built over Storm (DESIGN.md, system D). An ack
-// within the threshold is NORMAL and widens the window by one batch. An ack beyond it is SLOW and
-// narrows it by one. A timeout or a nack is BUSY and narrows it by one at once. The zero value is
-// usable.
+// within the threshold is NORMAL and widens the window by one batch. An ack above the threshold is
+// SLOW and narrows the window by one. A timeout or a nack is BUSY and narrows the window by one at
+// once. The zero value is usable.
 //
 // Without a Threshold the verdict depends on the queue that the window causes at its worker. By
 // Little's law a window W with mean round trip m, at a worker with drained round trip base, keeps q
@@ -31,7 +32,7 @@ const (
 type Linear struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000
-	// bound of the raw round trip, inclusive; 0 means derived from the drained round trip
+	// maximum raw round trip that is NORMAL; 0 means derived from the drained round trip
 	Threshold time.Duration
 	Step      Step
 }
@@ -85,7 +86,7 @@ type linear struct {
 	base    base
 	state   State
 	verdict verdict
-	since   time.Duration // samples sent before are ignored
+	since   time.Duration // samples sent earlier are ignored
 	lost    int           // steps taken for timeouts, which a late ack may still undo
 }
 

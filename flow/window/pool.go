@@ -8,14 +8,17 @@ import (
 )
 
 // Pool is the worker's side of [Credit]: the number of batches that a worker lets its senders have
-// in flight, in total and each. It keeps a few batches waiting at the worker, just enough that it
-// hardly idles while answers and new batches cross the network. After every round of completions
-// the mean of the waiting batches is compared with two marks. The pool then grows or shrinks by a
-// batch, or shrinks by a fifth if it is far above. Half-way between the marks, a server with
-// exponential service times is busy for 99 % of the time, by mean value analysis of the closed
-// loop. About 0.9 batches then wait if the network holds almost none, 2.6 if it holds one, and 5.6
-// if it holds seven. Each sender seen in the last 5 s gets an equal share. Pool is pure and not
-// safe for concurrent use. The zero value is usable.
+// in flight, in total and each. It keeps just enough batches waiting that the worker hardly idles
+// while answers and new batches cross the network.
+//
+// After every round of completions, Pool compares the mean number of waiting batches with a low and
+// a high mark. It then grows or shrinks by a batch, or shrinks by a fifth if the mean is far above.
+// Half-way between the marks, a server with exponential service times is busy for 99 % of the time,
+// by mean value analysis of the closed loop. About 0.9 batches then wait if the network holds
+// almost none, 2.6 if it holds one, and 5.6 if it holds seven.
+//
+// Each sender seen in the last 5 s gets an equal share. Pool is pure and not safe for concurrent
+// use. The zero value is usable.
 type Pool struct {
 	Max float64 // maximum batches in flight of all senders together; 0 means 1000
 
@@ -25,7 +28,7 @@ type Pool struct {
 	began   time.Duration
 	last    time.Duration // time of the last completion
 	steady  bool          // a round has ended since the last pause
-	skip    int           // remaining completions of batches that waited during it
+	skip    int           // remaining completions of batches that waited during the last pause
 	waiting float64       // EWMA of the rounds' means
 	mean    float64       // cost of a batch
 	rate    float64       // completions per second
@@ -36,7 +39,7 @@ type Pool struct {
 type poolSender struct {
 	taken   float64 // cumulative cost
 	seen    time.Duration
-	network float64 // recent minimum of its round trip without the worker's share, seconds
+	network float64 // recent minimum of the round trip without the worker's share, seconds
 }
 
 const (
@@ -49,12 +52,12 @@ const (
 	poolMean   = 0.02
 	poolSeen   = 5 * time.Second
 	poolForget = 10 * time.Minute // a sender that is silent for this long starts over
-	poolLow    = 0.55             // minimum of the waiting batches,
-	poolHigh   = 1.15             // and maximum,
-	// plus this many times the square root of the batches in the network as a minimum,
+	poolLow    = 0.55             // low mark of the waiting batches, without the network's part
+	poolHigh   = 1.15             // high mark, without the network's part
+	// the network's part of the low mark, as a multiple of the square root of the batches in it
 	rootLow  = 1.2
-	rootHigh = 2.35 // and as a maximum
-	// senders that are distinguished; a further one takes the place of the most silent one
+	rootHigh = 2.35 // likewise of the high mark
+	// maximum number of senders; a further one replaces the one that was silent for longest
 	poolMost = 1024
 )
 
@@ -164,7 +167,8 @@ func (p *Pool) network(now time.Duration) float64 {
 	return sum / max(1, n)
 }
 
-// evict makes room for one more sender: the one that was silent for longest starts over.
+// evict makes room for one more sender by removing the one that was silent for longest, which
+// starts over if it comes back.
 func (p *Pool) evict() {
 	if len(p.senders) < poolMost {
 		return

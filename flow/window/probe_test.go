@@ -8,8 +8,8 @@ import (
 )
 
 // TestProbesOfWideWindowsAreUnbiased uses a worker without a queue that answers after 100 ms on
-// average. However many probes are made, they must not take the fast answers, which come back
-// first, for the average.
+// average. It checks that many probes do not take the fast answers, which come back first, for the
+// average.
 func TestProbesOfWideWindowsAreUnbiased(t *testing.T) {
 	for _, deviation := range []float64{0.02, 0.05, 0.1} {
 		for seed := range uint64(5) {

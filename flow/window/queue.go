@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Queue is the window for receivers that do not report their capacity: it keeps a few batches
-// queued at its worker. With none the worker would idle; many would only wait. The zero value is
-// usable.
+// Queue is the window for receivers that do not report their capacity. It keeps a few batches
+// queued at its worker: with none, the worker would idle, and more than a few would only wait. The
+// zero value is usable.
 //
 // The queue is estimated from the round trip as in TCP Vegas: q = W (1 - base/mean). The base is
 // the mean round trip of the drained worker, not the minimum. The target is between about 1.5 and 3
-// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below it the window
-// grows by one batch per round, above it shrinks by one, far above by up to a quarter. It starts at
-// one batch and at least doubles per round trip until the worker is full. A window is counted in
-// cost: a batch of the worker's mean cost counts as one.
+// sqrt(BDP), which is square-root staffing for workers that serve in parallel. Below the target the
+// window grows by one batch per round. Above it, the window shrinks by one, and far above by up to
+// a quarter. It starts at one batch and at least doubles per round trip until the worker is full.
+// The window counts cost: a batch of the worker's mean cost counts as one.
 type Queue struct {
 	Initial int // batches; 0 means 1
 	Max     int // batches; 0 means 1000

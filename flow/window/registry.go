@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Entry is an algorithm as configs, traces, explanations and simulators know it, by its name.
+// Entry describes an algorithm for configs, traces, explanations and simulators, which refer to it
+// by its name.
 type Entry struct {
 	Algorithm                            // with its defaults
-	With       func(o Options) Algorithm // with these settings
+	With       func(o Options) Algorithm // returns the algorithm with these settings
 	Adverts    bool                      // it needs workers that advertise their windows
-	Experiment bool                      // it is for simulators: no config takes it
+	Experiment bool                      // it is only for simulators, not for configs
 }
 
-// Options are the settings that configs have for windows. An algorithm takes those that it knows.
+// Options are the settings that configs have for windows. An algorithm ignores settings of others.
 type Options struct {
 	Size         int // of a fixed window
 	Initial, Max int
@@ -23,7 +24,7 @@ type Options struct {
 	PerAck       bool
 }
 
-// Bounded is an Algorithm whose windows have a greatest size.
+// Bounded is an Algorithm with a configurable maximum size of its windows.
 type Bounded interface {
 	Algorithm
 	Most() int // 0 means the default, 1000

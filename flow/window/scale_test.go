@@ -191,7 +191,7 @@ func TestPoolKeepsBusy(t *testing.T) {
 }
 
 // TestPoolForgetsPause checks that batches that waited during a pause do not narrow the pool, and
-// that a worker that has become permanently slower is followed.
+// that the pool follows a worker that has become permanently slower.
 func TestPoolForgetsPause(t *testing.T) {
 	var p Pool
 	now := time.Duration(0)
@@ -206,7 +206,7 @@ func TestPoolForgetsPause(t *testing.T) {
 	for range 10 {
 		now += 500 * ms
 		serve(1, 0, 12)
-		serve(12, ms, 12) // the batches it held
+		serve(12, ms, 12) // the batches that waited during the pause
 		serve(20, 10*ms, 2.5)
 	}
 	if p.size != size {

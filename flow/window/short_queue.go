@@ -22,7 +22,7 @@ import (
 type waits struct {
 	drained float64 // mean weight of round trips without a queue
 	tilted  float64 // mean of their round trips multiplied by their weights
-	n       float64 // samples in it, counted up to waitsMost
+	n       float64 // samples in drained and tilted, counted up to waitsMost
 	probed  weights // of the current probe, which may find that the base was wrong
 	round   weights
 
@@ -33,9 +33,9 @@ type waits struct {
 	following int     // rounds for which the base still follows such a change
 	// mean round trip before a round in which the speed may have changed; 0 if none
 	doubted   float64
-	found     bool // by a probe, whose mean counts too
-	confirmed int  // probes in a row that agreed with the base
-	empty     int  // rounds in a row that left the worker idle at times
+	found     bool // a probe has found the change of speed, and its mean counts, too
+	confirmed int  // consecutive probes that agreed with the base
+	empty     int  // consecutive rounds in which the worker idled at times
 }
 
 // weights sums up weights.
@@ -159,8 +159,8 @@ func (d *delay) weighs() bool {
 	return d.base.short && d.base.waits.known() && !d.start && !d.base.calm()
 }
 
-// follow rescales the base if the worker's speed has changed, and reports whether it has. The queue
-// stays the same, so the base keeps its share of the mean round trip.
+// follow rescales the base if the worker's speed has changed, and reports whether it did so. The
+// queue stays the same, so the base keeps its share of the mean round trip.
 func (d *delay) follow() bool {
 	w, mean := &d.base.waits, d.round.sum/float64(d.round.n)
 	if d.round.smoothed == 0 {

@@ -57,8 +57,8 @@ func TestProbesOutweighNothing(t *testing.T) {
 	}
 }
 
-// TestSpeedChangesInTheMiddleOfARound: a round that began before the worker slowed down has a long
-// mean, but short round trips as without a queue. The next round decides.
+// TestSpeedChangesInTheMiddleOfARound checks a round in which the worker slows down: its mean is
+// long, but it has short round trips as without a queue. The next round must decide.
 func TestSpeedChangesInTheMiddleOfARound(t *testing.T) {
 	for name, c := range map[string]struct {
 		next  float64 // mean service time in the round after
@@ -132,7 +132,7 @@ func TestWaitsAfterAChangeOfSpeed(t *testing.T) {
 			w.endProbe()
 		}
 		next := c.network + c.becoming
-		for part := 1.0; part <= 3; part++ { // a base follows in steps
+		for part := 1.0; part <= 3; part++ { // the base follows in steps
 			to := base + (next-base)*part/3
 			w.rescale(base+(next-base)*(part-1)/3, to)
 		}

@@ -7,18 +7,19 @@ import (
 	"time"
 )
 
-// startup finds the level of its worker when a window begins or begins again.
+// startup finds the level of its worker, the number of batches that it serves at once, when a
+// window begins or begins again.
 //
-// It goes from one batch to two, which show whether the worker's pace varies and whether it serves
-// two at once. If the pace varies, every ack of a full window widens it by one, which doubles it
-// per round trip, until a round shows a queue (RFC 5681).
+// The window grows from one batch to two, which show whether the worker's pace varies and whether
+// it serves two at once. If the pace varies, every ack of a full window widens the window by one
+// batch, which doubles it per round trip, until a round shows a queue (RFC 5681).
 //
-// If the pace does not vary, a round trip longer than the base is not random. As long as there is
-// none, the window goes to 12 (RFC 6928 begins with ten), to 32, and then grows by half of itself
-// per round trip. If some are longer but little is queued, it grows by a quarter (the conservative
-// slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips that show a
-// queue, without waiting for later ones. The level is the maximum rate at which the worker
-// delivered while a batch was in flight, times the base round trip (as in BBR).
+// If the pace does not vary, a round trip longer than the base is not random. While no round trip
+// is longer, the window grows to 12 (RFC 6928 begins with ten), to 32, and then by half of itself
+// per round trip. If some round trips are longer but little is queued, it grows by a quarter (the
+// conservative slow start of HyStart++, RFC 9406). The start-up ends with the first few round trips
+// that show a queue, without waiting for later ones. The level is the maximum rate at which the
+// worker delivered while a batch was in flight, times the base round trip (as in BBR).
 //
 // A machine that stops for a moment makes all batches in flight late, and so does a worker that
 // divides its capacity among all of them. If more batches per second come back than before although
@@ -29,42 +30,42 @@ type startup struct {
 	idle    int     // rounds in which the window was not used up
 	pace    float64 // maximum deliveries per second while a batch was in flight
 	before  float64 // pace at the start of the round
-	// batches that came back about one base round trip after the window was widened,
+	// batches that came back about one base round trip after the window was widened
 	came   float64
-	most   float64 // and the maximum in any round
+	most   float64 // maximum of came in any round
 	early  int     // answers in the round to batches sent before it
-	slow   int     // round trips of the round that were longer than random variation explains,
-	far    int     // and those that were much longer
-	slowAt float64 // maximum batches in flight at the sending of a slow one,
-	fineAt float64 // and of one that was not slow
+	slow   int     // round trips of the round that were longer than random variation explains
+	far    int     // slow round trips that were much longer
+	slowAt float64 // maximum batches in flight when a slow one was sent
+	fineAt float64 // maximum batches in flight when one that was not slow was sent
 	queued int     // number of last samples that showed a queue
 }
 
 const (
-	// factor by which a round must be faster than all before;
+	// factor by which a round must be faster than all before, or it counts as flat
 	startFaster  = 1.15
-	startFlat    = 3    // this many rounds that are not end the start-up (BBR: the pipe is full)
-	startIdle    = 4    // unused rounds also end it
-	startFirst   = 12.0 // batches after the first two,
-	startWide    = 32.0 // and then; beyond this level an excess costs more than a round trip,
-	startFurther = 1.5  // so the steps are smaller
+	startFlat    = 3    // flat rounds that end the start-up (BBR: the pipe is full)
+	startIdle    = 4    // unused rounds that end the start-up
+	startFirst   = 12.0 // batches after the first two
+	startWide    = 32.0 // batches after startFirst
+	startFurther = 1.5  // later steps, which are smaller: an excess costs more than a round trip
 	startGently  = 1.25
 	startQueued  = 3.0 // samples, or a quarter of the window, that must show a queue to end it
 	// round trips during which a level that was just measured is not questioned
 	startRest = 8
-	// maximum share of a round for batches sent before it, and for a narrow one
+	// maximum share of a round for batches sent before it
 	startEarly       = 1.0 / 4
-	startNarrowEarly = 2.0 / 5 // this share,
-	// because a window of 25 would otherwise wait a round trip for its tenth answer
+	startNarrowEarly = 2.0 / 5 // the same for windows up to startNarrow
+	// A window of 25 would otherwise wait a round trip for its tenth answer.
 	startNarrow = 25.0
 	startFew    = 4.0 // this many at once may be queued as with any number
 	// share of the base after the widening during which answers belong to the previous round
 	startSame   = 1.0 / 2
-	startChance = 16      // samples of which one may be slow at random; one of fewer may be, too,
-	startFar    = 1.0 / 2 // unless it is late by this share of the base
-	startMore   = 1.25    // times the previous pace counts as faster
-	startSlack  = 1.0 / 8 // share of the base that is no delay (RFC 9406), nor are
-	startSigmas = 3.0     // this many standard deviations
+	startChance = 16      // one of this many samples may be slow at random, or one of fewer
+	startFar    = 1.0 / 2 // share of the base: a sample that is later than this is not random
+	startMore   = 1.25    // multiple of the previous pace that counts as faster
+	startSlack  = 1.0 / 8 // share of the base that is not a delay (RFC 9406)
+	startSigmas = 3.0     // standard deviations that are not a delay
 )
 
 // Starting reports whether the window is in its start-up.
@@ -120,14 +121,14 @@ func (u *startup) full(w float64) bool {
 	return u.queued > 0 && float64(u.queued) >= min(startQueued, w/4)
 }
 
-// more reports whether a worker that returns this many batches in x seconds, slightly late, is
-// faster than observed before.
+// more reports whether a worker that returns this many batches in x seconds is faster than observed
+// before, although its answers are slightly late.
 func (u *startup) more(batches, base, x float64) bool {
 	return u.before > 0 && x <= base*(1+startFar) && batches > startMore*u.before*x
 }
 
-// chance reports whether so few of n round trips were slow that they may be random. That includes a
-// single one if a batch sent with more in flight was not slow.
+// chance reports whether so few of n round trips were slow that they may be random. A single slow
+// round trip may also be random if a batch sent with more in flight was not slow.
 func (u *startup) chance(n int) bool {
 	return startChance*u.far <= n && (startChance*u.slow <= n || u.slow == 1 && u.slowAt < u.fineAt)
 }
@@ -196,7 +197,7 @@ func (d *delay) started(v *verdict, now time.Duration) {
 	if v.limited {
 		u.idle = 0
 	} else if u.idle++; u.idle >= startIdle && d.base.n >= probeSamples {
-		// this load gives no more information; a later burst must not meet a doubling window
+		// This load gives no more information. A later burst must not meet a window that doubles.
 		full = true
 	}
 	switch {
@@ -228,8 +229,8 @@ func (d *delay) level(v *verdict, now time.Duration) float64 {
 		if u.most <= startFew || (now-d.since).Seconds() < (1+startSame)*d.base.value {
 			return bdp + low
 		}
-		// It serves several at once, whose answers come in bursts: until the next batches arrive,
-		// more than low must wait. A round trip may touch two bursts.
+		// The worker serves several at once, and their answers come in bursts. Until the next
+		// batches arrive, more than low must wait. A round trip may touch two bursts.
 		_, most := zone(u.most)
 		return min(bdp+(low+high)/2, u.most+most)
 	}

@@ -4,20 +4,20 @@
 //
 // A [Window] is notified of sent and answered batches and returns the number that may be in flight.
 // It is pure: time is an argument. It is not safe for concurrent use; its owner is the machine in
-// package control. One [Algorithm] creates one Window for each worker. The package
-// runs under testing/synctest.
+// package control. One [Algorithm] creates one Window for each worker. The package runs under
+// testing/synctest.
 package window
 
 import "time"
 
-// State of a worker as its window sees it.
+// State is the state of a worker, as measured by its window.
 type State uint8
 
 // The states.
 const (
 	Unknown State = iota // no verdict yet
 	Normal               // answers within the threshold: the window grows
-	Slow                 // answers beyond it: the window shrinks
+	Slow                 // answers above the threshold: the window shrinks
 	Busy                 // a timeout or failure: the window shrinks at once
 	// one item is in flight to test the worker or to measure its drained round trip
 	Probing
@@ -55,14 +55,14 @@ type Sample struct {
 	Mean   float64 // mean cost of the worker's items; 0 means equal to Cost
 	// cost in flight at this worker just after it was sent, overdue attempts included
 	InFlightAtSend float64
-	// part of it that later answers have long overtaken, so that it is probably lost
+	// part of InFlightAtSend that later answers have long overtaken, so that it is probably lost
 	Lost     float64
 	Suspects int // attempts in flight now that are probably lost
 	// cost that the worker delivered since it was sent, itself included; 0 if unknown
 	Done    float64
-	Limited bool   // the window was the limit when it was sent
-	Late    bool   // it had been treated as timed out
-	Epoch   uint32 // of the window when it was sent (Window.Epoch)
+	Limited bool   // the window was the limit when the attempt was sent
+	Late    bool   // the attempt had been treated as timed out
+	Epoch   uint32 // Window.Epoch when the attempt was sent
 	Advert  Advert // the worker's report
 }
 
@@ -130,8 +130,7 @@ func (s *Sample) batches() float64 {
 // drained reports whether the worker had no other item of this sender when the item was sent.
 func (s *Sample) drained() bool { return s.InFlightAtSend <= s.Cost*1.000001 }
 
-// overtaken reports whether another item came back while it was in flight; first reports that none
-// did.
+// overtaken reports whether another item came back while this one was in flight.
 func (s *Sample) overtaken() bool { return s.Done > s.Cost*1.000001 }
 func (s *Sample) first() bool     { return s.Done > 0 && !s.overtaken() }
 
@@ -145,7 +144,7 @@ type Window interface {
 	OnTimeout(now time.Duration, cost float64) // overdue
 	OnNack(now time.Duration, cost float64)    // retryable answer
 	OnUndo(now time.Duration)                  // a timeout was spurious: its late ack has arrived
-	// the worker restarted or its breaker closed: start over at the minimum
+	// Reset starts over at the minimum, after the worker restarted or its breaker closed.
 	Reset(now time.Duration)
 	State() State
 	Reason() string // the figures of the last verdict as text
@@ -168,11 +167,11 @@ type Starter interface {
 }
 
 // Prober is a Window that measures its worker's round trip without a queue from time to time, by a
-// drained probe. Its owner starts the probes: with jitter, and for few workers at once.
+// drained probe. Its owner starts the probes, with jitter and for few workers at once.
 type Prober interface {
 	Window
 	// ProbeWithin returns the wanted time from the last probe, or from the first sample, to the
-	// next one. Zero means none. It is shorter while the base round trip is provisional.
+	// next probe. Zero means no probe. It is shorter while the base round trip is provisional.
 	ProbeWithin() time.Duration
 	BeginProbe(now time.Duration) // narrows the window until enough samples have come back
 	EndProbe(now time.Duration)   // ends a probe early
