@@ -213,8 +213,8 @@ func TestSharedOnce(t *testing.T) {
 	}
 }
 
-// TestSharedGone checks that the run ends or recovers if the consumer or the stream is deleted
-// while it is read.
+// TestSharedGone checks that deleting the stream while it is read is an error, and that a recreated
+// stream is read.
 func TestSharedGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -216,7 +216,8 @@ func TestLogCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestLogGone checks a stream that is deleted and recreated while it is read.
+// TestLogGone checks that deleting the stream while it is read is an error, and that a recreated
+// stream is read.
 func TestLogGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
