@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// AuditCase is a sink into a database, with a function that changes the table.
+// AuditCase is a sink that writes to a database, with a function that changes its table.
 type AuditCase struct {
-	Sink   func(t *testing.T, h stream.Host) stream.Sink // of table "audited"
-	Upsert bool                                          // its key is "id"
+	Sink   func(t *testing.T, h stream.Host) stream.Sink // for table "audited"
+	Upsert bool                                          // with the key "id"
 	Exec   func(t *testing.T, statement string)
 }
 
@@ -26,7 +26,7 @@ var auditRecords = []string{
 	`{"id":"e","n":2.5,"i":5,"b":true,"j":{},"t":"twice"}`,
 }
 
-// Audit checks the audits of a sink: of a sound table, of one with a lost row and a repeated one.
+// Audit checks the audits of a sink: with a correct table, and with a lost row and a repeated one.
 func Audit(t *testing.T, c AuditCase) {
 	l := live(t, Receiver{New: newSinkOf(c)}, "")
 	delivered := Records(t, auditRecords...)
@@ -113,7 +113,7 @@ func audited(t *testing.T, c AuditCase) (all []stream.AuditDifference) {
 	return all
 }
 
-// covers reports whether a mark has settled everything up to p.
+// covers reports whether everything up to p is settled in m.
 func covers(m stream.Mark, p stream.Position) bool {
 	return m.Watermark.Compare(p) >= 0 || len(m.Above) == 1 && m.Above[0].To.Compare(p) >= 0
 }

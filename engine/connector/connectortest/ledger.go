@@ -8,8 +8,8 @@ import (
 )
 
 // sinkKeepsLedger compares the progress that a TransactionalSink reports with the delivered
-// batches: with batches dropped entirely, spans stored without data, marks folded, the process
-// ended after every step, and an earlier process that continues to deliver.
+// batches. Meanwhile batches are dropped entirely, spans are stored without data, marks are folded,
+// the process ends after every step, and an earlier process continues to deliver.
 func sinkKeepsLedger(t *testing.T, c SinkCase) {
 	r := c.Start(t)
 	first := live(t, r, "")
@@ -46,7 +46,7 @@ func sinkKeepsLedger(t *testing.T, c SinkCase) {
 			if err := ledger.Store(t.Context(), b.Spans); err != nil {
 				t.Fatalf("Store: %v", err)
 			}
-			l.must(b) // in the ledger already: nothing is written
+			l.must(b) // already in the ledger: nothing is written
 		default:
 			l.must(b)
 		}

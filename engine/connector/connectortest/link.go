@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Link is a TCP proxy on loopback before a server. It can be cut and stalled. It is safe for
+// Link is a TCP proxy on loopback in front of a server. It can be cut and stalled. It is safe for
 // concurrent use.
 type Link struct {
 	listener net.Listener
@@ -19,16 +19,16 @@ type Link struct {
 	conns   map[net.Conn]struct{}
 }
 
-// linkState is the state of a Link. Each state can follow each other one.
+// linkState is the state of a Link. All transitions are possible.
 type linkState uint8
 
 const (
 	linkOpen    linkState = iota
-	linkCut               // connections are closed, and new ones at once
-	linkStalled           // connections stay open, and nothing passes
+	linkCut               // connections are closed, new ones at once
+	linkStalled           // connections stay open, but no data passes
 )
 
-// NewLink returns an open link to the address of a server, which need not run yet. The link ends
+// NewLink returns an open link to the address of a server, which may start later. The link ends
 // with the test.
 func NewLink(t testing.TB, server string) *Link {
 	t.Helper()
@@ -47,7 +47,7 @@ func NewLink(t testing.TB, server string) *Link {
 	return link
 }
 
-// Address is the address to connect to.
+// Address returns the address to connect to.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
 // Cut closes all connections, and refuses new ones until Heal.
@@ -60,7 +60,7 @@ func (l *Link) Cut() {
 	}
 }
 
-// Stall lets nothing pass until Heal. Connections stay open, and new ones are accepted.
+// Stall stops all data until Heal. Connections stay open, and new ones are accepted.
 func (l *Link) Stall() { l.set(linkStalled) }
 
 // Heal opens the link.
@@ -87,7 +87,7 @@ func (l *Link) pass() bool {
 	}
 }
 
-// add notes a connection, and reports whether the link is not cut.
+// add registers a connection. It reports false if the link is cut.
 func (l *Link) add(c net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *Link) forward(client net.Conn) {
 	both.Wait()
 }
 
-// copy forwards one direction. Its end closes both.
+// copy forwards one direction. When it ends, it closes both connections.
 func (l *Link) copy(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
-// TestLink: a stalled link delivers later, a cut one never.
+// TestLink checks that a stalled link delivers later, and that a cut one never does.
 func TestLink(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

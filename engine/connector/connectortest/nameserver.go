@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// NameServer is a DNS server on a loopback port. It answers A, AAAA and SRV questions about the
-// records that a test has set, and is safe for concurrent use.
+// NameServer is a DNS server on a loopback port. It answers A, AAAA and SRV queries from the
+// records that a test has set. It is safe for concurrent use.
 type NameServer struct {
 	conn  net.PacketConn
 	ended chan struct{}
@@ -81,7 +81,7 @@ func (s *NameServer) Serve(name string, records ...net.SRV) {
 	s.services[name] = records
 }
 
-// Fail makes the server answer SERVFAIL, or not any more.
+// Fail makes the server answer SERVFAIL, or normally again.
 func (s *NameServer) Fail(failing bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +94,7 @@ const (
 	typeSRV  = 33
 )
 
-// answer returns the response to a query of one question.
+// answer returns the response to a query with one question.
 func (s *NameServer) answer(query []byte) []byte {
 	var labels []string
 	at := 12

@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sourceReadsRanges checks a reader that is a [stream.RangeReader]: reading a span again gives the
-// same ids and texts. That holds in any order before the partition is finished, and in another
-// process whose marks cover the span.
+// sourceReadsRanges checks a reader that is a [stream.RangeReader]. Reading a span again gives the
+// same ids and texts. This holds in any order before the partition is finished, and in another
+// process with marks that cover the span.
 func sourceReadsRanges(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(true)

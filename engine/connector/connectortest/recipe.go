@@ -22,8 +22,8 @@ type Server struct {
 
 // StartServer starts the server of a recipe on a free port with its own data, and stops it when the
 // test ends. It skips the test if PENSTOCK_RECIPES is not set, or if the given program is not
-// installed. If PENSTOCK_NAME is set, such as PENSTOCK_KAFKA for the server kafka, the test was
-// asked for and fails instead.
+// installed. If PENSTOCK_NAME is set, such as PENSTOCK_KAFKA for the server kafka, the test fails
+// instead.
 func StartServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := NewServer(t, name, program)
@@ -31,7 +31,7 @@ func StartServer(t testing.TB, name, program string) *Server {
 	return s
 }
 
-// NewServer is StartServer without the start.
+// NewServer is like StartServer, but does not start the server.
 func NewServer(t testing.TB, name, program string) *Server {
 	t.Helper()
 	s := newServer(t, name, program)
@@ -44,7 +44,7 @@ func NewServer(t testing.TB, name, program string) *Server {
 	return s
 }
 
-// Address is the address on which the server listens.
+// Address returns the address on which the server listens.
 func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port) }
 
 // Shared is one server for all tests of a package that only need one. The first call of Get starts

@@ -25,8 +25,8 @@ func Outcomes(b *stream.Batch) (all []string) {
 	return all
 }
 
-// Records returns a batch whose records have the members of the JSON objects given as fields; a
-// line that is none stays unparsed.
+// Records returns a batch with a record for each line. A line that is a JSON object becomes a
+// record with its members as fields. Other lines stay unparsed.
 func Records(t testing.TB, lines ...string) *stream.Batch {
 	t.Helper()
 	b := streamtest.Lines(lines...)

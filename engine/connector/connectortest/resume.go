@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// tooLate is how long a Read may go on after its context has ended.
+// tooLate is the time that a Read may continue after its context has ended.
 const tooLate = 5 * time.Second
 
-// sourceResumes ends the process after each batch of a full run, everything before settled, and
-// checks that the next one reads exactly the rest.
+// sourceResumes ends the process after each batch of a full run, with everything before it settled.
+// It checks that the next process reads exactly the rest.
 func sourceResumes(t *testing.T, c SourceCase) {
 	full := readAll(t, c, newSettled())
 	for cut := range len(full) + 1 {
@@ -33,7 +33,7 @@ func sourceResumes(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceResumesWithHoles settles batches at random, as unequal workers do.
+// sourceResumesWithHoles settles batches in random order, like workers of different speed.
 func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 	const rounds, seed = 20, 1
 	full := readAll(t, c, newSettled())
@@ -63,14 +63,14 @@ func sourceResumesWithHoles(t *testing.T, c SourceCase) {
 	}
 }
 
-// byID sorts by id: which partition comes first after a resume is the source's choice.
+// byID sorts records by id, because the source may choose any order of partitions after a resume.
 func byID(all []heard) []heard {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b heard) int { return compareText(a.id, b.id) })
 	return all
 }
 
-// difference names the first record that is missing or too many.
+// difference describes the first missing or surplus record.
 func difference(got, want []heard) string {
 	count := make(map[heard]int)
 	for _, h := range want {
@@ -104,8 +104,8 @@ func sourceAllSettled(t *testing.T, c SourceCase) {
 	}
 }
 
-// sourceEndsWithContext reads without Once until nothing more is there, and ends the context of the
-// Read that waits; then that of a Read which has not begun.
+// sourceEndsWithContext reads without Once until there are no more records. It ends the context of
+// a waiting Read, and then that of a Read that has not begun.
 func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())
 	r := p.open(false)
@@ -150,7 +150,7 @@ func sourceEndsWithContext(t *testing.T, c SourceCase) {
 	p.end(r)
 }
 
-// sourceFinishes commits and finishes the settled partitions of a run, twice each, then starts
+// sourceFinishes commits and finishes the settled partitions of a run, twice each, and then starts
 // again.
 func sourceFinishes(t *testing.T, c SourceCase) {
 	p := begin(t, c, newSettled())

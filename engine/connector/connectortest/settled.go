@@ -8,10 +8,11 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// settled is a naive ledger: for each partition the settled ranges, from which it creates marks.
-// The suite has its own ledger, so that a mistake in flow/ledger cannot hide one in a source.
+// settled is a naive ledger. It holds the settled ranges of each partition and creates marks from
+// them. The suite has its own ledger, so that a mistake in flow/ledger cannot hide a mistake in a
+// source.
 type settled struct {
-	mu    sync.Mutex // guards parts, because a source may call from any of its goroutines
+	mu    sync.Mutex // guards parts, because sources call from any goroutine
 	parts map[string]*settledPart
 
 	waiting bool // set Waiting in marks
@@ -69,7 +70,7 @@ func (p *settledPart) mark() stream.Mark {
 	return m
 }
 
-// options returns the options of a process that begins with these marks.
+// options returns the options of a process that starts with these marks.
 func (s *settled) options(once bool) stream.OpenOptions {
 	return stream.OpenOptions{
 		Route: streamtest.Route,

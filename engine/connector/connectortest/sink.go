@@ -17,7 +17,7 @@ import (
 
 // SinkCase creates a sink and gives access to the records of its receiver.
 type SinkCase struct {
-	// Start creates an empty receiver; it is called once for each check.
+	// Start creates an empty receiver. The suite calls it once for each check.
 	Start func(t *testing.T) Receiver
 	// ExactlyOnce means that a kill causes no repeats if the sink is opened at the saved Place.
 	ExactlyOnce bool
@@ -25,7 +25,7 @@ type SinkCase struct {
 
 // Receiver is the destination of a sink.
 type Receiver struct {
-	// New creates a sink for the same receiver, as a new process does.
+	// New creates a sink for the same receiver, like a new process.
 	New func(t *testing.T, h *streamtest.Host) stream.Sink
 	// Received returns the text of each record that the receiver holds, in its order. Nil if the
 	// receiver stores nothing.
@@ -66,7 +66,7 @@ func Sink(t *testing.T, c SinkCase) {
 // perBatch is the number of records of a batch in the suite.
 const perBatch = 5
 
-// textOf returns the text of record i of batch n. Sizes differ; a few texts are large.
+// textOf returns the text of record i of batch n. Sizes differ, and a few texts are large.
 func textOf(n, i int) string {
 	size := (n*31 + i*17) % 90
 	if n%11 == 3 && i == 0 {
@@ -149,7 +149,7 @@ func (l *life) end() {
 	}
 }
 
-// batch returns batch n, encoded as the engine does it.
+// batch returns batch n, encoded like in the engine.
 func (l *life) batch(n int) *stream.Batch {
 	l.t.Helper()
 	b := l.raw(n)
@@ -259,8 +259,8 @@ func (l *life) must(batches ...*stream.Batch) {
 	}
 }
 
-// check compares the receiver's records with want: in order on a single ordered lane, and with
-// repeats if they are allowed.
+// check compares the receiver's records with want. On a single ordered lane, the order must match.
+// If repeats is set, records may occur repeatedly.
 func check(t *testing.T, r Receiver, ordered, repeats bool, want []string) {
 	t.Helper()
 	if r.Received == nil {
@@ -339,8 +339,8 @@ func sinkReversed(t *testing.T, c SinkCase) {
 	check(t, r, l.ordered(), false, texts(0, rounds*each))
 }
 
-// sinkPieces delivers batches that are cut into pieces, with records dropped and dead-lettered, and
-// some empty ones.
+// sinkPieces delivers batches cut into pieces. Some records are dropped or dead-lettered, and some
+// batches are empty.
 func sinkPieces(t *testing.T, c SinkCase) {
 	const seed = 3
 	r := c.Start(t)

@@ -30,14 +30,14 @@ const patience = 20 * time.Second
 
 // SourceCase creates a source over existing data and gives the expected records.
 type SourceCase struct {
-	// New creates a source over the same data, as a new process does; the suite calls it many
-	// times. h is the host of that process, stopped when the process ends. Only Finish may change
-	// the data between calls.
+	// New creates a source over the same data, like a new process. The suite calls it many times. h
+	// is the host of that process, and is stopped when the process ends. Only Finish may change the
+	// data between calls.
 	New func(t *testing.T, h *streamtest.Host) stream.Source
 	// Want holds the text of every record, without line ends: for each partition its records in
 	// order, with the partitions in any order. Equal texts may occur.
 	Want [][]string
-	// Limits of the batches. Zero means 512 bytes and 7 records, so that there are many cuts.
+	// Limits bounds the batches. Zero means 512 bytes and 7 records, so that there are many cuts.
 	// Choose Want such that it makes a few dozen batches.
 	Limits stream.BatchLimits
 	// Reset restores the data before each check, for sources whose Finish changes it. Nil if that
@@ -95,7 +95,7 @@ type copied struct {
 	records []heard
 }
 
-// process is one life of a source, from New to the end of its host.
+// process is one process with a source, from New to the end of its host.
 type process struct {
 	t      *testing.T
 	c      SourceCase
@@ -126,7 +126,7 @@ func (p *process) open(once bool) stream.Reader {
 	return r
 }
 
-// end closes the reader and stops the host, which to a source looks like a kill.
+// end closes the reader and stops the host. For a source, this looks like a kill.
 func (p *process) end(r stream.Reader) {
 	p.t.Helper()
 	if err := r.Close(); err != nil {
@@ -137,7 +137,7 @@ func (p *process) end(r stream.Reader) {
 	}
 }
 
-// next reads one batch; false means io.EOF without records.
+// next reads one batch. false means io.EOF without records.
 func (p *process) next(r stream.Reader) (copied, bool, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeoutCause(p.t.Context(), patience,
@@ -235,7 +235,7 @@ func (p *process) checkOrigin(b *stream.Batch, i int) {
 	}
 }
 
-// drain reads up to io.EOF and calls each, unless nil, with every batch.
+// drain reads up to io.EOF and calls each for every batch. each may be nil.
 func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	p.t.Helper()
 	var all []copied
@@ -255,7 +255,7 @@ func (p *process) drain(r stream.Reader, each func(copied)) []copied {
 	return nil
 }
 
-// readAll runs a whole process that reads with Once.
+// readAll reads everything in a new process with Once.
 func readAll(t *testing.T, c SourceCase, marks *settled) []copied {
 	t.Helper()
 	p := begin(t, c, marks)
@@ -378,7 +378,7 @@ func sourceTwoReaders(t *testing.T, c SourceCase) {
 	}
 }
 
-// randomFrom returns a generator whose seed is printed if the test fails.
+// randomFrom returns a random number generator. If the test fails, its seed is printed.
 func randomFrom(t *testing.T, seed uint64) *rand.Rand {
 	t.Cleanup(func() {
 		if t.Failed() {

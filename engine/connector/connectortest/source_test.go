@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// lines is a minimal source over texts in memory, one partition each.
+// lines is a minimal source over texts in memory. Each text is a partition.
 type lines []string
 
 func (l lines) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, error) {
@@ -66,7 +66,8 @@ func (r *linesReader) Read(ctx context.Context, b *stream.Batch) error {
 	return context.Cause(ctx)
 }
 
-// fill cuts at multiples of the batch's bytes from the start of the text, or after its records.
+// fill ends batches at multiples of the batch's bytes from the start of the text, or after its
+// maximum number of records.
 func (r *linesReader) fill(b *stream.Batch, end int64) {
 	from, size := r.at, int64(b.Limits().Bytes)
 	for r.at < end && b.Origins < b.Limits().Records && (r.at == from || r.at/size == from/size) {

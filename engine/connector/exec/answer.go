@@ -107,8 +107,8 @@ func parseAnswer(line []byte) (answer, error) {
 }
 
 // report returns the child's report. If the child gives a credit without an epoch or a taken count,
-// epoch and taken are used: the number of this start of the child, and the records it has answered
-// since.
+// report uses epoch and taken: the number of this child's start, and the number of records it has
+// answered since.
 func (a answer) report(epoch uint32, taken uint64) stream.Report {
 	r := stream.Report{
 		Epoch: a.Epoch, Taken: a.Taken, QueueLen: a.QueueLen, Slots: a.Slots,
@@ -199,7 +199,7 @@ func or(s, instead string) string {
 	return s
 }
 
-// fate is the result for one record of a partially delivered batch.
+// fate is the outcome of one record of a partially delivered batch.
 type fate uint8
 
 const (

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The tests run this test binary as child: `BINARY exec-child MODE FILE`.
+// childArg makes this test binary run as a child: `BINARY exec-child MODE FILE`.
 const childArg = "exec-child"
 
 func TestMain(m *testing.M) {
@@ -55,8 +55,8 @@ var ownFile = sync.OnceValue(func() string {
 })
 
 // keep appends text to this process's own file beside file, in one write that survives the process.
-// A shared file would not do: a kill can cut a write short, and the next process would continue in
-// the middle of a line.
+// A shared file would not work: a kill can cut a write short, and the next process would continue
+// in the middle of a line.
 func keep(file string, text []byte) error {
 	f, err := os.OpenFile(file+ownFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

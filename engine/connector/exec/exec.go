@@ -42,13 +42,13 @@ type Sink struct {
 	scratch sync.Pool // *[]byte: encode buffers for pieces
 	// with storm: the directory for the process ids of bolts; created by Open
 	pids   string
-	starts atomic.Uint32 // number of children started, with ndjson
-	// set once any child has reported a credit: a new child then gets one batch until it reports
-	// one
+	starts atomic.Uint32 // with ndjson: number of children started
+	// set when a child has reported a credit; from then on, a new child gets one batch until it
+	// reports one
 	grants atomic.Bool
 }
 
-// New returns a sink without starting children.
+// New returns a sink. It starts no children.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open implements stream.Sink: one lane for each worker, named worker-1, worker-2, and so on. If a
-// program cannot be started, Open succeeds and its workers report the error.
+// Open implements stream.Sink. It creates one lane for each worker, named worker-1, worker-2, and
+// so on. If a program cannot be started, Open succeeds and its workers report the error.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	names := make([]string, s.o.Workers)
 	for i := range names {
@@ -118,8 +118,8 @@ func (s *Sink) spec(worker string) child.Spec {
 	return spec
 }
 
-// Close implements stream.Sink. The children have ended already, with the goroutines that the host
-// has waited for.
+// Close implements stream.Sink. The children have already ended, because the host has waited for
+// their goroutines.
 func (s *Sink) Close() error {
 	if s.pids == "" {
 		return nil
@@ -132,7 +132,7 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder: it encodes the input of a child. Unchanged raw lines are sent
+// Encode implements stream.Encoder. It encodes the input of a child. Unchanged raw lines are sent
 // from the batch's own bytes.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	switch {

@@ -14,5 +14,5 @@ func ParseForTest(line []byte, b *stream.Batch) (report stream.Report, outcome, 
 	return a.report(1, 0), outcome, err
 }
 
-// FollowingForTest is the schedule of a source.
+// FollowingForTest exports following.
 var FollowingForTest = following

@@ -47,7 +47,7 @@ func (l *linesLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	spec.KeepInput = true
-	// when ctx ends, kill the process at once: reading its input is the normal way to end
+	// kill the process at once when ctx ends: its normal way to end is the end of its input
 	spec.Grace = -1
 	l.sink.host.Count("processes_started", 1)
 	unread := false

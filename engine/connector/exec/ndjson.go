@@ -41,7 +41,7 @@ type talk struct {
 	clean  bool  // the child ended by itself after an answer: no batch is to blame
 
 	sent, taken uint64        // records since its start: written; answered
-	credit      uint64        // upper bound of sent, as the child reported last
+	credit      uint64        // upper bound of sent, as last reported by the child
 	granted     bool          // this child or an earlier one has reported a credit
 	told        chan struct{} // closed and replaced with each answer
 }
@@ -52,7 +52,7 @@ type asked struct {
 	cost   uint64      // records
 	answer chan answer // buffer of 1
 	taken  uint64      // talk.taken including this batch, when it was answered
-	blamed bool        // when the child died, this was the oldest batch and so the one in progress
+	blamed bool        // the oldest batch, and so the one in progress, when the child died
 }
 
 func (s *Sink) newTalk(p *child.Process) *talk {
@@ -100,9 +100,9 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// room waits until the child's credit covers q. A child without unanswered batches gets q in any
-// case, because otherwise its credit would never be updated. The caller holds turn. After an error
-// nothing was written.
+// room waits until the child's credit covers q. If the child has no unanswered batches, room does
+// not wait, because otherwise the child would never update its credit. The caller holds turn. After
+// an error nothing was written.
 func (t *talk) room(ctx context.Context, q *asked) error {
 	for {
 		t.mu.Lock()
@@ -226,8 +226,8 @@ func (t *talk) ask(ctx context.Context, q *asked, head, data []byte) error {
 	if err != nil && ctx.Err() != nil {
 		err = t.abandon(ctx)
 	} else if err != nil {
-		// The child has died, or has closed its input and will never read another batch. The cause
-		// comes from the end of the process.
+		// The child has died, or has closed its input and will never read another batch. The end of
+		// the process tells the cause.
 		t.p.Kill(err)
 		<-t.ended
 		err = t.died(ctx, q)

@@ -23,7 +23,7 @@ const (
 	JSON = "json" // one JSON object per line: the fields of a parsed record, else {"message":"..."}
 )
 
-// The bounds of options.
+// The limits of options.
 const (
 	maxWorkers  = 256
 	maxInFlight = 1000 // batches
@@ -33,8 +33,8 @@ const (
 	usualPending  = 100 // Storm's topology.shellbolt.max.pending
 )
 
-// Options of the sink. The time limit of an answer is `flow.abandon`, after which the child is
-// killed.
+// Options are the options of the sink. The time limit of an answer is `flow.abandon`, after which
+// the child is killed.
 type Options struct {
 	child.Options
 
@@ -47,7 +47,7 @@ type Options struct {
 	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
 }
 
-// DefaultOptions returns the options of a config that sets only the command.
+// DefaultOptions returns the defaults.
 func DefaultOptions() *Options {
 	return &Options{
 		Options: child.DefaultOptions(), Workers: 1, Protocol: Lines, Format: Raw,
@@ -65,7 +65,7 @@ func (o *Options) Validate() error {
 	for _, n := range []struct {
 		key            string
 		n, most, usual int
-		what, of       string // of: the protocol that the option belongs to; "" means all
+		what, of       string // of: the protocol that the option is for; "" means all
 	}{
 		{"workers", o.Workers, maxWorkers, 0, "processes", ""},
 		{"in_flight", o.InFlight, maxInFlight, usualInFlight, "batches", NDJSON},

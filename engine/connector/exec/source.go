@@ -16,12 +16,12 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// SourceComponent is the source exec: the output of a command.
+// SourceComponent returns the source exec, which reads the output of a command.
 //
-// The output cannot be read again, so there are no positions: records that were read and not
-// delivered when the process is killed are lost. A full source stops reading, and the command's
-// writes wait. A stop or a drain sends SIGTERM to the command's process group, reads its output to
-// the end and kills the group after `grace`.
+// The output cannot be read again, so there are no positions. If the process is killed, records
+// that were read and not delivered are lost. A full source stops reading, and the command's writes
+// block. A stop or a drain sends SIGTERM to the command's process group, reads its output to the
+// end and kills the group after `grace`.
 func SourceComponent() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -44,7 +44,7 @@ type Source struct {
 	once   bool // set before opened is closed: one run of the command
 }
 
-// NewSource returns a source that has not started its command.
+// NewSource returns a source. It does not start the command.
 func NewSource(o SourceOptions, h stream.Host) (*Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *Source) serve(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		<-ctx.Done() // the records before the failure are delivered first
+		<-ctx.Done() // deliver the records before the failure first
 		return &commandError{err}
 	}
 	return nil
@@ -105,16 +105,16 @@ func (s *Source) serve(ctx context.Context) error {
 // commandError ends the source permanently.
 type commandError struct{ err error }
 
-// Error returns the way the command ended.
+// Error implements error. It describes the end of the command.
 func (e *commandError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason, and tells the supervisor not to start the source again.
+// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the source.
 func (e *commandError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
 var errDraining = errors.New("the routes drain")
 
-// untilDrain runs the command until the routes drain or ctx is done. ended means that it does not
-// run again; err is then nil, or the failure of its last run.
+// untilDrain runs the command until the routes drain or ctx is done. ended means that the command
+// does not run again. Then err is nil, or the failure of its last run.
 func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	defer s.Producer()()
 	run, cancel := context.WithCancelCause(ctx)
@@ -141,8 +141,8 @@ func (s *Source) untilDrain(ctx context.Context) (ended bool, err error) {
 	return ended, errors.Join(err, watch.Wait())
 }
 
-// supervise keeps the command running until run is done. It returns when the command has ended and
-// is not to be started again.
+// supervise restarts the command until run is done. It returns when the command has ended and must
+// not be restarted.
 func (s *Source) supervise(ctx, run context.Context) error {
 	restart := map[string]supervise.Restart{
 		Always: supervise.Permanent, OnFailure: supervise.Transient, Never: supervise.Temporary,
@@ -165,11 +165,11 @@ func (s *Source) supervise(ctx, run context.Context) error {
 	return tree.Serve(run)
 }
 
-// killTime is how long a killed process group may take to end.
+// killTime bounds the time that a killed process group may take to end.
 const killTime = 5 * time.Second
 
-// schedule starts the command every so often until run is done. A start that is due while the
-// command still runs is left out.
+// schedule starts the command at the interval `every` until run is done. It skips a start that is
+// due while the command still runs.
 func (s *Source) schedule(ctx, run context.Context) error {
 	planned := time.Now()
 	for {
@@ -188,22 +188,22 @@ func (s *Source) schedule(ctx, run context.Context) error {
 	}
 }
 
-// timeoutError is the cause of the end of a run that took too long.
+// timeoutError is the cause if a run exceeds its timeout.
 type timeoutError struct{ after time.Duration }
 
-// Error returns the limit.
+// Error implements error.
 func (e *timeoutError) Error() string {
 	return fmt.Sprintf("it ran longer than timeout: %v", e.after)
 }
 
-// following returns the first planned start after now, and how many before it were missed.
+// following returns the first planned start after now, and the number of missed starts before it.
 func following(planned, now time.Time, every time.Duration) (next time.Time, missed int64) {
 	missed = max(0, int64(now.Sub(planned)/every))
 	return planned.Add(time.Duration(missed+1) * every), missed
 }
 
-// run starts the command and submits its output until it ends. When runCtx is done the command is
-// told to end; the rest of its output is submitted unless ctx is done.
+// run starts the command and submits its output until it ends. When runCtx is done, run asks the
+// command to end. It submits the rest of the output unless ctx is done.
 func (s *Source) run(ctx, runCtx context.Context) error {
 	begun := time.Now()
 	s.host.Count("runs", 1)
@@ -225,7 +225,7 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 	}
 	s.host.Count("runs_failed", 1)
 	if s.once || s.o.Every == 0 && s.o.Restart == Never {
-		return err // the source ends with it
+		return err // the source ends with this error
 	}
 	status := -1
 	if exit, ok := errors.AsType[*child.ExitError](err); ok {
@@ -239,9 +239,9 @@ func (s *Source) run(ctx, runCtx context.Context) error {
 	return err
 }
 
-// read submits the output of a command to its end, and returns how many records that was.
+// read submits the output of a command to its end, and returns the number of records.
 func (s *Source) read(ctx context.Context, p *child.Process) (records int, err error) {
-	_ = p.CloseInput() // the command has nothing to read
+	_ = p.CloseInput() // the command gets no input
 	cut := intake.NewCutter(int(s.o.MaxRecord), intake.Delimiter(s.o.Delimiter), 0)
 	for {
 		n, readErr := p.Read(cut.Space())

@@ -10,10 +10,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// When the command of a source is started again after it has ended.
+// When to restart the command of a source after it has ended.
 const (
 	Always    = "always"
-	OnFailure = "on_failure" // after a status other than 0; after 0 the source has ended
+	OnFailure = "on_failure" // after a status other than 0; status 0 ends the source
 	Never     = "never"
 )
 
@@ -31,7 +31,7 @@ type SourceOptions struct {
 	MaxWaiting stream.Size `yaml:"max_waiting" doc:"undelivered bytes at which reading pauses"`
 }
 
-// DefaultSourceOptions read the lines of a command that runs all the time.
+// DefaultSourceOptions returns options to read the lines of a command that runs continuously.
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Options: child.DefaultOptions(), Format: Lines, Delimiter: intake.ByNewline,
@@ -39,7 +39,7 @@ func DefaultSourceOptions() *SourceOptions {
 	}
 }
 
-// The bounds of `every`.
+// The limits of `every`.
 const (
 	minEvery = 100 * time.Millisecond
 	maxEvery = 31 * 24 * time.Hour
@@ -71,7 +71,7 @@ func (o *SourceOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shape implements stream.Shaper: the members of JSON objects are fields.
+// Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.Format == NDJSON {
 		return stream.Schema{Open: true, OnError: in.OnError}, nil

@@ -20,7 +20,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// eventually reports whether a condition holds within patience.
+// eventually waits until a condition holds, and reports whether it did within patience.
 func eventually(holds func() bool) bool {
 	end := time.NewTimer(patience)
 	defer end.Stop()
@@ -43,7 +43,7 @@ type pipeline struct {
 	got   chan string // texts of delivered records
 }
 
-// begin starts an engine with the source exec over a shell script. options are YAML.
+// begin starts an engine with the source exec that runs a shell script. options are in YAML.
 func begin(t *testing.T, script, options string, once bool) *pipeline {
 	t.Helper()
 	p := &pipeline{ended: make(chan error, 1), got: make(chan string, 100_000)}
@@ -77,7 +77,7 @@ func begin(t *testing.T, script, options string, once bool) *pipeline {
 	return p
 }
 
-// rest returns the records of an engine that has ended and were not taken from got.
+// rest returns the remaining records of an engine that has ended.
 func (p *pipeline) rest() (out []string) {
 	close(p.got)
 	for text := range p.got {
@@ -171,7 +171,8 @@ func (d *direct) take(t *testing.T, n int) (texts []string) {
 	return texts
 }
 
-// TestSourceRestarts checks that a command that ends is started again, and its status counted.
+// TestSourceRestarts checks that a command is restarted after it ends, and that its status is
+// counted.
 func TestSourceRestarts(t *testing.T) {
 	for status, failed := range map[string]int64{"0": 0, "3": 2} {
 		d := start(t, func(*exec.SourceOptions) {}, "sh", "-c", "echo run; exit "+status)
@@ -187,8 +188,8 @@ func TestSourceRestarts(t *testing.T) {
 	}
 }
 
-// TestSourceSchedule checks that runs start by their plan, that a failed one is followed by the
-// next, and that a run over its limit is ended.
+// TestSourceSchedule checks that runs start on schedule, even after a failed one, and that a run
+// over its limit is ended.
 func TestSourceSchedule(t *testing.T) {
 	begun := time.Now()
 	d := start(t, func(o *exec.SourceOptions) { o.Every = 100 * time.Millisecond },
@@ -231,8 +232,8 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-// TestSourceNDJSON checks that members are fields, and that a line that is no object is a dead
-// letter.
+// TestSourceNDJSON checks that members become fields, and that a line that is not an object is
+// dead-lettered.
 func TestSourceNDJSON(t *testing.T) {
 	d := start(t, func(o *exec.SourceOptions) { o.Format, o.Restart = exec.NDJSON, exec.Never },
 		"printf", `%s\n`, `{"n":1,"t":"x"}`, `not json`, `{"n":2}`)
@@ -245,7 +246,7 @@ func TestSourceNDJSON(t *testing.T) {
 	}
 }
 
-// TestSourcePushesBack checks that a command without end is read only as far as max_waiting.
+// TestSourcePushesBack checks that an endless command is read only up to max_waiting.
 func TestSourcePushesBack(t *testing.T) {
 	const most = 8 << 20
 	d := start(t, func(o *exec.SourceOptions) { o.MaxWaiting = most }, "yes")

@@ -13,7 +13,7 @@ import (
 )
 
 // TestSourceDrain checks that a drain delivers the output that a command writes after SIGTERM, and
-// that nothing of its process group is left.
+// that no process of its group survives.
 func TestSourceDrain(t *testing.T) {
 	const ids = `sleep 1000 & echo $!; echo $$; wait`
 	for name, c := range map[string]struct{ script, last string }{
@@ -43,7 +43,7 @@ func TestSourceDrain(t *testing.T) {
 	}
 }
 
-// dead reports whether a process has ended, or is a zombie that its parent has not reaped yet.
+// dead reports whether a process has ended. A zombie counts as ended.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

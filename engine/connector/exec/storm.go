@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// boltInFlight is the number of batches in flight to one bolt: the next batch begins while the last
-// tuples of the previous one are answered.
+// boltInFlight is the number of in-flight batches of one bolt. With two, the next batch begins
+// while the last tuples of the previous one are answered.
 const boltInFlight = 2
 
 // boltLane delivers each record as a tuple to the bolt in a slot.
@@ -20,7 +20,7 @@ type boltLane struct {
 	slot *child.Slot[*multilang.Bolt]
 }
 
-// newBolt returns the constructor of sessions with children that have just started.
+// newBolt returns a constructor of sessions with newly started children.
 func (s *Sink) newBolt(pipeline string) func(p *child.Process) *multilang.Bolt {
 	conf := make(map[string]any, len(s.o.Conf))
 	for name, value := range s.o.Conf {
@@ -56,7 +56,8 @@ func (l *boltLane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report
 	return stream.Report{}, l.outcome(ctx, b, kept, work)
 }
 
-// outcome settles acked records; failed and unanswered records are sent again.
+// outcome returns the outcome of a batch. Acked records are settled. Failed and unanswered records
+// are sent again.
 func (l *boltLane) outcome(ctx context.Context, b *stream.Batch, kept []int,
 	work *multilang.Work) error {
 	fates := make([]fate, len(kept))

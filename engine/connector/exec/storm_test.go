@@ -26,7 +26,7 @@ type stormMessage struct {
 	Tuple  []string
 }
 
-// hear reads one message; ok is false at the end of input.
+// hear reads one message. ok is false at the end of the input.
 func hear(in *bufio.Reader) (m stormMessage, ok bool) {
 	var text strings.Builder
 	for {
@@ -50,7 +50,7 @@ func say(m map[string]any) {
 }
 
 // stormChild is a bolt that stores and acks each tuple. The beginning of a text can select another
-// action. A tuple that it fails at first is acked the second time.
+// action. If it fails a tuple, it acks the second attempt.
 func stormChild(file string) int {
 	in := bufio.NewReader(os.Stdin)
 	m, ok := hear(in)

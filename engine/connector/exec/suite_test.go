@@ -30,7 +30,7 @@ func TestSuite(t *testing.T) {
 				o := exec.DefaultOptions()
 				c.change(o)
 				o.Command = command(t, o.Protocol, file)
-				// a shell starts faster than this binary, which matters with one process per batch
+				// a shell starts faster than this binary, which matters with a process per batch
 				if o.Protocol == exec.Lines {
 					o.Command = []string{"sh", "-c",
 						`cat >"$1.$$" && mv "$1.$$" "$1-$PENSTOCK_BATCH"`, "sh", file}

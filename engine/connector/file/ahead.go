@@ -52,5 +52,5 @@ func (a *ahead) got(at, length int64, ok bool) {
 	a.upTo = at + length
 }
 
-// moved records that another file is written from now on, or that the file was truncated.
+// moved records that the lane writes to another file from now on, or that the file was truncated.
 func (a *ahead) moved() { a.upTo = 0 }

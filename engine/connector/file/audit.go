@@ -18,7 +18,7 @@ import (
 type audit struct {
 	s     *Sink
 	dir   vfs.Dir
-	place string // up to which the checkpoint knows the data; "" if it knows none
+	place string // place of the data in the checkpoint; "" if it has none
 	count *recount.Count
 	text  []byte
 }
@@ -99,7 +99,7 @@ func (a *audit) readFiles(ctx context.Context) error {
 		"so that its records cannot be counted", want.inode)
 }
 
-// readFile reads one file; reached reports whether it is the one of the place.
+// readFile reads one file. reached reports whether want is in this file.
 func (a *audit) readFile(ctx context.Context, name string, want place) (reached bool, err error) {
 	f, err := a.dir.Open(name)
 	if err != nil {

@@ -7,9 +7,9 @@
 // settlement. Open truncates the file to the saved place, so that batches that a kill left
 // unsettled are not duplicated.
 //
-// While it is open, the sink owns its file through a lock file beside it. Bytes written by another
-// program are lost at the next start. With rotate the same holds for numbered files until they are
-// settled. The sink never retries an fsync. Without rotate it never renames or removes a file.
+// While it is open, the sink owns its file through a lock file beside it. Bytes that another
+// program appends are lost at the next start. With rotate, this includes numbered files until they
+// are settled. The sink never retries an fsync. Without rotate it never renames or removes a file.
 package file
 
 import (
@@ -34,7 +34,7 @@ const (
 	Raw    = "raw" // the record's original bytes and a line end
 )
 
-// The times at which a delivered batch is durable.
+// Times at which a delivered batch becomes durable.
 const (
 	SyncAck      = "ack"      // before the answer: one fsync for each group
 	SyncInterval = "interval" // at most a second later, and before the route ends
@@ -44,7 +44,7 @@ const (
 // synced.
 const inFlight = 128
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	Path   string `yaml:"path" path:"true" alone:"true" required:"true" doc:"file to append to; created if missing (directories 0700)"`
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"ndjson: one JSON object per line; raw: the record's bytes and a line end"`
@@ -53,8 +53,8 @@ type Options struct {
 	Mode   string `yaml:"mode" doc:"mode of created files, in octal"`
 }
 
-// DefaultOptions selects JSON lines, which represent every record unambiguously, and durable
-// acknowledgments.
+// DefaultOptions returns options for JSON lines, which represent every record unambiguously, and
+// durable acknowledgments.
 func DefaultOptions() *Options { return &Options{Format: NDJSON, Fsync: SyncAck, Mode: "0600"} }
 
 // mode returns Mode as a number.
@@ -108,9 +108,9 @@ func New(o Options, h stream.Host) (*Sink, error) {
 }
 
 // Open locks the file and opens it. A missing file is created with the configured mode, and missing
-// directories with 0700. With o.Place the file is truncated to this place; another file, or a
-// shorter one, is an error. Without o.Place the contents are kept, and a missing line end is
-// appended, so that the first record begins a new line.
+// directories with 0700. With o.Place, Open truncates the file to this place. A different or
+// shorter file is an error. Without o.Place, Open keeps the contents and appends a missing line
+// end, so that the first record begins a new line.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	defer func() {
 		if err != nil {
@@ -158,9 +158,9 @@ func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	return b.AppendRaw(dst), nil
 }
 
-// Sync implements stream.AppendSink: when it returns nil, all delivered batches are durable. An
-// error is permanent: the state of the last second's bytes on disk is unknown, so the route must
-// stop and report it.
+// Sync implements stream.AppendSink. When it returns nil, all delivered batches are durable. An
+// error is permanent: the bytes of the last second may not be on disk, so the route must stop and
+// report it.
 func (s *Sink) Sync(context.Context) error {
 	if s.lane == nil {
 		return nil

@@ -84,7 +84,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	case err = <-d.done:
 	case <-ctx.Done():
 		l.leave(a, context.Cause(ctx))
-		err = <-d.done // now, or when the write has finished: until then it uses the batch
+		err = <-d.done // returns when the write has finished, because it uses the batch
 	}
 	if err != nil {
 		return stream.Report{}, err
@@ -136,8 +136,8 @@ func wake(c chan struct{}) {
 	}
 }
 
-// leave fails the run if a Deliver call that still waits for its place in the order is canceled,
-// because its place would never be filled.
+// leave fails the run if a canceled Deliver call still waits for its place in the order, because no
+// other call fills this place.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,7 +19,7 @@ import (
 // files.
 type limitedFS struct {
 	vfs.FS
-	chmod error // the error of Chmod
+	chmod error // returned by Chmod
 }
 
 func (l limitedFS) MakeDir(path string, perm fs.FileMode) (vfs.Dir, error) {
@@ -82,8 +82,8 @@ func TestRenamedUnidentified(t *testing.T) {
 	}
 }
 
-// TestModeRefused checks that a file system without modes is accepted. After any other failure no
-// file remains, which the next start would take for one with the right mode.
+// TestModeRefused checks that a file system without modes is accepted. After any other error of
+// Chmod, no file remains, because the next start would assume that it has the right mode.
 func TestModeRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if _, _, err := tryOpen(t, streamtest.NewHostOn(t, limitedFS{connectortest.FS(), syscall.EIO}),

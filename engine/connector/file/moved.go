@@ -11,8 +11,8 @@ import (
 )
 
 // Reasons to open the sink again: logrotate or a person renamed, removed or truncated the file
-// while it was being written. The sink then begins a new file, or continues at the end of the one
-// that has taken the name.
+// while it was being written. The sink then starts a new file, or continues at the end of the file
+// that now has the name.
 var (
 	errMoved = errors.New("another program moved or removed the file")
 	errCut   = errors.New("another program cut the file")
@@ -21,10 +21,10 @@ var (
 func (l *lane) failure(err error) error { return fmt.Errorf("file %q: %w", l.sink.o.Path, err) }
 
 // checkName detaches the lane if its name no longer leads to its file, or if the file is shorter
-// than the lane has acknowledged. It is called by the syncer. The error is a ReopenError, or one of
+// than the lane has acknowledged. The syncer calls it. The error is a ReopenError or an error of
 // detach.
 func (l *lane) checkName() error {
-	l.syncing <- struct{}{} // not while the file is rotated
+	l.syncing <- struct{}{} // the file must not be rotated meanwhile
 	l.mu.Lock()
 	id, settled := l.id, l.settled
 	l.mu.Unlock()
@@ -33,7 +33,7 @@ func (l *lane) checkName() error {
 	reason := errMoved
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil // the next check may tell
+		return nil // the next check tries again
 	case err == nil && placeOf(info).sameFile(id):
 		if info.Size >= settled {
 			return nil
@@ -45,9 +45,9 @@ func (l *lane) checkName() error {
 	return l.detach(reason)
 }
 
-// checkLength detaches the lane if its file has become shorter: the next write would leave a hole.
-// A truncation between this check and the write is not seen. The caller holds l.writes. The error
-// is a ReopenError, or one of Stat or detach.
+// checkLength detaches the lane if its file has become shorter, because the next write would leave
+// a hole. It does not detect a truncation between the check and the write. The caller holds
+// l.writes. The error is a ReopenError, or an error of Stat or detach.
 func (l *lane) checkLength() error {
 	l.mu.Lock()
 	f, length := l.file, l.length
@@ -61,9 +61,9 @@ func (l *lane) checkLength() error {
 	return l.detach(errCut)
 }
 
-// detach ends the lane and cuts its file, whose name may have changed, to the acknowledged length.
-// Batches that were not acknowledged are delivered into the next file. The caller holds l.writes.
-// The error is a ReopenError unless the file could not be synced or cut.
+// detach ends the lane and truncates its file, which may have a new name, to the acknowledged
+// length. The engine delivers unacknowledged batches into the next file. The caller holds l.writes.
+// The error is a ReopenError unless the file could not be synced or truncated.
 func (l *lane) detach(reason error) error {
 	l.end(reason)
 	l.syncing <- struct{}{}
@@ -97,9 +97,10 @@ func cutTo(f vfs.File, length int64) error {
 	return f.Sync()
 }
 
-// finishRenamed searches dir for the file of the place want under another name, as logrotate leaves
-// it. It truncates the file to the length of want and reports whether it was found. Without birth
-// times it finds none: an inode number alone may belong to a newer, unrelated file.
+// finishRenamed searches dir for the file of the place want under another name, for example after
+// logrotate. It truncates the file to the length of want and reports whether it was found. Without
+// birth times, it does not search, because an inode number alone may belong to a newer, unrelated
+// file.
 func finishRenamed(dir vfs.Dir, want place) (found bool, err error) {
 	if want.birth == 0 {
 		return false, nil

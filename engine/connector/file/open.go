@@ -21,9 +21,9 @@ type wrongFileError struct{ what string }
 func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
 
 // openAt opens the file at the saved place, or as found if saved is "". It returns the file with
-// its offset at the end. A file that rotates may have been continued since. A missing file is
-// recreated if no batch was delivered into it, or if it is found in dir under another name. All
-// changes are durable on return.
+// its offset at the end. If rotates is set, it undoes rotations that are not in the checkpoint. A
+// missing file is recreated if no batch was delivered into it, or if it is found in dir under
+// another name. All changes are durable on return.
 func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	mode fs.FileMode) (vfs.File, place, error) {
 	if saved == "" {

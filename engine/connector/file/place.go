@@ -11,7 +11,8 @@ import (
 
 // place is the identity of a file and an offset in it. Its text form is "1 INODE BIRTH LENGTH" in
 // decimal. BIRTH is in nanoseconds since 1970, or 0 if the system does not report it. The leading 1
-// is the version of the form. The device is left out because its number may change with a reboot.
+// is the version of the form. The form omits the device, because its number may change with a
+// reboot.
 type place struct {
 	inode  uint64
 	birth  int64

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// leastRotate prevents a wrong unit from creating a file for every batch.
+// leastRotate is the smallest limit. It prevents a wrong unit from creating a file for every batch.
 const leastRotate = stream.Size(4 << 10)
 
 // Rotate configures rotation: out.log becomes out.log.1, the next time out.log.2, and so on; the
@@ -51,9 +51,9 @@ func (l *lane) fits(group []*delivery) int {
 	return len(group)
 }
 
-// rotate renames the file to the next number and creates a new one. The old file is durable and
-// answered before. The new name is durable before the first write, so that a place in the new file
-// never refers to a missing file.
+// rotate renames the file to the next number and creates a new one. Before the rename, the old file
+// is durable and its deliveries are answered. The new name is durable before the first write, so
+// that a place in the new file never refers to a missing file.
 func (l *lane) rotate() error {
 	if l.ack {
 		l.syncGroup()
@@ -97,7 +97,7 @@ func (l *lane) rotate() error {
 	return errors.Join(err, old.Close())
 }
 
-// begin renames the file and creates a new one; after an error the old name is restored.
+// begin renames the file and creates a new one. After an error, it restores the old name.
 func begin(dir vfs.Dir, name string, number uint64,
 	mode fs.FileMode) (f vfs.File, at place, err error) {
 	if err := dir.RenameNew(name, dir, numbered(name, number)); err != nil {
@@ -145,8 +145,8 @@ func rotated(dir vfs.Dir, name string) ([]uint64, error) {
 	return numbers, nil
 }
 
-// unrotate undoes rotations that are not in the checkpoint: the file of the place want gets its
-// name back, and newer files are removed, because their records will be delivered again. It does
+// unrotate undoes rotations that are not in the checkpoint. It restores the name of the file of the
+// place want, and removes newer files, because their records will be delivered again. It does
 // nothing if no numbered file matches want.
 func unrotate(dir vfs.Dir, name string, want place) error {
 	is := func(name string) (bool, error) {

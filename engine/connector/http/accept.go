@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// answerSchema has the fields that a condition on an answer may use.
+// answerSchema lists the fields that a condition on a response may use.
 var answerSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType}, {Name: "body", Type: stream.TextType},
 }}
@@ -32,8 +32,8 @@ func (o *Options) checkAccept() (err error) {
 	return nil
 }
 
-// Outcome implements httpsink.Codec. A response that `accept` takes is a delivery. Another one that
-// would be one by its status is sent again.
+// Outcome implements httpsink.Codec. A response that meets `accept` counts as a delivery. If it
+// does not, a response with a 2xx or a retryable status causes a retry.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if c.o.accept == nil || r.Cut != nil {
 		return c.Codec.Outcome(b, r)
@@ -48,9 +48,9 @@ func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	return r.Err
 }
 
-// judgeAcceptance reports whether an answer counts as delivered, in place of a 2xx. A condition
-// that cannot be decided, for example because the body is not JSON, is not met; the error gives the
-// reason.
+// judgeAcceptance reports whether a response counts as delivered. It replaces the check for a 2xx.
+// A condition that cannot be evaluated, for example because the body is not JSON, counts as false,
+// and the error gives the reason.
 func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error) {
 	b := stream.NewBatch(stream.BatchLimits{Bytes: len(body) + 3, Records: 1})
 	b.Data = append(strconv.AppendInt(b.Data, int64(status), 10), body...)
@@ -66,14 +66,14 @@ func judgeAcceptance(accept *expr.Program, status int, body []byte) (bool, error
 	return e.Holds(0)
 }
 
-// NotAcceptedError is an answer that `accept` does not take for a delivery.
+// NotAcceptedError is a response that does not meet `accept`.
 type NotAcceptedError struct {
 	httpsink.StatusError
 	Condition string
-	Err       error // why it could not be decided; nil: it is false
+	Err       error // why the condition cannot be evaluated; nil: it is false
 }
 
-// Error gives the answer and the condition.
+// Error implements error. It includes the response and the condition.
 func (e *NotAcceptedError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s; accept: %s cannot be decided: %v", e.StatusError.Error(), e.Condition, e.Err)
@@ -81,5 +81,5 @@ func (e *NotAcceptedError) Error() string {
 	return fmt.Sprintf("%s; accept: %s does not hold", e.StatusError.Error(), e.Condition)
 }
 
-// Unwrap returns why it could not be decided.
+// Unwrap returns Err.
 func (e *NotAcceptedError) Unwrap() error { return e.Err }

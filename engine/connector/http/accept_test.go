@@ -20,7 +20,7 @@ func TestAccept(t *testing.T) {
 		accept expr.Text
 		body   string
 		status int
-		want   string // "" is delivered
+		want   string // "" means delivered
 	}{
 		{`status == 202`, "", 202, ""},
 		{`status == 202`, "later", 200, `200 OK: "later"; accept: status == 202 does not hold`},
@@ -62,7 +62,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// keyed delivers a batch of records, JSON objects, and returns the keys that the server saw.
+// keyed delivers a batch of JSON records, and returns the keys that the server saw.
 func keyed(t *testing.T, key expr.Text, records ...string) (seen []string, err error) {
 	t.Helper()
 	url := answering(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {

@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// AuditOptions describe how `penstock audit` asks a receiver for the records that it holds.
+// AuditOptions describe how `penstock audit` gets the records that a receiver holds.
 type AuditOptions struct {
-	// URL is asked by GET, with headers, credentials, certificates and proxy of the sink. The
-	// response has a line for each record. Empty means that the receiver cannot be asked.
+	// URL is requested with GET, with the sink's headers, credentials, certificates and proxy. The
+	// response has a line for each record. Empty means that the receiver has no such URL.
 	URL string `yaml:"url" doc:"asked by GET; answers a line for each record that it holds"`
-	// ID is the line of a record. Empty means the record itself, as a line of body: ndjson, or its
-	// own lines with body: raw.
+	// ID is an expression for the line of a record. If it is empty, the line is the record itself,
+	// as a line of body: ndjson, or its own lines with body: raw.
 	ID expr.Text `yaml:"id" doc:"expression for a record's line; default: the record itself"`
 }
 
@@ -41,7 +41,7 @@ func (o *Options) checkAudit() error {
 	return nil
 }
 
-// auditedSink is a sink whose receiver can be asked.
+// auditedSink is a sink with a receiver that can be audited.
 type auditedSink struct {
 	*httpsink.Sink
 	o *Options
@@ -49,7 +49,7 @@ type auditedSink struct {
 
 // Audit implements stream.AuditedSink.
 func (s *auditedSink) Audit(context.Context, stream.SinkOptions) (stream.Audit, error) {
-	if s.o.Audit.ID != "" && s.o.line == nil { // not from a config: records may have any fields
+	if s.o.Audit.ID != "" && s.o.line == nil { // Shape was not called: records may have any fields
 		if _, err := s.o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ type audit struct {
 	sink      *httpsink.Sink
 	o         *Options
 	count     *recount.Count
-	evaluator *expr.Evaluator // of audit.id; nil: the record is its line
+	evaluator *expr.Evaluator // for audit.id; nil: the line is the record
 	id, text  []byte
 }
 
@@ -98,7 +98,7 @@ func (a *audit) Expect(_ context.Context, b *stream.Batch) error {
 var errNoLine = errors.New("the value is null, empty or of several lines, " +
 	"so that no line can be the record's")
 
-// expect adds the line or lines of one record.
+// expect adds the expected line or lines of one record.
 func (a *audit) expect(b *stream.Batch, i int) error {
 	if a.evaluator != nil {
 		var err error

@@ -12,8 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// BenchmarkPost asks how much of a bare poster's speed the sink has: batches of 256 KiB, 4 in
-// flight, one server.
+// BenchmarkPost compares the sink with a bare client: batches of 256 KiB, 4 in flight, one server.
 func BenchmarkPost(b *testing.B) {
 	const batches, atOnce = 256, 4
 	server := httptest.NewServer(nethttp.HandlerFunc(func(_ nethttp.ResponseWriter, r *nethttp.Request) {

@@ -13,8 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// talking is a server that reads whole requests from each connection and lets talk answer them,
-// until talk returns false. It returns the URL and counts the connections.
+// talking starts a server that reads whole requests. For each request, it calls talk to respond,
+// and closes the connection when talk returns false. It returns the URL and a counter of the
+// connections.
 func talking(t *testing.T, talk func(c net.Conn, request int) bool) (url string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,8 +57,8 @@ func talking(t *testing.T, talk func(c net.Conn, request int) bool) (url string,
 	return "http://" + listener.Addr().String(), connections
 }
 
-// TestConnectionsAreKept: one connection serves request after request, but not after a response
-// that ends it, nor after bytes that belong to no request.
+// TestConnectionsAreKept checks that a connection serves several requests. It is not reused after a
+// response that ends it, or after bytes that belong to no request.
 func TestConnectionsAreKept(t *testing.T) {
 	const whole = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 	const unasked = "HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n"
@@ -107,7 +108,7 @@ func TestConnectionsAreKept(t *testing.T) {
 	}
 }
 
-// TestEndlessHeaders: a header without an end, and interim responses without an end, are retryable
+// TestEndlessHeaders checks that an endless header and endless interim responses are retryable
 // errors.
 func TestEndlessHeaders(t *testing.T) {
 	for _, response := range []string{
@@ -126,8 +127,9 @@ func TestEndlessHeaders(t *testing.T) {
 	}
 }
 
-// TestSlowReaders: a response that begins while the receiver still reads does not end the request:
-// not an informational one, not an incomplete status line, and not a 2xx with an unfinished body.
+// TestSlowReaders checks that a response that begins while the receiver still reads does not end
+// the request. Such a response is informational, has an incomplete status line, or is a 2xx with an
+// unfinished body.
 func TestSlowReaders(t *testing.T) { ways(t, testSlowReaders) }
 
 func testSlowReaders(t *testing.T, w way) {
@@ -142,7 +144,7 @@ func testSlowReaders(t *testing.T, w way) {
 			url := w.serving(t, func(head *nethttp.Request, conn net.Conn, r *bufio.Reader) {
 				_, _ = io.WriteString(conn, c.early)
 				for range parts {
-					<-time.After(300 * time.Millisecond) // beyond a look
+					<-time.After(300 * time.Millisecond) // longer than the check interval
 					n, err := io.CopyN(io.Discard, r, head.ContentLength/parts)
 					if got.Add(n); err != nil {
 						return

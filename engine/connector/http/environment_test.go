@@ -24,7 +24,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// otherAuthority is the PEM block of a certificate that has signed nothing.
+// otherAuthority returns the PEM block of an authority's certificate that has signed no other one.
 func otherAuthority(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,8 +40,8 @@ func otherAuthority(t *testing.T) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// TestAuthoritiesAreReread: a change of tls.ca holds from the next request on, also for connections
-// that were kept. A file that cannot be used changes nothing.
+// TestAuthoritiesAreReread checks that a change of tls.ca applies from the next request on, even on
+// kept connections. An unusable file changes nothing.
 func TestAuthoritiesAreReread(t *testing.T) {
 	for _, w := range []way{{name: "TLS", tls: true}, {name: "HTTP/2", tls: true}} {
 		t.Run(w.name, func(t *testing.T) {
@@ -99,12 +99,12 @@ func TestMissingAuthoritiesAreAnError(t *testing.T) {
 	}
 }
 
-// proxyChild is set in the process that TestProxyOfTheEnvironment starts; net/http reads the
-// environment once in a process.
+// proxyChild is set in the process that TestProxyOfTheEnvironment starts, because net/http reads
+// the environment only once per process.
 const proxyChild = "PENSTOCK_TEST_PROXY_CHILD"
 
-// TestProxyOfTheEnvironment: by default the proxy of the environment is used, never for a loopback
-// address.
+// TestProxyOfTheEnvironment checks that the sink uses the proxy of the environment by default, but
+// never for a loopback address.
 func TestProxyOfTheEnvironment(t *testing.T) {
 	if os.Getenv(proxyChild) != "" {
 		testProxyInChild(t)

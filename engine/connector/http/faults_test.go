@@ -16,10 +16,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-const big = 8 << 20 // bytes; more than the sockets between two processes hold
+const big = 8 << 20 // bytes; more than the socket buffers between two processes hold
 
-// TestEarlyAnswer: a server answers before it has read the body, and reads on. Deliver returns, the
-// arena is poisoned, and none of the poison may reach the server.
+// TestEarlyAnswer checks a server that responds before it has read the body, and reads on. Deliver
+// returns and the arena is poisoned. No poison may reach the server.
 func TestEarlyAnswer(t *testing.T) { ways(t, testEarlyAnswer) }
 
 func testEarlyAnswer(t *testing.T, w way) {
@@ -63,9 +63,8 @@ func testEarlyAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestHangs: a server that reads nothing, one that reads all and never answers, one that sends half
-// an answer. Each time Deliver returns the context's cause soon after its end, and its arguments
-// may be reused.
+// TestHangs checks servers that read nothing, never respond, or send only a part of a response.
+// Deliver returns the context's cause soon after the context ends, and its arguments may be reused.
 func TestHangs(t *testing.T) { ways(t, testHangs) }
 
 func testHangs(t *testing.T, w way) {
@@ -107,8 +106,8 @@ func testHangs(t *testing.T, w way) {
 	}
 }
 
-// TestCutAnswers: a truncated answer is retryable, whatever its status. A fault of the lane is
-// never blamed on the data.
+// TestCutAnswers checks that a truncated response is retryable, whatever its status. A failure of
+// the lane never rejects the data.
 func TestCutAnswers(t *testing.T) { ways(t, testCutAnswers) }
 
 func testCutAnswers(t *testing.T, w way) {
@@ -145,7 +144,7 @@ func testCutAnswers(t *testing.T, w way) {
 
 func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
-// TestLongAnswer: an answer without an end is read to its bound, and counts by its status.
+// TestLongAnswer checks that an endless response is read up to a bound and judged by its status.
 func TestLongAnswer(t *testing.T) { ways(t, testLongAnswer) }
 
 func testLongAnswer(t *testing.T, w way) {
@@ -163,8 +162,8 @@ func testLongAnswer(t *testing.T, w way) {
 	}
 }
 
-// TestStaleConnection: a server that closes idle connections without notice costs at most one
-// attempt, and the retry sends the whole batch.
+// TestStaleConnection checks a server that closes idle connections without notice. It costs at most
+// one attempt, and the retry sends the whole batch.
 func TestStaleConnection(t *testing.T) { ways(t, testStaleConnection) }
 
 func testStaleConnection(t *testing.T, w way) {
@@ -198,8 +197,8 @@ func testStaleConnection(t *testing.T, w way) {
 	}
 }
 
-// TestOneWriteARequest checks that header and body of a small request arrive in one segment, so
-// that the receiver does not wake up for a header alone.
+// TestOneWriteARequest checks that the header and body of a small request arrive in one segment, so
+// that the receiver does not wake up for the header alone.
 func TestOneWriteARequest(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReasonsCanBeGrouped: two refusals of a kind have one reason, whatever the receiver says of
-// each record.
+// TestReasonsCanBeGrouped checks that two refusals of a kind have the same reason, although the
+// receiver's texts differ by record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
 		status := httpsink.StatusError{Method: "POST", Endpoint: "http://h/", Status: 422,

@@ -1,8 +1,8 @@
 // Package http is the sink that sends batches as HTTP requests to any receiver of JSON lines,
-// arrays or plain records, with each endpoint as a worker.
+// arrays or plain records. Each endpoint is a worker.
 //
-// Its bodies for Elasticsearch, Loki and ClickHouse are former names of the sinks in the packages of
-// these names.
+// The bodies for Elasticsearch, Loki and ClickHouse are former names of the sinks in the packages
+// elasticsearch, loki and clickhouse.
 package http
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component is the sink's line in the list of components. A sink with options for an audit is also
-// a [stream.AuditedSink].
+// Component returns the sink's entry in the list of components. A sink with options for an audit is
+// also a [stream.AuditedSink].
 func Component() stream.Component {
 	c := httpsink.Component("http", DefaultOptions, New)
 	c.New = func(o any, h stream.Host) (any, error) {
@@ -29,12 +29,12 @@ func Component() stream.Component {
 	return c
 }
 
-// New returns a sink that has opened no connection.
+// New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	if o.key == nil { // not from a config: records may have any fields
+	if o.key == nil { // Shape was not called: records may have any fields
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
@@ -64,7 +64,7 @@ func (o *Options) codec() (httpsink.Codec, error) {
 	return c, err
 }
 
-// codec is a body with the sink's own options.
+// codec adds the sink's own options to the codec of a body.
 type codec struct {
 	httpsink.Codec
 	o    *Options
@@ -84,10 +84,10 @@ func (c *codec) Format() httpsink.Format {
 	return f
 }
 
-// plain is the codec of bodies without a store.
+// plain is the codec of bodies that are not specific to a store.
 type plain struct{ o *Options }
 
-// contentTypes of the bodies of plain.
+// contentTypes are the content types of the bodies of plain.
 var contentTypes = map[string]string{
 	NDJSON: "application/x-ndjson", JSONArray: "application/json", Raw: "text/plain",
 }
@@ -130,7 +130,7 @@ func appendArray(dst []byte, b *stream.Batch) []byte {
 	return append(dst, ']', '\n')
 }
 
-// Notices implements stream.Noticer: a body of a store is the former name of its sink.
+// Notices implements stream.Noticer. The body of a store is the former name of that store's sink.
 func (o *Options) Notices() []error {
 	name := o.Body
 	switch o.Body {

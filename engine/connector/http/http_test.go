@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// lines returns a batch of n records of width bytes out of pool, line ends included.
+// lines returns a batch of n records of width bytes, including line ends, from pool.
 func lines(pool *stream.Pool, n, width int) *stream.Batch {
 	b := pool.Get(stream.BatchLimits{Bytes: n * width, Records: n})
 	for i := range n {
@@ -34,13 +34,14 @@ func lines(pool *stream.Pool, n, width int) *stream.Batch {
 	return b
 }
 
-// rawTo returns the one lane of a sink that posts raw to endpoint, with options modified by change.
+// rawTo returns the one lane of a sink that posts raw records to endpoint. change may modify its
+// options.
 func rawTo(t testing.TB, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	return openRaw(t, connectortest.NewHost(t), endpoint, change)
 }
 
-// openRaw is rawTo with the host given.
+// openRaw is rawTo with the given host.
 func openRaw(t testing.TB, h *streamtest.Host, endpoint string, change func(*http.Options)) stream.Lane {
 	t.Helper()
 	o := http.DefaultOptions()
@@ -62,7 +63,7 @@ func deliver(ctx context.Context, lane stream.Lane, b *stream.Batch) error {
 	return err
 }
 
-// answering is a server that answers every request alike.
+// answering returns the URL of a server with one handler for all requests.
 func answering(t *testing.T, answer nethttp.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -151,7 +152,7 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s is %q, want %q", c.what, c.got, c.want)
 		}
 	}
-	for n := range 1000 { // a batch of a thousand small files
+	for n := range 1000 { // like a batch of a thousand small files
 		b.Spans = append(b.Spans, stream.Span{
 			Part: &stream.Partition{ID: fmt.Sprint("file-", n)}, Range: stream.Range{To: stream.Position{Num: 1}},
 		})
@@ -173,8 +174,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestCertificates: a certificate that nobody vouches for, and a server that speaks no TLS, are the
-// endpoint's fault.
+// TestCertificates checks that an untrusted certificate and a server without TLS are errors of the
+// endpoint.
 func TestCertificates(t *testing.T) {
 	secure := httptest.NewUnstartedServer(nethttp.HandlerFunc(func(nethttp.ResponseWriter, *nethttp.Request) {
 		t.Error("a request came through an unverified certificate")

@@ -17,10 +17,10 @@ const (
 	keyNone    = "false"
 )
 
-// maxKey is how long a key may be that is a record's own value, in bytes; a longer one is hashed.
+// maxKey bounds the bytes of a key that is a record's own value. Longer keys are hashed.
 const maxKey = 255
 
-// Shape implements stream.Shaper: it compiles the expressions over records.
+// Shape implements stream.Shaper. It compiles the expressions over records.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.Body == ElasticsearchBulk {
 		if _, err := o.Elasticsearch.Shape(in); err != nil {
@@ -47,10 +47,10 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 
 var errNoKey = errors.New("the value is null or empty, and would tell no records apart")
 
-// keyOf returns the key of a request for b, made of the values of the expression. For one record it
-// is its value. For several, or if the value is not a valid header, it is a hash of all values. A
-// record without a value is refused, since the receiver would take it for a repetition of the last
-// such record.
+// keyOf returns the key of a request for b, computed from the values of the expression. For one
+// record, the key is its value. For several records, or if the value is not a valid header, the key
+// is a hash of all values. A record without a value is refused, because the receiver would mistake
+// it for a repetition of the previous such record.
 func (c *codec) keyOf(b *stream.Batch) (string, error) {
 	e := c.keys.Get().(*expr.Evaluator)
 	defer c.keys.Put(e)

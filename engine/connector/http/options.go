@@ -12,12 +12,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The forms of a body.
+// The formats of a body.
 const (
-	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
-	Raw    = "raw"    // the records' bytes as they were read, each with its line end
+	NDJSON = "ndjson" // an object per line: the fields of a parsed record, else {"message":"..."}
+	Raw    = "raw"    // the records' original bytes, each with its line end
 
-	// one JSON array of the objects that ndjson writes as lines
+	// a JSON array of the objects that ndjson writes as lines
 	JSONArray = "json_array"
 
 	// Former names of the sinks elasticsearch, loki and clickhouse.
@@ -26,7 +26,7 @@ const (
 	ClickHouse        = "clickhouse"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	httpsink.Options
 	Method         string    `yaml:"method" enum:"POST,PUT,PATCH" doc:"of every request"`
@@ -40,12 +40,12 @@ type Options struct {
 	Loki          loki.Streams            `yaml:"loki" doc:"former place of the options of the sink loki"`
 	ClickHouse    clickhouse.Insert       `yaml:"clickhouse" doc:"former place of the options of the sink clickhouse"`
 
-	accept *expr.Program // nil: 2xx
-	key    *expr.Program // nil: the batch's id, if any
-	line   *expr.Program // of audit.id; nil: the record
+	accept *expr.Program // nil: accept 2xx
+	key    *expr.Program // nil: use the batch's id, if any
+	line   *expr.Program // for audit.id; nil: the record
 }
 
-// DefaultOptions post JSON lines with an idempotency key.
+// DefaultOptions returns options that post JSON lines with an idempotency key.
 func DefaultOptions() *Options {
 	return &Options{
 		Options: httpsink.DefaultOptions(), Method: nethttp.MethodPost, Body: NDJSON,
@@ -54,7 +54,7 @@ func DefaultOptions() *Options {
 	}
 }
 
-// Validate reports which option is wrong. It reads the file of tls.ca.
+// Validate returns an error for a wrong option. It reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := o.check(); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (o *Options) Validate() error {
 	return o.CheckFiles()
 }
 
-// check is Validate without files.
+// check is Validate without reading files.
 func (o *Options) check() error {
 	if err := o.Options.Check(); err != nil {
 		return err
@@ -79,8 +79,8 @@ func (o *Options) check() error {
 	return o.checkStore()
 }
 
-// checkStore checks the options of the body's store, and refuses those of another one: they would
-// have no effect.
+// checkStore checks the options of the body's store. It refuses options of other stores, because
+// they would have no effect.
 func (o *Options) checkStore() error {
 	standard := DefaultOptions()
 	for _, s := range []struct {
@@ -104,7 +104,7 @@ func (o *Options) checkStore() error {
 	return httpsink.Within("elasticsearch", o.Elasticsearch.CheckKey(&o.Options))
 }
 
-// isSet reports whether an exported field of a struct is neither empty nor the default.
+// isSet reports whether any exported field of a struct is neither empty nor the default.
 func isSet(v, standard reflect.Value) bool {
 	for field, value := range v.Fields() {
 		kind := value.Kind()

@@ -53,7 +53,7 @@ func parsed() *stream.Batch {
 	return b
 }
 
-// sent returns the request of a sink with these options for the batch.
+// sent returns the request that a sink with these options sends for the batch.
 func sent(t *testing.T, b *stream.Batch, change func(*http.Options)) (body string, r *nethttp.Request) {
 	t.Helper()
 	endpoint := answering(t, func(w nethttp.ResponseWriter, req *nethttp.Request) {
@@ -118,7 +118,7 @@ func TestStoreForms(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := parsed()
 			if c.name == "loki" {
-				b.Drop(2) // it has the time of sending
+				b.Drop(2) // this record would have the time of sending
 			}
 			body, r := sent(t, b, c.change)
 			if body != c.want {
@@ -135,8 +135,8 @@ func TestStoreForms(t *testing.T) {
 	}
 }
 
-// TestBulkAnswers: the result of each item in an answer settles the batch, partly if necessary. An
-// answer that is not credible settles nothing.
+// TestBulkAnswers checks that the result of each item in a response settles its part of the batch.
+// An implausible response settles nothing.
 func TestBulkAnswers(t *testing.T) {
 	item := func(status int) string {
 		return fmt.Sprintf(`{"create":{"status":%d,"error":{"type":"t%d","reason":"r"}}}`, status, status)
@@ -171,7 +171,7 @@ func TestBulkAnswers(t *testing.T) {
 	}
 }
 
-// told puts an outcome in words: the records of each part, by id.
+// told describes an outcome as text: the ids of the records in each part.
 func told(err error) string {
 	s, ok := errors.AsType[*stream.Split](err)
 	if !ok {
@@ -205,7 +205,7 @@ type wrap struct{ error }
 
 func (w *wrap) Unwrap() error { return w.error }
 
-// TestClickHouseExceptions: the exception's code says more than the status.
+// TestClickHouseExceptions checks that the code of an exception takes precedence over the status.
 func TestClickHouseExceptions(t *testing.T) {
 	for _, c := range []struct {
 		status     int
@@ -235,7 +235,8 @@ func TestClickHouseExceptions(t *testing.T) {
 	}
 }
 
-// TestToken: a wrong token is misconfigured, and heals when its file is mended, without a restart.
+// TestToken checks that a wrong token is misconfigured. The sink recovers without a restart when
+// the file is corrected.
 func TestToken(t *testing.T) {
 	good := "first"
 	endpoint := answering(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -260,13 +261,13 @@ func TestToken(t *testing.T) {
 		t.Errorf("a wrong token gives %s", got)
 	}
 	put("second")
-	_ = deliver(t.Context(), lane, parsed()) // refused once more, and read again
+	_ = deliver(t.Context(), lane, parsed()) // refused once more; then the file is read again
 	if err := deliver(t.Context(), lane, parsed()); err != nil {
 		t.Errorf("with the mended token: %v", err)
 	}
 }
 
-// authority makes certificates.
+// authority issues certificates.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -317,9 +318,9 @@ func (a *authority) file(name, kind string, der []byte) string {
 	return path
 }
 
-// TestTLS: the sink only talks to a receiver with a certificate of the authority and the expected
-// name. It sends its own certificate to a receiver that asks for one. Each fault is misconfigured,
-// never retried silently without end.
+// TestTLS checks that the sink only talks to a receiver with a certificate of the authority and the
+// expected name. It sends its own certificate to a receiver that requests one. Each failure is
+// misconfigured, and never retried silently without end.
 func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	serverCert, serverKey, _, _ := a.issue("receiver.test", false)
@@ -350,8 +351,8 @@ func TestTLS(t *testing.T) {
 	} {
 		lane := rawTo(t, server.URL, func(o *http.Options) { o.TLS = c.tls })
 		got := ""
-		// TLS 1.3 refuses a client after its handshake: the body may break before the reason is
-		// read
+		// with TLS 1.3, a server refuses a client after the handshake: the body may fail before the
+		// sink reads the reason
 		for range 20 {
 			if got = told(deliver(t.Context(), lane, parsed())); strings.Contains(got, c.want) {
 				break
@@ -363,7 +364,8 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// TestProxy: requests go by the proxy that is named, which sees the endpoint and its own password.
+// TestProxy checks that requests use the configured proxy. The proxy gets the endpoint and its own
+// password.
 func TestProxy(t *testing.T) {
 	endpoint := answering(t, func(nethttp.ResponseWriter, *nethttp.Request) {})
 	var seen []string
@@ -382,7 +384,7 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// TestStoreOptions: invalid options are rejected before anything starts.
+// TestStoreOptions checks that invalid options are refused at startup.
 func TestStoreOptions(t *testing.T) {
 	for key, change := range map[string]func(*http.Options){
 		"elasticsearch": func(o *http.Options) { o.Elasticsearch.Index = "x" },

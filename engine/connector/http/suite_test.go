@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// receiver is a server that keeps every record of every request that came whole.
+// receiver is a server that keeps every record of every complete request.
 type receiver struct {
 	t      *testing.T
 	ndjson bool
@@ -31,7 +31,7 @@ func (r *receiver) ServeHTTP(w nethttp.ResponseWriter, req *nethttp.Request) {
 	if req.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(req.Body)
 		if err != nil {
-			return // it was cut off
+			return // the request was cut off
 		}
 		body = z
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// way is a way from the sink to a receiver. The tests of failing receivers run over all of them.
+// way is a transport from the sink to a receiver. The tests of failing receivers use all of them.
 type way struct {
 	name    string
 	tls     bool
@@ -41,12 +41,11 @@ func ways(t *testing.T, test func(t *testing.T, w way)) {
 	}
 }
 
-// socketBuffer bounds the socket buffers of receivers and proxies, so that a receiver that does not
-// read stops the sender soon.
+// socketBuffer bounds the socket buffers of receivers and proxies, so that a sender blocks soon if
+// the receiver does not read.
 const socketBuffer = 64 << 10
 
-// certified returns the certificate of httptest's servers, valid for 127.0.0.1, and the path of a
-// PEM file that holds it.
+// certified returns the certificate of httptest's servers, valid for 127.0.0.1, and its PEM block.
 var certified = sync.OnceValues(func() (tls.Certificate, []byte) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -64,7 +63,7 @@ func caFile(t testing.TB) string {
 	return path
 }
 
-// listen accepts connections with small buffers.
+// listen returns a listener with small socket buffers.
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,8 +88,9 @@ func shrink(c net.Conn) {
 	}
 }
 
-// serving accepts one connection after the other, runs talk on each after it has read the header of
-// a request, and closes it. It returns the URL; at the end of the test it waits for talk.
+// serving starts a server that accepts one connection at a time. It reads the header of a request,
+// calls talk and closes the connection. It returns the URL. At the end of the test, it waits for
+// talk.
 func (w way) serving(t *testing.T, talk func(header *nethttp.Request, c net.Conn, rest *bufio.Reader)) string {
 	t.Helper()
 	listener := listen(t)
@@ -129,8 +129,8 @@ func (w way) url(address net.Addr) string {
 	return "http://" + address.String()
 }
 
-// lane returns the lane to url. In the clear, a proxy is the receiver itself; with TLS it is a
-// tunnel to it.
+// lane returns the lane to url. Without TLS, the receiver itself acts as the proxy. With TLS, the
+// proxy is a tunnel to the receiver.
 func (w way) lane(t *testing.T, url string) stream.Lane {
 	t.Helper()
 	return rawTo(t, url, func(o *http.Options) { w.set(t, o, url) })
@@ -166,7 +166,7 @@ func tunnel(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// connect serves one CONNECT: it copies both ways until either side is closed.
+// connect serves one CONNECT. It copies in both directions until either side closes its connection.
 func connect(c net.Conn) {
 	defer c.Close()
 	rest := bufio.NewReader(c)
@@ -192,7 +192,7 @@ func connect(c net.Conn) {
 	back.Wait()
 }
 
-// handling is a server over net/http for any way, HTTP/2 included.
+// handling starts a net/http server for any way, including HTTP/2, and returns its URL.
 func (w way) handling(t *testing.T, h nethttp.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)

@@ -23,8 +23,8 @@ import (
 
 const twoHundred = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
-// TestResponseToPartOfARequest: a response that reports success is no delivery if the request was
-// not written completely.
+// TestResponseToPartOfARequest checks that a successful response does not count as a delivery if
+// the request was not written completely.
 func TestResponseToPartOfARequest(t *testing.T) {
 	part := func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 2<<20) }
 	type talk func(c net.Conn, r *bufio.Reader, over <-chan struct{})
@@ -89,7 +89,7 @@ func TestResponseToPartOfARequest(t *testing.T) {
 	}
 }
 
-// checkRetryable fails the test unless err is an error after which the batch is sent again.
+// checkRetryable fails the test unless err is retryable.
 func checkRetryable(t *testing.T, err error) {
 	t.Helper()
 	if err == nil || is[*stream.Rejected](err) || is[*stream.Misconfigured](err) || is[*stream.Throttled](err) {
@@ -143,14 +143,14 @@ func TestPartOfARequestHTTP2(t *testing.T) {
 	}
 }
 
-// arrivals counts the requests that reach a receiver, by idempotency key.
+// arrivals counts the requests that arrive at a receiver, by idempotency key.
 type arrivals struct {
 	mu     sync.Mutex // guards byKey
 	byKey  map[string]int
-	broken map[string]bool // keys with a first request that gets no response
+	broken map[string]bool // keys with a first request that got no response
 }
 
-// arrive counts a request and reports whether it is to be answered.
+// arrive counts a request and reports whether to respond to it.
 func (a *arrivals) arrive(key string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -158,8 +158,8 @@ func (a *arrivals) arrive(key string) bool {
 	return !a.broken[key] || a.byKey[key] > 1
 }
 
-// TestEveryRequestIsAnAttempt: a request that is lost with a kept connection is not repeated inside
-// Deliver. Each Deliver sends one request, over every transport, and the counter says so.
+// TestEveryRequestIsAnAttempt checks that Deliver does not repeat a request that is lost with a
+// kept connection. Each Deliver sends one request over every transport, and the counter agrees.
 func TestEveryRequestIsAnAttempt(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {
@@ -208,8 +208,8 @@ func TestEveryRequestIsAnAttempt(t *testing.T) {
 	}
 }
 
-// TestStaleConnectionIsAnAttempt: a receiver that reads a request on a kept connection and closes
-// it has seen that request once, with and without an idempotency key.
+// TestStaleConnectionIsAnAttempt checks that Deliver sends a request only once if the receiver
+// reads it on a kept connection and closes that, with and without an idempotency key.
 func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	ways(t, func(t *testing.T, w way) {
 		for _, key := range []expr.Text{http.DefaultOptions().IdempotencyKey, "false"} {
@@ -246,7 +246,7 @@ func TestStaleConnectionIsAnAttempt(t *testing.T) {
 	})
 }
 
-// TestEmptyBody: a batch of empty records is a request like any other.
+// TestEmptyBody checks that a batch of empty records is sent like any other.
 func TestEmptyBody(t *testing.T) {
 	for _, w := range append(slices.Clone(allWays), way{name: "HTTP/2", tls: true}) {
 		t.Run(w.name, func(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// api is a feed that can be paged in every way. Its records are {"id":N,"note":"..."}.
+// api is a feed with all ways of paging. Its records are {"id":N,"note":"..."}.
 type api struct {
 	mu        sync.Mutex // guards the fields below
 	records   []string
 	limit     int
-	inclusive bool // of since: the record with that id comes again
+	inclusive bool // since includes the record with the given id
 	requests  []*nethttp.Request
-	handle    func(w nethttp.ResponseWriter, r *nethttp.Request) bool // true: it has answered
+	handle    func(w nethttp.ResponseWriter, r *nethttp.Request) bool // true: it has responded
 }
 
 func newAPI(n, limit int) *api {
@@ -50,7 +50,7 @@ func (a *api) all() []string {
 	return slices.Clone(a.records)
 }
 
-// ServeHTTP implements http.Handler: /link, /cursor, /since and /offset.
+// ServeHTTP implements http.Handler. It serves /link, /cursor, /since and /offset.
 func (a *api) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *api) ServeHTTP(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-// roundTripper serves requests from a handler without a network, for tests with virtual time.
+// roundTripper passes requests to a handler without a network, for tests with virtual time.
 type roundTripper struct{ h nethttp.Handler }
 
 func (t roundTripper) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
@@ -108,7 +108,7 @@ func (t roundTripper) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
 	return res, nil
 }
 
-// modes are the ways to page, as options.
+// modes holds the options for each way of paging.
 var modes = map[string]func(o *Options){
 	"link":   func(o *Options) {},
 	"cursor": func(o *Options) { o.Records, o.Next, o.Cursor = "body.data.items", "body.next", "after" },
@@ -119,7 +119,7 @@ var modes = map[string]func(o *Options){
 	},
 }
 
-// newSource returns a source over a. It uses no network.
+// newSource returns a source that reads from a without a network.
 func newSource(t testing.TB, a nethttp.Handler, path string, h stream.Host, set func(o *Options)) *source {
 	t.Helper()
 	o := DefaultOptions()

@@ -31,11 +31,11 @@ func (d *delivered) mark(settled ...int) *stream.Mark {
 	return m
 }
 
-// TestGrownPage: a page whose records are not settled, and that has grown since its successor was
-// settled, gives its old records and no more.
+// TestGrownPage checks a page with unsettled records that has grown since its successor was
+// settled. Only its old records are read.
 func TestGrownPage(t *testing.T) {
 	for mode, set := range modes {
-		if mode == "link" || mode == "cursor" { // their pages do not grow once they have a successor
+		if mode == "link" || mode == "cursor" { // pages with a successor do not grow
 			continue
 		}
 		t.Run(mode, func(t *testing.T) {
@@ -82,7 +82,8 @@ func TestGrownPage(t *testing.T) {
 	}
 }
 
-// TestVanished: records that are not settled and no longer there are counted and reported.
+// TestVanished checks that unsettled records that are missing from the feed are counted and
+// reported.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(4, 10)
@@ -112,7 +113,7 @@ func TestVanished(t *testing.T) {
 	})
 }
 
-// TestToken: a token that was refused is read again, and headers reach the server.
+// TestHeaders checks that the token and the configured headers reach the server.
 func TestHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(1, 10)
@@ -133,7 +134,7 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// TestIgnoredPage: a server that ignores the request for the next page stops the route.
+// TestIgnoredPage checks that the route stops if the server ignores the request for the next page.
 func TestIgnoredPage(t *testing.T) {
 	for mode, set := range modes {
 		t.Run(mode, func(t *testing.T) {
@@ -159,7 +160,7 @@ func TestIgnoredPage(t *testing.T) {
 					texts, _, err = x.read(time.Minute)
 					total += len(texts)
 				}
-				if mode == "since with ids" { // it recognizes the records
+				if mode == "since with ids" { // the source recognizes the records by id
 					if err != io.EOF || total != 2 {
 						t.Errorf("%d records, %v", total, err)
 					}

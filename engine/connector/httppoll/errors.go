@@ -5,14 +5,14 @@ import (
 	nethttp "net/http"
 )
 
-// StatusError is a response that has no page.
+// StatusError is a response without a page.
 type StatusError struct {
 	Place  string // method, and URL without user and query
 	Status int
 	Cursor bool // the request named a page other than the first
 }
 
-// Error returns the place, the status and a remedy.
+// Error implements error. It includes the place, the status and a remedy.
 func (e *StatusError) Error() string {
 	text := fmt.Sprintf("%s: %d %s", e.Place, e.Status, nethttp.StatusText(e.Status))
 	if remedy := e.remedy(); remedy != "" {

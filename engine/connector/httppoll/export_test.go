@@ -2,10 +2,11 @@ package httppoll
 
 import nethttp "net/http"
 
-// Feed is the API of the tests, for those of package httppoll_test.
+// Feed exports api to the tests of package httppoll_test.
 type Feed struct{ a *api }
 
-// NewFeed returns a feed of n records in pages of limit. inclusive is that of since.
+// NewFeed returns a feed of n records in pages of limit. With inclusive, since includes the record
+// with the given id.
 func NewFeed(n, limit int, inclusive bool) *Feed {
 	a := newAPI(n, limit)
 	a.inclusive = inclusive

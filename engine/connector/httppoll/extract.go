@@ -20,10 +20,12 @@ import (
 
 // content holds the records of a page.
 type content struct {
-	records [][]byte // each on one line
-	ids     []digest // of the records, with the option id; zero for a record without one
-	cursors []string // of the records, with the option after
-	next    string   // the token of the next page; "" or that of the page itself: there is none yet
+	records [][]byte // each without line ends
+	// with the option id, by record; zero for a record without an id
+	ids     []digest
+	cursors []string // with the option after, by record
+	// token of the next page; "" or the token of this page if there is none yet
+	next string
 }
 
 var (
@@ -32,26 +34,25 @@ var (
 		{Name: "body"}, {Name: "status", Type: stream.IntegerType}, {Name: "headers", Type: stream.JSONType},
 		{Name: "links", Type: stream.JSONType}, {Name: "cursor", Type: stream.TextType},
 	}
-	// responseSchema has the names that `records` may use, pageSchema those of `next`.
+	// responseSchema lists the names for `records`, pageSchema the names for `next`.
 	responseSchema = stream.Schema{Fields: responseFields}
 	pageSchema     = stream.Schema{Fields: append(responseFields[:len(responseFields):len(responseFields)],
 		stream.SchemaField{Name: "count", Type: stream.IntegerType}, stream.SchemaField{Name: "last"})}
 )
 
-// view is a response as expressions see it.
+// view is the form of a response that expressions use.
 type view struct {
 	*response
-	body    []byte // without a byte order mark and spaces around it
+	body    []byte // without byte order mark and surrounding spaces
 	links   map[string]string
 	token   string   // of the page
-	content *content // nil: the records are not known yet
+	content *content // nil before the records are extracted
 }
 
-// errFormat marks a response that is not of its format: the server, or something before it, answers
-// with another page, such as one for people.
+// errFormat marks a response in another format, for example an HTML page of a proxy.
 var errFormat = errors.New("the response is not of its format")
 
-// extract reads the records of a response, and the next page.
+// extract returns the records of a response and the token of the next page.
 func (o *Options) extract(r *response, token string) (content, error) {
 	var c content
 	var err error
@@ -141,7 +142,7 @@ func elements(array []byte) ([][]byte, error) {
 	return out, nil
 }
 
-// identify evaluates id or after for each record.
+// identify evaluates the option id or after for each record.
 func (o *Options) identify(p *expr.Program, c *content) error {
 	b := stream.NewBatch(stream.BatchLimits{})
 	for _, text := range c.records {
@@ -201,8 +202,8 @@ func (o *Options) nextToken(v *view) (string, error) {
 	return o.sameServer(v.url, next)
 }
 
-// sameServer returns the path and query of a link, relative to the server of url. Links to other
-// servers are refused: requests carry credentials.
+// sameServer returns the path and query of a link relative to base. It refuses links to other
+// servers, because requests carry credentials.
 func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	u, err := base.Parse(link)
 	if err != nil {
@@ -216,7 +217,7 @@ func (o *Options) sameServer(base *url.URL, link string) (string, error) {
 	return u.RequestURI(), nil
 }
 
-// evaluate evaluates an expression over a response. The value lies in the batch.
+// evaluate evaluates an expression over a response. The returned batch holds the value's bytes.
 func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batch, error) {
 	body := v.body
 	b := stream.NewBatch(stream.BatchLimits{})
@@ -272,7 +273,8 @@ func (o *Options) evaluate(p *expr.Program, v *view) (stream.Field, *stream.Batc
 	return f, b, err
 }
 
-// kindOf returns the kind of an element that is no object as text, which has no members.
+// kindOf returns the kind of an element. Elements other than objects and arrays count as text,
+// because they have no members.
 func kindOf(element []byte) stream.Kind {
 	if element[0] == '{' || element[0] == '[' {
 		return stream.JSON

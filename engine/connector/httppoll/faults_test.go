@@ -20,8 +20,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestFaults: a server that misbehaves on the network. Each fault strikes every second request; the
-// records then come all the same, each once.
+// TestFaults checks that all records arrive once although every second request fails. Each case is
+// a fault of the network or the server.
 func TestFaults(t *testing.T) {
 	hijack := func(w nethttp.ResponseWriter, text string) {
 		c, _, err := nethttp.NewResponseController(w).Hijack()
@@ -111,7 +111,7 @@ func readOnce(t *testing.T, url string, set func(o *Options)) (texts []string, e
 	}
 }
 
-// TestBomb: a small body that decompresses to a large one ends at the limit.
+// TestBomb checks that reading stops at the limit if a small body decompresses to a large one.
 func TestBomb(t *testing.T) {
 	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
@@ -136,7 +136,8 @@ func (zeros) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestGzip: compressed pages are read, and a redirect on the server is followed.
+// TestGzip checks that compressed pages are read, and that redirects on the same server are
+// followed.
 func TestGzip(t *testing.T) {
 	a := newAPI(3, 10)
 	server := httptest.NewServer(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
@@ -156,7 +157,7 @@ func TestGzip(t *testing.T) {
 	}
 }
 
-// TestBearerFile: a token that was replaced in its file is read again after a 401.
+// TestBearerFile checks that the token file is read again after a 401.
 func TestBearerFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(token string) {
@@ -184,7 +185,7 @@ func TestBearerFile(t *testing.T) {
 	}
 }
 
-// TestTLS: a server is trusted by tls.ca, and one that is not stops the route.
+// TestTLS checks that tls.ca makes a server trusted, and that an untrusted server stops the route.
 func TestTLS(t *testing.T) {
 	a := newAPI(3, 10)
 	server := httptest.NewUnstartedServer(a)
@@ -206,7 +207,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// FuzzExtract: no response makes the source panic, and each record is one line.
+// FuzzExtract checks that no response makes the source panic, and that each record is one line.
 func FuzzExtract(f *testing.F) {
 	f.Add([]byte(`{"data":{"items":[{"id":1},{"id":"a\nb"}]},"next":"x"}`), `</link?page=2>; rel=next`)
 	f.Add([]byte("[1, null, \"\\ud800\", {\"id\":1e999}, []]"), "")

@@ -1,8 +1,8 @@
-// Package httppoll holds the source that polls an HTTP API.
+// Package httppoll implements the source that polls an HTTP API.
 //
-// The feed is a sequence of pages, oldest records first, to which the server appends. The position
-// holds the request of a page and the records read of it, so that the sink's ledger alone resumes
-// the feed. Each route requests the pages for itself.
+// The feed is a sequence of pages, oldest records first, to which the server appends. A position
+// contains the request of a page and the number of records read from it, so that the sink's ledger
+// alone suffices to resume. Each route requests the pages separately.
 package httppoll
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Source is the component http_poll.
+// Source returns the component http_poll.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -28,7 +28,7 @@ func Source() stream.Component {
 	}
 }
 
-// New returns the source. It connects to nothing.
+// New returns the source. It does not connect.
 func New(o Options, h stream.Host) (stream.Source, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ type source struct {
 	o    *Options
 	host stream.Host
 	part stream.Partition
-	base nethttp.RoundTripper // nil: one over the network
+	base nethttp.RoundTripper // nil: use the network
 }
 
 // Shared implements stream.SharedSource.
@@ -82,7 +82,7 @@ func (s *source) Open(_ context.Context, o stream.OpenOptions) (stream.Reader, e
 	return r, nil
 }
 
-// The counters.
+// The names of the counters.
 const (
 	polls           = "polls"
 	pollsUnchanged  = "polls_unchanged"

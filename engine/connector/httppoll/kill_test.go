@@ -21,7 +21,8 @@ import (
 	"github.com/penstock-io/penstock/retry"
 )
 
-// childConfig is the variable by which this test binary runs a config until it is killed.
+// childConfig is the environment variable that makes this test binary run a config until it is
+// killed.
 const childConfig = "PENSTOCK_TEST_POLL"
 
 func TestMain(m *testing.M) {
@@ -51,7 +52,8 @@ func run(ctx context.Context, file string, once bool) error {
 	return e.Run(ctx)
 }
 
-// TestKilled: kill -9 at random moments, while the feed grows; in the table each record is once.
+// TestKilled checks that each record is in the table once if the process is killed at random
+// moments while the feed grows.
 func TestKilled(t *testing.T) {
 	for _, c := range []struct{ name, path, options string }{
 		{"link", "link", ``},

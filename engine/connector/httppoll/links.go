@@ -4,8 +4,8 @@ package httppoll
 
 import "strings"
 
-// parseLinks reads the header Link (RFC 8288) and returns the target of each relation. Of several
-// links with one relation the first counts.
+// parseLinks reads Link headers (RFC 8288) and returns the target of each relation. If several
+// links have the same relation, the first one counts.
 func parseLinks(lines []string) map[string]string {
 	links := make(map[string]string)
 	for _, line := range lines {
@@ -28,7 +28,7 @@ func parseLinks(lines []string) map[string]string {
 }
 
 // parameters reads the parameters of one link. It returns the value of rel, and the text after the
-// comma that ends the link.
+// comma at the end of the link.
 func parameters(s string) (rel, rest string) {
 	quoted, from := false, 0
 	take := func(part string) {

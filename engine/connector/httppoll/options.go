@@ -16,11 +16,11 @@ import (
 
 // The formats of a response.
 const (
-	JSON  = "json"  // an array of objects, or an object in which `records` finds one
-	Lines = "lines" // each line is a record; blank ones are skipped
+	JSON  = "json"  // an array of objects, or an object that contains it at `records`
+	Lines = "lines" // each line is a record; blank lines are skipped
 )
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	URL      string    `yaml:"url" required:"true" secret:"true" doc:"of the first page; user:password becomes basic auth"`
 	Name     string    `yaml:"name" doc:"of the feed: keeps its position when url changes; default: url"`
@@ -48,9 +48,9 @@ type Options struct {
 
 	target  *url.URL // url without user
 	user    *httpaccess.Basic
-	records *expr.Program // nil: the body
+	records *expr.Program // nil: the body itself
 	id      *expr.Program // nil: none
-	next    *expr.Program // nil: the header Link, after or offset
+	next    *expr.Program // nil: use the header Link, after or offset
 	after   *expr.Program // nil: none
 }
 
@@ -60,14 +60,14 @@ type Interval struct {
 	Max time.Duration `yaml:"max" doc:"after many requests without new records"`
 }
 
-// Retry are the waits after requests that fail.
+// Retry configures the waits after failed requests.
 type Retry struct {
 	Min    time.Duration `yaml:"min" doc:"after the first failure; doubles with each one, with full jitter"`
 	Max    time.Duration `yaml:"max" doc:"the longest wait"`
 	GiveUp time.Duration `yaml:"give_up" doc:"a finite run ends when requests have failed for so long"`
 }
 
-// DefaultOptions name no URL yet.
+// DefaultOptions returns the default options, without a URL.
 func DefaultOptions() *Options {
 	return &Options{
 		Interval: Interval{Min: time.Second, Max: 5 * time.Minute}, Format: JSON, Overlap: defaultOverlap,
@@ -84,7 +84,7 @@ const (
 	maxResponse    = 512 << 20
 )
 
-// Validate implements the optional part of options. It reads the file of tls.ca.
+// Validate returns an error for a wrong option. It reads the file of tls.ca.
 func (o *Options) Validate() error {
 	for _, check := range []func() error{o.checkURL, o.checkPaging, o.checkLimits, o.checkAccess} {
 		if err := check(); err != nil {
@@ -98,7 +98,7 @@ func wrong(key, format string, args ...any) error {
 	return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
 }
 
-// checkURL never shows the URL, which may hold a password.
+// checkURL checks the URL. Its errors omit the URL, because it may contain a password.
 func (o *Options) checkURL() error {
 	if o.URL == "" {
 		return wrong("url", "is missing; write https://host/path")
@@ -191,7 +191,7 @@ func (o *Options) checkLimits() error {
 	return nil
 }
 
-// reserved headers are the source's or the connection's own.
+// reserved lists headers that the source or the connection sets.
 var reserved = []string{
 	"Accept-Encoding", "Connection", "Content-Length", "Host", "If-Modified-Since", "If-None-Match",
 	"Keep-Alive", "Range", "Te",
@@ -250,7 +250,7 @@ func (o *Options) compile() (err error) {
 	return nil
 }
 
-// Shape implements stream.Shaper: members of JSON objects are fields.
+// Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	if o.Format == Lines {
 		return in, nil
@@ -258,7 +258,8 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: in.OnError}, nil
 }
 
-// FromEnvironment implements stream.EnvironmentUser: the proxy, if there is one.
+// FromEnvironment implements stream.EnvironmentUser. It returns the proxy, if the environment sets
+// one.
 func (o *Options) FromEnvironment() []string {
 	proxy, err := httpaccess.Proxy(o.Proxy)
 	if err != nil || proxy == nil || o.target == nil {
@@ -271,13 +272,13 @@ func (o *Options) FromEnvironment() []string {
 	return []string{fmt.Sprintf("%s through proxy %s", o.shown(), stream.MaskURLs(u.String()))}
 }
 
-// shown returns the URL for people: without user and query, which may hold secrets.
+// shown returns the URL for messages: without user and query, because these may contain secrets.
 func (o *Options) shown() string {
 	u := url.URL{Scheme: o.target.Scheme, Host: o.target.Host, Path: o.target.Path, RawPath: o.target.RawPath}
 	return u.String()
 }
 
-// mode returns how pages are named.
+// mode returns the way in which tokens name pages.
 func (o *Options) mode() mode {
 	switch {
 	case o.Offset != "":
@@ -295,7 +296,7 @@ func (o *Options) resolve(token string) *url.URL {
 	u := *o.target
 	switch m := o.mode(); {
 	case m == byURL && token != "":
-		// Not ResolveReference: a path that begins with // would name another server.
+		// not ResolveReference: a path that begins with // would name another server
 		if ref, err := url.ParseRequestURI(token); err == nil {
 			u.Path, u.RawPath, u.RawQuery = ref.Path, ref.RawPath, ref.RawQuery
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestBadOptions: errors name the key and a remedy.
+// TestBadOptions checks that errors name the key and a remedy.
 func TestBadOptions(t *testing.T) {
 	t.Setenv("HTTP_PROXY", "")
 	t.Setenv("HTTPS_PROXY", "")
@@ -76,7 +76,7 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: accepted, want %s", c.options, c.want)
 			continue
 		}
-		// The config's reader leaves the colon out before "is".
+		// the config reader omits the colon before "is"
 		plain := func(s string) string { return strings.ReplaceAll(s, ": ", " ") }
 		if text := err.Error(); !strings.Contains(plain(text), plain(c.want)) {
 			t.Errorf("%s:\n%v\nwant %s", c.options, err, c.want)
@@ -86,7 +86,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// dropSink is a sink for configs that are only read.
+// dropSink returns a sink for configs that are only parsed.
 func dropSink() stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole, Name: "drop", Options: func() any { return new(struct{}) },

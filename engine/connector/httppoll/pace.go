@@ -9,35 +9,34 @@ import (
 	"github.com/penstock-io/penstock/backoff"
 )
 
-// maxEmptyTurns is the number of pages without records, one behind the other, that are requested
-// without a pause. APIs that filter return such pages; others change their cursor with each
-// request.
+// maxEmptyTurns is the number of consecutive pages without records that are requested without a
+// pause. APIs with filters return such pages. Some APIs change their cursor with each request.
 const maxEmptyTurns = 16
 
-// pace decides when the next request is due. Times are those of the reader's clock.
+// pace determines when the next request is due. Times are relative to the reader's start.
 type pace struct {
 	adaptive backoff.Adaptive
 	retry    backoff.Policy
 	random   rand.Source // nil means the global one
 
-	interval   time.Duration // the last one
+	interval   time.Duration // the previous interval
 	due        time.Duration
-	hold       time.Duration // the server wants no request before
+	hold       time.Duration // the server allows no request before this time
 	emptyTurns int
 
 	failures backoff.State
 	failing  bool
-	since    time.Duration // of failing
+	since    time.Duration // start of the current run of failures
 }
 
 // next returns when the next request is due.
 func (p *pace) next() time.Duration { return max(p.due, p.hold) }
 
-// demand takes how long the server wants no request.
+// demand records that the server allows no request for the time wait.
 func (p *pace) demand(now, wait time.Duration) { p.hold = max(p.hold, now+wait) }
 
-// page takes the result of a request: whether it had new records, and whether another page follows.
-// It reports whether the feed is read to its end.
+// page records a successful request. news means that it had new records, turned that another page
+// follows. page reports whether the feed was read to its end.
 func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	p.failures, p.failing = backoff.State{}, false
 	switch {
@@ -58,11 +57,11 @@ func (p *pace) page(now time.Duration, news, turned bool) (end bool) {
 	return true
 }
 
-// jitter is the share by which a wait is longer or shorter than the interval.
+// jitter is the maximum relative deviation of a wait from the interval.
 const jitter = 0.1
 
-// failed takes a request without a result. It returns the wait, and for how long requests have
-// failed.
+// failed records a failed request. It returns the wait until the next one, and the time since the
+// first failure.
 func (p *pace) failed(now time.Duration) (wait, failing time.Duration) {
 	if !p.failing {
 		p.failing, p.since = true, now

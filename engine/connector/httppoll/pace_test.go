@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// session is a reader in a bubble of virtual time, with the counters of its route.
+// session is a reader in virtual time, with the counters of its route.
 type session struct {
 	t      *testing.T
 	a      *api
@@ -47,7 +47,7 @@ func open(t *testing.T, a *api, path string, once bool, m *stream.Mark, set func
 	return x
 }
 
-// read reads one batch within a limit of virtual time.
+// read reads one batch. It waits at most limit, in virtual time.
 func (x *session) read(limit time.Duration) (texts []string, span stream.Range, err error) {
 	ctx, cancel := context.WithTimeoutCause(x.t.Context(), limit, errors.New("nothing came"))
 	defer cancel()
@@ -70,7 +70,8 @@ func gaps(at []time.Time) (out []time.Duration) {
 	return out
 }
 
-// TestInterval: the interval grows while nothing is new, and is the shortest after news.
+// TestInterval checks that the interval grows while there are no new records, and is shortest after
+// new records.
 func TestInterval(t *testing.T) {
 	for mode, set := range modes {
 		t.Run(mode, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { interval(t, mode, set) }) })
@@ -92,7 +93,7 @@ func interval(t *testing.T, mode string, set func(o *Options)) {
 		t.Fatal(texts, err)
 	}
 	waits := gaps(at)
-	behind := 0 // requests behind the last record, which find the end
+	behind := 0 // requests after the last record, which find the end
 	if mode != "link" && mode != "cursor" {
 		behind, waits = 1, waits[1:]
 	}
@@ -127,7 +128,7 @@ func interval(t *testing.T, mode string, set func(o *Options)) {
 	}
 }
 
-// TestNotRead: no request is sent while the route does not read.
+// TestNotRead checks that no request is sent while the route does not read.
 func TestNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(30, 10)
@@ -140,7 +141,8 @@ func TestNotRead(t *testing.T) {
 	})
 }
 
-// TestServerDemands: Retry-After and RateLimit hold requests back, and failures are retried.
+// TestServerDemands checks that Retry-After and RateLimit delay requests, and that failures are
+// retried.
 func TestServerDemands(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -222,7 +224,7 @@ func TestServerDemands(t *testing.T) {
 	}
 }
 
-// redirect answers with a redirect.
+// redirect returns a handler that responds with a redirect.
 func redirect(to string) func(w nethttp.ResponseWriter) {
 	return func(w nethttp.ResponseWriter) {
 		w.Header().Set("Location", to)
@@ -230,7 +232,8 @@ func redirect(to string) func(w nethttp.ResponseWriter) {
 	}
 }
 
-// TestEnds: errors that a person has to mend end the route, with a remedy and without secrets.
+// TestEnds checks that errors that need an operator end the route, with a remedy and without
+// secrets.
 func TestEnds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -305,7 +308,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestGivesUp: a finite run ends where requests fail for long, one that goes on does not.
+// TestGivesUp checks that a finite run ends if requests fail for a long time, and that a continuous
+// run does not.
 func TestGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(3, 10)
@@ -324,7 +328,7 @@ func TestGivesUp(t *testing.T) {
 	})
 }
 
-// TestExpiredCursor: the remedy for a page that the server has forgotten.
+// TestExpiredCursor checks the remedy for a page that the server no longer accepts.
 func TestExpiredCursor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPI(30, 10)
@@ -339,8 +343,8 @@ func TestExpiredCursor(t *testing.T) {
 	})
 }
 
-// TestEmptyPages: pages without records are passed quickly, but a cursor that changes with each
-// request does not make a busy loop, and ends a finite run.
+// TestEmptyPages checks that pages without records are passed quickly. A cursor that changes with
+// each request does not cause a busy loop, and ends a finite run.
 func TestEmptyPages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		set := func(o *Options) { o.Records, o.Next, o.Cursor = "body.items", "body.next", "c" }
@@ -382,7 +386,7 @@ func TestEmptyPages(t *testing.T) {
 	})
 }
 
-// TestTail: records that are added to the last page are read, in every mode, and each once.
+// TestTail checks, in every mode, that records added to the last page are read once.
 func TestTail(t *testing.T) {
 	for mode, set := range modes {
 		t.Run(mode, func(t *testing.T) {

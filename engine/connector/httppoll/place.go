@@ -12,38 +12,40 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// place identifies one page of the feed: the request that returns it, and the steps before it. A
+// place identifies one page of the feed by its request and the number of steps before it. A
 // position counts steps: one for each record of a page, and one for each turn to the next page.
 //
 //	page ""       records a b c    steps 1 2 3    turn 4
 //	page "x9"     records d e      steps 5 6
 //
-// The position behind record d is number 5 with the key of page "x9": a restart requests that page
-// again, and skips its first record. In the modes byRecord and byOffset a page begins behind each
-// record, and turns are no steps: positions do not depend on how the server cuts its pages.
+// The position after record d is number 5 with the key of page "x9". A restart requests that page
+// again, and skips its first record. In the modes byRecord and byOffset, a page begins after each
+// record, and turns are not steps. So positions do not depend on the server's page size.
 type place struct {
 	mode  mode
-	token string   // "" is the first page
-	base  int64    // steps before its first record
-	tail  []digest // of the ids of the last records before it, oldest first; with the option id
-	key   string   // the encoded form, which is the Key of positions in this page
+	token string // "" is the first page
+	base  int64  // number of steps before its first record
+	// with the option id: digests of the last ids before the page, oldest first
+	tail []digest
+	// encoded form: the Key of positions in this page
+	key string
 }
 
-// mode is how a token names a page.
+// mode is the way in which a token names a page.
 type mode byte
 
 // The modes.
 const (
-	byURL    mode = 'u' // the token is a path and query on the server of url
-	byCursor mode = 'c' // the value of a parameter
-	byOffset mode = 'o' // the number of records before the page
-	byRecord mode = 'r' // the cursor of the last record before it
+	byURL    mode = 'u' // the token is a path and query on the server of the URL
+	byCursor mode = 'c' // the token is the value of a parameter
+	byOffset mode = 'o' // the token is the number of records before the page
+	byRecord mode = 'r' // the token is the cursor of the last record before the page
 )
 
-// perRecord reports whether a page begins behind each record.
+// perRecord reports whether a page begins after each record.
 func (m mode) perRecord() bool { return m == byOffset || m == byRecord }
 
-// digest is the beginning of a SHA-256.
+// digest is the first bytes of a SHA-256 hash.
 type digest [8]byte
 
 func digestOf(id []byte) (d digest) {
@@ -52,16 +54,17 @@ func digestOf(id []byte) (d digest) {
 	return d
 }
 
-// digestOfAll returns that of all records of a page.
+// digestOfAll returns the digest of all records of a page.
 func digestOfAll(records [][]byte) digest { return digestOf(bytes.Join(records, []byte{'\n'})) }
 
 const (
 	keyVersion = 1
-	// maxKey is the size of a key in the ledgers of SQL sinks.
+	// maxKey is the maximum size of a key in the ledgers of SQL sinks.
 	maxKey = 1024
 )
 
-// newPlace returns a page with its key. A token that is too long for a position is an error.
+// newPlace returns a place with its key. It returns an error if the token is too long for a
+// position.
 func newPlace(m mode, token string, base int64, tail []digest) (place, error) {
 	p := place{mode: m, token: token, base: base, tail: tail}
 	if token == "" && base == 0 && len(tail) == 0 {
@@ -114,12 +117,12 @@ func readPlace(m mode, key string) (place, error) {
 	return p, nil
 }
 
-// position returns the position after a number of steps, which lies in this page.
+// position returns the position after the given number of steps. It must be in this page.
 func (p *place) position(step int64) stream.Position {
 	return stream.Position{Num: step, Key: p.key}
 }
 
-// lastOf returns the last n distinct digests of a and b together, in order.
+// lastOf returns the last n distinct digests of a followed by b, in order.
 func lastOf(n int, a, b []digest) []digest {
 	var out []digest
 	have := make(map[digest]bool)

@@ -129,7 +129,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestDemanded: a server's clock may be wrong, and its wishes have a bound.
+// TestDemanded checks demands of servers with wrong clocks, and the bound of the wait.
 func TestDemanded(t *testing.T) {
 	now := time.Date(2026, 1, 5, 6, 0, 0, 0, time.UTC)
 	date := func(d time.Duration) string { return now.Add(d).Format(nethttp.TimeFormat) }

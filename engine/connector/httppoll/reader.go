@@ -25,25 +25,25 @@ type reader struct {
 	fields  intake.Objects
 
 	page      place
-	at        int64           // steps that were read
-	handed    stream.Position // the end of the last span
-	above     []stream.Range  // settled, above at
-	successor place           // the page in which the first of above begins
+	at        int64           // number of steps read
+	handed    stream.Position // end of the last span
+	above     []stream.Range  // settled ranges above at
+	successor place           // the page in which above[0] begins
 	content   content         // of page, if loaded
 	loaded    bool
-	first     int64           // steps before the first record of content
-	before    digest          // of the records of the page before, until page is loaded
-	seen      map[digest]bool // ids that precede at, with the option id
+	first     int64           // number of steps before the first record of content
+	before    digest          // of the previous page's records, until page is loaded
+	seen      map[digest]bool // with the option id: ids before at
 	valid     validators      // of page
-	end       bool            // the feed was read to its end by the last request
-	unmet     int             // requests in a row without the records that a settled range follows
+	end       bool            // the last request reached the end of the feed
+	unmet     int             // consecutive requests that lacked records before a settled range
 }
 
 var _ stream.Reader = (*reader)(nil)
 
 func (r *reader) now() time.Duration { return time.Since(r.started) }
 
-// moveTo sets the reader to a position.
+// moveTo moves the reader to a position.
 func (r *reader) moveTo(p stream.Position) error {
 	page, err := r.placeOf(p)
 	if err != nil {
@@ -74,7 +74,7 @@ func (r *reader) unload() {
 	r.content, r.loaded, r.seen, r.valid = content{}, false, nil, validators{}
 }
 
-// Read implements stream.Reader. A batch holds records of one page.
+// Read implements stream.Reader. All records of a batch are of one page.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
@@ -92,7 +92,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// Commit implements stream.Reader. The position is the engine's.
+// Commit implements stream.Reader. The engine keeps the position.
 func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
 // Close implements stream.Reader.
@@ -101,8 +101,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// fill appends the records of the page that are loaded, up to the next settled range, and a span
-// that covers them. It turns to the next page behind the last one.
+// fill appends the loaded records of the page, up to the next settled range, and a span that covers
+// them. After the last record, it turns to the next page.
 func (r *reader) fill(b *stream.Batch) error {
 	border := int64(math.MaxInt64)
 	if len(r.above) > 0 {
@@ -147,7 +147,7 @@ func (r *reader) fill(b *stream.Batch) error {
 var errChanged = errors.New("http_poll: the pages before a delivered record have changed since they were read: " +
 	"a record may be missing or repeated; the feed has to append only, and `id` helps where pages overlap")
 
-// index returns which record of the page is next.
+// index returns the index of the next record in the page.
 func (r *reader) index() int { return int(r.at - r.first) }
 
 // follows reports whether another page follows the loaded one.
@@ -158,8 +158,8 @@ func (r *reader) follows() bool {
 	return r.content.next != "" && r.content.next != r.page.token
 }
 
-// endedHere reports whether the page had no more records when it was read first. It may have grown
-// since then, but its successor has been settled in part.
+// endedHere reports whether the page had no more records when it was first read. It may have grown
+// since, but some records of its successor are already settled.
 func (r *reader) endedHere() bool {
 	return r.successor.base > r.page.base && r.at == r.successor.base-1
 }
@@ -199,7 +199,7 @@ func (r *reader) take(b *stream.Batch, i int) error {
 	return nil
 }
 
-// setFields makes fields of the members of JSON objects.
+// setFields turns the members of JSON objects into fields.
 func (r *reader) setFields(b *stream.Batch) {
 	if r.s.o.Format != JSON {
 		return
@@ -211,7 +211,7 @@ func (r *reader) setFields(b *stream.Batch) {
 			b.Bury(i, err)
 			continue
 		}
-		// SetFields would mark the text as changed; it is the object still.
+		// not SetFields, which would mark the unchanged text as changed
 		record := &b.Records[i]
 		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
 	}
@@ -254,7 +254,7 @@ func (r *reader) poll(ctx context.Context) error {
 		}
 	}
 	var valid validators
-	if r.loaded { // else there is nothing that could be unchanged
+	if r.loaded { // otherwise there is no page that could be unchanged
 		valid = r.valid
 	}
 	r.counter(polls, 1)
@@ -286,7 +286,8 @@ func (r *reader) poll(ctx context.Context) error {
 	return r.load(res)
 }
 
-// again notes a request that has failed, and is repeated. A finite run gives up in the end.
+// again records a failed request that is retried. In a finite run, it returns an error after
+// retry.give_up.
 func (r *reader) again(err error) error {
 	r.counter(pollsFailed, 1)
 	wait, failing := r.pace.failed(r.now())
@@ -298,7 +299,7 @@ func (r *reader) again(err error) error {
 	return nil
 }
 
-// load takes the records of a response.
+// load loads the records of a response.
 func (r *reader) load(res *response) error {
 	c, err := r.s.o.extract(res, r.page.token)
 	if errors.Is(err, errFormat) {
@@ -324,7 +325,7 @@ func (r *reader) load(res *response) error {
 	return r.took(r.index() < len(c.records))
 }
 
-// took notes a request that has succeeded.
+// took records a successful request.
 func (r *reader) took(news bool) error {
 	turned := r.follows()
 	r.end = r.pace.page(r.now(), news, turned)
@@ -332,7 +333,7 @@ func (r *reader) took(news bool) error {
 		r.unmet = 0
 		return nil
 	}
-	// Records that were read before a settled range, and not delivered, are no longer there.
+	// the feed no longer has undelivered records that were read before a settled range
 	if r.unmet++; r.unmet < patience {
 		return nil
 	}
@@ -351,5 +352,5 @@ func (r *reader) took(news bool) error {
 var errIgnored = errors.New("the next page has the same records as the page before: the server ignores " +
 	"the request for it; check the parameter in `cursor` or `offset`, and `next`")
 
-// patience is the number of requests after which records count as missing.
+// patience is the number of requests after which such records count as missing.
 const patience = 3

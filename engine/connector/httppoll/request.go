@@ -28,13 +28,13 @@ type client struct {
 	o       *Options
 	token   *httpaccess.Token
 	trust   *httpaccess.Trust
-	trusted *tls.Config // with which http was made
+	trusted *tls.Config // the TLS configuration of http
 	http    *nethttp.Client
 	proxy   func(*nethttp.Request) (*url.URL, error)
-	base    nethttp.RoundTripper // nil: one over the network
+	base    nethttp.RoundTripper // nil: use the network
 }
 
-// newClient reads the files of certificates and token.
+// newClient returns a client. It reads the files of certificates and token.
 func newClient(o *Options, h stream.Host, base nethttp.RoundTripper) (*client, error) {
 	c := &client{o: o, base: base}
 	var err error
@@ -48,7 +48,7 @@ func newClient(o *Options, h stream.Host, base nethttp.RoundTripper) (*client, e
 	return c, err
 }
 
-// current returns the HTTP client, a new one if tls.ca has changed.
+// current returns the HTTP client. It creates a new one if tls.ca has changed.
 func (c *client) current() *nethttp.Client {
 	trusted := c.trust.Current()
 	if c.http != nil && c.trusted == trusted {
@@ -61,7 +61,7 @@ func (c *client) current() *nethttp.Client {
 		transport = &nethttp.Transport{
 			Proxy: c.proxy, TLSClientConfig: trusted.Clone(), TLSHandshakeTimeout: connectTimeout,
 			ForceAttemptHTTP2:  true,
-			DisableCompression: true, // read decompresses to a bound
+			DisableCompression: true, // read decompresses, up to a limit
 			MaxIdleConns:       1, IdleConnTimeout: idleTimeout, MaxResponseHeaderBytes: maxHeader,
 		}
 	}
@@ -93,7 +93,7 @@ type redirectError struct{ text string }
 // Error describes the redirect.
 func (e *redirectError) Error() string { return e.text }
 
-// tooLargeError is a response beyond max_response.
+// tooLargeError is a response that exceeds max_response.
 type tooLargeError struct{ limit stream.Size }
 
 // Error names the limit.
@@ -101,7 +101,7 @@ func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("the response is larger than max_response (%v); raise it, or request smaller pages", e.limit)
 }
 
-// response is a page as the server sent it.
+// response is a page as received from the server.
 type response struct {
 	url    *url.URL
 	status int
@@ -109,12 +109,12 @@ type response struct {
 	body   []byte // decompressed
 }
 
-// validators are the headers of a response by which the next request for the page is conditional.
+// validators holds the response headers that make the next request for the page conditional.
 type validators struct{ etag, modified string }
 
 func (v validators) isSet() bool { return v != validators{} }
 
-// get requests a page. The errors show the URL without user and query.
+// get requests a page. Its errors show the URL without user and query.
 func (c *client) get(ctx context.Context, u *url.URL, v validators) (*response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, fmt.Errorf("no complete response "+
 		"within timeout (%v)", c.o.Timeout))
@@ -130,7 +130,7 @@ func (c *client) get(ctx context.Context, u *url.URL, v validators) (*response, 
 		return r, nil
 	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL
+		err = e.Err // omits the URL
 	}
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -174,7 +174,7 @@ func (c *client) do(ctx context.Context, u *url.URL, v validators) (*response, e
 	return r, err
 }
 
-// read reads the body, decompressed, up to max_response.
+// read reads and decompresses the body, up to max_response.
 func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	limit := int64(c.o.MaxResponse)
 	body := io.LimitReader(res.Body, limit+1)
@@ -199,8 +199,8 @@ func (c *client) read(res *nethttp.Response) ([]byte, error) {
 	return data, nil
 }
 
-// isPermanent reports whether a request that has failed with err will fail again until a person has
-// changed something.
+// isPermanent reports whether a request that failed with err fails again until an operator changes
+// something.
 func isPermanent(err error) bool {
 	if _, ok := errors.AsType[*redirectError](err); ok {
 		return true

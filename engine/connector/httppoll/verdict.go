@@ -8,19 +8,20 @@ import (
 	"github.com/penstock-io/penstock/rate"
 )
 
-// verdict is the meaning of a status.
+// verdict classifies a status.
 type verdict uint8
 
 // The verdicts.
 const (
 	answered      verdict = iota // the response has a page
-	unchanged                    // 304: the page is as it was
-	temporary                    // worth another request
-	throttled                    // worth another request, at the time that the server states
-	misconfigured                // a person is needed
+	unchanged                    // 304: the page has not changed
+	temporary                    // retry
+	throttled                    // retry at the time that the server demands
+	misconfigured                // an operator is needed
 )
 
-// judge returns the meaning of a status. conditional reports whether the request allowed a 304.
+// judge classifies a status. conditional is set if the request allowed a 304, retryAfter if the
+// response has the header Retry-After.
 //
 //	2xx                 answered
 //	304                 unchanged, if the request was conditional
@@ -41,11 +42,11 @@ func judge(status int, conditional, retryAfter bool) verdict {
 	return misconfigured
 }
 
-// maxHold bounds the time that a server may demand: after it, one request more does no harm.
+// maxHold bounds the wait that a server may demand. After it, one more request does no harm.
 const maxHold = time.Hour
 
-// demanded returns how long the server wants no request. A Retry-After that is a date counts from
-// the Date of the response, so that clocks may differ.
+// demanded returns the wait that the server demands. A date in Retry-After is relative to the Date
+// of the response, because clocks may differ.
 func demanded(header map[string][]string, v verdict, now time.Time) time.Duration {
 	if date := header["Date"]; len(date) > 0 {
 		if at, err := time.Parse(dateForm, date[0]); err == nil {
@@ -66,5 +67,5 @@ func demanded(header map[string][]string, v verdict, now time.Time) time.Duratio
 	return min(wait, maxHold)
 }
 
-// dateForm is that of the header Date (RFC 9110, section 5.6.7).
+// dateForm is the layout of the header Date (RFC 9110, section 5.6.7).
 const dateForm = "Mon, 02 Jan 2006 15:04:05 GMT"

@@ -16,16 +16,16 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/intake"
 )
 
-// statusError is an error with the status that answers it.
+// statusError is an error with the status of its response.
 type statusError struct {
 	status int
 	err    error
 }
 
-// Error returns the reason.
+// Error implements error.
 func (e *statusError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *statusError) Unwrap() error { return e.err }
 
 func failure(status int, format string, args ...any) error {
@@ -33,11 +33,11 @@ func failure(status int, format string, args ...any) error {
 }
 
 const (
-	// firstRead is how much is reserved for a body of unknown length.
+	// firstRead is the number of bytes reserved for a body of unknown length.
 	firstRead = 64 << 10
-	// freeRatio is how much may come out of a body before its ratio counts.
+	// freeRatio is the number of decompressed bytes up to which max_ratio is not checked.
 	freeRatio = 1 << 20
-	// leastRate is how many bytes a second a body must have after graceRead.
+	// leastRate is the minimum rate of a body after graceRead, in bytes per second.
 	leastRate = 1 << 10
 	graceRead = 10 * time.Second
 	// maxWindow bounds the memory of a zstd decoder.
@@ -51,11 +51,12 @@ type bodyReader struct {
 	conn     *nethttp.ResponseController
 	room     *intake.Reservation
 	begun    time.Time
-	until    time.Time // the request's deadline
-	received int64     // bytes that came over the connection
+	until    time.Time // deadline of the request
+	received int64     // bytes received over the connection
 }
 
-// Read implements io.Reader over the request's body: a client that is too slow is cut off.
+// Read implements io.Reader. It reads the request's body, and fails if the client is slower than
+// leastRate.
 func (b *bodyReader) Read(p []byte) (int, error) {
 	end := b.begun.Add(graceRead + time.Duration(b.received/leastRate)*time.Second)
 	if end.After(b.until) {
@@ -67,15 +68,15 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// initial returns how many bytes are reserved before the body is read.
+// initial returns the number of bytes to reserve before the body is read.
 func (b *bodyReader) initial() int64 {
 	if n := b.r.ContentLength; n > 0 && (b.encoding() == "" || b.isSnappy()) {
-		return min(n+1, int64(b.o.MaxBody)+1) // for a line end
+		return min(n+1, int64(b.o.MaxBody)+1) // one more for a line end
 	}
 	return firstRead
 }
 
-// read returns the decompressed body. Room is reserved before each byte of it is read.
+// read returns the decompressed body. It reserves room before it reads more bytes.
 func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 	if b.isSnappy() {
 		block, err := b.readAll(ctx, b)
@@ -92,7 +93,7 @@ func (b *bodyReader) read(ctx context.Context) ([]byte, error) {
 	return b.readAll(ctx, plain)
 }
 
-// readAll reads r, which is the body or comes out of it.
+// readAll reads r, which is the body or its decompressed content.
 func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	most, reserved := int64(b.o.MaxBody), b.initial()
 	data := make([]byte, 0, reserved)
@@ -121,14 +122,14 @@ func (b *bodyReader) readAll(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// isSnappy reports whether the body is one block of snappy, as Loki's clients send protobuf.
+// isSnappy reports whether the body is one snappy block. Loki's clients send protobuf this way.
 func (b *bodyReader) isSnappy() bool {
 	encoding := b.encoding()
 	return encoding == "snappy" ||
 		encoding == "" && b.o.Format == Loki && !strings.HasPrefix(b.r.Header.Get("Content-Type"), typeJSON)
 }
 
-// unsnappy decompresses a block of snappy, whose beginning has the size of its content.
+// unsnappy decompresses a snappy block, which begins with the size of its content.
 func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error) {
 	if len(block) == 0 {
 		return nil, nil
@@ -153,7 +154,7 @@ func (b *bodyReader) unsnappy(ctx context.Context, block []byte) ([]byte, error)
 	return plain, nil
 }
 
-// failed returns the error of a read with its status.
+// failed returns the error of a failed read, with its status.
 func (b *bodyReader) failed(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
@@ -175,7 +176,7 @@ func (b *bodyReader) encoding() string {
 	return encoding
 }
 
-// decompress returns a reader of the plain body, and the function that frees it.
+// decompress returns a reader of the decompressed body, and a function that frees the decompressor.
 func (b *bodyReader) decompress() (plain io.Reader, done func(), err error) {
 	nothing := func() {}
 	switch encoding := b.encoding(); encoding {

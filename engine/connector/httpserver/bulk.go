@@ -12,15 +12,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// bulkItem is the answer to one action of a _bulk request.
+// bulkItem is the result of one action of a _bulk request.
 type bulkItem struct {
-	action, index, id []byte // as they stand between their quotes
-	problem           string // "": the document was taken
+	action, index, id []byte // as in the request, without quotes
+	problem           string // "": the document was accepted
 }
 
-// decodeBulk takes the documents of a _bulk request, with their _index and _id as members. An
-// action that cannot be taken fails alone; a body whose actions cannot be told from documents fails
-// whole.
+// decodeBulk reads the documents of a _bulk request, and adds their _index and _id as members. An
+// unsupported action fails alone. If actions cannot be distinguished from documents, the whole body
+// fails.
 func decodeBulk(_ string, body []byte, maxRecord int) (decoded, error) {
 	var d decoded
 	var s json.Scanner
@@ -108,7 +108,7 @@ func parseAction(s *json.Scanner, line []byte) (item bulkItem, err error) {
 	return item, nil
 }
 
-// appendDocument appends a document with _index and _id of its action before its own members.
+// appendDocument appends a document. The _index and _id of its action come before its own members.
 func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte) []byte {
 	dst = append(dst, '{')
 	for _, m := range []struct {
@@ -127,7 +127,7 @@ func appendDocument(dst []byte, s *json.Scanner, item bulkItem, document []byte)
 	return append(dst, rest...)
 }
 
-// appendBulk appends the answer to a _bulk request.
+// appendBulk appends the response to a _bulk request.
 func appendBulk(dst []byte, items []bulkItem) []byte {
 	failed := false
 	for i := range items {

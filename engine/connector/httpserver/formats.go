@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// reply is the answer to a request.
+// reply is the response to a request.
 type reply struct {
 	status      int
 	contentType string
@@ -23,13 +23,13 @@ const (
 	typeProtobuf = "application/x-protobuf"
 )
 
-// decoded are the records of a body, with the answer for when they are settled.
+// decoded holds the records of a body, and the response to send when they are settled.
 type decoded struct {
 	records intake.Records
 	reply   reply
 }
 
-// decoder makes records of a body, which it may take over. An error is the client's fault.
+// decoder makes records of a body. It may keep body. An error is the client's fault.
 type decoder func(contentType string, body []byte, maxRecord int) (decoded, error)
 
 var decoders = map[string]decoder{
@@ -37,17 +37,17 @@ var decoders = map[string]decoder{
 	Bulk: decodeBulk, Loki: decodeLoki, OTLP: decodeOTLP,
 }
 
-// replyRecords is the answer of the formats without one of their own.
+// replyRecords returns the response for formats without a specific one.
 func replyRecords(n int) reply {
 	return reply{200, typeJSON, fmt.Appendf(nil, "{\"records\":%d}\n", n)}
 }
 
-// tooLong is the error of a record of more than max_record.
+// tooLong returns the error of a record larger than max_record.
 func tooLong(what string, number, size, most int) error {
 	return fmt.Errorf("%s %d has %d bytes, at most %d (max_record)", what, number, size, most)
 }
 
-// decodeLines takes each line as it is.
+// decodeLines makes a record of each line.
 func decodeLines(_ string, body []byte, maxRecord int) (decoded, error) {
 	if n := len(body); n > 0 && body[n-1] != '\n' {
 		body = append(body, '\n')
@@ -60,8 +60,8 @@ func decodeLines(_ string, body []byte, maxRecord int) (decoded, error) {
 	return d, nil
 }
 
-// checkLines returns an error if a line is too long. It looks at the last line end of windows of
-// the longest line, so that short lines cost nothing.
+// checkLines returns an error if a line is too long. It searches for the last line end within each
+// window of the maximum length, so that short lines cost nothing.
 func checkLines(body []byte, most int) error {
 	for at := 0; len(body)-at > most; {
 		i := bytes.LastIndexByte(body[at:at+most+1], '\n')
@@ -76,7 +76,7 @@ func checkLines(body []byte, most int) error {
 
 var newline = []byte{'\n'}
 
-// decodeNDJSON takes a JSON object a line. Blank lines are skipped.
+// decodeNDJSON reads one JSON object per line. It skips blank lines.
 func decodeNDJSON(_ string, body []byte, maxRecord int) (decoded, error) {
 	var d decoded
 	var s json.Scanner
@@ -99,7 +99,7 @@ func decodeNDJSON(_ string, body []byte, maxRecord int) (decoded, error) {
 	return d, nil
 }
 
-// scanObject checks a JSON object and returns the first mistake, if there is one.
+// scanObject checks a JSON object and returns the first mistake, or "".
 func scanObject(s *json.Scanner, data []byte) (what string, at int) {
 	for s.Start(data, 0, len(data)); s.Next(); {
 		continue
@@ -107,7 +107,7 @@ func scanObject(s *json.Scanner, data []byte) (what string, at int) {
 	return s.Wrong()
 }
 
-// decodeArray takes the objects of an array, or one object.
+// decodeArray reads the objects of an array, or a single object.
 func decodeArray(_ string, body []byte, maxRecord int) (decoded, error) {
 	var d decoded
 	var s json.Scanner
@@ -136,8 +136,8 @@ func decodeArray(_ string, body []byte, maxRecord int) (decoded, error) {
 	return d, err
 }
 
-// eachElement calls f with each element of an array, unchecked: only brackets and strings are told
-// apart.
+// eachElement calls f with each element of an array. It only distinguishes brackets and strings,
+// and does not check the elements.
 func eachElement(array []byte, f func([]byte) error) error {
 	depth, start, quoted := 0, 1, false
 	for i := 0; i < len(array); i++ {
@@ -185,7 +185,7 @@ func eachElement(array []byte, f func([]byte) error) error {
 	return fmt.Errorf("the array is not closed at its end, byte %d", len(array))
 }
 
-// oneLine returns a valid JSON text without line ends, which may stand between its parts.
+// oneLine returns a valid JSON text without line ends between its tokens.
 func oneLine(text []byte) []byte {
 	if bytes.IndexByte(text, '\n') < 0 && bytes.IndexByte(text, '\r') < 0 {
 		return text
@@ -199,7 +199,7 @@ func oneLine(text []byte) []byte {
 	return out
 }
 
-// schemaOf names fields of one type each.
+// schemaOf returns schema fields with the given type and names.
 func schemaOf(t stream.FieldType, names ...string) (out []stream.SchemaField) {
 	for _, name := range names {
 		out = append(out, stream.SchemaField{Name: name, Type: t})

@@ -258,8 +258,8 @@ func TestCompressed(t *testing.T) {
 	}
 }
 
-// TestRudeClients: connections that send nothing, half a header, a huge header or half a body are
-// ended, and others are served meanwhile.
+// TestRudeClients checks that connections that send nothing, half a header, a huge header or half a
+// body are closed. The source serves other clients meanwhile.
 func TestRudeClients(t *testing.T) {
 	s := run(t, "format: lines, connections: 20, header_timeout: 300ms, deadline: 1s")
 	addr := strings.TrimPrefix(s.url, "http://")
@@ -274,7 +274,7 @@ func TestRudeClients(t *testing.T) {
 		_, _ = io.WriteString(c, []string{
 			"", "POST / HT", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nhalf",
 			"POST / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 100_000) + "\r\n\r\n",
-		}[i%4]) // one that was closed for others fails
+		}[i%4]) // fails if the connection was closed to make room for others
 	}
 	if a := s.post("/", strings.NewReader("polite")); a.status != 200 {
 		t.Errorf("beside rude clients: %d %s", a.status, a.body)

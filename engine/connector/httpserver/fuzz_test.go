@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// read returns the records as a route reads them.
+// read returns the records in the form that a route reads.
 func read(t *testing.T, records intake.Records, objects bool) (out [][]byte) {
 	t.Helper()
 	h := streamtest.NewQuiet(vfs.OS(), nil, func(string) bool { return false })
@@ -44,8 +44,8 @@ func read(t *testing.T, records intake.Records, objects bool) (out [][]byte) {
 	return out
 }
 
-// FuzzDecoders: whatever a client sends, records of JSON formats are JSON objects, no record is too
-// long, and the answer is valid.
+// FuzzDecoders checks that for any body, records of JSON formats are JSON objects, no record is too
+// long, and the response is valid.
 func FuzzDecoders(f *testing.F) {
 	for _, body := range []string{
 		"", "a\nb\n", `{"a":1}`, `[{"a":1},{"b":"]"}]`,

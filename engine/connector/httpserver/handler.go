@@ -14,16 +14,17 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/ndjson"
 )
 
-// StateHeader is the header of a 503: whether any of the request was taken.
+// StateHeader is a header of 503 responses. It tells the client whether any part of the request was
+// accepted.
 const StateHeader = "Penstock-State"
 
 // The values of [StateHeader].
 const (
-	stateUntaken = "untaken" // nothing was taken: send it again
-	stateUnknown = "unknown" // it may still be delivered: send it again with the same Idempotency-Key
+	stateUntaken = "untaken" // nothing was accepted: send it again
+	stateUnknown = "unknown" // may still be delivered: send it again with the same Idempotency-Key
 )
 
-// handler answers the requests of all paths.
+// handler returns the handler of all paths.
 func (s *Server) handler() nethttp.Handler {
 	mux := nethttp.NewServeMux()
 	mux.HandleFunc("POST "+exact(s.o.path()), s.push)
@@ -37,18 +38,19 @@ func (s *Server) handler() nethttp.Handler {
 	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		if s.o.Format == Bulk {
-			w.Header().Set("X-Elastic-Product", "Elasticsearch") // its clients refuse any other server
+			w.Header().Set("X-Elastic-Product", "Elasticsearch") // clients demand it
 		}
 		mux.ServeHTTP(w, r)
-		// The server reads a part of the body that was not read.
+		// net/http reads a part of a body that the handler did not read
 		_ = nethttp.NewResponseController(w).SetReadDeadline(time.Now().Add(discardTime))
 	})
 }
 
-// discardTime is how long the rest of a refused body may take before the connection is closed.
+// discardTime bounds the time for reading the rest of a refused body. After it, the connection is
+// closed.
 const discardTime = 2 * time.Second
 
-// exact makes a pattern match one path only.
+// exact makes a pattern match exactly one path.
 func exact(path string) string {
 	if strings.HasSuffix(path, "/") {
 		return path + "{$}"
@@ -56,7 +58,7 @@ func exact(path string) string {
 	return path
 }
 
-// about answers the question with which clients of Elasticsearch begin.
+// about responds to the first request of Elasticsearch clients.
 func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
 	if _, ok := s.tenant(w, r); ok {
 		write(w, reply{200, typeJSON,
@@ -64,9 +66,9 @@ func (s *Server) about(w nethttp.ResponseWriter, r *nethttp.Request) {
 	}
 }
 
-// push takes one request.
+// push handles one request with records.
 func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
-	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Time{}) // that of the response before
+	_ = nethttp.NewResponseController(w).SetWriteDeadline(time.Time{}) // clear the last deadline
 	s.host.Count("requests", 1)
 	tenant, ok := s.tenant(w, r)
 	if !ok {
@@ -81,7 +83,7 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 	defer cancel()
 	visit := s.arrive(r, tenant)
 	defer s.service.end(visit.arrival)
-	defer visit.arrival.Cancel() // nothing after an answer
+	defer visit.arrival.Cancel() // no effect after visit.answer
 	d, hash, room, err := s.receive(ctx, w, r)
 	if err != nil {
 		visit.refuse(w.Header())
@@ -103,7 +105,7 @@ func (s *Server) push(w nethttp.ResponseWriter, r *nethttp.Request) {
 
 var errDeadline = errors.New("the deadline has passed")
 
-// tenant returns the name of the client; "" if clients have none.
+// tenant returns the name of the client, or "" if clients have no names.
 func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, bool) {
 	if s.ring.Empty() {
 		if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
@@ -129,7 +131,7 @@ func (s *Server) tenant(w nethttp.ResponseWriter, r *nethttp.Request) (string, b
 	return "", false
 }
 
-// receive reads and decodes a body, after there is room for it.
+// receive waits for room, and then reads and decodes a body.
 func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *nethttp.Request) (
 	d decoded, hash [sha256.Size]byte, room *intake.Reservation, err error,
 ) {
@@ -147,7 +149,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 	b.until, _ = ctx.Deadline()
 	body, err := b.read(ctx)
 	if err == nil {
-		_ = b.conn.SetReadDeadline(time.Time{}) // else the connection would count as broken at it
+		_ = b.conn.SetReadDeadline(time.Time{}) // else the connection fails at the deadline
 		s.host.Count("bytes_received", b.received)
 		if r.Header.Get("Idempotency-Key") != "" {
 			hash = sha256.Sum256(body)
@@ -160,7 +162,7 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 		room.Release()
 		var status *statusError
 		if !errors.As(err, &status) {
-			err = s.untaken(err) // the deadline
+			err = s.untaken(err) // the deadline has passed
 		}
 	}
 	return d, hash, room, err
@@ -168,29 +170,29 @@ func (s *Server) receive(ctx context.Context, w nethttp.ResponseWriter, r *netht
 
 var errFull = errors.New("the source is full")
 
-// untaken is the error of a request of which nothing was taken.
+// untaken returns the error of a request of which nothing was accepted.
 func (s *Server) untaken(err error) error {
 	return s.busy(stateUntaken, err)
 }
 
-// unknown is the error of a request that may still be delivered.
+// unknown returns the error of a request that may still be delivered.
 func (s *Server) unknown(err error) error { return s.busy(stateUnknown, err) }
 
 func (s *Server) busy(state string, err error) error {
 	return &busyError{state: state, after: s.pace.RetryAfter(s.Held(), time.Now()), err: err}
 }
 
-// busyError is answered with 503.
+// busyError is an error with the status 503.
 type busyError struct {
 	state string
 	after time.Duration
 	err   error
 }
 
-// Error returns the reason.
+// Error implements error.
 func (e *busyError) Error() string { return e.err.Error() }
 
-// deliver hands records to the routes and waits until all have settled them.
+// deliver submits records to the routes and waits until all routes have settled them.
 func (s *Server) deliver(
 	ctx context.Context, tenant, key string, hash [sha256.Size]byte, d decoded, room *intake.Reservation,
 ) (reply, error) {
@@ -225,7 +227,7 @@ func (s *Server) deliver(
 				return reply{}, s.unknown(err)
 			}
 		}
-		// The one before has failed without a trace: this one takes its place.
+		// the previous request failed and nothing was accepted: this one takes its place
 		if room, err = s.Reserve(ctx, int64(d.records.Size())); err != nil {
 			return reply{}, s.untaken(err)
 		}
@@ -249,8 +251,8 @@ func (s *Server) first(ctx context.Context, entry *keyed, d decoded, room *intak
 	return d.reply, err
 }
 
-// settled waits until a submission is settled. At the end of ctx it is withdrawn if no route has
-// read any of it.
+// settled waits until a submission is settled. At the end of ctx, it withdraws the submission if no
+// route has read any of it.
 func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) error {
 	if err := sub.Wait(ctx); err == nil {
 		s.pace.Settled(size, time.Now())
@@ -263,7 +265,7 @@ func (s *Server) settled(ctx context.Context, sub *intake.Submission, size int) 
 	return s.unknown(context.Cause(ctx))
 }
 
-// refuse answers a request that was not delivered.
+// refuse responds to a request that was not delivered.
 func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
 	if busy, ok := errors.AsType[*busyError](err); ok {
 		s.host.Count("requests_busy", 1)
@@ -288,7 +290,7 @@ func (s *Server) refuse(w nethttp.ResponseWriter, err error) {
 	s.writeError(w, status, err)
 }
 
-// writeError answers with the text of an error, in the form of the format.
+// writeError responds with the text of an error, in the syntax of the format.
 func (s *Server) writeError(w nethttp.ResponseWriter, status int, err error) {
 	text := err.Error()
 	switch s.o.Format {
@@ -306,7 +308,7 @@ func (s *Server) writeError(w nethttp.ResponseWriter, status int, err error) {
 	}
 }
 
-// writeTimeout is how long a client may take to read an answer.
+// writeTimeout bounds the time that a client takes to read a response.
 const writeTimeout = 30 * time.Second
 
 func write(w nethttp.ResponseWriter, r reply) {
@@ -319,5 +321,5 @@ func write(w nethttp.ResponseWriter, r reply) {
 		w.Header().Del("Content-Length")
 	}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(r.body) // a client that has gone asks again
+	_, _ = w.Write(r.body) // a client that has disconnected asks again
 }

@@ -13,37 +13,37 @@ import (
 
 const (
 	maxKey     = 256      // bytes of an Idempotency-Key
-	keysBytes  = 32 << 20 // of remembered answers
-	keyCost    = 256      // bytes of an answer beside its body
+	keysBytes  = 32 << 20 // bytes of remembered responses
+	keyCost    = 256      // bytes of a response in addition to its body
 	maxAnswers = keysBytes / keyCost
 )
 
-// keyed is the request of an Idempotency-Key, in work or answered.
+// keyed is the request of an Idempotency-Key, in progress or answered.
 type keyed struct {
 	key   string
 	hash  [sha256.Size]byte
 	begun time.Time
-	ready chan struct{} // closed when sub is set, or the request has failed before that
+	ready chan struct{} // closed when sub is set or the request has failed
 
-	sub   *intake.Submission // nil: the request has failed before it was submitted
-	reply reply              // once sub is settled
+	sub   *intake.Submission // nil: the request failed before it was submitted
+	reply reply              // valid when sub is settled
 }
 
-// request returns the id of the request's partition. The hash of the body is part of it, so that
-// after a restart another body under the key is never taken for one that was delivered.
+// request returns the id of the request's partition. It includes the hash of the body. So after a
+// restart, another body with the same key is never mistaken for a delivered one.
 func (e *keyed) request() string {
 	sum := sha256.Sum256(append(e.hash[:], e.key...))
 	return hex.EncodeToString(sum[:16])
 }
 
-// keys remembers requests by their Idempotency-Key, so that one that is repeated is not delivered
+// keys remembers requests by their Idempotency-Key, so that a repeated request is not delivered
 // again. It is safe for concurrent use.
 type keys struct {
 	keep time.Duration
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	by    map[string]*list.Element
-	order *list.List // of *keyed, the oldest first
+	order *list.List // of *keyed, oldest first
 	bytes int
 }
 
@@ -51,8 +51,8 @@ func newKeys(keep time.Duration) *keys {
 	return &keys{keep: keep, by: make(map[string]*list.Element), order: list.New()}
 }
 
-// begin returns the request of a key. mine means that it is new: the caller submits it and calls
-// submitted or failed.
+// begin returns the request of a key. mine means that the request is new: the caller must submit it
+// and call submitted or failed.
 func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *keyed, mine bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *keys) begin(key string, hash [sha256.Size]byte, now time.Time) (entry *
 	return entry, true
 }
 
-// submitted notes that the request was handed to the routes, and the answer that it gets once it is
+// submitted records that the request was submitted to the routes, and its response once it is
 // settled.
 func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	k.mu.Lock()
@@ -78,7 +78,7 @@ func (k *keys) submitted(e *keyed, sub *intake.Submission, r reply) {
 	close(e.ready)
 }
 
-// failed forgets a request of which nothing was taken.
+// failed removes a request of which nothing was accepted.
 func (k *keys) failed(e *keyed) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -92,7 +92,7 @@ func (k *keys) failed(e *keyed) {
 	}
 }
 
-// expire forgets answers that are too old, and the oldest ones where there are too many.
+// expire removes responses that are too old, and the oldest ones if there are too many.
 func (k *keys) expire(now time.Time) {
 	for {
 		oldest := k.order.Front()
@@ -112,7 +112,8 @@ func (k *keys) remove(at *list.Element) {
 	k.bytes -= keyCost + len(e.reply.body)
 }
 
-// wait returns the submission of a request that another one has begun; nil if it has failed.
+// wait returns the submission of a request that another client call has begun, or nil if that
+// failed.
 func (e *keyed) wait(ctx context.Context) (*intake.Submission, error) {
 	select {
 	case <-e.ready:

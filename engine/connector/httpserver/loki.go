@@ -18,12 +18,12 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// lokiFields are the fields of a record of Loki's push API.
+// lokiFields lists the fields of a record from Loki's push API.
 var lokiFields = slices.Concat(
 	schemaOf(stream.TextType, "timestamp", "message"), schemaOf(stream.JSONType, "labels", "metadata"),
 )
 
-// decodeLoki reads Loki's push API: JSON, or protobuf, whose snappy compression is off already.
+// decodeLoki reads Loki's push API: JSON, or protobuf after the snappy decompression.
 func decodeLoki(contentType string, body []byte, maxRecord int) (decoded, error) {
 	l := lokiDecoder{most: maxRecord}
 	var err error
@@ -48,7 +48,7 @@ type lokiDecoder struct {
 	record  []byte
 }
 
-// add adds a record; labels and metadata are JSON objects.
+// add adds a record. labels and metadata are JSON objects.
 func (l *lokiDecoder) add(at time.Time, line string, labels, metadata []byte) error {
 	l.entries++
 	if len(line) > l.most {
@@ -66,7 +66,7 @@ func (l *lokiDecoder) add(at time.Time, line string, labels, metadata []byte) er
 // value is a field of a protobuf message.
 type value struct {
 	bytes  []byte // of a length-delimited field
-	number uint64 // of another one
+	number uint64 // of other fields
 }
 
 // fields calls f with each field of a protobuf message.
@@ -161,7 +161,7 @@ func parseTimestamp(message []byte) (time.Time, error) {
 	return time.Unix(seconds, nanos), err
 }
 
-// appendPair appends a name and its value to an object that is not closed.
+// appendPair appends a name and its value to a JSON object without its closing brace.
 func appendPair(dst, message []byte) ([]byte, error) {
 	var name, text []byte
 	err := fields(message, func(n protowire.Number, v value) error {
@@ -176,7 +176,7 @@ func appendPair(dst, message []byte) ([]byte, error) {
 	return appendMember(dst, string(name), string(text)), err
 }
 
-// appendMember appends a member to an object that is not closed.
+// appendMember appends a member to a JSON object without its closing brace.
 func appendMember(dst []byte, name, text string) []byte {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ',')
@@ -184,7 +184,7 @@ func appendMember(dst []byte, name, text string) []byte {
 	return ndjson.AppendString(append(ndjson.AppendString(dst, name), ':'), text)
 }
 
-// parseLabels makes an object of labels as Prometheus writes them: {job="a", host="b"}.
+// parseLabels converts labels in Prometheus syntax, such as {job="a", host="b"}, to a JSON object.
 func parseLabels(text string) ([]byte, error) {
 	fail := func(what string) ([]byte, error) {
 		return nil, fmt.Errorf("labels %.60q: %s", text, what)

@@ -18,8 +18,8 @@ import (
 
 // The formats of a body.
 const (
-	Lines     = "lines"              // each line is a record, as it is
-	NDJSON    = "ndjson"             // a JSON object a line
+	Lines     = "lines"              // each line is a record
+	NDJSON    = "ndjson"             // one JSON object per line
 	JSONArray = "json_array"         // an array of JSON objects, or one object
 	Bulk      = "elasticsearch_bulk" // an action line and a document for each record
 	Loki      = "loki"               // Loki's push API, JSON or protobuf
@@ -28,7 +28,7 @@ const (
 
 var formats = []string{Lines, NDJSON, JSONArray, Bulk, Loki, OTLP}
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Listen      string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
 	Path        string        `yaml:"path" doc:"of requests; \"\" is the one of the format"`
@@ -55,7 +55,7 @@ type Options struct {
 	IdleTime    time.Duration `yaml:"idle_timeout" doc:"until an idle connection is closed"`
 }
 
-// Register makes the source answer the questions of senders for workers, at NATS servers.
+// Register makes the source answer, at NATS servers, the requests of senders that look for workers.
 type Register struct {
 	natsaccess.Options
 
@@ -92,7 +92,7 @@ func (r *Register) check(listening string) error {
 	return nil
 }
 
-// DefaultOptions take lines.
+// DefaultOptions returns options for the format lines.
 func DefaultOptions() *Options {
 	return &Options{
 		Format: Lines, Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
@@ -105,7 +105,7 @@ func DefaultOptions() *Options {
 // Exclusive implements stream.ExclusiveUser.
 func (o *Options) Exclusive() []string { return listen.Exclusive("tcp", o.Listen) }
 
-// Validate implements the optional part of options. It reads the files of tls.
+// Validate returns an error for wrong options. It reads the files of tls.
 func (o *Options) Validate() error {
 	var errs []error
 	wrong := func(key, format string, args ...any) {
@@ -157,7 +157,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Shape implements stream.Shaper: of JSON the members are fields.
+// Shape implements stream.Shaper. The members of JSON objects become fields.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	switch o.Format {
 	case Lines:
@@ -170,7 +170,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Open: true, OnError: in.OnError}, nil
 }
 
-// path returns where requests go.
+// path returns the path of requests.
 func (o *Options) path() string {
 	if o.Path != "" {
 		return o.Path

@@ -8,10 +8,10 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/otlplog"
 )
 
-// otlpFields are the fields of a log record whose types are known.
+// otlpFields lists the fields of a log record with known types.
 var otlpFields = otlplog.Fields()
 
-// decodeOTLP reads an export request of logs. The answer has the form of the request.
+// decodeOTLP reads an export request of logs. The response has the encoding of the request.
 func decodeOTLP(contentType string, body []byte, maxRecord int) (decoded, error) {
 	var d decoded
 	add := func(record []byte) error {

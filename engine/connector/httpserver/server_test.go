@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// service is an engine with the source under test and a sink that keeps records as JSON lines.
+// service is an engine with the tested source and a sink that keeps records as JSON lines.
 type service struct {
 	t      *testing.T
 	e      *engine.Engine
@@ -31,14 +31,15 @@ type service struct {
 	client *nethttp.Client
 	ended  chan error
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	got     []string
-	deliver func(ctx context.Context, b *stream.Batch) error // nil takes everything
+	deliver func(ctx context.Context, b *stream.Batch) error // nil accepts everything
 }
 
 const patience = 30 * time.Second
 
-// run starts an engine whose source has the options given in YAML, beside a port of the system's.
+// run starts an engine with a source on a free port. options are further options of the source in
+// YAML.
 func run(t *testing.T, options string, more ...string) *service {
 	t.Helper()
 	s := &service{t: t, ended: make(chan error, 1),
@@ -102,28 +103,28 @@ func (s *service) take(ctx context.Context, b *stream.Batch) error {
 	return nil
 }
 
-// setDeliver changes the receiver.
+// setDeliver replaces the deliver function of the sink.
 func (s *service) setDeliver(f func(context.Context, *stream.Batch) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deliver = f
 }
 
-// records returns what has arrived, sorted.
+// records returns the records that have arrived, sorted.
 func (s *service) records() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(slices.Values(s.got))
 }
 
-// answer is a response as a test looks at it.
+// answer is a response with its body.
 type answer struct {
 	status int
 	header nethttp.Header
 	body   string
 }
 
-// post sends a body; headers are NAME: VALUE.
+// post sends a body. Each of headers is "NAME: VALUE".
 func (s *service) post(path string, body io.Reader, headers ...string) answer {
 	s.t.Helper()
 	a, err := s.try(path, body, headers...)
@@ -151,7 +152,7 @@ func (s *service) try(path string, body io.Reader, headers ...string) (answer, e
 	return answer{resp.StatusCode, resp.Header, string(text)}, err
 }
 
-// want checks an answer and the records that have arrived.
+// want checks a response and the records that have arrived.
 func (s *service) want(a answer, status int, body string, records ...string) {
 	s.t.Helper()
 	if a.status != status || !strings.Contains(a.body, body) {
@@ -169,8 +170,8 @@ func TestLines(t *testing.T) {
 	s.want(s.post("/", nil), 200, `{"records":0}`, s.records()...)
 }
 
-// TestAnsweredWhenDelivered: an answer means that the record is at the receiver, though the
-// receiver is slow and the checkpoint rare.
+// TestAnsweredWhenDelivered checks that a response means that the record is at the receiver, even
+// if the receiver is slow and checkpoints are rare.
 func TestAnsweredWhenDelivered(t *testing.T) {
 	s := run(t, "format: lines", "checkpoint: {sync: 1m}")
 	var group sync.WaitGroup
@@ -191,8 +192,8 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 	group.Wait()
 }
 
-// TestDeadline: a request that no route has read is withdrawn, of another one the outcome is
-// unknown, and its result is kept under its key.
+// TestDeadline checks that a request that no route has read is withdrawn at its deadline. The
+// outcome of other requests is unknown, and their result is kept with their key.
 func TestDeadline(t *testing.T) {
 	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")
 	open := make(chan struct{})
@@ -209,7 +210,7 @@ func TestDeadline(t *testing.T) {
 	if stuck.header.Get(httpserver.StateHeader) != "unknown" || stuck.header.Get("Retry-After") == "" {
 		t.Errorf("header %v", stuck.header)
 	}
-	// One route with four workers reads a few batches ahead; what is behind them is withdrawn.
+	// One route with four workers reads a few batches ahead. Requests behind these are withdrawn.
 	untaken := 0
 	for i := range 40 {
 		a, err := s.try("/", strings.NewReader(fmt.Sprintf("later %d\n%s", i, strings.Repeat("x\n", 40))))
@@ -243,7 +244,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestDuplicatesJoin: requests with one key that come at the same time are delivered once.
+// TestDuplicatesJoin checks that concurrent requests with the same key are delivered once.
 func TestDuplicatesJoin(t *testing.T) {
 	s := run(t, "format: lines")
 	gate := make(chan struct{})
@@ -271,7 +272,7 @@ func TestDuplicatesJoin(t *testing.T) {
 	}
 }
 
-// TestFull: requests wait for room, and are refused untaken where none comes.
+// TestFull checks that requests wait for room, and are refused if there is none until the deadline.
 func TestFull(t *testing.T) {
 	s := run(t, "format: lines, memory: 8MiB, max_body: 4MiB, deadline: 300ms", "flow: {timeout: 60s, abandon: 120s}")
 	open := make(chan struct{})
@@ -305,8 +306,8 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDeadLetterCounts: a record that the receiver refuses is a dead letter, and the request is
-// done.
+// TestDeadLetterCounts checks that a request is complete if the receiver refuses a record, which
+// becomes a dead letter.
 func TestDeadLetterCounts(t *testing.T) {
 	s := run(t, "format: lines")
 	s.setDeliver(func(_ context.Context, b *stream.Batch) error {
@@ -323,7 +324,7 @@ func TestDeadLetterCounts(t *testing.T) {
 	}
 }
 
-// TestDrain: a drain finishes requests in work and refuses new ones.
+// TestDrain checks that a drain finishes requests in progress and refuses new ones.
 func TestDrain(t *testing.T) {
 	s := run(t, "format: lines")
 	open, arrived := make(chan struct{}), make(chan struct{})
@@ -372,7 +373,7 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d", c.header, a.status, a.body, c.status)
 		}
 	}
-	// Keys are the client's own.
+	// Keys are separate for each client.
 	for _, client := range []string{"alpha", "beta"} {
 		a := s.post("/", strings.NewReader("of "+client), "Authorization: Bearer secret-of-"+client,
 			"Idempotency-Key: same")
@@ -397,8 +398,8 @@ func TestOnceIsRefused(t *testing.T) {
 	}
 }
 
-// TestIDsOfKeys: records have the same ids at every server that gets a request with their key, and
-// other ids with another key or from another client.
+// TestIDsOfKeys checks that records of requests with the same key have the same ids at every
+// server. With another key or from another client, they have other ids.
 func TestIDsOfKeys(t *testing.T) {
 	const options = "format: lines, tokens: {a: token-of-a-client, b: token-of-b-client}"
 	ids := func(token, key string) string {

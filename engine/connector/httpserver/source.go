@@ -1,11 +1,11 @@
-// Package httpserver holds the source http_server, to which clients push records.
+// Package httpserver implements the source http_server. Clients push records to it.
 //
 // A request is answered when every route has settled its records: delivered, dead-lettered or
-// dropped. No disk is involved; a receiver that is slow makes clients wait. Before the body is
-// read, room for it is reserved in memory. At the deadline a request that no route has read is
-// withdrawn; of any other one the client is told that its outcome is not known.
+// dropped. No disk is involved, and a slow receiver makes clients wait. The source reserves room in
+// memory before it reads a body. If no route has read a request at its deadline, the request is
+// withdrawn. Otherwise the response tells the client that the outcome is unknown.
 //
-// The source owns its listener, which lives as long as the source; the intake owns the data.
+// The source owns its listener, which lives as long as the source. The intake owns the data.
 package httpserver
 
 import (
@@ -26,7 +26,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Source is the component http_server.
+// Source returns the component http_server.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -39,7 +39,7 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	routes stream.Source // read by the routes: the intake, or a buffer after it
 	o      Options
 	host   stream.Host
 	log    *slog.Logger
@@ -55,7 +55,7 @@ type Server struct {
 	addr    net.Addr
 }
 
-// New returns a source that has not opened its port yet.
+// New returns a source. Its port is not open yet.
 func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return s.routes.Open(ctx, o)
 }
 
-// Addr waits for the port and returns its address.
+// Addr returns the address of the port. It waits until the port is open.
 func (s *Server) Addr(ctx context.Context) (net.Addr, error) {
 	select {
 	case <-s.bound:
@@ -107,10 +107,10 @@ func (s *Server) Addr(ctx context.Context) (net.Addr, error) {
 	}
 }
 
-// closeGrace is how long requests may take to be answered when the source stops.
+// closeGrace bounds the time for responses after the source stops.
 const closeGrace = time.Second
 
-// newServer returns the server that serve runs and stop ends.
+// newServer returns the server for serve and stop.
 func (s *Server) newServer() *nethttp.Server {
 	return &nethttp.Server{
 		Handler: s.handler(), ReadHeaderTimeout: s.o.HeaderTime, IdleTimeout: s.o.IdleTime,
@@ -122,14 +122,14 @@ func (s *Server) newServer() *nethttp.Server {
 	}
 }
 
-// serve answers requests until stop ends the server.
+// serve handles requests until stop ends the server.
 func (s *Server) serve(ctx context.Context) error {
 	inner, err := net.Listen("tcp", s.o.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	limited := listen.Limit(inner, s.o.Connections)
-	defer func() { _ = limited.Close() }() // it is closed already, but after an error
+	defer func() { _ = limited.Close() }() // closed already, unless Serve failed
 	s.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	if s.o.TLS.On() {
 		if s.server.TLSConfig, err = s.o.TLS.Config(s.log, "h2", "http/1.1"); err != nil {
@@ -150,11 +150,11 @@ func (s *Server) serve(ctx context.Context) error {
 	return err
 }
 
-// register answers senders that ask for workers, unless the source drains.
+// register answers senders that look for workers, unless the source drains.
 func (s *Server) register(ctx context.Context) error {
 	addr, err := s.Addr(ctx)
 	if err != nil {
-		return nil // the source has stopped before its port was open
+		return nil // the source stopped before its port was open
 	}
 	r := &s.o.Register
 	address := cmp.Or(r.Address, addr.String())
@@ -168,12 +168,12 @@ func (s *Server) stop(ctx context.Context) error {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
 	defer cancel()
 	if s.server.Shutdown(grace) != nil {
-		_ = s.server.Close() // clients see that they got no answer
+		_ = s.server.Close() // clients notice that they got no response
 	}
 	return nil
 }
 
-// setIdle marks a connection of the listener, which TLS may stand on.
+// setIdle marks a connection of the listener, which may be wrapped by TLS.
 func setIdle(c net.Conn, idle bool) {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
 		c = t.NetConn()

@@ -26,7 +26,8 @@ type authority struct {
 	pem  []byte
 }
 
-// issue returns a certificate in PEM with its key; parent nil signs itself.
+// issue returns a certificate in PEM with its key. If parent is nil, the certificate is
+// self-signed.
 func issue(t *testing.T, name string, parent *authority) (*authority, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -67,7 +68,8 @@ func file(t *testing.T, dir, name string, text []byte) string {
 	return path
 }
 
-// TestMutualTLS: clients need a certificate, whose name is that of their keys.
+// TestMutualTLS checks that clients need a certificate, and that its name identifies the client for
+// idempotency keys.
 func TestMutualTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca, _ := issue(t, "authority", nil)

@@ -9,14 +9,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// unitRecords is the unit in which the source counts, and in which penstock's sinks state costs.
+// unitRecords is the unit in which the source counts, and in which penstock's sinks declare costs.
 const unitRecords = "records"
 
-// priceBytes is how many bytes count at least as one record.
+// priceBytes is the number of bytes that count as one record at least.
 const priceBytes = 1 << 10
 
-// service decides which requests count as served: those that a route has read, or with slots the
-// oldest of them, so many at once.
+// service decides which requests count as being served. Without slots, these are all requests that
+// a route has read. With slots, they are the oldest ones, at most slots at once.
 type service struct {
 	slots int // 0: no limit
 
@@ -42,7 +42,7 @@ func (q *service) end(a *flow.Arrival) {
 	q.serve()
 }
 
-// serve is for a caller that holds mu.
+// serve lets waiting requests count as served. The caller holds mu.
 func (q *service) serve() {
 	if q.serving == nil {
 		q.serving = make(map[*flow.Arrival]bool)
@@ -54,9 +54,9 @@ func (q *service) serve() {
 	}
 }
 
-// visit is a request as the advertised window sees it: it waits from its header until a route reads
-// it, and is served until every route has settled it. Requests of all clients count; only those
-// with [stream.SenderHeader] are told of the window.
+// visit is a request from the view of the advertised window. It waits from its header until a route
+// reads it, and is served until every route has settled it. Requests of all clients count. Only
+// clients that send [stream.SenderHeader] get the window.
 type visit struct {
 	s       *Server
 	asked   bool
@@ -64,8 +64,8 @@ type visit struct {
 	price   float64
 }
 
-// arrive begins a visit. A client states the cost of its records before it sends them. Names belong
-// to the token or certificate, so that no client uses up the window of another one.
+// arrive begins a visit. A client declares the cost of its records before it sends them. Names of
+// senders are scoped to the token or certificate, so that no client uses the window of another one.
 func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	o := flow.ParseSender(r)
 	if o.Unit != unitRecords {
@@ -77,13 +77,13 @@ func (s *Server) arrive(r *nethttp.Request, tenant string) *visit {
 	return v
 }
 
-// decoded replaces the stated cost by the real one.
+// decoded replaces the declared cost by the real one.
 func (v *visit) decoded(d *decoded) {
 	v.price = max(1, float64(d.records.Len()), float64(d.records.Size()/priceBytes))
 	v.arrival.Reprice(v.price)
 }
 
-// answer ends the visit and adds the window to the header of the answer.
+// answer ends the visit and adds the window to the response header.
 func (v *visit) answer(h nethttp.Header) {
 	grant := v.arrival.Done()
 	if !v.asked {
@@ -93,7 +93,7 @@ func (v *visit) answer(h nethttp.Header) {
 	h.Set(stream.CreditHeader, grant.String())
 }
 
-// refuse adds to the header of a request that was not delivered whether the source is draining.
+// refuse adds the draining state to the response header of a request that was not delivered.
 func (v *visit) refuse(h nethttp.Header) {
 	if v.asked && v.s.IsDraining() {
 		h.Set(stream.CreditHeader, v.s.window.Draining().String())

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// ask pushes a body as a penstock sender does, and returns the status and the header of the answer.
+// ask pushes a body like a penstock sender, and returns the status and header of the response.
 func (s *service) ask(sender, key, body string) (int, nethttp.Header) {
 	s.t.Helper()
 	req, err := nethttp.NewRequestWithContext(s.t.Context(), "POST", s.url, strings.NewReader(body))
@@ -32,7 +32,8 @@ func (s *service) ask(sender, key, body string) (int, nethttp.Header) {
 	return res.StatusCode, res.Header
 }
 
-// TestWindow: a sender learns its window in records, at the price of what it has really sent.
+// TestWindow checks that a sender gets its window in records, and that the cost is that of the
+// records that it really sent.
 func TestWindow(t *testing.T) {
 	s := run(t, "")
 	if _, h := s.ask("", "", "a\n"); h.Get(stream.CreditHeader) != "" {
@@ -44,8 +45,8 @@ func TestWindow(t *testing.T) {
 		cost         uint64
 	}{
 		{"me; unit=records; cost=3", "a\nb\nc\n", 3},
-		{"me; unit=records; cost=1", "a\nb\nc\nd\n", 4},                       // it claims too little
-		{"me", strings.Repeat(strings.Repeat("x", 1023)+"\n", 5), 5},          // it claims nothing
+		{"me; unit=records; cost=1", "a\nb\nc\nd\n", 4},                       // too low a cost
+		{"me", strings.Repeat(strings.Repeat("x", 1023)+"\n", 5), 5},          // no cost
 		{"me; unit=records; cost=1", strings.Repeat("x", 10*1024) + "\n", 10}, // one long record
 		{"me; unit=bytes; cost=9999999", "a\n", 1},                            // another unit
 	} {
@@ -65,8 +66,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// TestWindowOfRepeated: a repeated batch gets the stored answer and a grant, and is not delivered
-// again.
+// TestWindowOfRepeated checks that a repeated batch gets the stored response and a grant, and is
+// not delivered again.
 func TestWindowOfRepeated(t *testing.T) {
 	s := run(t, "")
 	for range 2 {
@@ -82,8 +83,8 @@ func TestWindowOfRepeated(t *testing.T) {
 	}
 }
 
-// TestWindowWhileDraining: answers tell that the source drains, those to requests in work and
-// refusals.
+// TestWindowWhileDraining checks that responses to requests in progress and refusals indicate that
+// the source drains.
 func TestWindowWhileDraining(t *testing.T) {
 	s := run(t, "")
 	delivering, release := make(chan struct{}), make(chan struct{})

@@ -9,10 +9,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// clientLog passes the client library's warnings on. While brokers are down, the library repeats
-// some of them hundreds of times a second. Each message is a warning at most once in logInterval,
-// with the number of its repetitions since, which are logged at debug level. The clients of a
-// component share one, since a sink with transactions has a client for each partition.
+// clientLog logs the messages of the client library. While brokers are down, the library repeats
+// some warnings hundreds of times a second. clientLog logs each message as a warning at most once
+// per logInterval, with the number of repetitions since the last one. Repetitions are logged at
+// debug level. All clients of a component share one clientLog, because a transactional sink has a
+// client for each partition.
 type clientLog struct {
 	log *slog.Logger
 
@@ -20,17 +21,17 @@ type clientLog struct {
 	repeated map[string]*repetitions
 }
 
-// repetitions are those of one message.
+// repetitions counts the repetitions of one message.
 type repetitions struct {
-	warned time.Time // when it was a warning last
-	n      int       // since then
+	warned time.Time // time of the last warning
+	n      int       // repetitions since then
 }
 
 const (
 	logInterval = 10 * time.Second
 
-	// maxMessages bounds the messages that are told apart. The library's are constants, so that
-	// they are fewer. Others count as one message.
+	// maxMessages bounds the number of distinct messages. The library has fewer, since its messages
+	// are constants. All messages beyond the bound count as one.
 	maxMessages = 256
 )
 
@@ -62,7 +63,8 @@ func (l *clientLog) Log(level kgo.LogLevel, message string, pairs ...any) {
 	l.log.Log(context.Background(), at, "kafka client: "+message, pairs...)
 }
 
-// repeat counts a message and reports whether it is a warning now, and the repetitions before it.
+// repeat counts a message and reports whether to log it as a warning now, with the number of
+// repetitions since the last warning.
 func (l *clientLog) repeat(message string, now time.Time) (warns bool, repeated int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

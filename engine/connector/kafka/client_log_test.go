@@ -12,8 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestClientLog: of a message that the library repeats for a minute, seven lines are logged, and
-// they tell the number of the others.
+// TestClientLog checks that a message repeated for a minute is logged seven times, and that these
+// lines count the other repetitions.
 func TestClientLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -36,7 +36,8 @@ func TestClientLog(t *testing.T) {
 	})
 }
 
-// TestClientLogIsBounded: a library that makes a text of each warning does not fill the memory.
+// TestClientLogIsBounded checks that clientLog keeps a bounded number of messages, even if every
+// message has another text.
 func TestClientLogIsBounded(t *testing.T) {
 	l := newClientLog(slog.New(slog.DiscardHandler))
 	for i := range 10 * maxMessages {

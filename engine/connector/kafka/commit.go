@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// Commit implements stream.Reader. It leaves out marks of assignments that have ended, also those
-// that end while the commit is prepared. A broker that refuses the length of the metadata gets a
-// shorter one.
+// Commit implements stream.Reader. It skips marks of assignments that have ended, including
+// assignments that end during the commit. If a broker refuses the metadata as too large, Commit
+// shortens it and tries again.
 func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	for {
 		prepared := r.prepare(marks)
@@ -33,7 +33,7 @@ func (r *reader) Commit(ctx context.Context, marks []stream.Mark) error {
 	}
 }
 
-// shorten halves the metadata of commits, and reports whether that is possible.
+// shorten halves the limit of a commit's metadata. It reports false if the limit is at its minimum.
 func (r *reader) shorten() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,8 @@ type prepared struct {
 	metadata string
 }
 
-// prepare makes commits of marks, and replaces the ranges of marks by those that are stored.
+// prepare makes commits of marks. It cuts the ranges of each mark to those that fit into the
+// metadata.
 func (r *reader) prepare(marks []stream.Mark) map[topicPartition]prepared {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,7 +128,8 @@ func (r *reader) complete(req *kmsg.OffsetCommitRequest, list map[topicPartition
 	return nil
 }
 
-// committed notes the offsets that the broker has stored, and returns the first refusal.
+// committed records the offsets that the broker has stored, and returns the first refusal, or a
+// later one if that is OffsetMetadataTooLarge.
 func (r *reader) committed(res *kmsg.OffsetCommitResponse, list map[topicPartition]prepared) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

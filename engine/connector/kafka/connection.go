@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TLS are the certificates of a connection to brokers.
+// TLS holds the TLS settings of a connection to brokers.
 type TLS struct {
 	Enabled bool `yaml:"enabled" doc:"use TLS; implied by the other keys"`
 	tlsaccess.TLS
@@ -24,7 +24,7 @@ type TLS struct {
 
 func (t *TLS) on() bool { return *t != TLS{} }
 
-// Connection is the part of the options that source and sink share.
+// Connection holds the options that source and sink share.
 type Connection struct {
 	Brokers        []string      `yaml:"brokers" required:"true" doc:"HOST:PORT of brokers to ask first; they name the others"`
 	ClientID       string        `yaml:"client_id" doc:"name in the brokers' logs and quotas"`
@@ -37,10 +37,10 @@ func defaultConnection() Connection {
 	return Connection{ClientID: "penstock", ConnectTimeout: 10 * time.Second}
 }
 
-// maxBrokers bounds the list of seeds.
+// maxBrokers bounds the list of seed brokers.
 const maxBrokers = 100
 
-// validate reads the files of tls.
+// validate checks the options, and reads the files of tls.
 func (c *Connection) validate() error {
 	if len(c.Brokers) == 0 {
 		return wrong("brokers", "missing: at least one HOST:PORT")

@@ -20,7 +20,7 @@ const (
 	headerPartition = "penstock.partition" // TOPIC/NUMBER of the source
 	headerOffset    = "penstock.offset"    // of the record in that partition
 	headerReason    = "penstock.reason"
-	headerDetail    = "penstock.detail"        // without it if there is none
+	headerDetail    = "penstock.detail"        // omitted if there is no detail
 	headerOmitted   = "penstock.omitted_bytes" // length of a value that the brokers refuse
 )
 
@@ -33,7 +33,7 @@ func (s *transactionalSink) StoreDead(ctx context.Context, b *stream.Batch) erro
 	return err
 }
 
-// deadLetters makes messages of the dead records of b. With omit, they have no values.
+// deadLetters makes messages of the dead records of b. If omit is set, the messages have no values.
 func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.Record) {
 	if !s.StoresDeadLetters() || b.Untouched() {
 		return nil
@@ -68,9 +68,9 @@ func (s *transactionalSink) deadLetters(b *stream.Batch, omit bool) (out []*kgo.
 	return out
 }
 
-// store delivers messages, the dead letters of b, and its spans, in one transaction. If the brokers
-// do not accept some of the messages, the job has failed. If they refuse dead letters for their
-// size, those are sent again without values, which the files of dead letters have.
+// store delivers messages, the dead letters of b, and the spans of b in one transaction. If the
+// brokers refuse some of the messages, the returned job has failed. If they refuse the content of
+// dead letters, store sends them again without values; the dead-letter files keep the values.
 func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	messages []*kgo.Record) (*job, error) {
 	for _, omit := range []bool{false, true} {
@@ -98,7 +98,7 @@ func (s *transactionalSink) store(ctx context.Context, b *stream.Batch,
 	panic("penstock: BUG: a job without values has no outcome")
 }
 
-// firstError returns the first error of a list that is not nil.
+// firstError returns the first non-nil error of a list.
 func firstError(list []error) error {
 	if i := slices.IndexFunc(list, func(err error) bool { return err != nil }); i >= 0 {
 		return list[i]

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// copyWithDeadLetters is the configuration of a transactional copy of JSON records, with dead
+// copyWithDeadLetters returns the configuration of a transactional copy of JSON records, with dead
 // letters in the topic "dead".
 func (c *cluster) copyWithDeadLetters() string {
 	text := c.copyInTransactions("out", "processors: [ { parse: { format: json } } ]\n    guard: { off: true }")
@@ -31,8 +31,9 @@ func header(r *kgo.Record, name string) string {
 	return ""
 }
 
-// TestDeadLetterTopic: records that a processor, the sink or the brokers refuse are in the topic of
-// dead letters once, with the reason. Those that are too large for it are there without the value.
+// TestDeadLetterTopic checks that each record refused by a processor, the sink or the brokers is in
+// the dead-letter topic once, with the reason. Records that are too large for that topic are there
+// without their values.
 func TestDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders", "out", "dead"))
@@ -78,8 +79,8 @@ func TestDeadLetterTopic(t *testing.T) {
 	}
 }
 
-// TestDeadLettersOnce: each dead letter is in the topic once, although answers to the end of
-// transactions are lost, members come and go, and sessions end.
+// TestDeadLettersOnce checks that each dead letter is in the topic once, even if responses to the
+// end of transactions are lost, members come and go, and sessions end.
 func TestDeadLettersOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"), kfake.SeedTopics(1, "out", "dead"))
@@ -144,8 +145,8 @@ func TestDeadLettersOnce(t *testing.T) {
 	c.exactly("dead", bad)
 }
 
-// TestDeadLetterTopicFails: while the brokers do not take a dead letter, its offset stays, and
-// nothing is lost.
+// TestDeadLetterTopicFails checks that nothing is lost if the brokers refuse a dead letter several
+// times.
 func TestDeadLetterTopicFails(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders", "out", "dead"))
@@ -186,7 +187,7 @@ func TestDeadLetterTopicFails(t *testing.T) {
 	}
 }
 
-// isTopic reports whether a part of a request is for a topic, by name or id.
+// isTopic reports whether a part of a request concerns a topic, given by name or id.
 func isTopic(c *cluster, t *kmsg.ProduceRequestTopic, name string) bool {
 	if t.Topic != "" {
 		return t.Topic == name
@@ -194,7 +195,7 @@ func isTopic(c *cluster, t *kmsg.ProduceRequestTopic, name string) bool {
 	return c.TopicInfo(name).TopicID == t.TopicID
 }
 
-// TestRefusedDeadLetterTopics: a topic of dead letters that cannot work is refused.
+// TestRefusedDeadLetterTopics checks that an unusable dead-letter topic is refused.
 func TestRefusedDeadLetterTopics(t *testing.T) {
 	c := newCluster(t)
 	for _, one := range []struct{ name, source, sink, want string }{

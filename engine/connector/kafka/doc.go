@@ -3,6 +3,6 @@
 //
 // The group's committed offset is the watermark of a partition, and the commit's metadata holds the
 // settled ranges above it (package commitmeta). A restart, or another member of the group, repeats
-// the holes alone. A partition is identified by cluster, topic id and number, so that a topic that
-// was deleted and created again is never taken for the one before it.
+// only the gaps between them. A partition is identified by cluster, topic id and number, so a
+// recreated topic is never mistaken for the deleted topic of the same name.
 package kafka

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// brokerError names the place and the remedy of a failure to reach brokers.
+// brokerError adds the brokers and a remedy to the error of a failed connection.
 func brokerError(err error, brokers []string) error {
 	where := strings.Join(brokers, ", ")
 	switch {
@@ -29,7 +29,7 @@ func brokerError(err error, brokers []string) error {
 	return fmt.Errorf("brokers %s: %w", where, err)
 }
 
-// topicError names the remedy of a failure that concerns one topic.
+// topicError adds a remedy to an error that concerns one topic.
 func topicError(topic string, err error) error {
 	switch {
 	case isUnknownTopic(err):
@@ -42,7 +42,7 @@ func topicError(topic string, err error) error {
 	return fmt.Errorf("topic %q: %w", topic, err)
 }
 
-// groupError names the remedy of a failure that concerns the group.
+// groupError adds a remedy to an error that concerns the group.
 func groupError(group string, err error) error {
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
@@ -62,17 +62,17 @@ func groupError(group string, err error) error {
 	return fmt.Errorf("group %q: %w", group, err)
 }
 
-// reaction is the consequence of an error of a fetch.
+// reaction is the consequence of a fetch error.
 type reaction uint8
 
 const (
 	retryFetch    reaction = iota // the client library tries again by itself
 	verifyTopic                   // the topic may have been deleted or created again
-	stopPartition                 // its offset does not exist any more
-	failRoute                     // nothing gets better without a restart or a person
+	stopPartition                 // the partition's offset does not exist any more
+	failRoute                     // a restart or an operator is needed
 )
 
-// reactionTo classifies an error of a fetch.
+// reactionTo classifies a fetch error.
 func reactionTo(err error) reaction {
 	if _, ok := errors.AsType[*kgo.ErrDataLoss](err); ok {
 		return stopPartition
@@ -91,14 +91,15 @@ func reactionTo(err error) reaction {
 	return failRoute
 }
 
-// isUnknownTopic reports whether a broker does not know a topic. It may learn of a new one soon.
+// isUnknownTopic reports whether err means that a broker does not know the topic. A broker may
+// learn of a new topic later.
 func isUnknownTopic(err error) bool {
 	return errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.UnknownTopicID) ||
 		errors.Is(err, kerr.InconsistentTopicID)
 }
 
-// isFatal reports whether only a person can remove the cause, although the library calls some of
-// these errors retryable.
+// isFatal reports whether only an operator can remove the cause. The library calls some of these
+// errors retryable.
 func isFatal(err error) bool {
 	for _, fatal := range []error{
 		kerr.TopicAuthorizationFailed,
@@ -114,7 +115,7 @@ func isFatal(err error) bool {
 	return false
 }
 
-// fetchError names the place of an error of a fetch.
+// fetchError adds the topic or the group to a fetch error.
 func fetchError(group string, at topicPartition, err error) error {
 	if _, session := errors.AsType[*kgo.ErrGroupSession](err); session || at.topic == "" {
 		return groupError(group, err)
@@ -122,7 +123,7 @@ func fetchError(group string, at topicPartition, err error) error {
 	return topicError(at.topic, err)
 }
 
-// stoppedError is the report of a partition that is not read any more.
+// stoppedError returns the error that is logged for a partition that is no longer read.
 func stoppedError(name string, next int64, err error) error {
 	return fmt.Errorf("partition %q is not read any more: its offset %d does not exist, since "+
 		"the log was truncated or retention "+

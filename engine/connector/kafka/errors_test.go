@@ -14,7 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestReactions: an error of a fetch stops its partition, ends the route or is left to the client.
+// TestReactions checks whether a fetch error stops its partition, ends the route or is left to the
+// client library.
 func TestReactions(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -40,7 +41,7 @@ func TestReactions(t *testing.T) {
 	}
 }
 
-// TestMessages: errors of brokers name the place and the remedy.
+// TestMessages checks that errors of brokers name the brokers, topic or group, and a remedy.
 func TestMessages(t *testing.T) {
 	for _, c := range []struct {
 		got  error
@@ -92,11 +93,11 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestVerdicts: the meaning of a record's error for the sink.
+// TestVerdicts checks the verdict for the error of a record.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		err            error
-		fixed, byField verdict // with a topic by name, and by expression
+		fixed, byField verdict // with a fixed topic, and with an expression
 	}{
 		{nil, accepted, accepted},
 		{&badRecordError{errors.New("key: no number")}, refused, refused},
@@ -119,7 +120,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestTokenFile: a token is read for each login, so that it can be replaced.
+// TestTokenFile checks that the token is read for each login, so that it can be replaced.
 func TestTokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	s := &SASL{Mechanism: mechanismOAuth, TokenFile: path}
@@ -142,7 +143,8 @@ func TestTokenFile(t *testing.T) {
 	}
 }
 
-// TestOwnership: the answer to a heartbeat tells whether the member still has its partitions.
+// TestOwnership checks that the response to a heartbeat decides whether the member still owns its
+// partitions.
 func TestOwnership(t *testing.T) {
 	for _, c := range []struct {
 		err   *kerr.Error

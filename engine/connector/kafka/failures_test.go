@@ -18,7 +18,7 @@ import (
 
 var errRefused = errors.New("the receiver does not take this batch")
 
-// stuck refuses the batch that holds a text.
+// stuck returns a function that refuses records with one of the texts.
 func stuck(texts ...string) func(string) error {
 	return func(text string) error {
 		for _, t := range texts {
@@ -38,8 +38,8 @@ func delivered(n *node) int64 {
 	return s.Routes[0].Delivered
 }
 
-// TestHoleAfterRestart: one batch is stuck, and 100,000 later ones are acknowledged. A restart
-// delivers that batch alone.
+// TestHoleAfterRestart checks that a restart repeats only a stuck batch after 100,000 later ones
+// were acknowledged.
 func TestHoleAfterRestart(t *testing.T) {
 	holeAfterRestart(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -70,8 +70,8 @@ func holeAfterRestart(t *testing.T, c *cluster) {
 	}
 }
 
-// TestHoleAfterRebalance: the same when another member takes a partition over, with 50,000 later
-// batches in each partition.
+// TestHoleAfterRebalance checks that a new owner repeats only the stuck batch of a partition after
+// 50,000 later ones were acknowledged.
 func TestHoleAfterRebalance(t *testing.T) {
 	t.Parallel()
 	holeAfterRebalance(t, newCluster(t, kfake.SeedTopics(2, "orders")))
@@ -97,8 +97,8 @@ func holeAfterRebalance(t *testing.T, c *cluster) {
 	_ = first
 }
 
-// TestFailedRecordIsNotSkipped: a peer commits the offset of later records although an earlier one
-// has failed, and skips it after a restart (vector 24215).
+// TestFailedRecordIsNotSkipped checks that a restart does not skip a failed record. Another tool
+// commits the offsets of later records and skips it (vector 24215).
 func TestFailedRecordIsNotSkipped(t *testing.T) {
 	failedRecordIsNotSkipped(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -108,7 +108,7 @@ func failedRecordIsNotSkipped(t *testing.T, c *cluster) {
 	got := newArrivals()
 	got.set(stuck("a-0-00003"))
 	r := route{source: c.topics(), pipeline: "batch: { records: 1, linger: 0s }", workers: 4}
-	for range 3 { // restarts with the failure
+	for range 3 { // restarts while the record fails
 		n := c.start(got, r)
 		until(t, "the others", func() bool { return got.distinct() == len(texts)-1 })
 		if err := n.stop(); err != nil {
@@ -127,8 +127,8 @@ func failedRecordIsNotSkipped(t *testing.T, c *cluster) {
 	}
 }
 
-// TestUnauthorizedRecordsAreNotLost: a peer drops records that are answered 401 or 403, although
-// acknowledgements are on (vector 24543).
+// TestUnauthorizedRecordsAreNotLost checks that records survive responses 401 and 403. Another tool
+// drops them even with acknowledgements enabled (vector 24543).
 func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 	for _, status := range []int{401, 403} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
@@ -170,8 +170,8 @@ func TestUnauthorizedRecordsAreNotLost(t *testing.T) {
 	}
 }
 
-// TestRebalanceWithoutDuplicates: a peer delivers records again at each rebalance (vector 12084).
-// Three members come and go while records flow.
+// TestRebalanceWithoutDuplicates checks that no record is repeated while three members come and go.
+// Another tool repeats records at each rebalance (vector 12084).
 func TestRebalanceWithoutDuplicates(t *testing.T) {
 	t.Parallel()
 	rebalanceWithoutDuplicates(t, newCluster(t, kfake.SeedTopics(6, "orders")))
@@ -186,8 +186,9 @@ func rebalanceWithoutDuplicates(t *testing.T, c *cluster) {
 	}
 }
 
-// TestRebalanceLosesNothing: a peer loses records at a cooperative rebalance if batches settle out
-// of order (Redpanda Connect 4010). Deliveries fail at random while members come and go.
+// TestRebalanceLosesNothing checks that no record is lost while deliveries fail at random and
+// members come and go. Another tool loses records at a cooperative rebalance if batches are
+// acknowledged out of order (Redpanda Connect 4010).
 func TestRebalanceLosesNothing(t *testing.T) {
 	t.Parallel()
 	rebalanceLosesNothing(t, newCluster(t, kfake.SeedTopics(6, "orders")))
@@ -206,8 +207,8 @@ func rebalanceLosesNothing(t *testing.T, c *cluster) {
 	checkAll(t, got, texts)
 }
 
-// rebalance runs members that join and leave a group of 6 partitions while records are produced,
-// until all have arrived.
+// rebalance produces records while members join and leave a group of 6 partitions. It returns when
+// all records have arrived.
 func rebalance(t *testing.T, c *cluster, got *arrivals, pipeline string) (texts []string) {
 	r := route{source: c.topics(), pipeline: pipeline, workers: 4}
 	nodes := []*node{c.start(got, r)}
@@ -236,8 +237,9 @@ func rebalance(t *testing.T, c *cluster, got *arrivals, pipeline string) (texts 
 	return texts
 }
 
-// TestMemoryIsBounded: a peer with adaptive concurrency runs out of memory in a burst. 64 MB wait in
-// the topic while the receiver takes nothing; the source holds its `memory`.
+// TestMemoryIsBounded checks that the source stays within `memory` while 64 MB wait in the topic
+// and the receiver accepts nothing. Another tool with adaptive concurrency runs out of memory in
+// such a burst.
 func TestMemoryIsBounded(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(4, "orders"))
 	value := []byte(strings.Repeat("x", 16<<10))
@@ -269,7 +271,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// settledHeap returns the heap once it does not grow any more.
+// settledHeap returns the heap size when it no longer grows.
 func settledHeap(t *testing.T) int64 {
 	last := heap()
 	for range 100 {
@@ -284,7 +286,7 @@ func settledHeap(t *testing.T) int64 {
 	return last
 }
 
-// TestSessionLost: a member that the broker has thrown out joins again, and loses nothing.
+// TestSessionLost checks that a member expelled by the broker rejoins and loses nothing.
 func TestSessionLost(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))

@@ -27,10 +27,10 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// patience bounds every wait: whatever takes longer has hung.
+// patience bounds every wait. A longer wait counts as hung.
 const patience = 2 * time.Minute
 
-// cluster is Kafka in this process with a client.
+// cluster is a Kafka cluster in this process, or a real broker, with a client.
 type cluster struct {
 	*kfake.Cluster // nil: a real broker
 	t              *testing.T
@@ -95,7 +95,7 @@ func (c *cluster) send(records ...*kgo.Record) {
 	}
 }
 
-// committed returns the group's offset and metadata of a partition; -1 if there is none.
+// committed returns the group's offset and metadata of a partition, or -1 if there is none.
 func (c *cluster) committed(group, topic string, partition int32) (int64, string) {
 	c.t.Helper()
 	var all kadm.OffsetResponses
@@ -111,7 +111,7 @@ func (c *cluster) committed(group, topic string, partition int32) (int64, string
 	return o.At, o.Metadata
 }
 
-// node is one engine with a source in the group.
+// node is one engine with a source that is a member of the group.
 type node struct {
 	t      *testing.T
 	engine *engine.Engine
@@ -121,13 +121,13 @@ type node struct {
 	got    *arrivals
 }
 
-// arrivals are the records that a sink has accepted, over several engines.
+// arrivals collects the records that a sink has accepted, over several engines.
 type arrivals struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	counts  map[string]int
 	begun   map[string]bool // texts whose delivery has begun
 	refuses func(text string) error
-	hold    chan struct{} // not nil: accepted batches wait until it is closed
+	hold    chan struct{} // if not nil, accepted batches wait until it is closed
 }
 
 func newArrivals() *arrivals {
@@ -218,13 +218,13 @@ func (a *arrivals) twice() (out []string) {
 // route is the configuration of a test: options of the source and keys of the pipeline.
 type route struct {
 	source, pipeline string
-	http             string            // URL of the sink http; empty: the sink is the test's
-	store            *streamtest.Store // a sink with a ledger by partition; nil: none
+	http             string            // URL for the sink http; empty: the test's sink
+	store            *streamtest.Store // a sink with a ledger per partition; nil: none
 	once             bool
 	workers          int
 }
 
-// start runs an engine whose sink is got.
+// start runs an engine that delivers to got.
 func (c *cluster) start(got *arrivals, r route) *node {
 	c.t.Helper()
 	n, err := c.try(got, r)
@@ -257,7 +257,7 @@ pipelines:
 `, brokers, c.group, r.source+session(r.source), to, strings.ReplaceAll(r.pipeline, "}, ", "}\n    ")), got, r)
 }
 
-// session returns a short session timeout, unless the options have one.
+// session returns the option for a short session timeout, or "" if the options already have one.
 func session(options string) string {
 	if strings.Contains(options, "session_timeout") {
 		return ""
@@ -288,7 +288,7 @@ func (c *cluster) run(text string, got *arrivals, r route) (*node, error) {
 	return n, nil
 }
 
-// stop ends the engine without a drain, and returns its error.
+// stop ends the engine without draining it, and returns its error.
 func (n *node) stop() error {
 	n.end()
 	if err := n.wait(); !errors.Is(err, context.Canceled) {
@@ -322,8 +322,9 @@ func (n *node) counter(name string) int64 {
 	return s.Routes[0].SourceCounters[name] + s.Routes[0].Counters[name]
 }
 
-// loseSession answers heartbeats as a broker does that has thrown the member out, until a member has
-// lost partitions. One answer is not enough: a member without partitions loses none.
+// loseSession answers heartbeats like a broker that has expelled the member, until one of the nodes
+// has lost partitions. One answer is not enough, because a member without partitions has none to
+// lose.
 func (c *cluster) loseSession(nodes ...*node) {
 	c.t.Helper()
 	before := lostSessions(nodes)

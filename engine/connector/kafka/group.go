@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// joined notes a session of the group. One without partitions has nothing to read; otherwise assign
-// follows.
+// joined records that the group has a new session. If the group gave this member no partitions,
+// there is nothing to read; otherwise the library calls assign next.
 func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	r.count("rebalances", 1)
 	r.mu.Lock()
@@ -27,7 +27,7 @@ func (r *reader) joined(_ context.Context, _ *kgo.Client, given map[string][]int
 	r.wake()
 }
 
-// offsetsFetched keeps the metadata of the group's offsets, which assign is not given.
+// offsetsFetched keeps the metadata of the group's offsets, because assign does not receive it.
 func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.OffsetFetchResponse) error {
 	r.stored = make(map[topicPartition]committed)
 	for _, g := range res.Groups {
@@ -52,8 +52,9 @@ func (r *reader) offsetsFetched(_ context.Context, _ *kgo.Client, res *kmsg.Offs
 
 type offsets = map[string]map[int32]kgo.Offset
 
-// assign asks the engine where to read the partitions that the group has given, and returns that to
-// the client. Partitions that must not be read are left out. ctx ends with the group's session.
+// assign asks the engine where to read the partitions that the group has given, and returns these
+// positions to the client. Partitions that must not be read are left out. ctx ends with the group's
+// session.
 func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	<-r.made
 	keys := keysOf(given)
@@ -104,11 +105,11 @@ func (r *reader) assign(ctx context.Context, given offsets) (offsets, error) {
 	return out, nil
 }
 
-// offersBackoff paces the questions about newly assigned partitions. An error would end the session
-// and cancel the deliveries of all partitions.
+// offersBackoff paces the retries of offersSoon. An error would end the session and cancel the
+// deliveries of all partitions.
 var offersBackoff = backoff.Exponential(100*time.Millisecond, 2, 5*time.Second).Full()
 
-// offersSoon is offers, repeated while brokers cannot answer.
+// offersSoon calls offers until the brokers answer.
 func (r *reader) offersSoon(ctx context.Context,
 	keys []topicPartition) (parts []*partition, offers []stream.PartitionOffer, err error) {
 	err = retry.Do(ctx, func(ctx context.Context) (err error) {
@@ -123,7 +124,7 @@ func (r *reader) offersSoon(ctx context.Context,
 	return parts, offers, err
 }
 
-// takeOver lets the engine assign the partitions. A revocation ends it.
+// takeOver lets the engine assign the partitions. A revocation cancels it.
 func (r *reader) takeOver(ctx context.Context, parts []*partition,
 	offers []stream.PartitionOffer) ([]stream.Assignment, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -152,7 +153,7 @@ func (r *reader) takeOver(ctx context.Context, parts []*partition,
 			}
 		}
 	} else {
-		for i, p := range parts { // before done: a revocation looks for numbers
+		for i, p := range parts { // before done: withdraw reads the numbers
 			p.number = got[i].Number
 		}
 	}
@@ -198,8 +199,8 @@ func (r *reader) offers(ctx context.Context, keys []topicPartition) ([]*partitio
 	return parts, offers, nil
 }
 
-// choose makes offers of partitions with their logs. Those whose position does not fit are reported
-// and left out.
+// choose makes offers of partitions and their logs. It reports and leaves out partitions with
+// a position that does not fit the log.
 func (r *reader) choose(cluster string, keys []topicPartition,
 	logs []bounds) (parts []*partition, offers []stream.PartitionOffer) {
 	for i, key := range keys {
@@ -219,7 +220,7 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 			r.s.host.Fault(fmt.Errorf("partition %q: %d offsets from %d on were deleted before "+
 				"they were read", part.Name, lost, c.offset))
 		}
-		// Commits never lower the offset, unless it was beyond the log's end.
+		// commits never lower the offset, unless it was beyond the log's end
 		stored := min(c.offset, offer.Watermark.Num)
 		parts = append(parts, &partition{key: key, part: &part, end: logs[i].end, stored: stored})
 		offers = append(offers, offer)
@@ -227,8 +228,8 @@ func (r *reader) choose(cluster string, keys []topicPartition,
 	return parts, offers
 }
 
-// keepStart commits the positions of partitions that begin at the end of their logs: a restart
-// before the first commit would find another end, and skip the records between.
+// keepStart commits the positions of partitions that begin at the end of their logs. Without it, a
+// restart before the first commit would begin at a later end and skip the records between.
 func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []stream.PartitionOffer,
 	got []stream.Assignment) error {
 	if r.s.o.Start != startLatest {
@@ -251,7 +252,7 @@ func (r *reader) keepStart(ctx context.Context, parts []*partition, offers []str
 	return r.Commit(ctx, marks)
 }
 
-// revoked ends assignments in an orderly way, before another member gets the partitions.
+// revoked lets the engine finish the assignments before another member gets the partitions.
 func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	if len(ids) > 0 {
@@ -262,7 +263,7 @@ func (r *reader) revoked(ctx context.Context, _ *kgo.Client, given map[string][]
 	r.remove(given)
 }
 
-// lost ends assignments that the broker may have given to others already.
+// lost ends assignments of partitions that another member may already have.
 func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32) {
 	ids := r.withdraw(given)
 	r.mu.Lock()
@@ -275,8 +276,9 @@ func (r *reader) lost(_ context.Context, _ *kgo.Client, given map[string][]int32
 	}
 }
 
-// withdraw ends the reading of partitions, and waits for a running assignment. It returns the ids
-// of those that the engine knows; none if the reader is being closed.
+// withdraw ends the reading of partitions. It first cancels a running assignment and waits for its
+// end. It returns the ids of the partitions that the engine knows, or nil if the reader is being
+// closed.
 func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	r.mu.Lock()
 	t := r.taking
@@ -303,7 +305,7 @@ func (r *reader) withdraw(given map[string][]int32) (ids []string) {
 	return ids
 }
 
-// of returns the partitions that are known here. The caller holds mu.
+// of returns the partitions that the reader has. The caller holds mu.
 func (r *reader) of(given map[string][]int32) (out []*partition) {
 	for topic, nums := range given {
 		for _, num := range nums {
@@ -324,8 +326,8 @@ func (r *reader) remove(given map[string][]int32) {
 	r.wake()
 }
 
-// ownership is the meaning of the answer to a heartbeat. A member of a group that rebalances keeps
-// its partitions until it has let them go.
+// ownership reports whether the response to a heartbeat confirms that the member owns its
+// partitions. During a rebalance, a member owns its partitions until it gives them up.
 func ownership(code int16) (bool, error) {
 	err := kerr.ErrorForCode(code)
 	switch {

@@ -9,10 +9,10 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// slowEngine is an engine whose Assign takes until the test lets it go.
+// slowEngine is an engine with an Assign that blocks until the test closes finish.
 type slowEngine struct {
 	began, finish chan struct{}
-	ignoresEnd    bool // the assignment succeeds although its context has ended
+	ignoresEnd    bool // the assignment succeeds even after its context has ended
 	lost          []string
 }
 
@@ -36,8 +36,8 @@ func (e *slowEngine) Revoke(context.Context, []string) {}
 
 func (e *slowEngine) Lose(ids []string) { e.lost = append(e.lost, ids...) }
 
-// TestRevokedWhileAssigned: a revocation that begins while the engine assigns ends the assignment
-// and waits for it. If the engine has assigned the partition all the same, it is revoked, too.
+// TestRevokedWhileAssigned checks that a revocation during an assignment cancels the assignment and
+// waits for it. If the engine assigns the partition nevertheless, the partition is revoked, too.
 func TestRevokedWhileAssigned(t *testing.T) {
 	for _, ignoresEnd := range []bool{false, true} {
 		o := DefaultSourceOptions()

@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestExactlyOnce: with a sink that keeps a ledger for each partition, every record arrives exactly
-// once, although members come and go, sessions end, and commits to the broker fail.
+// TestExactlyOnce checks that every record arrives exactly once at a sink with a ledger for each
+// partition. Meanwhile members come and go, sessions end, and commits to the broker fail.
 func TestExactlyOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"))
@@ -100,8 +100,8 @@ pipelines:
 	}
 }
 
-// TestRunningDeliveries: deliveries that run when partitions move are finished first, and not
-// repeated by the new owner.
+// TestRunningDeliveries checks that running deliveries are finished before partitions move, so that
+// the new owner does not repeat them.
 func TestRunningDeliveries(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))
@@ -124,8 +124,8 @@ func TestRunningDeliveries(t *testing.T) {
 	}
 }
 
-// TestHungDeliveries: deliveries that hang hold a revocation up for revoke_timeout only. They are
-// counted, and the new owner repeats them.
+// TestHungDeliveries checks that hung deliveries delay a revocation by no more than revoke_timeout.
+// They are counted, and the new owner repeats them.
 func TestHungDeliveries(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))
@@ -153,7 +153,7 @@ func (a *arrivals) hasBegun(text string) bool {
 	return a.begun[text]
 }
 
-// inFlight returns the records that the route has in flight.
+// inFlight returns the number of in-flight records of the route.
 func (n *node) inFlight() int64 {
 	s := n.engine.Status()
 	if len(s.Routes) == 0 {

@@ -11,9 +11,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// metaAdder gives records the fields of MetaOptions. It belongs to one reader.
+// metaAdder adds the fields of MetaOptions to records. It belongs to one reader.
 type metaAdder struct {
-	names   []string // flat; "" for none
+	names   []string // flat field names; "" for no field
 	any     bool
 	scratch []byte
 }
@@ -30,7 +30,7 @@ func newMetaAdder(o *MetaOptions) *metaAdder {
 	return a
 }
 
-// The fields in the order of MetaOptions.names.
+// Indexes of the fields, in the order of MetaOptions.names.
 const (
 	metaTopic = iota
 	metaPartition
@@ -40,8 +40,8 @@ const (
 	metaHeaders
 )
 
-// add adds the fields of records, which are those of b. With fields, a record without a value has
-// the message null.
+// add adds the fields to the records of b, which were made of records. If any field is configured,
+// a record without a value gets the message null.
 func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(string, int64)) {
 	tombstones := int64(0)
 	for _, r := range records {
@@ -77,7 +77,7 @@ func (a *metaAdder) add(b *stream.Batch, records []*kgo.Record, count func(strin
 	}
 }
 
-// field puts a value into the arena.
+// field writes the value of field k into the batch's arena.
 func (a *metaAdder) field(b *stream.Batch, k int, r *kgo.Record) (f stream.Field) {
 	out := a.scratch[:0]
 	switch k {
@@ -100,7 +100,7 @@ func (a *metaAdder) field(b *stream.Batch, k int, r *kgo.Record) (f stream.Field
 	return f
 }
 
-// appendHeaders appends a JSON object. A name that stands more than once has an array.
+// appendHeaders appends the headers as a JSON object. The values of a repeated name form an array.
 func appendHeaders(dst []byte, headers []kgo.RecordHeader) []byte {
 	dst = append(dst, '{')
 	first := true

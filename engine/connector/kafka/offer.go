@@ -22,7 +22,7 @@ type topicPartition struct {
 
 func (t topicPartition) String() string { return t.topic + "/" + strconv.Itoa(int(t.num)) }
 
-// parsePartition is the reverse of String.
+// parsePartition is the inverse of String.
 func parsePartition(name string) (topicPartition, error) {
 	topic, text, _ := strings.Cut(name, "/")
 	num, err := strconv.ParseInt(text, 10, 32)
@@ -33,7 +33,7 @@ func parsePartition(name string) (topicPartition, error) {
 }
 
 // partitionID returns the id of a partition: cluster, topic id and number. Brokers before Kafka 2.8
-// have no topic ids, so that the name has to do.
+// have no topic ids, so the topic's name is used instead.
 func partitionID(cluster string, topic string, id [16]byte, num int32) string {
 	return clusterName(cluster) + "/" + uniqueTopic(topic, id) + "/" + strconv.Itoa(int(num))
 }
@@ -61,16 +61,17 @@ func digest(text string) string {
 
 // committed is the group's offset of a partition, as the broker stores it.
 type committed struct {
-	offset   int64 // below 0: none
-	epoch    int32 // of the leader; below 0: not known
+	offset   int64 // below 0 if there is none
+	epoch    int32 // of the leader; below 0 if not known
 	metadata string
 }
 
-// bounds is the part of a partition's log that exists. In isolation read_committed, end is the last
-// stable offset.
+// bounds is the range of offsets that a partition's log holds. With isolation read_committed, end
+// is the last stable offset.
 type bounds struct{ start, end int64 }
 
-// offerOf decides where a partition resumes, before the engine has asked the sink's ledger.
+// offerOf returns the position at which a partition resumes according to the group. The sink's
+// ledger may override it later.
 //
 //	committed offset                 begins at
 //	none                             start, or end of the log, by option start
@@ -80,7 +81,7 @@ type bounds struct{ start, end int64 }
 //	below the log's start            nowhere, or by option truncated at the start
 //	beyond the log's end             nowhere, or by option truncated at the start
 //
-// lost is the number of offsets that are gone and are passed over.
+// lost is the number of deleted offsets that are skipped.
 func offerOf(part stream.Partition, c committed, b bounds,
 	o *SourceOptions) (offer stream.PartitionOffer, lost int64, err error) {
 	offer = stream.PartitionOffer{Part: part}
@@ -119,10 +120,10 @@ func offerOf(part stream.Partition, c committed, b bounds,
 	return offer, 0, fmt.Errorf(beyond, part.Name, c.offset, b.end)
 }
 
-// restart moves an offer to the start of the log. Ranges above it stay settled if the log still has
-// them.
+// restart moves an offer to the start of the log. Ranges above the start stay settled unless the
+// log was truncated.
 func restart(offer stream.PartitionOffer, start int64) stream.PartitionOffer {
-	if offer.Watermark.Num > start { // the log was truncated: its offsets have new records
+	if offer.Watermark.Num > start { // truncated: new records have the old offsets
 		offer.Above, offer.Origin = nil, stream.FromStart
 	}
 	offer.Watermark.Num = start

@@ -11,13 +11,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Where a partition without a committed offset begins.
+// Start positions of a partition without a committed offset.
 const (
 	startEarliest = "earliest"
 	startLatest   = "latest"
 )
 
-// Reaction to records that are gone, or an offset beyond the end of the log.
+// Reactions to deleted records, and to an offset beyond the end of the log.
 const (
 	truncatedStop     = "stop"
 	truncatedEarliest = "earliest"
@@ -29,7 +29,7 @@ const (
 	readUncommitted = "read_uncommitted"
 )
 
-// SourceOptions are those of the source.
+// SourceOptions are the options of the source.
 type SourceOptions struct {
 	Connection
 	Topics         []string      `yaml:"topics" doc:"names of the topics to read"`
@@ -44,10 +44,10 @@ type SourceOptions struct {
 	SessionTimeout time.Duration `yaml:"session_timeout" doc:"without heartbeats, until others get the partitions"`
 	RevokeTimeout  time.Duration `yaml:"revoke_timeout" doc:"for running deliveries when partitions move; at most 15s"`
 
-	pattern *regexp.Regexp // nil: Topics
+	pattern *regexp.Regexp // nil: use Topics
 }
 
-// MetaOptions are names of fields that records get. An empty name means no field.
+// MetaOptions names the fields that the source adds to records. An empty name means no field.
 type MetaOptions struct {
 	Topic     string `yaml:"topic" doc:"name of a field for the topic; empty: none"`
 	Partition string `yaml:"partition" doc:"name of a field for the partition's number; empty: none"`
@@ -66,7 +66,7 @@ const (
 	maxSession = 10 * time.Minute
 )
 
-// DefaultSourceOptions read committed records from the beginning.
+// DefaultSourceOptions returns options that read committed records from the start of the logs.
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop, Isolation: readCommitted,
@@ -74,7 +74,7 @@ func DefaultSourceOptions() *SourceOptions {
 	}
 }
 
-// Validate reports the first option that is wrong. It reads the files of tls.
+// Validate returns an error for the first wrong option. It reads the files of tls.
 func (o *SourceOptions) Validate() error {
 	if err := o.Connection.validate(); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (o *SourceOptions) validateTopics() (err error) {
 		return nil
 	}
 	if o.pattern, err = regexp.Compile("^(?:" + o.TopicPattern + ")$"); err != nil {
-		_, err = regexp.Compile(o.TopicPattern) // its message names the pattern as it was written
+		_, err = regexp.Compile(o.TopicPattern) // the message quotes the pattern as written
 		return wrong("topic_pattern", "%w", err)
 	}
 	return nil
@@ -137,7 +137,7 @@ func (o *SourceOptions) reads(topic string) bool {
 	return slices.Contains(o.Topics, topic)
 }
 
-// checkTopic holds a name against Kafka's rules.
+// checkTopic checks a name against Kafka's rules.
 func checkTopic(name string) error {
 	switch {
 	case name == "":
@@ -174,7 +174,7 @@ func checkGroup(name string) error {
 	return nil
 }
 
-// names returns the names of fields, in the order in which records get them.
+// names returns the names of the fields, in the order in which records get them.
 func (m *MetaOptions) names() []string {
 	return []string{m.Topic, m.Partition, m.Offset, m.Timestamp, m.Key, m.Headers}
 }
@@ -204,7 +204,7 @@ func (m *MetaOptions) validate() error {
 	return nil
 }
 
-// Shape implements stream.Shaper: records have their value as message, and the fields of meta.
+// Shape implements stream.Shaper. A record has its value as the message, and the fields of meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	for i, name := range o.Meta.names() {

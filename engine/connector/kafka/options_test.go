@@ -25,10 +25,10 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// base are the options that a source must have.
+// base holds the options that every source needs.
 const base = "brokers: ['a:1'], group: g, topics: [t], "
 
-// refusals are options of the source and the message that refuses them.
+// refusals lists wrong options of the source with the error messages.
 var refusals = []struct{ name, options, want string }{
 	{"no brokers", "group: g, topics: [t]", `kafka.brokers is missing`},
 	{"empty brokers", "brokers: [], group: g, topics: [t]", `kafka.brokers is empty`},
@@ -164,7 +164,8 @@ func TestRefusedOptions(t *testing.T) {
 	}
 }
 
-// TestRefusedByBrokers: mistakes that only the brokers know end the run with the remedy.
+// TestRefusedByBrokers checks that a mistake that only the brokers can detect ends the run with a
+// remedy.
 func TestRefusedByBrokers(t *testing.T) {
 	t.Parallel()
 	plain := newCluster(t, kfake.SeedTopics(1, "orders"))
@@ -210,7 +211,7 @@ func TestRefusedByBrokers(t *testing.T) {
 	}
 }
 
-// TestTwoRoutes: routes that share a group would share its partitions.
+// TestTwoRoutes checks that routes cannot share a group, because they would share its partitions.
 func TestTwoRoutes(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	texts := c.produce("orders", "a", 1, 20)
@@ -238,7 +239,7 @@ func TestTwoRoutes(t *testing.T) {
 	}
 }
 
-// TestLogin reads over TLS with a password.
+// TestLogin checks a source that connects with TLS and a password.
 func TestLogin(t *testing.T) {
 	ca, config := selfSigned(t)
 	c := &cluster{t: t, topic: "orders", group: "g"}
@@ -267,7 +268,8 @@ func TestLogin(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// selfSigned returns the path of a certificate for 127.0.0.1, and a server's configuration with it.
+// selfSigned returns the path of a certificate for 127.0.0.1, and a server configuration that uses
+// it.
 func selfSigned(t *testing.T) (path string, config *tls.Config) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// value makes the value of a message. A null field message makes a tombstone in format raw.
+// value returns the value of the message for record i. In format raw, a record with a null
+// field message becomes a tombstone.
 func (t *tool) value(b *stream.Batch, i int) []byte {
 	if t.o.Format == formatJSON {
 		return ndjson.AppendRecord(nil, b, i)
@@ -29,19 +30,19 @@ func (t *tool) value(b *stream.Batch, i int) []byte {
 	return append([]byte{}, b.Text(i)...)
 }
 
-// verdict is the meaning of the outcome of one record.
+// verdict classifies the outcome of one record.
 type verdict uint8
 
-// The verdicts, the worst last.
+// The verdicts, from best to worst.
 const (
 	accepted verdict = iota
-	refused          // the brokers will never take this record
+	refused          // the brokers will never accept this record
 	again            // send it again
 	full             // send it again later
 	misconfigured
 )
 
-// judge classifies the error of one record. byRecord is set if the topic depends on the record.
+// judge classifies the error of one record. byRecord is set if the record determines the topic.
 func judge(err error, byRecord bool) verdict {
 	_, bad := errors.AsType[*badRecordError](err)
 	switch {
@@ -60,16 +61,16 @@ func judge(err error, byRecord bool) verdict {
 	return again
 }
 
-// isRefusal reports whether the brokers refuse the content of a batch of records.
+// isRefusal reports whether err means that the brokers refuse the content of a batch of records.
 func isRefusal(err error) bool {
 	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) ||
 		errors.Is(err, kerr.InvalidRecord) ||
 		errors.Is(err, kerr.InvalidTimestamp) || errors.Is(err, kerr.PolicyViolation)
 }
 
-// settle makes the outcome of a batch of the outcomes of its kept records. A broker refuses all
-// records of a partition's batch for one of them, so that several refused records are halved and
-// sent again, until one is left.
+// settle derives the outcome of a batch from the outcomes of its kept records. For one bad record,
+// a broker refuses all records of a partition's batch. So refused records are split in half and
+// sent again, until a single one is refused.
 func settle(b *stream.Batch, kept []int, fates []error, byRecord bool) error {
 	var groups [misconfigured + 1][]int
 	worst, reason := accepted, error(nil)
@@ -112,11 +113,11 @@ func settle(b *stream.Batch, kept []int, fates []error, byRecord bool) error {
 	return split
 }
 
-// errAborted is the outcome of a record if its transaction was aborted for another one.
+// errAborted is the outcome of a record if its transaction was aborted because of another record.
 var errAborted = errors.New("the transaction was aborted")
 
-// settleAborted makes the outcome of a batch if its transaction was aborted, since some of its
-// records were not accepted. None of its records was delivered.
+// settleAborted derives the outcome of a batch if its transaction was aborted because some
+// of its records were not accepted. None of its records was delivered.
 func settleAborted(b *stream.Batch, kept []int, fates []error, byRecord bool) error {
 	worst, reason := again, error(nil)
 	for _, err := range fates {
@@ -128,7 +129,7 @@ func settleAborted(b *stream.Batch, kept []int, fates []error, byRecord bool) er
 	}
 	for k := range fates {
 		if fates[k] == nil {
-			fates[k] = fmt.Errorf("%w: %v", errAborted, reason) // no %w: its verdict is that of errAborted
+			fates[k] = fmt.Errorf("%w: %v", errAborted, reason) // no %w: judge must see errAborted
 		}
 	}
 	if worst != again {
@@ -137,8 +138,8 @@ func settleAborted(b *stream.Batch, kept []int, fates []error, byRecord bool) er
 	return settle(b, kept, fates, byRecord)
 }
 
-// judgeRefused puts one refused record, or those of which no message can be made, among the
-// refused, and halves others.
+// judgeRefused refuses a record that is the only candidate, and records that cannot be made into
+// messages. It splits all other refused records into halves to send again.
 func judgeRefused(b *stream.Batch, records []int, reasons map[string]error, split *stream.Split) {
 	var certain, doubtful []int
 	origins := 0

@@ -21,36 +21,36 @@ import (
 type phase uint8
 
 const (
-	assigning phase = iota // the engine has not answered yet
+	assigning phase = iota // the engine has not returned an assignment yet
 	reading
-	revoking // nothing of it is handed out any more
-	stopped  // it must not be read, and stays assigned
+	revoking // no more records are handed out
+	stopped  // must not be read, but stays assigned
 )
 
-// partition is one assignment of a partition. A position is the offset of the next record.
+// partition is one assignment of a partition. Positions are offsets of the next record.
 type partition struct {
 	key    topicPartition
 	part   *stream.Partition
 	phase  phase
 	number uint32 // of the assignment; 0 while assigning
 	next   int64
-	above  []stream.Range // settled, beyond next
-	end    int64          // of the log when it was assigned
+	above  []stream.Range // settled ranges beyond next
+	end    int64          // end of the log at the assignment
 	stored int64          // committed in this assignment
 
 	fetched []*kgo.Record // not handed out yet
-	ready   time.Duration // since the start of the reader: they need not wait for others from then on
+	ready   time.Duration // since the reader's start: fetched records wait for more until then
 	bytes   int64         // of fetched
 	epochs  []epochStart  // ascending
 }
 
-// epochStart is the first position after which records have a leader epoch.
+// epochStart records that the records after a position have a leader epoch.
 type epochStart struct {
 	after int64
 	epoch int32
 }
 
-// recordOverhead is the memory of a fetched record beside its bytes.
+// recordOverhead is the memory of a fetched record in addition to its bytes.
 const recordOverhead = 200
 
 func sizeOf(r *kgo.Record) int64 {
@@ -61,7 +61,7 @@ func sizeOf(r *kgo.Record) int64 {
 	return int64(n)
 }
 
-// add takes fetched records, which it owns from then on, and returns their bytes.
+// add appends fetched records and returns their size. It takes ownership of records.
 func (p *partition) add(records []*kgo.Record) (bytes int64) {
 	for _, r := range records {
 		bytes += sizeOf(r)
@@ -80,23 +80,21 @@ func (p *partition) fills(l stream.BatchLimits) bool {
 	return len(p.fetched) >= l.Records || p.bytes-int64(recordOverhead*len(p.fetched)) >= int64(l.Bytes)
 }
 
-// endFetched reports whether the last fetched record is that at the end of the log at the
-// assignment.
+// endFetched reports whether the fetched records reach the end that the log had at the assignment.
 func (p *partition) endFetched() bool {
 	return len(p.fetched) > 0 && p.fetched[len(p.fetched)-1].Offset+1 >= p.end
 }
 
-// discard forgets fetched records and returns their bytes.
+// discard drops the fetched records and returns their size.
 func (p *partition) discard() (bytes int64) {
 	bytes, p.fetched, p.bytes = p.bytes, nil, 0
 	return bytes
 }
 
-// fill appends records to b up to its limits or up to the next settled range, and the span that
+// fill appends records to b, up to its limits or the next settled range, and adds the span that
 // covers them. Offsets without a record (compacted, aborted, or control records) belong to the span
-// of the record behind them, or end the span. A batch that has a span already is continued: its
-// span ends at p.next. used are the records that were appended, and bytes is the memory of all that
-// were taken.
+// of the next record, or end the span. If b already has a span, fill extends it to p.next. used are
+// the appended records. bytes is the memory of all records taken from fetched.
 func (p *partition) fill(b *stream.Batch) (used []*kgo.Record, bytes int64) {
 	from, taken := p.next, 0
 	for taken < len(p.fetched) && !b.Full() {
@@ -156,8 +154,8 @@ func (p *partition) noteEpoch(r *kgo.Record) {
 	}
 }
 
-// epochAt returns the leader epoch of the record before a position, for its commit; -1 if it is not
-// known. Epochs before it are forgotten.
+// epochAt returns the leader epoch of the record before a position, for the commit of that
+// position, or -1 if it is not known. It drops older epochs.
 func (p *partition) epochAt(position int64) int32 {
 	i := 0
 	for i < len(p.epochs) && p.epochs[i].after < position {
@@ -170,7 +168,8 @@ func (p *partition) epochAt(position int64) int32 {
 	return p.epochs[0].epoch
 }
 
-// atEnd reports whether the log was read up to its end at the assignment.
+// atEnd reports whether the partition was read to the end that the log had at the assignment. A
+// stopped partition counts as read.
 func (p *partition) atEnd() bool {
 	if p.phase == stopped {
 		return true

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// logRecord makes a record whose value tells its offset. Every 7th offset is a control record.
+// logRecord makes a record with its offset as the value. Every 7th offset is a control record.
 func logRecord(offset int64) *kgo.Record {
 	r := &kgo.Record{Offset: offset, Value: fmt.Append(nil, offset),
 		LeaderEpoch: int32(offset / 50)}
@@ -26,9 +26,9 @@ func logRecord(offset int64) *kgo.Record {
 
 func isMarker(offset int64) bool { return offset%7 == 3 }
 
-// TestFill hands out random logs (gaps, control records, settled ranges) in random polls and
-// batches. Each record outside the settled ranges comes once and in order, and spans tile the log
-// but for the settled ranges.
+// TestFill fills batches from random logs (gaps, control records, settled ranges) with random polls
+// and batch limits. It checks that each record outside the settled ranges comes once and in order,
+// and that the spans cover the log without the settled ranges.
 func TestFill(t *testing.T) {
 	for seed := range uint64(300) {
 		rnd := rand.New(rand.NewPCG(seed, 28))
@@ -94,7 +94,7 @@ func within(ranges []stream.Range, offset int64) bool {
 	})
 }
 
-// randomRanges returns ranges that do not touch each other.
+// randomRanges returns ranges with gaps between them.
 func randomRanges(rnd *rand.Rand, at int64) (out []stream.Range) {
 	for range rnd.IntN(6) {
 		from := at + 1 + rnd.Int64N(30)
@@ -105,7 +105,7 @@ func randomRanges(rnd *rand.Rand, at int64) (out []stream.Range) {
 	return out
 }
 
-// TestEpochs: a commit has the leader epoch of the record before its offset.
+// TestEpochs checks that a commit has the leader epoch of the record before its offset.
 func TestEpochs(t *testing.T) {
 	p := &partition{phase: reading, part: new(stream.Partition)}
 	for offset := range int64(200) {
@@ -206,7 +206,8 @@ func isID(text string) bool {
 	})
 }
 
-// TestMeta: records get the fields of `meta` in order, and one without a value is null.
+// TestMeta checks that records get the fields of `meta` in order, and that a record without a value
+// has a null message.
 func TestMeta(t *testing.T) {
 	o := &MetaOptions{Topic: "topic", Partition: "partition", Offset: "offset", Timestamp: "time",
 		Key: "key", Headers: "headers"}
@@ -244,8 +245,8 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// TestRawPathAllocatesNothing checks that records go from a fetch into a batch without an allocation
-// for each.
+// TestRawPathAllocatesNothing checks that moving records from a fetch into a batch needs no
+// allocation per record.
 func TestRawPathAllocatesNothing(t *testing.T) {
 	const n = 1000
 	records := make([]*kgo.Record, n)
@@ -269,8 +270,8 @@ func TestRawPathAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestReadyPartition checks that records wait for others of their partition, and for no longer than
-// the linger, a full batch or a full memory.
+// TestReadyPartition checks that records wait for more of their partition until the linger ends, a
+// batch is full, or the memory is full.
 func TestReadyPartition(t *testing.T) {
 	const linger = 200 * time.Millisecond
 	for _, c := range []struct {

@@ -17,14 +17,14 @@ import (
 
 const small = "batch: { records: 10, linger: 0s }"
 
-// runOnce reads to the end, and returns the error of the run.
+// runOnce runs an engine to the end of the topics, and returns the error of the run.
 func (c *cluster) runOnce(got *arrivals, source string) error {
 	c.t.Helper()
 	return c.start(got, route{source: source, pipeline: small, once: true}).wait()
 }
 
-// TestStartLatest: a start at the end is committed at once, so that a restart does not find another
-// end.
+// TestStartLatest checks that a start at the end of the log is committed at once, so that a restart
+// does not begin at a later end.
 func TestStartLatest(t *testing.T) {
 	startLatest(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -45,7 +45,7 @@ func startLatest(t *testing.T, c *cluster) {
 	checkAll(t, got, texts)
 }
 
-// TestPattern reads all topics that match, and their number may grow.
+// TestPattern checks that exactly the topics that match a pattern are read.
 func TestPattern(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, "log.a", "log.b", "other"))
 	texts := slices.Concat(c.produce("log.a", "a", 2, 30), c.produce("log.b", "b", 2, 30))
@@ -57,8 +57,8 @@ func TestPattern(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestTransactions: records of aborted transactions are not read, and the commit goes past the
-// control records at the end, so that the lag becomes 0.
+// TestTransactions checks that records of aborted transactions are not read. The commit includes
+// the control records at the end, so that the lag becomes 0.
 func TestTransactions(t *testing.T) {
 	transactions(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -94,8 +94,8 @@ func transactions(t *testing.T, c *cluster) {
 	}
 }
 
-// TestRecreatedTopic: a topic that is deleted and created again while it is read ends the route,
-// which then reads the new one from its start.
+// TestRecreatedTopic checks that the source reads a topic from the start if it is deleted and
+// recreated while it is read.
 func TestRecreatedTopic(t *testing.T) {
 	recreatedTopic(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
@@ -124,7 +124,7 @@ func (c *cluster) recreate(topic string, partitions int32) {
 	c.client.PurgeTopicsFromClient(topic)
 }
 
-// commitAs stores an offset as other software does.
+// commitAs stores an offset the way other software does.
 func (c *cluster) commitAs(topic string, offset int64, metadata string) {
 	c.t.Helper()
 	list := make(kadm.Offsets)
@@ -134,14 +134,14 @@ func (c *cluster) commitAs(topic string, offset int64, metadata string) {
 	}
 }
 
-// TestStoredPositions: positions that do not fit the log stop their partition, with the remedy, and
-// never reset it silently.
+// TestStoredPositions checks that a position that does not fit the log stops its partition with a
+// remedy, and never resets it silently.
 func TestStoredPositions(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		prepare  func(c *cluster)
 		options  string
-		want     []string // records, as their numbers
+		want     []string // numbers of the records
 		complain string
 	}{
 		{name: "reset by a tool", prepare: func(c *cluster) { c.commitAs("orders", 15, "") }, want: numbers(15, 20)},
@@ -222,7 +222,8 @@ func (c *cluster) deleteBefore(topic string, offset int64) {
 	}
 }
 
-// TestDeletedWhileRead: retention that passes the reader stops the partition and says so.
+// TestDeletedWhileRead checks that the source stops and reports a partition if retention deletes
+// records before they are read.
 func TestDeletedWhileRead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
@@ -248,7 +249,8 @@ func TestDeletedWhileRead(t *testing.T) {
 	until(t, "the stop", func() bool { return n.counter("partitions_stopped") > 0 })
 }
 
-// TestMetadataTooLarge: a broker that takes less metadata gets less, and the commit succeeds.
+// TestMetadataTooLarge checks that the source shortens the metadata for a broker with a lower
+// limit, and that the commit succeeds.
 func TestMetadataTooLarge(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	texts := c.produce("orders", "a", 1, 2000)
@@ -294,7 +296,7 @@ func TestMetadataTooLarge(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestNewPartitions: partitions that are added while the topic is read are read, too.
+// TestNewPartitions checks that partitions added to a topic at run time are read, too.
 func TestNewPartitions(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "orders"))
 	texts := c.produce("orders", "a", 1, 10)

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progress is the delivered part of a source partition: the offsets below watermark, and those of
-// the ranges above it. A value does not change.
+// progress is the delivered part of a source partition: the offsets below watermark and those in
+// above. A progress is immutable.
 type progress struct {
 	watermark int64
 	above     []stream.Range // ascending, disjoint, not adjacent
@@ -39,12 +39,12 @@ func (p progress) with(ranges []stream.Range) progress {
 		slices.DeleteFunc(above[n:], func(r stream.Range) bool { return r.From == r.To })}
 }
 
-// equal reports whether p and q are the same.
+// equal reports whether p and q are equal.
 func (p progress) equal(q progress) bool {
 	return p.watermark == q.watermark && slices.Equal(p.above, q.above)
 }
 
-// coverage is the part of some ranges that was delivered before.
+// coverage classifies how much of some ranges was delivered before.
 type coverage uint8
 
 const (
@@ -53,8 +53,8 @@ const (
 	covered
 )
 
-// coverageOf returns how much of the ranges p contains. Empty ones count for nothing; without any
-// others it is uncovered.
+// coverageOf returns how much of the ranges p contains. Empty ranges are ignored. If all are empty,
+// the result is uncovered.
 func (p progress) coverageOf(ranges []stream.Range) coverage {
 	ranges = slices.DeleteFunc(slices.Clone(ranges),
 		func(r stream.Range) bool { return r.From.Num >= r.To.Num })
@@ -72,7 +72,7 @@ func (p progress) coverageOf(ranges []stream.Range) coverage {
 	return uncovered
 }
 
-// contains reports whether p has some of r, and all of it.
+// contains reports whether p contains a part of r, and whether it contains all of r.
 func (p progress) contains(r stream.Range) (some, whole bool) {
 	if r.From.Num < p.watermark {
 		return true, r.To.Num <= p.watermark

@@ -19,34 +19,35 @@ import (
 
 // reader is one membership in the group. It implements stream.AssignedReader.
 //
-// The client library calls assign, revoked and lost, one after the other but for assign, whose ctx
-// it ends before a revocation. One goroutine fetches records into the partitions, and pauses while
-// they hold enough. The library blocks rebalances from the return of a poll until its records are
-// in the partitions, so that records of an earlier assignment never reach a later one.
+// The client library calls assign, revoked and lost. It calls them one after the other, except that
+// a revocation may begin while assign runs; the library ends the ctx of assign first. One goroutine
+// fetches records into the partitions, and pauses while they hold enough. From the return of a
+// poll, the library blocks rebalances until the polled records are in the partitions. So records of
+// an earlier assignment never reach a later one.
 type reader struct {
 	s       *GroupSource
 	o       stream.OpenOptions
 	group   string
-	made    chan struct{} // closed when client and admin are set: the client may call before
+	made    chan struct{} // closed when client and admin are set: the client may call assign before
 	client  *kgo.Client
 	admin   *kadm.Client
 	meta    *metaAdder
 	ended   chan struct{} // closed when the fetching goroutine has ended
 	started time.Time
-	stored  map[topicPartition]committed // as last fetched; the library's goroutine owns it
+	stored  map[topicPartition]committed // as last fetched; owned by the library's goroutine
 	ids     map[string][16]byte          // topic ids of the assigned topics; likewise
 
 	mu        sync.Mutex // guards the fields below
 	parts     map[topicPartition]*partition
 	fetched   int64         // bytes in parts
-	changed   chan struct{} // closed and replaced when parts change
-	room      chan struct{} // closed and replaced when records were taken
+	changed   chan struct{} // closed and replaced when parts changes
+	room      chan struct{} // closed and replaced when records are taken
 	last      topicPartition
 	hasJoined bool
 	closing   bool
 	stop      context.CancelFunc // of the fetching goroutine; nil before it runs
-	err       error              // of the fetching goroutine: Read returns it
-	limit     int                // of the metadata of a commit
+	err       error              // of the fetching goroutine; Read returns it
+	limit     int                // size limit of a commit's metadata
 	taking    *taking
 }
 
@@ -77,7 +78,7 @@ func (r *reader) count(name string, n int64) {
 	r.s.host.Count(name, n)
 }
 
-// start begins to fetch.
+// start starts the fetching goroutine.
 func (r *reader) start() {
 	r.s.host.Go("kafka/fetch", func(ctx context.Context) error {
 		ctx, cancel := context.WithCancel(ctx)
@@ -98,7 +99,7 @@ func (r *reader) start() {
 // pollRecords bounds the records of one poll.
 const pollRecords = 10_000
 
-// fetch takes records from the client until ctx is done or a person is needed.
+// fetch polls the client for records until ctx is done or an error ends the route.
 func (r *reader) fetch(ctx context.Context) {
 	for r.awaitRoom(ctx) == nil {
 		polled := r.client.PollRecords(ctx, pollRecords)
@@ -114,8 +115,8 @@ func (r *reader) fetch(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits while the partitions hold half of the memory; the client's buffers have the other
-// half.
+// awaitRoom waits while the partitions hold half of Memory or more. The client's buffers use the
+// other half.
 func (r *reader) awaitRoom(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -132,7 +133,8 @@ func (r *reader) awaitRoom(ctx context.Context) error {
 	}
 }
 
-// verify fails if a topic that a broker does not know was deleted or created again.
+// verify checks topics that a broker does not know. It returns an error if one of them was deleted
+// or recreated.
 func (r *reader) verify(ctx context.Context, topics []string) error {
 	m, err := r.admin.Metadata(ctx, topics...)
 	if err != nil {
@@ -155,7 +157,7 @@ func (r *reader) verify(ctx context.Context, topics []string) error {
 }
 
 // take puts polled records into their partitions. It returns the topics that a broker does not
-// know. The error ends the route.
+// know, and an error if the route must end.
 func (r *reader) take(ctx context.Context, polled kgo.Fetches) (unknown []string, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,7 +189,7 @@ func (r *reader) take(ctx context.Context, polled kgo.Fetches) (unknown []string
 	return unknown, failed
 }
 
-// stopReading ends the reading of a partition that stays assigned. The caller holds mu.
+// stopReading stops reading a partition that stays assigned. The caller holds mu.
 func (r *reader) stopReading(p *partition, err error) {
 	if p == nil || p.phase != reading {
 		return
@@ -209,14 +211,14 @@ func (r *reader) fail(err error) {
 	r.wake()
 }
 
-// wake lets Read look at the partitions again. The caller holds mu.
+// wake makes Read look at the partitions again. The caller holds mu.
 func (r *reader) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
 }
 
-// Read implements stream.Reader. A batch is of one partition. Its records have waited for others of
-// that partition, but not for those of other partitions.
+// Read implements stream.Reader. All records of a batch are of one partition. They may wait for
+// more records of that partition, but never for those of other partitions.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		r.mu.Lock()
@@ -236,7 +238,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// awaitChange waits until changed is closed, or for wait if that is not 0.
+// awaitChange waits until changed is closed. If wait is not 0, it waits no longer than that.
 func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duration) error {
 	var ready <-chan time.Time
 	if wait > 0 {
@@ -253,9 +255,9 @@ func awaitChange(ctx context.Context, changed <-chan struct{}, wait time.Duratio
 	return nil
 }
 
-// fill appends records of the first partition that is ready, behind that of the last batch. If none
-// is, wait is the time until one will be, or 0. The error io.EOF means that everything was read. The
-// caller holds mu.
+// fill appends records of the next partition that is ready, in round-robin order after the
+// partition of the last batch. If none is ready, wait is the time until one will be, or 0 if that
+// is unknown. The error io.EOF means that everything was read. The caller holds mu.
 func (r *reader) fill(b *stream.Batch, now time.Duration) (used []*kgo.Record, wait time.Duration,
 	err error) {
 	keys := slices.SortedFunc(maps.Keys(r.parts), compareKeys)
@@ -311,8 +313,8 @@ func compareKeys(a, b topicPartition) int {
 	return int(a.num) - int(b.num)
 }
 
-// Owns implements stream.AssignedReader: a heartbeat that the coordinator answers proves the
-// membership.
+// Owns implements stream.AssignedReader. It confirms the membership by a heartbeat to the group's
+// coordinator.
 func (r *reader) Owns(ctx context.Context, partitionID string) (bool, error) {
 	r.mu.Lock()
 	held := false
@@ -336,7 +338,7 @@ func (r *reader) Owns(ctx context.Context, partitionID string) (bool, error) {
 	return ownership(res.ErrorCode)
 }
 
-// leaveTimeout bounds the goodbye to the group.
+// leaveTimeout bounds the request to leave the group.
 const leaveTimeout = 5 * time.Second
 
 // Close implements stream.Reader.

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestReal runs scenarios against a real broker, which is killed in the last ones.
+// TestReal runs scenarios against a real broker, and kills the broker in the last ones.
 func TestReal(t *testing.T) {
 	if os.Getenv("PENSTOCK_KAFKA") == "" {
 		t.Skip("skipped: it starts a real broker; `make kafka-short` runs it")
@@ -62,7 +62,8 @@ func TestReal(t *testing.T) {
 	}
 }
 
-// manyHoles leaves hundreds of holes, which the metadata of one commit holds.
+// manyHoles leaves hundreds of unsettled gaps and checks that the metadata of one commit holds
+// them.
 func manyHoles(t *testing.T, c *cluster) {
 	const n, every = 4000, 20
 	texts := c.produce(c.topic, "a", 1, n)
@@ -99,8 +100,8 @@ func (c *cluster) createTopic(name string, partitions int32) {
 	}
 }
 
-// brokerCrash kills the broker under copies from topic to topic. Nothing is lost, and the
-// transactional copy has each record once.
+// brokerCrash kills the broker during copies from topic to topic. It checks that nothing is lost,
+// and that the transactional copy has each record once.
 func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server) {
 	c.createTopic("copy", 2)
 	c.createTopic("exact", 2)
@@ -142,8 +143,8 @@ func brokerCrash(t *testing.T, c *cluster, server *connectortest.Server) {
 	c.exactly("exact", texts)
 }
 
-// crashInTransaction kills the broker and the owner of a partition in the middle of a transaction
-// that times out after 10 minutes. The next owner resumes as soon as the broker serves.
+// crashInTransaction kills the broker and the owner of a partition during a transaction with a
+// timeout of 10 minutes. It checks that the next owner resumes as soon as the broker serves again.
 func crashInTransaction(t *testing.T, c *cluster, server *connectortest.Server) {
 	c.createTopic("owned", 1)
 	texts := c.produce(c.topic, "a", 1, 100)

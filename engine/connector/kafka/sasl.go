@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
-// The mechanisms of SASL.
+// The SASL mechanisms.
 const (
 	mechanismPlain  = "plain"
 	mechanismSHA256 = "scram_sha_256"
@@ -24,7 +24,7 @@ const (
 
 var mechanisms = []string{mechanismPlain, mechanismSHA256, mechanismSHA512, mechanismOAuth}
 
-// SASL is the way to log in to brokers.
+// SASL configures the login to brokers.
 type SASL struct {
 	Mechanism string `yaml:"mechanism" enum:"plain,scram_sha_256,scram_sha_512,oauthbearer" doc:"as the brokers offer it; empty: no login"`
 	User      string `yaml:"user" doc:"of plain and scram"`
@@ -72,7 +72,7 @@ func (s *SASL) validateToken() error {
 	return nil
 }
 
-// mechanism returns nil if there is no login.
+// mechanism returns the configured mechanism, or nil without a login.
 func (s *SASL) mechanism() sasl.Mechanism {
 	switch s.Mechanism {
 	case mechanismPlain:
@@ -90,7 +90,7 @@ func (s *SASL) mechanism() sasl.Mechanism {
 	return nil
 }
 
-// maxToken bounds a token's file.
+// maxToken bounds the size of a token file.
 const maxToken = 64 << 10
 
 func (s *SASL) readToken() (string, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink returns the sink's line in the list of components.
+// Sink returns the sink's entry in the list of components.
 func Sink() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -24,7 +24,7 @@ func Sink() stream.Component {
 	}
 }
 
-// TopicSink writes to topics by an idempotent producer. It implements stream.Sink.
+// TopicSink writes to topics with an idempotent producer. It implements stream.Sink.
 type TopicSink struct {
 	o      SinkOptions
 	host   stream.Host
@@ -33,15 +33,15 @@ type TopicSink struct {
 	tools  sync.Pool // of *tool
 }
 
-// sinkCounters are shown from the start.
+// sinkCounters are the counters that are shown from startup.
 var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused"}
 
-// NewSink returns a sink that has connected to nothing.
+// NewSink returns a sink. It does not connect.
 func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.topic == nil && o.key == nil && o.headers == nil { // used without a config
+	if o.topic == nil && o.key == nil && o.headers == nil { // Shape was not called
 		if err := o.compile(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
@@ -54,10 +54,10 @@ func NewSink(o SinkOptions, h stream.Host) (*TopicSink, error) {
 	return s, nil
 }
 
-// producerLinger is the time that records wait for others of their partition.
+// producerLinger is the time that records wait for more records of their partition.
 const producerLinger = 2 * time.Millisecond
 
-// maxBuffered bounds the bytes in the producer. Deliveries beyond that wait.
+// maxBuffered bounds the bytes in the producer. Further deliveries wait.
 const maxBuffered = 64 << 20
 
 // Open implements stream.Sink: it checks that the brokers answer and that the topic exists.
@@ -78,7 +78,7 @@ func (s *TopicSink) lanes(w stream.Worker) []stream.Lane {
 	return []stream.Lane{{Name: strings.Join(s.o.Brokers, ",") + "/" + s.o.target(), Worker: w}}
 }
 
-// producer returns a client that produces as the options say. It connects when it is used.
+// producer returns a client that produces according to the options. It connects at first use.
 func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
 	options, err := s.o.Connection.options(s.log)
 	if err != nil {
@@ -94,7 +94,8 @@ func (s *TopicSink) producer(more ...kgo.Opt) (*kgo.Client, error) {
 	), more...)...)
 }
 
-// check asks the brokers for the topic, and returns the id of their cluster.
+// check checks that the topics named in the options exist, and returns the id of the brokers'
+// cluster.
 func (s *TopicSink) check(ctx context.Context) (cluster string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()
@@ -126,7 +127,7 @@ func (s *TopicSink) Close() error {
 }
 
 // Deliver implements stream.Worker. It returns when the brokers have answered for each record, or
-// ctx is done; the producer owns copies of the records and may finish them later.
+// when ctx is done. The producer owns copies of the records and may finish them later.
 func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -145,7 +146,7 @@ func (s *TopicSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Repor
 	return stream.Report{}, err
 }
 
-// countOutcome counts the records of a delivery.
+// countOutcome updates the counters after a delivery.
 func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 	if err == nil {
 		s.host.Count("records_sent", int64(records))
@@ -157,8 +158,7 @@ func (s *TopicSink) countOutcome(err error, records int, bytes int64) {
 	}
 }
 
-// delivery waits for the outcomes of a batch's records. It outlives a Deliver that was
-// canceled.
+// delivery collects the outcomes of a batch's records. It outlives a canceled Deliver.
 type delivery struct {
 	mu    sync.Mutex // guards fates and open until done is closed
 	fates []error    // by index in the kept records
@@ -175,7 +175,7 @@ func (d *delivery) finish(k int, err error) {
 	}
 }
 
-// produce hands copies of the records to the producer, and returns the bytes of their values.
+// produce passes copies of the records to the producer, and returns the total size of their values.
 func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d *delivery) (bytes int64) {
 	t := s.tools.Get().(*tool)
 	defer s.tools.Put(t)
@@ -192,19 +192,19 @@ func (s *TopicSink) produce(ctx context.Context, b *stream.Batch, kept []int, d 
 	return bytes
 }
 
-// badRecordError is the reason of a record of which no message can be made.
+// badRecordError is the error of a record that cannot be made into a message.
 type badRecordError struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (e *badRecordError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *badRecordError) Unwrap() error { return e.err }
 
 // tool makes messages. It belongs to one goroutine at a time.
 type tool struct {
 	o       *SinkOptions
-	topic   *expr.Evaluator // nil: none
+	topic   *expr.Evaluator // nil: a fixed topic
 	key     *expr.Evaluator
 	headers []*expr.Evaluator
 	message uint32 // index of the field message in the batch
@@ -234,7 +234,7 @@ func (t *tool) begin(b *stream.Batch) {
 	}
 }
 
-// record makes a message that shares no memory with the batch.
+// record makes a message of record i. It shares no memory with the batch.
 func (t *tool) record(b *stream.Batch, i int) (*kgo.Record, error) {
 	r := &kgo.Record{Topic: string(t.o.Topic)}
 	var err error

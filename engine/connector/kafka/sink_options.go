@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The forms of a value.
+// The formats of a value.
 const (
-	formatJSON = "json" // an object of the fields; of a record that was not parsed {"message":"..."}
-	formatRaw  = "raw"  // the record's text as it was read, or its field message if it has fields
+	formatJSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
+	formatRaw  = "raw"  // the record's text, or its field message if it was parsed and has one
 )
 
 var compressions = map[string]kgo.CompressionCodec{
@@ -22,7 +22,7 @@ var compressions = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-// SinkOptions are those of the sink.
+// SinkOptions are the options of the sink.
 type SinkOptions struct {
 	Connection
 	Topic      expr.Text            `yaml:"topic" required:"true" doc:"name of the topic; a text that is no such name is an expression"`
@@ -38,7 +38,7 @@ type SinkOptions struct {
 
 	topic   *expr.Program // nil: Topic is a name
 	key     *expr.Program // nil: none
-	headers []header      // by name
+	headers []header      // sorted by name
 }
 
 type header struct {
@@ -52,7 +52,7 @@ const (
 	maxHeaders    = 100
 )
 
-// DefaultSinkOptions send JSON objects.
+// DefaultSinkOptions returns options that send JSON objects.
 func DefaultSinkOptions() *SinkOptions {
 	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON, Acks: "all",
 		Compress: "snappy", BatchBytes: 1_000_000}
@@ -63,7 +63,7 @@ func (o *SinkOptions) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 1 << 20, Records: 10_000}
 }
 
-// Validate reports the first option that is wrong. It reads the files of tls.
+// Validate returns an error for the first wrong option. It reads the files of tls.
 func (o *SinkOptions) Validate() error {
 	if err := o.Connection.validate(); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (o *SinkOptions) validateDeadLetters() error {
 	return nil
 }
 
-// Shape implements stream.Shaper: it compiles the expressions.
+// Shape implements stream.Shaper. It compiles the expressions.
 func (o *SinkOptions) Shape(in stream.Schema) (stream.Schema, error) { return in, o.compile(in) }
 
 func (o *SinkOptions) compile(in stream.Schema) (err error) {
@@ -130,7 +130,7 @@ func (o *SinkOptions) compile(in stream.Schema) (err error) {
 	return nil
 }
 
-// target names the sink's topic for messages.
+// target returns the sink's topic or topic expression for messages.
 func (o *SinkOptions) target() string {
 	if o.topic != nil {
 		return fmt.Sprintf("topics %s", o.Topic)

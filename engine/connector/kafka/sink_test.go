@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// consume returns all records of a topic, each partition's in order.
+// consume returns all records of a topic, in order within each partition.
 func (c *cluster) consume(topic string) (out []*kgo.Record) {
 	c.t.Helper()
 	ends, err := c.admin.ListEndOffsets(c.t.Context(), topic)
@@ -102,7 +102,7 @@ func TestSinkSuite(t *testing.T) {
 	}})
 }
 
-// TestKeysAndHeaders: records of a key stay in one partition, in their order.
+// TestKeysAndHeaders checks that records with the same key stay in one partition and in order.
 func TestKeysAndHeaders(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(4, "out"))
 	w := newSink(t, c, func(o *kafka.SinkOptions) {
@@ -142,7 +142,7 @@ func TestKeysAndHeaders(t *testing.T) {
 	}
 }
 
-// TestOneTooLarge: of 100 records the one that no broker takes is refused, and the others arrive
+// TestOneTooLarge checks that one oversized record among 100 is refused, and that the others arrive
 // once.
 func TestOneTooLarge(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "out"))
@@ -169,7 +169,8 @@ func TestOneTooLarge(t *testing.T) {
 	}
 }
 
-// TestRefusedByBroker: a broker that refuses a whole batch for one of its records.
+// TestRefusedByBroker checks that only the bad record is refused if a broker refuses a whole batch
+// because of it.
 func TestRefusedByBroker(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(1, "out"))
 	c.ControlKey(int16(kmsg.Produce), func(q kmsg.Request) (kmsg.Response, error, bool) {
@@ -202,8 +203,8 @@ func TestRefusedByBroker(t *testing.T) {
 	}
 }
 
-// drive delivers a batch and the rests of its splits, as the sender does, and returns the texts of
-// the refused records.
+// drive delivers a batch and the remaining parts of its splits, like the sender. It returns the
+// texts of the refused records.
 func drive(t *testing.T, w stream.Worker, b *stream.Batch) (refused []string) {
 	t.Helper()
 	rest := []*stream.Batch{b}
@@ -232,7 +233,7 @@ func drive(t *testing.T, w stream.Worker, b *stream.Batch) (refused []string) {
 	return refused
 }
 
-// TestLostAnswer: an answer of a broker that is lost makes no duplicate, since the producer is
+// TestLostAnswer checks that a lost response of a broker causes no duplicate, since the producer is
 // idempotent.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
@@ -260,7 +261,8 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// TestTopicOfRecord: a topic by expression that does not exist refuses its records alone.
+// TestTopicOfRecord checks that a missing topic named by an expression affects only its own
+// records.
 func TestTopicOfRecord(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "out-a", "out-b"))
@@ -277,7 +279,7 @@ func TestTopicOfRecord(t *testing.T) {
 	}
 }
 
-// TestKafkaToKafka copies a topic with keys, headers and tombstones.
+// TestKafkaToKafka checks a copy of a topic with keys, headers and tombstones.
 func TestKafkaToKafka(t *testing.T) {
 	c := newCluster(t, kfake.SeedTopics(2, "in", "out"))
 	for i := range 50 {
@@ -320,7 +322,7 @@ pipelines:
 	}
 }
 
-// sinkRefusals are options of the sink and the message that refuses them.
+// sinkRefusals lists wrong options of the sink with the error messages.
 var sinkRefusals = []struct{ name, options, want string }{
 	{"no topic", "brokers: ['a:1']", "kafka.topic is missing"},
 	{"empty topic", "brokers: ['a:1'], topic: ' '", "kafka.topic is empty: name a topic, or write an expression"},

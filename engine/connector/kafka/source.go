@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Source returns the source's line in the list of components.
+// Source returns the source's entry in the list of components.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -34,15 +34,15 @@ type GroupSource struct {
 
 	mu            sync.Mutex         // guards the fields below
 	readers       map[string]*reader // by route
-	transactional map[string]bool    // by route: its sink commits the offsets
+	transactional map[string]bool    // by route; true if its sink commits the offsets
 }
 
-// sourceCounters are shown from the start.
+// sourceCounters are the counters that are shown from startup.
 var sourceCounters = []string{
 	"rebalances", "sessions_lost", "partitions_stopped", "offsets_lost", "tombstones", "commits", "commit_ranges_cut",
 }
 
-// NewSource returns a source that has connected to nothing.
+// NewSource returns a source. It does not connect.
 func NewSource(o SourceOptions, h stream.Host) (*GroupSource, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -84,8 +84,8 @@ func (s *GroupSource) Open(ctx context.Context, o stream.OpenOptions) (stream.Re
 	return r, nil
 }
 
-// leaderEpoch returns the leader epoch of the record before a position of a route's partition; -1
-// if it is not known.
+// leaderEpoch returns the leader epoch of the record before a position of a route's partition, or
+// -1 if it is not known.
 func (s *GroupSource) leaderEpoch(route string, key topicPartition, position int64) int32 {
 	s.mu.Lock()
 	r := s.readers[route]
@@ -102,7 +102,8 @@ func (s *GroupSource) leaderEpoch(route string, key topicPartition, position int
 	return p.epochAt(position)
 }
 
-// groupOf returns the group of a route. Routes read independently, so that each needs a group.
+// groupOf returns the group of a route. Each route needs a group of its own, because routes read
+// independently.
 func (s *GroupSource) groupOf(route string) (string, error) {
 	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 && !strings.Contains(s.o.Group, routeMark) {
 		return "", fmt.Errorf("the routes of this pipeline would share the partitions of group %q; write group: %s-%s",
@@ -114,24 +115,24 @@ func (s *GroupSource) groupOf(route string) (string, error) {
 // heartbeatsPerSession is the number of heartbeats in a session timeout.
 const heartbeatsPerSession = 4
 
-// rebalanceSlack is the part of the broker's time for a rebalance that is not for a revocation.
+// rebalanceSlack is the part of the rebalance timeout that a revocation does not use.
 const rebalanceSlack = 15 * time.Second
 
-// fetchesInMemory is the number of answers to fetches, as compressed by the producer, in `memory`.
-// The client library asks for the next answer when the records of the last one were taken. Small
-// answers overlap with deliveries, and hold less memory.
+// fetchesInMemory is the number of fetch responses that fit into Memory, as compressed by the
+// producer. The client library sends the next fetch when the records of the last response were
+// taken. Small responses overlap with deliveries and use less memory.
 const fetchesInMemory = 16
 
-// bindTransactions notes that the sink of a route commits its offsets in transactions.
+// bindTransactions records that the sink of a route commits its offsets in transactions.
 func (s *GroupSource) bindTransactions(route string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.transactional[route] = true
 }
 
-// unstableOffsets limits requests for the group's offsets to the last version that does not wait
-// for open transactions. Only the sink's Take can end the transaction of an earlier owner at once,
-// and it comes after this request. Take then reads the offset that counts.
+// unstableOffsets limits offset fetches to the last version that does not wait for open
+// transactions. Only the sink's Take can end the transaction of an earlier owner at once, and Take
+// comes after this request. Take reads the offset again, and its result counts.
 func unstableOffsets() kgo.Opt {
 	v := kversion.Stable()
 	v.SetMaxKeyVersion(int16(kmsg.OffsetFetch), 6)
@@ -176,7 +177,7 @@ func (s *GroupSource) clientOptions(r *reader, group, route string) ([]kgo.Opt, 
 	return append(out, kgo.ConsumeTopics(s.o.Topics...)), nil
 }
 
-// check asks the brokers for the topics.
+// check checks that the topics exist. If no topic matches the pattern, it logs a warning.
 func (s *GroupSource) check(ctx context.Context, admin *kadm.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*s.o.ConnectTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
-// TestReadsOnce reads everything that is there and commits the ends of the logs. A second run finds
-// nothing.
+// TestReadsOnce checks that a finite run reads all records and commits the ends of the logs. A
+// second run finds nothing.
 func TestReadsOnce(t *testing.T) {
 	readsOnce(t, newCluster(t, kfake.SeedTopics(3, "orders")))
 }
@@ -31,8 +31,8 @@ func readsOnce(t *testing.T, c *cluster) {
 	}
 }
 
-// TestStaticMember: a process with `instance` that restarts within the session timeout gets its
-// partitions again, and no other member takes them over.
+// TestStaticMember checks that a process with `instance` gets its partitions back if it restarts
+// within the session timeout. No other member takes them over.
 func TestStaticMember(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"))

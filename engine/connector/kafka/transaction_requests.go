@@ -19,17 +19,19 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// transactionalID returns the id of a partition's transactions. It is the same for every owner.
+// transactionalID returns the id of a partition's transactions. All owners of the partition use the
+// same id.
 func transactionalID(group string, key topicPartition) string {
 	return "penstock/" + group + "/" + key.String()
 }
 
-// cutCluster splits a partition's id.
+// cutCluster splits a partition's id into the cluster and the rest.
 func cutCluster(id string) (cluster, rest string, found bool) { return strings.Cut(id, "/") }
 
-// oldTransactions limits requests to the versions before those of KIP-890, part 2. In the later
-// ones the end of a transaction changes the producer's epoch, which the client library learns only
-// of transactions that have records. A transaction of offsets alone is made beside the library.
+// oldTransactions limits requests to the versions before KIP-890, part 2. In later versions, the
+// end of a transaction changes the producer's epoch. The client library learns the new epoch only
+// if the transaction has records, but this package ends transactions of offsets alone without the
+// library.
 func oldTransactions() kgo.Opt {
 	v := kversion.Stable()
 	for _, key := range []struct {
@@ -41,17 +43,17 @@ func oldTransactions() kgo.Opt {
 	return kgo.MaxVersions(v)
 }
 
-// fencingError is an error after which this process must take the partition again.
+// fencingError is an error after which the engine must take the partition again.
 type fencingError struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (e *fencingError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *fencingError) Unwrap() error { return e.err }
 
-// isFencing reports whether the transactional id belongs to another process now, or does not exist
-// any more.
+// isFencing reports whether err means that another process owns the transactional id, that the id
+// does not exist any more, or that the partition must be taken again.
 func isFencing(err error) bool {
 	if _, ok := errors.AsType[*fencingError](err); ok {
 		return true
@@ -67,7 +69,7 @@ func isFencing(err error) bool {
 	return false
 }
 
-// transactionError names the remedy of a failure that concerns transactions.
+// transactionError adds a remedy to an error that concerns transactions.
 func transactionError(err error) error {
 	if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 		return fmt.Errorf("the user may not use transactions: grant Write and Describe on "+
@@ -76,10 +78,10 @@ func transactionError(err error) error {
 	return err
 }
 
-// requestBackoff paces requests that the brokers ask to send again soon.
+// requestBackoff paces requests that the brokers ask to repeat.
 var requestBackoff = backoff.Exponential(10*time.Millisecond, 2, 500*time.Millisecond).Full()
 
-// persist repeats f while the brokers end an earlier transaction.
+// persist retries f while the brokers are still ending an earlier transaction.
 func persist(ctx context.Context, f func(context.Context) error) error {
 	return retry.Do(ctx, f, retry.Options{
 		Policy: requestBackoff, MaxAttempts: -1, MaxElapsed: transactionTimeout,
@@ -93,8 +95,9 @@ func persist(ctx context.Context, f func(context.Context) error) error {
 	})
 }
 
-// storedOffsets returns the group's offsets of partitions. It waits until no transaction may change
-// them any more. Transactions of other partitions do not matter: under load one is always open.
+// storedOffsets returns the group's offsets of partitions. It waits until no transaction of these
+// partitions can change them any more. It does not wait for transactions of other partitions: under
+// load, one is always open.
 func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPartition) (
 	storedOffsets, error) {
 	out := make(storedOffsets)
@@ -125,7 +128,7 @@ func (s *transactionalSink) storedOffsets(ctx context.Context, keys ...topicPart
 	return out, nil
 }
 
-// sendOffsets adds the group's progress to the open transaction.
+// sendOffsets adds next, the group's progress, to the open transaction.
 func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	id, epoch, err := p.producer.ProducerID(ctx)
 	if err != nil {
@@ -172,8 +175,8 @@ func (p *transactions) sendOffsets(ctx context.Context, next progress) error {
 	return nil
 }
 
-// commitOffsets stores the group's progress in a transaction without records. After an error its
-// outcome is not known.
+// commitOffsets stores next in a transaction without records. After an error, the outcome is
+// unknown.
 func (p *transactions) commitOffsets(ctx context.Context, next progress) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()

@@ -18,8 +18,8 @@ import (
 // implements stream.PartitionLedger: the ledger is the group's offsets and their metadata.
 //
 // Each source partition has its own transactional id, made of group, topic and number. Take
-// initializes it. The brokers then abort an open transaction of the earlier owner and refuse
-// everything that it still sends, also if it was suspended for hours.
+// initializes it. The brokers then abort an open transaction of the earlier owner and refuse all
+// its later requests, even if it was suspended for hours.
 type transactionalSink struct {
 	*TopicSink
 	source  *GroupSource
@@ -38,7 +38,7 @@ var (
 	_ stream.Worker          = (*transactionalSink)(nil)
 )
 
-// transactionalCounters are shown from the start, beside those of the sink.
+// transactionalCounters are shown from startup, in addition to sinkCounters.
 var transactionalCounters = []string{
 	"transactions", "transactions_aborted", "duplicates", "dead_letters_sent",
 }
@@ -111,13 +111,13 @@ func (s *transactionalSink) Load(context.Context) ([]stream.Mark, error) {
 	return nil, errors.New("a transactional sink kafka needs a source that is assigned partitions")
 }
 
-// Compact implements stream.TransactionalSink: a commit has no entries that could be folded.
+// Compact implements stream.TransactionalSink. A commit has no entries to fold.
 func (s *transactionalSink) Compact(context.Context, []stream.Mark) error { return nil }
 
-// Prune implements stream.TransactionalSink: brokers delete the offsets of deleted topics.
+// Prune implements stream.TransactionalSink. The brokers delete the offsets of deleted topics.
 func (s *transactionalSink) Prune(context.Context, []string) error { return nil }
 
-// maxTaking bounds the transactional ids that Take initializes at once.
+// maxTaking bounds the transactional ids that Take initializes concurrently.
 const maxTaking = 16
 
 // Take implements stream.PartitionLedger.
@@ -138,8 +138,8 @@ func (s *transactionalSink) Take(ctx context.Context, parts []stream.Taking,
 	return nil, err
 }
 
-// fence initializes the transactional ids of partitions, so that no transaction of an earlier owner
-// can commit any more. Partitions that could not be fenced are nil.
+// fence initializes the transactional ids of partitions. Then no transaction of an earlier owner
+// can commit any more. Entries of partitions that could not be fenced are nil.
 func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 ) ([]*transactions, error) {
 	made, errs := make([]*transactions, len(parts)), make([]error, len(parts))
@@ -166,7 +166,7 @@ func (s *transactionalSink) fence(ctx context.Context, parts []stream.Taking,
 	return made, nil
 }
 
-// begin reads the offsets of fenced partitions, stores those that the group does not have, and
+// begin reads the offsets of fenced partitions, stores positions that the group does not have, and
 // starts their transactions.
 func (s *transactionalSink) begin(ctx context.Context, made []*transactions,
 	parts []stream.Taking) ([]stream.Taken, error) {
@@ -231,9 +231,9 @@ func (s *transactionalSink) Release(assignments []uint32) {
 	}
 }
 
-// Deliver implements stream.Worker. It returns when the transaction of the batch has ended, or ctx
-// is done; the transaction owns copies of the records and may commit later. A batch that was
-// delivered before is not delivered again.
+// Deliver implements stream.Worker. It returns when the transaction of the batch has ended, or when
+// ctx is done. The transaction owns copies of the records and may commit later. Batches that were
+// delivered before are not delivered again.
 func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -251,7 +251,8 @@ func (s *transactionalSink) Deliver(ctx context.Context, a stream.Attempt) (stre
 	return stream.Report{}, err
 }
 
-// messages makes messages of kept records. Some have an error in fates if that is not possible.
+// messages makes messages of the kept records. A record that cannot be made into a message has an
+// error in fates.
 func (s *transactionalSink) messages(b *stream.Batch, kept []int) (out []*kgo.Record, bytes int64,
 	fates []error) {
 	t := s.tools.Get().(*tool)
@@ -275,8 +276,8 @@ func (s *transactionalSink) Store(ctx context.Context, spans []stream.Span) erro
 	return s.do(ctx, newJob(spans))
 }
 
-// do runs a job in a transaction. If some of its records were not accepted, the job has failed, and
-// none of them was delivered.
+// do runs a job in a transaction. If the brokers do not accept some of its records, the job has
+// failed and none of its records was delivered.
 func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	if len(j.spans) == 0 {
 		return errors.New("kafka: a transaction needs the batch's position in the source")
@@ -301,10 +302,10 @@ func (s *transactionalSink) do(ctx context.Context, j *job) error {
 	}
 }
 
-// storedOffsets are the offsets of a group with their metadata.
+// storedOffsets holds the offsets of a group with their metadata.
 type storedOffsets map[topicPartition]committed
 
-// of sets the progress of p to the offset that is stored for it, and reports whether there is one.
+// of sets the progress of p from its stored offset, and reports whether there is one.
 func (o storedOffsets) of(p *transactions) (found bool) {
 	c, ok := o[p.key]
 	if !ok || c.offset < 0 {
@@ -315,11 +316,11 @@ func (o storedOffsets) of(p *transactions) (found bool) {
 	return true
 }
 
-// transactionTimeout is the time after which brokers abort a transaction. Readers with
-// read_committed wait for open transactions, so that a process that dies holds them up no longer.
+// transactionTimeout is the time after which brokers abort a transaction. Consumers with
+// read_committed wait for open transactions, so it also bounds their wait after a process dies.
 const transactionTimeout = 10 * time.Second
 
-// newTransactions returns the transactions of a partition, with a producer that has not connected.
+// newTransactions returns the transactions of a partition, with a producer that is not connected.
 func newTransactions(s *transactionalSink, t *stream.Taking) (*transactions, error) {
 	key, err := parsePartition(t.Part.Name)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestTransactionalLedger checks the contract of a ledger with several owners: offsets of a group.
+// TestTransactionalLedger checks that the offsets of a group fulfill the contract of a ledger with
+// several owners.
 func TestTransactionalLedger(t *testing.T) {
 	partitions.Ledger(t, func(t *testing.T) partitions.Receiver {
 		c := newCluster(t, kfake.SeedTopics(260, "orders"), kfake.SeedTopics(1, "out"))
@@ -69,8 +70,8 @@ func TestTransactionalLedger(t *testing.T) {
 	})
 }
 
-// consumeCommitted returns the records of committed transactions of a topic, each partition's in
-// order.
+// consumeCommitted returns the records of a topic's committed transactions, in order within each
+// partition.
 func (c *cluster) consumeCommitted(topic string) (out []*kgo.Record) {
 	c.t.Helper()
 	ends, err := c.admin.ListCommittedOffsets(c.t.Context(), topic)
@@ -104,7 +105,8 @@ func (c *cluster) consumeCommitted(topic string) (out []*kgo.Record) {
 	return out
 }
 
-// copyInTransactions is the configuration of a copy from the cluster's topic to another one.
+// copyInTransactions returns the configuration of a transactional copy from the cluster's topic to
+// another one.
 func (c *cluster) copyInTransactions(topic, more string) string {
 	return fmt.Sprintf(`
 state: /state
@@ -118,7 +120,7 @@ pipelines:
 `, c.brokers(), c.group, c.topics(), topic, more)
 }
 
-// exactly fails unless a reader of committed records finds each text once in a topic.
+// exactly fails the test unless a reader of committed records finds each text once in a topic.
 func (c *cluster) exactly(topic string, texts []string) {
 	c.t.Helper()
 	got := valuesOf(c.consumeCommitted(topic))
@@ -130,7 +132,7 @@ func (c *cluster) exactly(topic string, texts []string) {
 	}
 }
 
-// copied waits until the group has committed total records of all partitions.
+// copied waits until the group has committed each records in every partition.
 func (c *cluster) copied(partitions, each int) {
 	c.t.Helper()
 	until(c.t, "all commits", func() bool {
@@ -143,7 +145,8 @@ func (c *cluster) copied(partitions, each int) {
 	})
 }
 
-// TestTransactionalCopy copies a topic exactly once, although members come and go and sessions end.
+// TestTransactionalCopy checks that a topic is copied exactly once while members come and go and
+// sessions end.
 func TestTransactionalCopy(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(4, "orders"), kfake.SeedTopics(2, "out"))
@@ -179,8 +182,8 @@ func transactionalCopy(t *testing.T, c *cluster, topic string, lose func(...*nod
 	c.exactly(topic, texts)
 }
 
-// TestTransactionalRefusals: a record that the brokers refuse aborts its transaction. It is
-// dead-lettered, and all others arrive once.
+// TestTransactionalRefusals checks that a refused record aborts its transaction and is
+// dead-lettered, and that all others arrive once.
 func TestTransactionalRefusals(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))
@@ -203,7 +206,7 @@ func TestTransactionalRefusals(t *testing.T) {
 	}
 }
 
-// TestTransactionOfNothing: batches of which every record was dropped commit their offsets.
+// TestTransactionOfNothing checks that batches without kept records commit their offsets.
 func TestTransactionOfNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(2, "orders"), kfake.SeedTopics(1, "out"))
@@ -217,13 +220,13 @@ func TestTransactionOfNothing(t *testing.T) {
 	c.exactly("out", kept)
 }
 
-// TestTransactionInDoubt: the answer to the end of a transaction is lost. The group's offset tells
-// whether it was committed.
+// TestTransactionInDoubt checks that the group's offset decides whether a transaction was committed
+// if the response to its end is lost.
 func TestTransactionInDoubt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		arrives bool // the brokers get the request
+		arrives bool // the request reaches the brokers
 	}{{"not committed", false}, {"committed", true}} {
 		t.Run(c.name, func(t *testing.T) {
 			cl := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))
@@ -246,9 +249,9 @@ func TestTransactionInDoubt(t *testing.T) {
 	}
 }
 
-// TestOpenTransactionOfDeadOwner: the earlier owner of a partition died in a transaction that has
-// the offsets of the group. The next owner ends that transaction. It does not wait for its timeout
-// of 10 minutes.
+// TestOpenTransactionOfDeadOwner checks that the next owner of a partition ends a transaction that
+// its dead owner left open, instead of waiting for the timeout of 10 minutes. The transaction has
+// the offsets of the group.
 func TestOpenTransactionOfDeadOwner(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, kfake.SeedTopics(1, "orders"), kfake.SeedTopics(1, "out"))
@@ -261,8 +264,8 @@ func TestOpenTransactionOfDeadOwner(t *testing.T) {
 	c.exactly("out", texts)
 }
 
-// leaveTransactionOpen writes a record and an offset of the group in a transaction that it does not
-// end.
+// leaveTransactionOpen writes a record and an offset of the group in a transaction, and does not
+// end it.
 func (c *cluster) leaveTransactionOpen(id, topic string, offset int64) {
 	c.t.Helper()
 	before890 := kversion.V3_7_0()
@@ -309,7 +312,8 @@ func (c *cluster) leaveTransactionOpen(id, topic string, offset int64) {
 	}
 }
 
-// TestRefusedTransactions: a sink that cannot be transactional behind its source is refused.
+// TestRefusedTransactions checks that a sink that cannot be transactional with its source is
+// refused.
 func TestRefusedTransactions(t *testing.T) {
 	c := newCluster(t)
 	for _, one := range []struct{ source, sink, want string }{

@@ -16,14 +16,14 @@ import (
 	"github.com/penstock-io/penstock/stream/commitmeta"
 )
 
-// job is a batch that waits for its transaction, or spans without records.
+// job is a batch that waits for its transaction, or the spans of a batch without records.
 type job struct {
 	spans   []stream.Span
 	ranges  []stream.Range
 	records []*kgo.Record
 	bytes   int64         // of the values
 	done    chan struct{} // closed when the fields below are final
-	failed  bool          // the brokers did not accept all records
+	failed  bool          // the brokers refused some records
 	fates   []error       // by index in the records
 	err     error
 }
@@ -56,7 +56,7 @@ func (j *job) finish(err error) {
 type ownershipState uint8
 
 const (
-	ownershipTaken     ownershipState = iota // fenced; the broker was not asked yet
+	ownershipTaken     ownershipState = iota // fenced, but not confirmed by the broker yet
 	ownershipConfirmed                       // jobs are accepted
 	ownershipEnded                           // released, or fenced by another process
 )
@@ -64,8 +64,9 @@ const (
 // errReleased is the reason of a FencedError after the end of an assignment.
 var errReleased = errors.New("its assignment has ended or is not confirmed")
 
-// transactions are those of one source partition in one assignment: one after the other, each with
-// all jobs that wait. Run does all requests.
+// transactions runs the transactions of one source partition in one assignment, one after the
+// other. Each transaction takes all waiting jobs, up to maxTransaction. The goroutine of run sends
+// all requests.
 type transactions struct {
 	s          *transactionalSink
 	part       stream.Partition
@@ -75,10 +76,10 @@ type transactions struct {
 	producer   *kgo.Client
 	ctx        context.Context // ends with the assignment
 	cancel     context.CancelCauseFunc
-	wake       chan struct{} // holds one: the queue has changed
+	wake       chan struct{} // capacity 1: the queue has changed
 	closing    sync.Once
 
-	progress progress // as committed; run's goroutine owns it after Take
+	progress progress // as committed; owned by run's goroutine after Take
 	limit    int      // of a commit's metadata; likewise
 	open     bool     // a transaction is open; likewise
 
@@ -95,12 +96,12 @@ func (p *transactions) confirm() {
 	}
 }
 
-// fenced returns the error of a delivery that this process may not make.
+// fenced returns the error of a delivery that this process is not allowed to make.
 func (p *transactions) fenced(reason error) error {
 	return &stream.FencedError{Assignment: p.assignment, Part: p.part, Err: reason}
 }
 
-// end refuses all jobs from now on. It does not wait for the transaction that runs.
+// end refuses all jobs from now on. It does not wait for the running transaction.
 func (p *transactions) end(reason error) {
 	p.mu.Lock()
 	jobs := p.queue
@@ -130,7 +131,7 @@ func (p *transactions) enqueue(j *job) error {
 	return nil
 }
 
-// requeue puts back a job that enqueue has accepted.
+// requeue puts back a job that was already taken from the queue.
 func (p *transactions) requeue(j *job) {
 	if err := p.enqueue(j); err != nil {
 		j.finish(err)
@@ -144,11 +145,11 @@ func (p *transactions) withdraw(j *job) {
 	p.queue = slices.DeleteFunc(p.queue, func(q *job) bool { return q == j })
 }
 
-// maxTransaction bounds the bytes of a transaction's records, beyond its first job.
+// maxTransaction bounds the bytes of a transaction's records. The first job may exceed it.
 const maxTransaction = 8 << 20
 
-// next returns the jobs of the next transaction, in the order of their offsets; nil at the end of
-// the assignment.
+// next returns the jobs of the next transaction, in the order of their offsets. It returns nil at
+// the end of the assignment.
 func (p *transactions) next() []*job {
 	for {
 		p.mu.Lock()
@@ -173,7 +174,7 @@ func (p *transactions) next() []*job {
 	}
 }
 
-// watch ends the assignment with ctx.
+// watch ends the assignment when ctx is done.
 func (p *transactions) watch(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -183,7 +184,7 @@ func (p *transactions) watch(ctx context.Context) error {
 	return nil
 }
 
-// run makes transactions until the assignment ends, or another process fences this one off.
+// run runs transactions until the assignment ends or another process fences this one.
 func (p *transactions) run(context.Context) error {
 	defer p.closeProducer()
 	for jobs := p.next(); jobs != nil; jobs = p.next() {
@@ -194,15 +195,15 @@ func (p *transactions) run(context.Context) error {
 	return nil
 }
 
-// closeProducer frees the producer. An open transaction is aborted if the brokers answer soon, so
-// that its readers need not wait for its timeout.
+// closeProducer closes the producer. It tries to abort an open transaction first, so that consumers
+// need not wait for the transaction timeout.
 func (p *transactions) closeProducer() {
 	p.closing.Do(func() {
 		p.end(errReleased)
 		if p.open {
 			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 			defer cancel()
-			_ = p.abortOnce(ctx) // its timeout, or the next owner, ends it too
+			_ = p.abortOnce(ctx) // on failure, the timeout or the next owner ends it
 		}
 		if p.producer != nil {
 			p.producer.Close()
@@ -210,8 +211,8 @@ func (p *transactions) closeProducer() {
 	})
 }
 
-// fitting finishes jobs that were delivered before, and those for which the metadata of a commit
-// has no room. It returns the others.
+// fitting finishes jobs that were delivered before, and jobs with ranges that do not fit into
+// the metadata of a commit. It requeues copies of other jobs and returns the rest.
 func (p *transactions) fitting(jobs []*job) (fit []*job) {
 	after := p.progress
 	for _, j := range jobs {
@@ -225,7 +226,7 @@ func (p *transactions) fitting(jobs []*job) (fit []*job) {
 			j.finish(fmt.Errorf("kafka: partition %q: a part of the batch from %d to %d was "+
 				"delivered before", p.part.Name, j.spans[0].From.Num, j.spans[len(j.spans)-1].To.Num))
 			continue
-		case after.coverageOf(j.ranges) != uncovered: // a copy: it depends on the first's outcome
+		case after.coverageOf(j.ranges) != uncovered: // a copy: waits for the first job's outcome
 			p.requeue(j)
 			continue
 		}
@@ -243,7 +244,7 @@ func (p *transactions) fitting(jobs []*job) (fit []*job) {
 }
 
 // transact delivers jobs in one transaction and finishes them. If the brokers do not accept records
-// of some jobs, the transaction is aborted, those are finished, and the others are returned.
+// of some jobs, it aborts the transaction, finishes these jobs, and returns the others.
 func (p *transactions) transact(jobs []*job) (rest []*job) {
 	if len(jobs) == 0 {
 		return nil
@@ -257,7 +258,7 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 	var err error
 	if records == 0 {
 		if err = p.commitOffsets(p.ctx, next); err != nil {
-			p.end(err) // its outcome is not known: the partition is taken again
+			p.end(err) // outcome unknown: the partition is taken again
 		}
 	} else {
 		var failed bool
@@ -290,8 +291,9 @@ func (p *transactions) transact(jobs []*job) (rest []*job) {
 	return nil
 }
 
-// produceAll delivers the records of jobs, and next as the group's progress. If failed is set, the
-// transaction was aborted since some records were not accepted; their jobs have the reasons.
+// produceAll delivers the records of jobs, and next as the group's progress. If failed is set, some
+// records were not accepted and the transaction was aborted. The jobs of these records have the
+// reasons in fates.
 func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err error) {
 	if err := p.producer.BeginTransaction(); err != nil {
 		return false, &fencingError{err}
@@ -333,8 +335,8 @@ func (p *transactions) produceAll(jobs []*job, next progress) (failed bool, err 
 	return false, p.commit(ctx, next)
 }
 
-// commit ends the transaction. Without a definite answer the group's offsets tell the outcome, once
-// the brokers have ended the transaction one way or the other.
+// commit ends the transaction. Without a definite response, it waits until the brokers have ended
+// the transaction, and reads the outcome from the group's offsets.
 func (p *transactions) commit(ctx context.Context, next progress) error {
 	err := p.producer.EndTransaction(ctx, kgo.TryCommit)
 	if err == nil {
@@ -346,7 +348,7 @@ func (p *transactions) commit(ctx context.Context, next progress) error {
 	}
 	stored, failed := p.s.storedOffsets(p.ctx, p.key)
 	if failed != nil {
-		return &fencingError{errors.Join(err, failed)} // the outcome is not known: Take asks again
+		return &fencingError{errors.Join(err, failed)} // outcome unknown: Take reads offsets again
 	}
 	before := p.progress
 	if stored.of(p) && p.progress.equal(next) {
@@ -363,8 +365,8 @@ func (p *transactions) commit(ctx context.Context, next progress) error {
 // abortBackoff paces the attempts to abort a transaction while brokers do not answer.
 var abortBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Full()
 
-// abort ends the open transaction without effect. It returns when the brokers have answered. The
-// error means that the assignment has ended, or that another process owns the partition.
+// abort aborts the open transaction. It returns when the brokers have answered. An error means that
+// the assignment has ended, or that another process owns the partition.
 func (p *transactions) abort() error {
 	return retry.Do(p.ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, transactionTimeout)

@@ -7,37 +7,37 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// recordOverhead is how many bytes a record counts beside its text, and chunkBytes how large a
-// chunk grows at most, unless one record is larger.
+// recordOverhead is the number of bytes that a record counts in addition to its text and line end.
+// chunkBytes is the maximum size of a chunk, unless a single record is larger.
 const (
 	recordOverhead = 8
 	chunkBytes     = 64 << 10
 )
 
-// buffer holds records at positions: a record's position is the number of bytes, with a line end
-// for each record, up to its own line end, since the source was created. It is not safe for
-// concurrent use.
+// buffer holds records at positions. The position of a record is the number of bytes up to and
+// including its line end, since the source was created. Each record counts with a line end. It is
+// not safe for concurrent use.
 type buffer struct {
 	chunks    []chunk // ascending, without gaps
 	start     int64   // position before the first record
 	end       int64   // position of the last record
-	held      int64   // bytes, as they count against the limit
+	held      int64   // bytes that count against the limit
 	chunkSize int
 }
 
-// chunk is a stretch of records, which is freed as a whole.
+// chunk is a sequence of records that is freed as a whole.
 type chunk struct {
 	from int64
-	data []byte // records with a line end each
-	ends []int  // where they end in data
-	odd  bool   // a record contains a line end or ends in CR, so that lines are not records
+	data []byte // records, each with a line end
+	ends []int  // ends of the records in data
+	odd  bool   // some record contains a line end or ends in CR, so lines are not records
 }
 
 func (c *chunk) to() int64 { return c.from + int64(len(c.data)) }
 
 func (c *chunk) cost() int64 { return int64(len(c.data) + recordOverhead*len(c.ends)) }
 
-// costOf returns how many bytes records count against the limit.
+// costOf returns the number of bytes that records count against the limit.
 func costOf(records [][]byte) (n int64) {
 	for _, r := range records {
 		n += int64(len(r)) + 1 + recordOverhead
@@ -60,7 +60,7 @@ func (b *buffer) add(records [][]byte) {
 	b.held += costOf(records)
 }
 
-// free drops chunks that lie wholly at or below the position, and reports whether there were any.
+// free drops chunks that end at or below the position. It reports whether there were any.
 func (b *buffer) free(upTo int64) bool {
 	n := 0
 	for n < len(b.chunks) && b.chunks[n].to() <= upTo {
@@ -75,9 +75,9 @@ func (b *buffer) free(upTo int64) bool {
 	return n > 0
 }
 
-// read appends the records between from and until to batch, until it is full, and their ends in
-// batch.Data to ends. It returns the position of the last one, and whether there may be a record
-// among them that is not one line.
+// read appends the records between from and until to batch until it is full. It appends their ends
+// in batch.Data to ends. It returns the position of the last record. odd means that one of the
+// records may not be exactly one line.
 func (b *buffer) read(batch *stream.Batch, from, until int64, ends []int) (to int64, _ []int, odd bool) {
 	i, found := slices.BinarySearchFunc(b.chunks, from, func(c chunk, at int64) int {
 		switch {

@@ -27,7 +27,7 @@ pipelines:
       shaky: { sink: shaky, batch: { records: 10 } }
 `
 
-// shaky returns a sink that fails to open three times, and then panics at every 20th Deliver.
+// shaky returns a sink that fails to open three times, and later panics at every 20th Deliver.
 func shaky(sink *memory.Sink, opens, deliveries *atomic.Int64) stream.Component {
 	c := sink.Component()
 	create := c.New
@@ -91,9 +91,9 @@ func (a *arrivals) has(text string) bool {
 	return a.counts[text] > 0
 }
 
-// TestEmbedded pushes from several goroutines through a small source into two routes, one of which
-// keeps failing. Send returns only when both have the record. The next process starts with a source
-// of its own over the same state.
+// TestEmbedded pushes from several goroutines into a small source with two routes, one of which
+// keeps failing. It checks that Send returns only when both routes have the record. The next
+// process starts with a new source over the same state.
 func TestEmbedded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		files := vfstest.New()

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// A program pushes records through an engine, and knows when they have been delivered.
+// A program pushes records through an engine and learns when they are delivered.
 func Example() {
 	state, err := os.MkdirTemp("", "example")
 	if err != nil {

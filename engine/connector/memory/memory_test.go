@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// fixture is a source with a host; a test sets the routes of the host.
+// fixture is a source with a host. A test sets the routes of the host.
 type fixture struct {
 	t      *testing.T
 	source *memory.Source
@@ -34,7 +34,7 @@ func newFixture(t *testing.T, o memory.SourceOptions, routes ...string) *fixture
 	return w
 }
 
-// open opens a reader of a route at a mark; nil is a route that starts.
+// open opens a reader of a route at a mark. If m is nil, the route starts without a mark.
 func (w *fixture) open(route string, m *stream.Mark) stream.Reader {
 	w.t.Helper()
 	r, err := w.made.Open(w.t.Context(), stream.OpenOptions{
@@ -52,7 +52,7 @@ func (w *fixture) open(route string, m *stream.Mark) stream.Reader {
 	return r
 }
 
-// read returns the texts of one batch, and the mark of a route that has settled it.
+// read returns the texts of one batch, and the mark of a route after it has settled the batch.
 func (w *fixture) read(r stream.Reader) ([]string, stream.Mark) {
 	w.t.Helper()
 	b := stream.NewBatch(stream.BatchLimits{Records: 10})
@@ -77,7 +77,8 @@ func (w *fixture) commit(r stream.Reader, m stream.Mark) {
 	}
 }
 
-// begun calls f in a goroutine; the result reports whether it has returned, and its error.
+// begun calls f in a goroutine. The returned function reports whether f has returned, and its
+// error.
 func begun(f func() error) func() (bool, error) {
 	ended := make(chan error, 1)
 	go func() { ended <- f() }()
@@ -103,7 +104,7 @@ func want(t *testing.T, what string, call func() (bool, error), over bool, is er
 
 var kib = bytes.Repeat([]byte("k"), 1<<10)
 
-// TestPushWaitsForRoom fills a source while one of its routes has not opened yet.
+// TestPushWaitsForRoom checks a full source with a route that has not opened yet.
 func TestPushWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{MaxBytes: 4500}, "p/a", "p/b")
@@ -137,7 +138,7 @@ func TestPushWaitsForRoom(t *testing.T) {
 			t.Errorf("route a goes on with %d records", len(next))
 		}
 
-		// Route b never commits again, and leaves.
+		// Route b never commits again, and leaves the pipeline.
 		_, m = w.read(b)
 		w.commit(a, m)
 		last := begun(func() error { return w.source.Send(t.Context(), kib, kib, kib) })
@@ -189,8 +190,9 @@ func TestPushErrors(t *testing.T) {
 	})
 }
 
-// TestRestartCutsAgain reads in batches that the arrival of the records has cut. A reader that
-// takes over from any position cuts at the same places, though everything is there by then.
+// TestRestartCutsAgain reads batches with ends that depend on the arrival of records. It checks
+// that a reader that starts at any position ends its batches at the same places, although all
+// records have arrived by then.
 func TestRestartCutsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")
@@ -220,8 +222,8 @@ func TestRestartCutsAgain(t *testing.T) {
 	})
 }
 
-// TestFreedRecordsAreCovered opens two routes below the first remaining record: a new one, and one
-// with an older checkpoint.
+// TestFreedRecordsAreCovered checks two routes that open below the first remaining record: a new
+// one, and one with an older checkpoint.
 func TestFreedRecordsAreCovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t, memory.SourceOptions{}, "p/a")
@@ -296,7 +298,7 @@ func TestLingerAndEarlierProcesses(t *testing.T) {
 	})
 }
 
-// TestLoopThatIsLeft takes records until it leaves a batch in the middle, which comes again.
+// TestLoopThatIsLeft checks that a batch is delivered again if a loop ends in the middle of it.
 func TestLoopThatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := memory.NewSink(memory.SinkOptions{})

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// instance is a Source in one run of its pipeline.
+// instance is a Source during one run of its pipeline.
 type instance struct {
 	*Source
 	host stream.SourceHost
@@ -36,10 +36,10 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	}
 	r.at, r.above = mark.Watermark.Num, slices.Clone(mark.Above)
 	if lost := s.buffer.start - r.at; known && lost > 0 {
-		// The route lost its checkpoint, or was not part of the pipeline when they were freed.
+		// the route lost its checkpoint, or was not in the pipeline when the records were freed
 		i.host.Log().Error("records lost: freed before the route came back", "route", o.Route, "bytes", lost)
 	}
-	if !mark.Waiting { // else Commit tells how far all is settled
+	if !mark.Waiting { // otherwise Commit sets it
 		r.progress.settled = max(r.progress.settled, r.at)
 	}
 	r.progress.trim()
@@ -47,13 +47,13 @@ func (i *instance) Open(_ context.Context, o stream.OpenOptions) (stream.Reader,
 	return r, nil
 }
 
-// trim drops the cuts that are settled.
+// trim drops settled cuts.
 func (p *progress) trim() {
 	n, _ := slices.BinarySearch(p.cuts, p.settled+1)
 	p.cuts = slices.Delete(p.cuts, 0, n)
 }
 
-// next returns the first cut above at; until if there is none below it.
+// next returns the first cut between at and until, or until if there is none.
 func (p *progress) next(at, until int64) int64 {
 	if n, _ := slices.BinarySearch(p.cuts, at+1); n < len(p.cuts) {
 		return min(until, p.cuts[n])
@@ -61,7 +61,7 @@ func (p *progress) next(at, until int64) int64 {
 	return until
 }
 
-// cut notes that a batch ends at a position.
+// cut records that a batch ends at a position.
 func (p *progress) cut(at int64) {
 	if n := len(p.cuts); n == 0 || p.cuts[n-1] < at {
 		p.cuts = append(p.cuts, at)
@@ -76,9 +76,9 @@ type reader struct {
 	linger   time.Duration
 	gone     []string // partitions of earlier processes, until Forget; guarded by the source's mutex
 
-	at    int64          // position behind the last record read
-	above []stream.Range // settled, above at
-	ends  []int          // memory that fill uses again
+	at    int64          // position of the last record read
+	above []stream.Range // settled ranges above at
+	ends  []int          // reused by fill
 }
 
 // Read implements stream.Reader.
@@ -88,7 +88,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	for {
 		if ctx.Err() != nil {
 			r.source.mu.Lock()
-			r.at, r.above = at, above // the batch is dropped
+			r.at, r.above = at, above // drop the batch
 			r.source.mu.Unlock()
 			return context.Cause(ctx)
 		}
@@ -116,7 +116,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// fill appends available records to b. full reports that b can take no more, ended that the source
+// fill appends available records to b. full means that b can take no more, ended that the source
 // has ended.
 func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{}) {
 	s := r.source
@@ -129,7 +129,7 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	if len(r.above) > 0 {
 		border = min(border, r.above[0].From.Num)
 	}
-	if r.at < s.buffer.start { // freed: an empty span lets the ledger follow
+	if r.at < s.buffer.start { // freed: the ledger gets an empty span
 		r.cover(b, min(border, s.buffer.start))
 		return true, false, nil
 	}
@@ -147,7 +147,7 @@ func (r *reader) fill(b *stream.Batch) (full, ended bool, changed <-chan struct{
 	return full && !ended, ended, s.changes()
 }
 
-// cover makes the batch's span end at a position, and moves there.
+// cover extends the batch's span to a position, and moves the reader there.
 func (r *reader) cover(b *stream.Batch, to int64) {
 	if len(b.Spans) == 0 {
 		from := stream.Position{Num: r.at}
@@ -158,20 +158,20 @@ func (r *reader) cover(b *stream.Batch, to int64) {
 	r.at = to
 }
 
-// isCut reports whether a batch has ended at the position before.
+// isCut reports whether an earlier batch ended at the position.
 func (r *reader) isCut(at int64) bool {
 	_, found := slices.BinarySearch(r.progress.cuts, at)
 	return found
 }
 
-// cut notes that a batch ends here.
+// cut records that a batch ends at the reader's position.
 func (r *reader) cut() {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
 	r.progress.cut(r.at)
 }
 
-// skip moves over ranges that are settled.
+// skip moves the reader past settled ranges.
 func (r *reader) skip() {
 	for len(r.above) > 0 && r.above[0].From.Num <= r.at {
 		r.at = max(r.at, r.above[0].To.Num)
@@ -179,11 +179,11 @@ func (r *reader) skip() {
 	}
 }
 
-// extend puts the records that fill has appended behind the first size bytes of b.Data into the
-// batch's span.
+// extend adds the records that fill appended after the first size bytes of b.Data to the batch's
+// span.
 func (r *reader) extend(b *stream.Batch, size int, odd bool) {
 	if odd && size > 0 {
-		b.Split() // those before are lines
+		b.Split() // the records before are lines
 	}
 	if odd || len(b.Records) > 0 {
 		off := size
@@ -204,7 +204,7 @@ func (r *reader) Left() int64 {
 	return r.source.buffer.end - r.at
 }
 
-// Commit implements stream.Reader: it frees records that all routes have settled.
+// Commit implements stream.Reader. It frees records that all routes have settled.
 func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	s := r.source
 	s.mu.Lock()
@@ -219,10 +219,10 @@ func (r *reader) Commit(_ context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Note implements stream.PartitionTracker: there is nothing to recognize.
+// Note implements stream.PartitionTracker. There is no metadata.
 func (r *reader) Note(stream.Mark) string { return "" }
 
-// Forget implements stream.PartitionTracker: the partitions of earlier processes.
+// Forget implements stream.PartitionTracker. It returns the partitions of earlier processes.
 func (r *reader) Forget() []string {
 	r.source.mu.Lock()
 	defer r.source.mu.Unlock()
@@ -231,5 +231,5 @@ func (r *reader) Forget() []string {
 	return gone
 }
 
-// Close implements stream.Reader. Records that were read and have not settled stay in the source.
+// Close implements stream.Reader. Unsettled records stay in the source.
 func (r *reader) Close() error { return nil }

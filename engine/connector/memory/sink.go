@@ -12,16 +12,16 @@ import (
 
 // SinkOptions are options of a [Sink].
 type SinkOptions struct {
-	// Name is the sink's key in a config. Empty means "memory". Sinks that one engine uses side by
-	// side and that deliver to different functions need names of their own.
+	// Name is the sink's key in a config. Empty means "memory". Sinks of one engine with different
+	// functions need different names.
 	Name string
-	// Deliver takes a batch. Its return value is the outcome, as of [stream.Worker]: nil is delivered,
-	// a *[stream.Rejected] makes dead letters, any other error is retried with backoff. The batch is
-	// read-only, its Records are filled, and it must not be used after Deliver has returned. nil means
-	// that [Sink.Records] takes the records.
+	// Deliver takes a batch. Its return value is the outcome, as for [stream.Worker]: nil means
+	// delivered, a *[stream.Rejected] makes dead letters, and any other error is retried with
+	// backoff. The batch is read-only, its Records are filled, and it must not be used after
+	// Deliver has returned. If Deliver is nil, [Sink.Records] takes the records.
 	Deliver func(ctx context.Context, b *stream.Batch) error
-	// Workers is how many batches of a route are delivered at once. Zero means 1, which keeps the
-	// order in which the records were read unless a batch is delivered again.
+	// Workers is the number of concurrent deliveries of a route. Zero means 1, which keeps the
+	// order in which the records were read, unless a batch is delivered again.
 	Workers int
 }
 
@@ -34,7 +34,7 @@ type SinkOptions struct {
 // `flow.timeout`.
 type Sink struct {
 	o     SinkOptions
-	ready chan chan *handover // from loops that want a batch
+	ready chan chan *handover // sent by loops that want a batch
 }
 
 // NewSink returns a sink.
@@ -46,7 +46,7 @@ func NewSink(o SinkOptions) *Sink {
 	return &Sink{o: o, ready: make(chan chan *handover)}
 }
 
-// Component returns the sink's line in an engine's list of components. It has no options.
+// Component returns the sink's entry in an engine's list of components. It has no options.
 func (s *Sink) Component() stream.Component {
 	return stream.Component{
 		Role: stream.SinkRole,
@@ -55,22 +55,22 @@ func (s *Sink) Component() stream.Component {
 	}
 }
 
-// Record is one record that a sink hands out.
+// Record is one record of a sink.
 type Record struct {
-	// ID identifies the record: its partition and position. A record that is delivered again has the
-	// same ID.
+	// ID identifies the record by its partition and position. A record that is delivered again has
+	// the same ID.
 	ID string
-	// Data is the record's text as it was read or, where a processor has parsed it, a JSON object. It
-	// belongs to the caller.
+	// Data is the record's text or, if a processor has parsed it, a JSON object. It belongs to the
+	// caller.
 	Data []byte
 }
 
 // Records returns the records as they are delivered, until ctx is done. Several loops share them. A
-// batch counts as delivered when the loop asks for the record after its last one; a loop that is
-// left before that gives the whole batch back, to be delivered again.
+// batch counts as delivered when the loop asks for the record after its last one. A loop that ends
+// earlier returns the whole batch, which is then delivered again.
 //
-// While nobody loops, the routes wait: that is backpressure, not a failure. Records is for sinks
-// without a Deliver function; with one the loop gets nothing.
+// While there is no loop, the routes wait. This is backpressure, not a failure. Records is for
+// sinks without a Deliver function. If there is one, the loop gets no records.
 func (s *Sink) Records(ctx context.Context) iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		for ctx.Err() == nil {
@@ -87,15 +87,15 @@ func (s *Sink) Records(ctx context.Context) iter.Seq[Record] {
 	}
 }
 
-// handover is a batch on its way to a loop.
+// handover is a batch that is passed to a loop.
 type handover struct {
 	records []Record
-	outcome chan error // has room for the one outcome
+	outcome chan error // buffer of 1
 }
 
 var errLoopLeft = errors.New("memory sink: the loop was left before the end of the batch")
 
-// each yields the records and reports the outcome, also if yield panics.
+// each yields the records and reports the outcome, even if yield panics.
 func (h *handover) each(yield func(Record) bool) bool {
 	outcome := errLoopLeft
 	defer func() { h.outcome <- outcome }()
@@ -108,7 +108,7 @@ func (h *handover) each(yield func(Record) bool) bool {
 	return true
 }
 
-// route is a Sink in one run of a route.
+// route is a Sink during one run of a route.
 type route struct{ sink *Sink }
 
 // Open implements stream.Sink.
@@ -123,15 +123,15 @@ func (r *route) Close() error { return nil }
 // Encodes implements stream.Encoder.
 func (r *route) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one
-// owner.
+// Encode implements stream.Encoder. It encodes nothing. It splits the batch into Records while the
+// batch has a single owner.
 func (r *route) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// loopWait is how long Deliver waits for a loop before it says that there is none: short of a
-// timeout, which would count as a failure of the worker.
+// loopWait is the time that Deliver waits for a loop. It is shorter than a timeout, which would
+// count as a failure of the worker.
 const loopWait = 50 * time.Millisecond
 
 var errNoLoop = errors.New("memory sink: nobody loops over Records")
@@ -150,7 +150,7 @@ func (r *route) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, e
 	return stream.Report{}, r.sink.hand(ctx, a.Value)
 }
 
-// hand gives the batch to a loop and waits for the outcome.
+// hand passes the batch to a loop and waits for the outcome.
 func (s *Sink) hand(ctx context.Context, b *stream.Batch) error {
 	timer := time.NewTimer(loopWait)
 	defer timer.Stop()
@@ -163,7 +163,7 @@ func (s *Sink) hand(ctx context.Context, b *stream.Batch) error {
 		return context.Cause(ctx)
 	}
 	h := &handover{records: recordsOf(b), outcome: make(chan error, 1)}
-	want <- h // it has room
+	want <- h // never blocks: buffer of 1
 	select {
 	case err := <-h.outcome:
 		return err
@@ -172,7 +172,7 @@ func (s *Sink) hand(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// recordsOf copies the records of b that the sink delivers.
+// recordsOf copies the kept records of b.
 func recordsOf(b *stream.Batch) []Record {
 	var data, ids []byte
 	kept := b.AppendKept(nil)

@@ -15,13 +15,13 @@ import (
 
 // SourceOptions are options of a [Source].
 type SourceOptions struct {
-	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of one
-	// engine need names of their own.
+	// Name is the source's key in a config. Empty means "memory". Sources of several pipelines of
+	// one engine need different names.
 	Name string
-	// MaxBytes bounds the records that are held, each with 9 bytes more than its length. Push blocks
-	// at this limit. Records are freed when all routes have saved that they are settled, about once in
-	// `checkpoint.sync`, so the limit also bounds the throughput: MaxBytes in each such interval. Zero
-	// means 64 MiB.
+	// MaxBytes bounds the records that the source holds. Each counts with its length plus 9 bytes.
+	// Push blocks at this limit. Records are freed when all routes have saved that they are
+	// settled, about once per `checkpoint.sync`. So the limit also bounds the throughput: MaxBytes
+	// per such interval. Zero means 64 MiB.
 	MaxBytes int64
 }
 
@@ -35,30 +35,30 @@ var (
 	ErrTooLarge = errors.New("memory source: records exceed MaxBytes: push fewer at once, or raise the limit")
 )
 
-// Source is a source into which a program pushes records. Its methods are safe for concurrent use.
+// Source is a source for records that a program pushes. Its methods are safe for concurrent use.
 //
-// Records have one order, that of the pushes, and each route reads all of them. A route that joins
-// later starts with the oldest record that is still held.
+// Records are in the order of the pushes, and each route reads all of them. A route that joins
+// later starts with the oldest record that the source still holds.
 type Source struct {
 	name string
 	max  int64
 	part stream.Partition
-	turn chan struct{} // held by the Push that waits for room, so that small ones do not overtake it
+	turn chan struct{} // held by the Push that waits for room, so that others do not overtake it
 
 	mu       sync.Mutex // guards the fields below
 	buffer   buffer
 	closed   bool
-	pipeline string            // that the source feeds; "" before the first Open
+	pipeline string            // pipeline of the source; "" before the first Open
 	host     stream.SourceHost // of the latest instance; nil before the first Open
 	routes   map[string]*progress
-	settled  int64         // position up to which every route has settled
-	changed  chan struct{} // closed at the next change; nil if nobody waits
+	settled  int64         // every route has settled the records up to it
+	changed  chan struct{} // closed at the next change; nil without waiters
 }
 
 // progress is the progress of one route.
 type progress struct {
 	settled int64
-	cuts    []int64 // ends of batches above settled, ascending: a route that restarts cuts there again
+	cuts    []int64 // ends of batches above settled, ascending; a restarted route cuts there again
 }
 
 // NewSource returns an open, empty source.
@@ -77,11 +77,11 @@ func NewSource(o SourceOptions) *Source {
 	return s
 }
 
-// partitionPrefix begins the id of a source's partition. The rest is random: positions of another
-// process mean other data.
+// partitionPrefix begins the id of a source's partition. The rest is random, because positions of
+// another process refer to other data.
 const partitionPrefix = "memory-"
 
-// Component returns the source's line in an engine's list of components. It has no options.
+// Component returns the source's entry in an engine's list of components. It has no options.
 func (s *Source) Component() stream.Component {
 	return stream.Component{
 		Role: stream.SourceRole,
@@ -96,16 +96,16 @@ func (s *Source) Component() stream.Component {
 	}
 }
 
-// Push adds records, all or none, and returns when the source holds them: it copies them. It blocks
-// while the source is full, until ctx is done; it also blocks while no engine runs. The error is
-// [ErrClosed], [ErrTooLarge] or the cause of ctx's end.
+// Push adds copies of all records, or none of them. It blocks until there is room, even while no
+// engine runs, or until ctx is done. The error is [ErrClosed], [ErrTooLarge] or the cause of ctx's
+// end.
 func (s *Source) Push(ctx context.Context, records ...[]byte) error {
 	_, err := s.push(ctx, records)
 	return err
 }
 
-// Send is Push that also waits until every route has settled the records, as [Source.Settled] does.
-// If it fails while it waits, the records stay in the source and may still be delivered.
+// Send is Push, followed by a wait until every route has settled the records, as in
+// [Source.Settled]. If the wait fails, the records stay in the source and may still be delivered.
 func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	to, err := s.push(ctx, records)
 	if err != nil {
@@ -114,10 +114,10 @@ func (s *Source) Send(ctx context.Context, records ...[]byte) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Settled returns when every route has settled all records that were pushed before the call:
-// delivered, dead-lettered or dropped, and saved as such. That takes up to `checkpoint.sync` longer
-// than the deliveries. It never returns nil while a route has stopped permanently with records
-// unread. The error is the cause of ctx's end.
+// Settled returns when every route has settled all records that were pushed before the call
+// (delivered, dead-lettered or dropped) and has saved this. That takes up to `checkpoint.sync`
+// longer than the deliveries. Settled does not return nil while a permanently stopped route has
+// unread records. The error is the cause of ctx's end.
 func (s *Source) Settled(ctx context.Context) error {
 	s.mu.Lock()
 	to := s.buffer.end
@@ -125,8 +125,8 @@ func (s *Source) Settled(ctx context.Context) error {
 	return s.waitSettled(ctx, to)
 }
 
-// Close ends the source: Push fails, and each route ends when it has read and settled everything.
-// It may be called twice.
+// Close ends the source. Push fails from now on, and each route ends when it has read and settled
+// all records. Close may be called twice.
 func (s *Source) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +135,7 @@ func (s *Source) Close() error {
 	return nil
 }
 
-// push returns the position of the last record.
+// push adds records and returns the position of the last one.
 func (s *Source) push(ctx context.Context, records [][]byte) (to int64, err error) {
 	cost := costOf(records)
 	if cost > s.max || cost > math.MaxInt32 { // offsets into a batch have 32 bits
@@ -166,15 +166,15 @@ func (s *Source) waitSettled(ctx context.Context, to int64) error {
 	return s.until(ctx, func() (bool, error) { return s.settled >= to, nil })
 }
 
-// routesEvery is how often a wait looks whether a route that holds it up has left the pipeline.
+// routesEvery is the interval at which a wait checks whether a route has left the pipeline.
 const routesEvery = time.Second
 
-// until calls done under the mutex, now and after each change, until it returns true or an error.
+// until calls done with mu held, now and after each change, until it returns true or an error.
 func (s *Source) until(ctx context.Context, done func() (bool, error)) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var tick <-chan time.Time // runs from the first wait on
+	var tick <-chan time.Time // started by the first wait
 	for {
 		s.mu.Lock()
 		ok, err := done()
@@ -215,7 +215,7 @@ func (s *Source) notify() {
 	}
 }
 
-// attach notes that a route of the pipeline opens a reader, and returns the route's progress.
+// attach records that a route of the pipeline opens a reader, and returns the route's progress.
 func (s *Source) attach(host stream.SourceHost, route string) (*progress, error) {
 	pipeline, _, _ := strings.Cut(route, "/")
 	if s.pipeline != "" && s.pipeline != pipeline {
@@ -231,8 +231,8 @@ func (s *Source) attach(host stream.SourceHost, route string) (*progress, error)
 	return p, nil
 }
 
-// release frees records that every route of the pipeline has settled, and drops the progress of
-// routes that have left it.
+// release frees records that every route of the pipeline has settled. It drops the progress of
+// routes that have left the pipeline.
 func (s *Source) release() {
 	if s.host == nil {
 		return
@@ -246,7 +246,7 @@ func (s *Source) release() {
 	for _, name := range names {
 		p := s.routes[name]
 		if p == nil {
-			least = 0 // it has not opened yet
+			least = 0 // the route has not opened yet
 			continue
 		}
 		present[name] = p

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// made returns the component, constructed without options.
+// made returns the component. It has no options.
 func made[T any](t testing.TB, c stream.Component, h stream.Host) T {
 	t.Helper()
 	v, err := c.New(nil, h)

@@ -42,7 +42,7 @@ func (s *Sink) Audit(ctx context.Context, o stream.SinkOptions) (stream.Audit, e
 	return a, nil
 }
 
-// literal returns a cell as an argument with the meaning of appendLiteral.
+// literal returns a cell as an argument, with the same meaning as appendLiteral.
 func literal(c *sqltable.Column, cell []byte) any {
 	switch {
 	case cell == nil:

@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// statementBytes is the length at which an INSERT is ended and the next one begun. It is far below
-// the smallest default of max_allowed_packet (1 MiB on old servers, 16 MiB on current ones) and
-// large enough for high throughput.
+// statementBytes is the length at which an INSERT ends and the next one begins. It is far below the
+// smallest default of max_allowed_packet (1 MiB on old servers, 16 MiB on current ones) and large
+// enough for high throughput.
 const statementBytes = 512 << 10
 
 // encoder encodes batches as INSERT statements, each preceded by its length.
@@ -90,7 +90,7 @@ func insertSQL(name sqltable.Name, columns []sqltable.Column, key []string) (hea
 	switch {
 	case len(key) == 0:
 		return head, ""
-	case len(set) == 0: // a row that consists of its key only is left unchanged
+	case len(set) == 0: // a row with key columns only stays unchanged
 		q := sqltable.Quote(key[0])
 		set = append(set, q+"="+q)
 	}

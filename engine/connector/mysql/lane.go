@@ -66,8 +66,7 @@ func (s server) Restore(ctx context.Context, c *connection, err error) bool {
 	return false
 }
 
-// Close implements sqlspan.Server. Nothing uncommitted is left on c, or its transaction is
-// abandoned.
+// Close implements sqlspan.Server. If a transaction is open on c, the server rolls it back.
 func (s server) Close(c *connection) { _ = c.Conn.Close() }
 
 // Writer implements sqlspan.Database.

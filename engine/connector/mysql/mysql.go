@@ -3,9 +3,8 @@
 //
 // Each connection is a lane. A batch is one transaction: it reads and share-locks the route's
 // epoch, inserts its span rows, which are unique, reads the partitions' marks, and inserts the data
-// (docs/formats/sql-tables.md). A batch that is delivered a second time, over any connection, waits
-// for the first transaction and is then found in the ledger. Transactions of a fenced process
-// cannot commit.
+// (docs/formats/sql-tables.md). If a batch is delivered twice, the second transaction waits for the
+// first one and then finds the batch in the ledger. Transactions of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table. Identifiers
 // come from the config; values are encoded as literals that cannot contain other SQL.
@@ -26,19 +25,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	URL string `yaml:"url" secret:"true" required:"true" doc:"user:password@tcp(host:port)/database?tls=true"`
 	sqltable.Options
 	Workers int `yaml:"workers" doc:"connections, each a worker, 1 to 100; default 4, 1 in upsert to keep the order"`
 }
 
-// DefaultOptions selects mode append, four connections, and a JSON column for fields without a
-// column.
+// DefaultOptions returns options for mode append, four connections, and a JSON column for fields
+// without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // dialect describes the limits of MySQL. DECIMAL has at most 65 digits, of which 30 may follow the
-// point; 30 are accepted on either side.
+// point. The sink accepts 30 on either side.
 var dialect = sqltable.Dialect{
 	MaxName: 64, MaxColumns: 500, FoldCase: true, UTF8: true, NumberLimit: 30, TypeOf: typeOf,
 	Standard: standard,
@@ -56,7 +55,7 @@ func (o *Options) Validate() error {
 	return o.Options.Validate(&dialect, true)
 }
 
-// parse parses the address. Its errors omit the address, which may contain a password.
+// parse parses the address. Its errors omit the address, because it may contain a password.
 func parse(text string) (*mysql.Config, error) {
 	if text == "" {
 		return nil, errors.New("missing: the database, " +
@@ -94,7 +93,7 @@ type Sink struct {
 	to        string // address and database, for names of lanes
 }
 
-// New returns a sink; Load is the first method that connects.
+// New returns a sink. It does not connect; Load does.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -118,7 +117,7 @@ var session = map[string]string{
 	"wait_timeout": "60", "innodb_lock_wait_timeout": "5", "autocommit": "1",
 }
 
-// Open creates the lanes; Load is the first to connect.
+// Open creates the lanes. It does not connect; Load does.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	if err := s.configure(o); err != nil {
 		return err

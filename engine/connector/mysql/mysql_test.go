@@ -40,7 +40,7 @@ func deliver(lane stream.Lane, b *stream.Batch) error {
 	return err
 }
 
-// refused checks that rows refused by the database are rejected, and that faults of the table are
+// refused checks that rows refused by the database are rejected, and that errors of the table are
 // not.
 func refused(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
@@ -74,8 +74,9 @@ func refused(t *testing.T, server *connectortest.Server) {
 	}
 }
 
-// vanishes drops the data's table while all lanes are in a transaction: each batch is retried and
-// the table is recreated. If the ledger's tables are dropped, each lane reports that.
+// vanishes drops the data's table while all lanes are in a transaction. It checks that each batch
+// is retried and the table is recreated. If the ledger's tables are dropped, each lane reports an
+// error.
 func vanishes(t *testing.T, server *connectortest.Server) {
 	d := fresh(t, server)
 	lanes := opened(t, d.options("t"))

@@ -23,8 +23,8 @@ func numberOf(err error) uint16 {
 	return 0
 }
 
-// said reports whether the connection is still usable after err: the server has responded, or the
-// error is one of this package.
+// said reports whether the connection is still usable after err, because the server has responded
+// or the error is one of this package.
 func said(err error) bool {
 	if numberOf(err) != 0 {
 		return true
@@ -34,7 +34,7 @@ func said(err error) bool {
 	return refused || fenced || sqlspan.Ends(err) != nil
 }
 
-// outcome maps an error to the outcome that Deliver returns, by the server's error number
+// outcome maps an error to the outcome that Deliver returns, based on the server's error number
 // (https://mariadb.com/kb/en/mariadb-error-code-reference/,
 // https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html):
 //

@@ -43,8 +43,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// The longest declared length that stays a varchar, and the length of key columns, which must be
-// bounded.
+// The longest declared length that stays a varchar, and the length of key columns, because these
+// must be bounded.
 const (
 	maxVarchar = 4000
 	keyVarchar = 255
@@ -133,7 +133,7 @@ func (s *Sink) columns(ctx context.Context, c *connection) (columns []sqltable.C
 	return columns, err
 }
 
-// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// find sets the columns if the table exists or the config lists them. Otherwise the first batch
 // sets them.
 func (s *Sink) find(ctx context.Context, c *connection) error {
 	there, err := s.columns(ctx, c)
@@ -145,8 +145,8 @@ func (s *Sink) find(ctx context.Context, c *connection) error {
 	return err
 }
 
-// Prepare implements sqlspan.Writer: it creates a missing table, one lane at a time. MySQL commits
-// implicitly before it creates a table.
+// Prepare implements sqlspan.Writer. It creates the table if it does not exist, one lane at a time.
+// MySQL commits implicitly before it creates a table.
 func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) error {
 	s := w.sink
 	return s.Table.Once(ctx, func() error {
@@ -157,8 +157,8 @@ func (w *writer) Prepare(ctx context.Context, c *connection, b *stream.Batch) er
 	})
 }
 
-// vanished makes the sink recreate its table after it was dropped. Every lane that finds it missing
-// retries its batch. Other missing tables, such as the ledger's or those of a trigger, are not
+// vanished makes the sink recreate its table after it was dropped. Every lane that misses the table
+// retries its batch. Other missing tables, such as those of the ledger or of a trigger, are not
 // created.
 func (s *Sink) vanished(err error) error {
 	switch numberOf(err) {

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Connection is the part of the options that source and sink share.
+// Connection holds the options that source and sink share.
 type Connection struct {
 	URL            string         `yaml:"url" required:"true" doc:"nats://HOST:PORT of a server, or tls://; several with commas"`
 	Name           string         `yaml:"name" doc:"of the connection, in the servers' logs"`
@@ -39,7 +39,7 @@ func defaultConnection() Connection {
 // maxServers bounds the list of URLs.
 const maxServers = 100
 
-// servers returns the URLs.
+// servers returns the URLs of the servers.
 func (c *Connection) servers() []string {
 	list := strings.Split(c.URL, ",")
 	for i := range list {
@@ -48,7 +48,7 @@ func (c *Connection) servers() []string {
 	return list
 }
 
-// validate reads the files of tls, credentials and nkey.
+// validate checks the options, and reads the files of tls, credentials and nkey.
 func (c *Connection) validate() error {
 	list := c.servers()
 	if len(list) > maxServers {
@@ -97,7 +97,7 @@ func (c *Connection) validateLogin() error {
 	return nil
 }
 
-// withoutSecrets keeps the reason of a failure to read a file. Other errors may quote the file.
+// withoutSecrets returns the path error in err, or an error that does not quote the file's content.
 func withoutSecrets(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path
@@ -124,7 +124,7 @@ func checkURL(text string) error {
 	return nil
 }
 
-// client is a connection with its errors of permission.
+// client is a connection with the permissions that the server has denied.
 type client struct {
 	conn    *natsgo.Conn
 	js      jetstream.JetStream
@@ -132,14 +132,14 @@ type client struct {
 	denials *denials
 }
 
-// reconnectWait and its jitter pace connections to servers that are down.
+// reconnectWait and reconnectJitter pace the attempts to reconnect to servers that are down.
 const (
 	reconnectWait   = 500 * time.Millisecond
 	reconnectJitter = time.Second
 )
 
-// connect connects to one of the servers. After that the connection is repaired for as long as the
-// client is open. buffered is the number of bytes that are kept for a server while there is none.
+// connect connects to one of the servers. The library then reconnects as often as needed while the
+// client is open. buffered bounds the bytes that the client keeps while no server is connected.
 func (c *Connection) connect(
 	log *slog.Logger,
 	buffered int,
@@ -207,7 +207,7 @@ func (c *Connection) login() ([]natsgo.Option, error) {
 	return nil, nil
 }
 
-// secure returns the options for TLS; none if the URLs and options do not ask for it.
+// secure returns the TLS options, or nil if neither the URLs nor the options need any.
 func (c *Connection) secure(log *slog.Logger) ([]natsgo.Option, error) {
 	if c.TLS == (httpaccess.TLS{}) {
 		return nil, nil // tls:// and wss:// use the system's authorities
@@ -228,7 +228,7 @@ func (c *Connection) secure(log *slog.Logger) ([]natsgo.Option, error) {
 
 func (c *client) close() { c.conn.Close() }
 
-// connectError names the place and the remedy of a failure to connect.
+// connectError adds the servers and a remedy to the error of a failed connection.
 func (c *Connection) connectError(err error) error {
 	_, isUnknown := errors.AsType[x509.UnknownAuthorityError](err)
 	host, isHost := errors.AsType[x509.HostnameError](err)

@@ -14,8 +14,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// openStream returns a stream and its state. A subject of which the stream has no messages is
-// refused; an empty one stands for all.
+// openStream returns a stream and its state. It refuses a subject that the stream does not contain.
+// An empty subject means all subjects.
 func (c *client) openStream(
 	ctx context.Context,
 	name, subject string,
@@ -35,7 +35,7 @@ func (c *client) openStream(
 	return s, info, nil
 }
 
-// identity returns the id of a stream, which a stream that is created again does not share.
+// identity returns the id of a stream. A recreated stream gets another id.
 func (c *client) identity(info *jetstream.StreamInfo) string {
 	return identityPrefix + digest(
 		fmt.Sprintf("%s\x00%s\x00%d", c.o.Domain, info.Config.Name, info.Created.UnixNano()))
@@ -48,7 +48,7 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// openConsumer returns the durable consumer, which it creates if it is missing.
+// openConsumer returns the durable consumer. It creates the consumer if it does not exist.
 func (c *client) openConsumer(
 	ctx context.Context,
 	s jetstream.Stream,
@@ -60,7 +60,7 @@ func (c *client) openConsumer(
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		consumer, err = s.CreateConsumer(ctx, consumerConfig(o, durable))
 		if errors.Is(err, jetstream.ErrConsumerExists) {
-			consumer, err = s.Consumer(ctx, durable) // another process was faster
+			consumer, err = s.Consumer(ctx, durable) // another process created it first
 		} else if err == nil {
 			log.Info("consumer created", "stream", o.Stream, "consumer", durable, "start", o.Start)
 		}
@@ -91,8 +91,8 @@ func consumerConfig(o *SourceOptions, durable string) jetstream.ConsumerConfig {
 	return out
 }
 
-// checkConsumer refuses a consumer that would lose messages. It warns of settings that differ from
-// the options, which are for new consumers.
+// checkConsumer refuses a consumer that would lose messages. It logs settings that differ from the
+// options, because the options only apply to new consumers.
 func checkConsumer(
 	o *SourceOptions,
 	durable string,
@@ -142,8 +142,8 @@ func checkConsumer(
 	return nil
 }
 
-// checkShared asks for the consumer and the first sequence of its stream. The error is final if the
-// route has to restart, because the stream or the consumer is not the one that was opened.
+// checkShared returns the state of the consumer and the first sequence of its stream. final means
+// that the route has to restart, because the stream or the consumer was deleted or recreated.
 func (r *sharedReader) checkShared(
 	ctx context.Context,
 ) (info *jetstream.ConsumerInfo, first uint64, final bool, err error) {
@@ -176,5 +176,5 @@ func (r *sharedReader) goneError(err error) error {
 	return r.client.requestError(r.s.o.Stream, err)
 }
 
-// signEvery returns how often the server is told that a message is in work.
+// signEvery returns how often to tell the server that a message is in progress.
 func signEvery(ackWait time.Duration) time.Duration { return ackWait / 4 }

@@ -8,11 +8,11 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// cursor is the position of a reader by sequence.
+// cursor is the position of a reader that reads by sequence.
 type cursor struct {
-	next  int64          // the last sequence that was read or passed
-	from  int64          // the start of the span of the current batch
-	above []stream.Range // settled, beyond next
+	next  int64          // the last sequence read or skipped
+	from  int64          // start of the current batch's span
+	above []stream.Range // settled ranges beyond next
 }
 
 // step is the reaction to the next message of a stream.
@@ -20,15 +20,16 @@ type step uint8
 
 const (
 	takeMessage step = iota
-	skipMessage      // it is settled
-	endSpan          // a settled range begins before it: the span ends there, and the message comes in the next
+	skipMessage      // the message is settled
+	// the span ends at a settled range before the message; the message belongs to the next span
+	endSpan
 )
 
 // begin begins a batch.
 func (c *cursor) begin() { c.from = c.next }
 
-// advance moves the cursor to a message. hasSpan reports whether the batch has a span, which must
-// not continue behind a settled range.
+// advance moves the cursor to a message. hasSpan tells advance whether the batch has a span. Such a
+// span must not continue beyond a settled range.
 func (c *cursor) advance(seq uint64, hasSpan bool) step {
 	n := int64(min(seq, math.MaxInt64))
 	for len(c.above) > 0 && n > c.above[0].From.Num {

@@ -20,16 +20,16 @@ type content struct {
 	at      time.Time
 }
 
-// message is a message of a shared consumer that this process has and has not acknowledged.
+// message is a message of a shared consumer that this process received and has not acknowledged.
 type message struct {
-	content                // all but seq is empty once it is handed out
-	reply    string        // subject of acknowledgements, of the last delivery
-	extended time.Duration // when the server last delivered it or was told that it is in work
+	content                // all but seq is cleared when it is handed out
+	reply    string        // subject for acknowledgements of the last delivery
+	extended time.Duration // time of the last delivery or in-progress signal
 	settled  bool
-	bytes    int64 // its memory in a queue
+	bytes    int64 // memory used while queued
 }
 
-// messageOverhead is the memory of a fetched message beside its bytes.
+// messageOverhead is the memory of a fetched message in addition to its bytes.
 const messageOverhead = 300
 
 func (m *message) size() int64 {
@@ -43,10 +43,10 @@ func (m *message) size() int64 {
 	return int64(n)
 }
 
-// run is a partition that the engine has assigned to this session: messages of ascending
-// sequences. Messages of other processes lie between them. A message that the server delivers
-// again may have a lower sequence than the last one of each run. It then begins another run,
-// because positions in a partition only ascend:
+// run is a partition that the engine has assigned to this session. Its messages have ascending
+// sequences, with gaps for messages of other processes. A redelivered message may have a lower
+// sequence than the last message of every run. It then begins a new run, because positions in a
+// partition only ascend:
 //
 //	delivered   1 2 3 7 8 4 9 5
 //	run 1       1 2 3 7 8   9
@@ -55,9 +55,9 @@ type run struct {
 	part   *stream.Partition
 	number uint32     // of the assignment
 	next   uint64     // the last sequence handed out
-	last   uint64     // the last sequence that was taken
+	last   uint64     // the last sequence queued
 	queue  []*message // not handed out yet
-	out    []*message // handed out and not acknowledged, or settled behind one that is not; ascending
+	out    []*message // handed out and not removed by settle; ascending
 }
 
 func (r *run) idle() bool { return len(r.queue) == 0 && len(r.out) == 0 }
@@ -67,25 +67,25 @@ type arrival uint8
 
 const (
 	queued   arrival = iota
-	merged           // this process has it already: the delivery replaces the one before
-	repeated         // it was settled, and the acknowledgement did not arrive: acknowledge it again
-	unplaced         // it needs another run
+	merged           // already held: the new delivery replaces the previous one
+	repeated         // already settled, but the acknowledgement was lost: send it again
+	unplaced         // needs another run
 )
 
-// deliveries are the messages that a session has. It is not safe for concurrent use.
+// deliveries holds the messages of a session. It is not safe for concurrent use.
 type deliveries struct {
 	runs  []*run
 	open  map[uint64]*message
 	acked recent
-	bytes int64 // in the queues
-	last  int   // index of the run of the last batch, which is read last
+	bytes int64 // size of the queued messages
+	last  int   // index of the run of the last batch; fill tries it last
 }
 
 func newDeliveries() *deliveries {
 	return &deliveries{open: make(map[uint64]*message), acked: newRecent(keptAcked)}
 }
 
-// take queues a message at the run with the highest sequences below it.
+// take queues a message in the run with the highest last sequence below it.
 func (d *deliveries) take(m *message) arrival {
 	if known := d.open[m.seq]; known != nil {
 		known.reply, known.extended = m.reply, m.extended
@@ -111,12 +111,12 @@ func (d *deliveries) take(m *message) arrival {
 	return queued
 }
 
-// add adds a run that begins with the message of a sequence.
+// add adds a run that begins with the given sequence.
 func (d *deliveries) add(part *stream.Partition, number uint32, seq uint64) {
 	d.runs = append(d.runs, &run{part: part, number: number, next: seq - 1, last: seq - 1})
 }
 
-// spare returns the id of a run that has nothing to do; "" if each has.
+// spare returns the id of an idle run, or "" if there is none.
 func (d *deliveries) spare() string {
 	for _, r := range d.runs {
 		if r.idle() {
@@ -136,8 +136,8 @@ func (d *deliveries) remove(id string) {
 	}
 }
 
-// fill appends messages of r, or of the first run with messages behind that of the last batch, to b
-// and returns them with the run; nil if there is none.
+// fill appends queued messages of r to b. If r is nil, it uses the next run with queued messages,
+// in round-robin order. It returns the messages and the run, or nil if no run has queued messages.
 func (d *deliveries) fill(b *stream.Batch, r *run) ([]*message, *run) {
 	if r != nil {
 		return d.fillFrom(b, r), r
@@ -182,8 +182,8 @@ func appendRecord(b *stream.Batch, c *content) {
 	b.Added++
 }
 
-// extendSpan lets the only span of b end at to. A batch without one gets s from from to to, unless
-// that is empty.
+// extendSpan sets the end of b's only span to to. If b has no span and from != to, it adds s as the
+// span between from and to.
 func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	switch {
 	case len(b.Spans) > 0:
@@ -194,8 +194,9 @@ func extendSpan(b *stream.Batch, s stream.Span, from, to int64) {
 	}
 }
 
-// settle appends to replies those of the messages that m settles and that were not acknowledged
-// before. Ranges above the watermark are left for another time unless above is set.
+// settle marks the messages that m covers as settled, and appends their replies to replies. It
+// skips messages that were acknowledged before. Unless above is set, it ignores ranges above the
+// watermark.
 func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []string {
 	for _, r := range d.runs {
 		if r.part.ID != m.Part.ID || r.number != m.Assignment {
@@ -217,7 +218,7 @@ func (d *deliveries) settle(m *stream.Mark, above bool, replies []string) []stri
 	return replies
 }
 
-// settleAbove walks through both ascending lists.
+// settleAbove settles the messages of r in the ranges above. Both lists are ascending.
 func (d *deliveries) settleAbove(r *run, above []stream.Range, replies []string) []string {
 	i := 0
 	for k := range above {
@@ -249,8 +250,8 @@ func sequence(p stream.Position) uint64 {
 	return uint64(p.Num)
 }
 
-// due appends the replies of messages of which the server has heard nothing for the time every, and
-// takes them as told at now.
+// due appends the replies of messages without a delivery or in-progress signal for at least every.
+// It sets the time of their last signal to now.
 func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	for _, m := range d.open {
 		if now-m.extended >= every {
@@ -261,7 +262,7 @@ func (d *deliveries) due(now, every time.Duration, replies []string) []string {
 	return replies
 }
 
-// release forgets all messages that are not settled and returns their replies.
+// release drops all messages that are not settled and returns their replies.
 func (d *deliveries) release() (replies []string) {
 	for _, m := range d.open {
 		replies = append(replies, m.reply)
@@ -270,12 +271,13 @@ func (d *deliveries) release() (replies []string) {
 	return replies
 }
 
-// empty reports whether everything that was taken is handed out.
+// empty reports whether all queued messages were handed out.
 func (d *deliveries) empty() bool { return d.bytes == 0 }
 
-// deletedUnread returns the least number of sequences that a consumer has passed without a delivery
-// between two of its states, because the stream now begins at first. A state counts the deliveries
-// and has the last sequence: of 90 new sequences and 40 deliveries, 50 were not delivered.
+// deletedUnread returns the minimum number of sequences that a consumer skipped between two of its
+// states because they were deleted. first is the first sequence of the stream now. A state has the
+// last sequence and the number of deliveries. If the sequence grew by 90 and the number of
+// deliveries by 40, then 50 were skipped.
 func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	if now.Stream < before.Stream || now.Consumer < before.Consumer || first <= before.Stream+1 {
 		return 0
@@ -287,16 +289,16 @@ func deletedUnread(before, now jetstream.SequenceInfo, first uint64) uint64 {
 	return min(passed-delivered, first-1-before.Stream)
 }
 
-// keptAcked is the number of acknowledged sequences that are remembered. An acknowledgement that is
-// lost with a connection is repeated when the server delivers the message again, instead of the
-// delivery.
+// keptAcked is the number of acknowledged sequences that a session remembers. If an acknowledgement
+// is lost with a connection, the server delivers the message again. The session then repeats the
+// acknowledgement and does not deliver the message again.
 const keptAcked = 1 << 16
 
-// recent is the set of the numbers that were added last.
+// recent is a set of the most recently added numbers.
 type recent struct {
 	ring []uint64
 	at   int
-	set  map[uint64]int // by number: how often it is in ring
+	set  map[uint64]int // by number: occurrences in ring
 }
 
 func newRecent(n int) recent {

@@ -19,14 +19,14 @@ func delivered(seq uint64, reply string) *message {
 	}
 }
 
-// deliveriesModel counts what becomes of each message.
+// deliveriesModel counts how often each message is handed out and acknowledged.
 type deliveriesModel struct {
 	t             *testing.T
 	d             *deliveries
 	handed, acked map[uint64]int
 	seen          map[uint64]bool
-	ends          map[uint32]int64 // of the spans, by run
-	marks         []stream.Mark    // of batches that are not settled
+	ends          map[uint32]int64 // end of the last span, by run
+	marks         []stream.Mark    // of unsettled batches
 }
 
 func (m *deliveriesModel) deliver(seq uint64) {
@@ -69,7 +69,7 @@ func (m *deliveriesModel) settle(i int) {
 	m.marks = slices.Delete(m.marks, i, i+1)
 }
 
-// check settles the rest and compares.
+// check settles the remaining batches and compares the counts.
 func (m *deliveriesModel) check() {
 	for len(m.marks) > 0 {
 		m.settle(0)
@@ -94,8 +94,9 @@ func (m *deliveriesModel) check() {
 	}
 }
 
-// TestDeliveriesModel: the server delivers messages in any order, some again, and the engine settles
-// batches in any order. Each message is in one batch and acknowledged once, and spans tile.
+// TestDeliveriesModel delivers messages in random order, some of them twice, and settles batches in
+// random order. It checks that each message is in one batch and acknowledged once, and that spans
+// leave no gaps.
 func TestDeliveriesModel(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -119,8 +120,8 @@ func TestDeliveriesModel(t *testing.T) {
 	}
 }
 
-// TestDeliveriesMerge checks that a message that is redelivered during its processing is
-// acknowledged under its last delivery. A message that was already settled is acknowledged again.
+// TestDeliveriesMerge checks that a message redelivered during its processing is acknowledged with
+// the reply of its last delivery. A message that was already settled is acknowledged again.
 func TestDeliveriesMerge(t *testing.T) {
 	d := newDeliveries()
 	d.add(&stream.Partition{ID: "p"}, 1, 5)
@@ -188,7 +189,7 @@ func TestRecent(t *testing.T) {
 	}
 }
 
-// TestCursor: spans end at settled ranges and begin behind them.
+// TestCursor checks that spans end at settled ranges and begin after them.
 func TestCursor(t *testing.T) {
 	rng := func(from, to int64) stream.Range {
 		return stream.Range{From: stream.Position{Num: from}, To: stream.Position{Num: to}}
@@ -205,7 +206,7 @@ func TestCursor(t *testing.T) {
 	}{
 		{3, false, want{takeMessage, 2, 3}},
 		{7, true, want{endSpan, 2, 4}}, // 4 was deleted
-		{7, true, want{endSpan, 4, 4}}, // the batch before continues
+		{7, true, want{endSpan, 4, 4}}, // still the same batch
 		{7, false, want{takeMessage, 6, 7}},
 		{10, false, want{endSpan, 7, 9}},
 		{10, false, want{skipMessage, 10, 10}},

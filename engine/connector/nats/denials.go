@@ -9,12 +9,12 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 )
 
-// denials are the permissions that the server has refused. It reports them beside the requests,
-// which then get no response. It is safe for concurrent use.
+// denials records the permissions that the server has denied. The server reports a denial
+// separately from the request, which gets no response. It is safe for concurrent use.
 type denials struct {
 	mu      sync.Mutex // guards the fields below
 	last    error
-	subject map[string]error // of publications, at most maxDenials
+	subject map[string]error // by subject of a publication, at most maxDenials
 	changed chan struct{}    // closed and replaced by add
 }
 
@@ -27,7 +27,7 @@ func newDenials() *denials {
 
 var deniedPublish = regexp.MustCompile(`(?i)permissions violation for publish to "([^"]*)"`)
 
-// add notes an error of the connection if it is a refused permission.
+// add records an error of the connection if it is a denied permission.
 func (d *denials) add(err error) {
 	if !errors.Is(err, natsgo.ErrPermissionViolation) {
 		return
@@ -45,22 +45,22 @@ func (d *denials) add(err error) {
 	d.changed = make(chan struct{})
 }
 
-// of returns the denial of publications to a subject since forget, or nil, and a channel that is
-// closed with the next denial of any.
+// of returns the denial of a subject since the last forget, or nil. It also returns a channel that
+// is closed at the next denial of any subject.
 func (d *denials) of(subject string) (next <-chan struct{}, denied error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.changed, d.subject[subject]
 }
 
-// forget drops the denial of a subject: the permission may have been granted meanwhile.
+// forget drops the denial of a subject, because the permission may have been granted since.
 func (d *denials) forget(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.subject, subject)
 }
 
-// explain adds the last denial to an error of a request without a response.
+// explain adds the last denial to the error of a request without a response.
 func (d *denials) explain(err error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 
 const durable = ", durable: d"
 
-// TestSharedDelivers: every message arrives once and is acknowledged; a restart repeats nothing.
+// TestSharedDelivers checks that every message arrives once and is acknowledged. A restart repeats
+// nothing.
 func TestSharedDelivers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -36,7 +37,8 @@ func TestSharedDelivers(t *testing.T) {
 	}
 }
 
-// TestSharedNodes: processes share a consumer. One that stops gives its messages back at once.
+// TestSharedNodes checks processes that share a consumer. A process that stops gives its messages
+// back at once.
 func TestSharedNodes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -62,8 +64,8 @@ func TestSharedNodes(t *testing.T) {
 	}
 }
 
-// TestSharedHole: one batch fails while later ones are delivered. After a restart it alone is
-// delivered again, with the same ids.
+// TestSharedHole checks that a restart repeats only the failed batch, with the same ids, even if
+// later batches were delivered.
 func TestSharedHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -105,8 +107,8 @@ func TestSharedHole(t *testing.T) {
 	}
 }
 
-// TestSharedSlowSink: deliveries that take longer than ack_wait are not repeated, and only so many
-// messages are pulled as the memory and max_ack_pending allow.
+// TestSharedSlowSink checks that deliveries longer than ack_wait are not repeated. The source pulls
+// no more messages than memory and max_ack_pending allow.
 func TestSharedSlowSink(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -134,8 +136,8 @@ func TestSharedSlowSink(t *testing.T) {
 	}
 }
 
-// TestSharedMemory: a slow sink bounds the bytes that are fetched ahead. A message that is larger
-// than the room left is read, too.
+// TestSharedMemory checks that the source bounds the bytes fetched ahead of a slow sink. A message
+// larger than the remaining room is read, too.
 func TestSharedMemory(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -170,7 +172,8 @@ func TestSharedMemory(t *testing.T) {
 	until(t, "all messages", func() bool { return got.distinct() == 64 && c.isDone("d") })
 }
 
-// TestSharedServerRestarts: the server restarts while messages are in flight. Nothing is lost.
+// TestSharedServerRestarts checks that nothing is lost if the server restarts while messages are in
+// flight.
 func TestSharedServerRestarts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -192,7 +195,7 @@ func TestSharedServerRestarts(t *testing.T) {
 	t.Logf("%d messages arrived again", got.repeats())
 }
 
-// TestSharedOnce: a finite run ends with the last message.
+// TestSharedOnce checks that a finite run ends after the last message.
 func TestSharedOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -210,7 +213,8 @@ func TestSharedOnce(t *testing.T) {
 	}
 }
 
-// TestSharedGone: the consumer or the stream is deleted while it is read.
+// TestSharedGone checks that deleting the stream while it is read is an error, and that a recreated
+// stream is read.
 func TestSharedGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -235,7 +239,7 @@ func TestSharedGone(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestSharedPurge: messages that are purged before they were delivered are counted.
+// TestSharedPurge checks that messages purged before delivery are counted.
 func TestSharedPurge(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -268,7 +272,7 @@ func TestSharedPurge(t *testing.T) {
 	}
 }
 
-// TestSharedMeta checks the fields of messages.
+// TestSharedMeta checks the fields of `meta`.
 func TestSharedMeta(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -306,7 +310,8 @@ pipelines:
 	}
 }
 
-// TestSharedLedger: a sink with a ledger works with a shared consumer, at least once.
+// TestSharedLedger checks that a sink with a ledger works with a shared consumer, with
+// at-least-once delivery.
 func TestSharedLedger(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// requestError names the place and the remedy of a failed request about a stream.
+// requestError adds the server and a remedy to the error of a request about a stream.
 func (c *client) requestError(stream string, err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -39,7 +39,7 @@ func (c *client) requestError(stream string, err error) error {
 	return fmt.Errorf("stream %q: %w", stream, err)
 }
 
-// isFinal reports whether a request fails in the same way until a person changes something.
+// isFinal reports whether a request keeps failing until an operator changes something.
 func isFinal(err error) bool {
 	for _, final := range []error{
 		jetstream.ErrStreamNotFound, jetstream.ErrConsumerNotFound, jetstream.ErrJetStreamNotEnabledForAccount,

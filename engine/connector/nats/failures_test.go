@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// fails checks the error of a run.
+// fails checks the error of a finite run.
 func (c *cluster) fails(options, want string) {
 	c.t.Helper()
 	n, err := c.try(newArrivals(), route{source: options, once: true})
@@ -30,7 +30,7 @@ func (c *cluster) fails(options, want string) {
 	}
 }
 
-// TestFailures are failures that a person has to remove, with the remedy.
+// TestFailures checks that failures that need an operator have a remedy in the error.
 func TestFailures(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -72,7 +72,7 @@ func TestFailures(t *testing.T) {
 		`use tls:// if the server has it, else nats:// without tls`)
 }
 
-// TestNoServer: nobody listens at the URL.
+// TestNoServer checks the error if there is no server at the URL.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -86,14 +86,14 @@ func TestNoServer(t *testing.T) {
 		fmt.Sprintf("no server of NATS nats://127.0.0.1:%d answers: check url and tls", port))
 }
 
-// TestNoJetStream: the server has no JetStream.
+// TestNoJetStream checks the error of a server without JetStream.
 func TestNoJetStream(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(o *server.Options) { o.JetStream = false })
 	c.fails(durable, "enable it")
 }
 
-// TestLogins are the ways to log in.
+// TestLogins checks the ways to log in.
 func TestLogins(t *testing.T) {
 	t.Parallel()
 	pair, err := nkeys.CreatePair(nkeys.PrefixByteUser)
@@ -125,7 +125,7 @@ func TestLogins(t *testing.T) {
 	c.fails("", "refuses the login")
 }
 
-// TestDeniedAPI: the user may not use the API of JetStream.
+// TestDeniedAPI checks the error if the user has no permission for the JetStream API.
 func TestDeniedAPI(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(o *server.Options) {

@@ -23,7 +23,7 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// patience bounds every wait: whatever takes longer has hung.
+// patience bounds every wait. A longer wait counts as hung.
 const patience = 30 * time.Second
 
 // cluster is a NATS server in this process with a client.
@@ -37,7 +37,7 @@ type cluster struct {
 	js     jetstream.JetStream
 }
 
-// newCluster starts a server with JetStream. set may change its options.
+// newCluster starts a server with JetStream. set may change its options, and may be nil.
 func newCluster(t *testing.T, set func(*server.Options), login ...natsgo.Option) *cluster {
 	t.Helper()
 	c := &cluster{t: t, dir: t.TempDir(), port: -1, set: set}
@@ -74,7 +74,7 @@ func (c *cluster) startServer() {
 	c.server, c.port = s, o.Port
 }
 
-// restartServer stops the server and starts it at the same port, with the same data.
+// restartServer stops the server and starts it again on the same port with the same data.
 func (c *cluster) restartServer() {
 	c.t.Helper()
 	c.server.Shutdown()
@@ -84,7 +84,7 @@ func (c *cluster) restartServer() {
 
 func (c *cluster) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", c.port) }
 
-// create creates the stream ORDERS of the subjects orders.>.
+// create creates the stream ORDERS with the subjects orders.>.
 func (c *cluster) create(set func(*jetstream.StreamConfig)) jetstream.Stream {
 	c.t.Helper()
 	cfg := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
@@ -121,7 +121,7 @@ func (c *cluster) publish(prefix string, n int) (texts []string) {
 	return texts
 }
 
-// consumer returns the state of a consumer, and one that has not begun if there is none.
+// consumer returns the state of a consumer. If it does not exist, the state has a pending message.
 func (c *cluster) consumer(name string) *jetstream.ConsumerInfo {
 	c.t.Helper()
 	consumer, err := c.js.Consumer(c.t.Context(), "ORDERS", name)
@@ -134,18 +134,18 @@ func (c *cluster) consumer(name string) *jetstream.ConsumerInfo {
 	return consumer.CachedInfo()
 }
 
-// isDone reports whether a consumer has nothing to deliver and nothing unacknowledged.
+// isDone reports whether a consumer has no pending and no unacknowledged messages.
 func (c *cluster) isDone(name string) bool {
 	info := c.consumer(name)
 	return info.NumPending == 0 && info.NumAckPending == 0
 }
 
-// arrivals are the records that a sink has got, of all engines of a test.
+// arrivals collects the records that a sink has received, for all engines of a test.
 type arrivals struct {
 	mu      sync.Mutex // guards the fields below
 	counts  map[string]int
-	ids     map[string]string // of the records
-	hold    chan struct{}     // deliveries wait until it is closed; nil: they do not
+	ids     map[string]string // ids of the records
+	hold    chan struct{}     // if not nil, deliveries wait until it is closed
 	refuses func(text string) error
 }
 
@@ -230,13 +230,13 @@ func checkAll(t *testing.T, got *arrivals, texts []string) {
 // route is the configuration of a test.
 type route struct {
 	source, pipeline string            // options of the source, and keys of the pipeline
-	store            *streamtest.Store // a sink with a ledger by partition; nil: none
+	store            *streamtest.Store // a sink with a ledger per partition; nil: none
 	once             bool
 	workers          int
-	state            *vfstest.Mem // of an earlier engine; nil: empty
+	state            *vfstest.Mem // state of an earlier engine; nil: empty
 }
 
-// node is an engine.
+// node is a running engine.
 type node struct {
 	t      *testing.T
 	engine *engine.Engine
@@ -245,7 +245,7 @@ type node struct {
 	err    error
 }
 
-// start runs an engine with the durable consumer "d" whose sink is got.
+// start runs an engine with the durable consumer "d" that delivers to got.
 func (c *cluster) start(got *arrivals, r route) *node {
 	c.t.Helper()
 	n, err := c.try(got, r)
@@ -298,7 +298,7 @@ func (c *cluster) run(text string, got *arrivals, r route) (*node, error) {
 	return n, nil
 }
 
-// stop ends the engine without a drain, and returns its error.
+// stop ends the engine without draining it, and returns its error.
 func (n *node) stop() error {
 	n.end()
 	if err := n.wait(); !errors.Is(err, context.Canceled) {

@@ -17,10 +17,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// logReader reads a stream by sequence. The engine keeps the position, as it does for a file. The
-// server keeps nothing that must survive: the consumer is an ephemeral one that the library makes
-// again when a connection is lost. It implements stream.Reader, stream.PartitionTracker and
-// stream.RangeReader.
+// logReader reads a stream by sequence. The engine keeps the position, as for files. The server
+// keeps no durable state: the consumer is ephemeral, and the library recreates it when a connection
+// is lost. logReader implements stream.Reader, stream.PartitionTracker and stream.RangeReader.
 type logReader struct {
 	s      *StreamSource
 	o      stream.OpenOptions
@@ -30,13 +29,13 @@ type logReader struct {
 	count  func(string, int64)
 	meta   *metaAdder
 
-	messages jetstream.MessagesContext // nil: to be opened
+	messages jetstream.MessagesContext // nil if consume must be called
 	cursor   cursor
-	first    bool     // the position that the option start chose is not told to the engine yet
-	held     *content // the next message, behind a settled range
-	deleted  int64    // sequences up to it are known to be deleted, if they were not read
+	first    bool     // the engine does not know the position chosen by the option start yet
+	held     *content // the next message, after a settled range
+	deleted  int64    // all sequences up to this one are read or known to be deleted
 	gapSeen  time.Time
-	gone     []string // partitions of streams of this name that were deleted
+	gone     []string // partitions of deleted streams with the same name
 }
 
 func (s *StreamSource) openLog(
@@ -70,13 +69,13 @@ func (s *StreamSource) openLog(
 
 func (r *logReader) log() *slog.Logger { return r.s.host.Log() }
 
-// consume begins to fetch behind the cursor.
+// consume starts to fetch after the cursor.
 func (r *logReader) consume(ctx context.Context) error {
 	consumer, err := r.stream.OrderedConsumer(ctx, r.consumerConfig())
 	if err != nil {
 		return r.client.requestError(r.s.o.Stream, err)
 	}
-	// a message that is larger than the limit would never be fetched
+	// a message larger than the limit would never be fetched
 	most := max(int(r.s.o.Memory), int(r.client.conn.MaxPayload())+2*maxSubject)
 	r.messages, err = consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(logMessages, most))
 	if err != nil {
@@ -85,10 +84,10 @@ func (r *logReader) consume(ctx context.Context) error {
 	return nil
 }
 
-// logMessages bounds the messages fetched ahead.
+// logMessages bounds the number of messages that are fetched ahead.
 const logMessages = 10_000
 
-// begin decides where to read from.
+// begin sets the position to start from.
 func (r *logReader) begin(info *jetstream.StreamInfo) error {
 	for m := range r.o.Known {
 		if m.Part.ID != r.part.ID && m.Part.Name == r.part.Name &&
@@ -119,7 +118,7 @@ func (r *logReader) begin(info *jetstream.StreamInfo) error {
 	return r.checkDeleted(info)
 }
 
-// checkDeleted looks for messages that were deleted before they were read.
+// checkDeleted returns or reports an error if messages were deleted before they were read.
 func (r *logReader) checkDeleted(info *jetstream.StreamInfo) error {
 	begins := int64(info.State.FirstSeq)
 	known := max(r.cursor.next, r.deleted)
@@ -154,14 +153,14 @@ func (r *logReader) consumerConfig() jetstream.OrderedConsumerConfig {
 	return out
 }
 
-// resetAttempts bounds the attempts of the library to make its consumer again. After them the reader
-// looks at the stream.
+// resetAttempts bounds the library's attempts to recreate its consumer. After them, the reader
+// checks the stream.
 const resetAttempts = 3
 
 // Times of a read.
 const (
-	checkEvery = 5 * time.Second        // without a message, between two looks at the stream
-	onceWait   = 100 * time.Millisecond // likewise, in a finite run
+	checkEvery = 5 * time.Second        // between checks of the stream without messages
+	onceWait   = 100 * time.Millisecond // the same in a finite run
 	minLinger  = time.Millisecond
 )
 
@@ -177,11 +176,11 @@ func (r *logReader) Read(ctx context.Context, b *stream.Batch) error {
 	if err != nil && (len(b.Spans) == 0 || ctx.Err() != nil) {
 		return err
 	}
-	r.meta.add(b, used) // an error comes again with the next call
+	r.meta.add(b, used) // an error is returned again by the next call
 	return nil
 }
 
-// fill appends messages until b is full, a settled range follows, or no message comes in time.
+// fill appends messages until b is full, a settled range follows, or the linger ends.
 func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content, err error) {
 	waiting := ctx
 	for !b.Full() {
@@ -217,8 +216,8 @@ func (r *logReader) fill(ctx context.Context, b *stream.Batch) (used []*content,
 	return used, nil
 }
 
-// next returns the next message. It waits until waiting is done, and returns io.EOF at the end of a
-// finite run.
+// next returns the next message. It waits until waiting is done. At the end of a finite run, it
+// returns io.EOF.
 func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	if c := r.held; c != nil {
 		r.held = nil
@@ -249,7 +248,8 @@ func (r *logReader) next(ctx, waiting context.Context) (*content, error) {
 	}
 }
 
-// fetch returns the next message of the consumer, within the time between two looks at the stream.
+// fetch returns the next message of the consumer. If the batch is empty, it waits at most
+// checkEvery, or onceWait in a finite run.
 func (r *logReader) fetch(ctx, waiting context.Context) (*content, error) {
 	if r.messages == nil {
 		if err := r.consume(ctx); err != nil {
@@ -282,8 +282,9 @@ func (r *logReader) fetch(ctx, waiting context.Context) (*content, error) {
 	}, nil
 }
 
-// look checks that the stream still is the one that was opened, and reports whether a finite run has
-// read all of it. A server that does not answer is no error: the connection is made again.
+// look checks that the stream was not deleted or recreated, and reports whether a finite run has
+// read all of it. If the server does not answer, look returns no error, because the library
+// reconnects.
 func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.s.o.ConnectTimeout)
 	defer cancel()
@@ -305,7 +306,7 @@ func (r *logReader) look(ctx context.Context) (ended bool, err error) {
 	return errors.Is(err, jetstream.ErrMsgNotFound), nil
 }
 
-// message returns the first message at or behind a sequence.
+// message returns the first message with at least the given sequence.
 func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	m, err := r.stream.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(cmp.Or(r.s.o.Subject, ">")))
 	if err != nil {
@@ -320,12 +321,12 @@ func (r *logReader) message(ctx context.Context, seq uint64) (*content, error) {
 	}, nil
 }
 
-// gapEvery is the least time between two looks at gaps of a reader of some subjects, for which gaps
-// are normal.
+// gapEvery is the minimum time between two checks of gaps if a subject is set. Gaps are normal
+// then.
 const gapEvery = time.Second
 
-// passGap looks at sequences that are missing before c. Those that were deleted one by one, or have
-// other subjects, are passed. The stream's first sequence tells of the others.
+// passGap checks missing sequences before c. It ignores messages that were deleted one by one or
+// have other subjects. Sequences before the stream's first one were deleted by a purge or a limit.
 func (r *logReader) passGap(ctx context.Context, c *content) error {
 	if r.s.o.Subject != "" && time.Since(r.gapSeen) < gapEvery {
 		return nil
@@ -336,7 +337,7 @@ func (r *logReader) passGap(ctx context.Context, c *content) error {
 		return r.client.requestError(r.s.o.Stream, err)
 	}
 	if info.State.FirstSeq > c.seq {
-		info.State.FirstSeq = c.seq // the rest concerns later gaps
+		info.State.FirstSeq = c.seq // ignore later gaps
 	}
 	return r.checkDeleted(info)
 }
@@ -348,7 +349,7 @@ func (r *logReader) stop() {
 	}
 }
 
-// Commit implements stream.Reader. The engine has the position.
+// Commit implements stream.Reader. The engine keeps the position.
 func (r *logReader) Commit(context.Context, []stream.Mark) error { return nil }
 
 // Note implements stream.PartitionTracker.
@@ -363,7 +364,7 @@ func (r *logReader) Forget() (ids []string) {
 // CanReadRanges implements stream.RangeReader.
 func (r *logReader) CanReadRanges(partitionID string) bool { return partitionID == r.part.ID }
 
-// ReadRanges implements stream.RangeReader. It asks for one message after the other.
+// ReadRanges implements stream.RangeReader. It requests one message at a time.
 func (r *logReader) ReadRanges(
 	ctx context.Context,
 	b *stream.Batch,

@@ -14,7 +14,8 @@ import (
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
 
-// TestLogDelivers: a stream is read by sequence. A restart resumes behind the last message.
+// TestLogDelivers checks that a stream is read by sequence, and that a restart resumes after the
+// last message.
 func TestLogDelivers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -36,7 +37,7 @@ func TestLogDelivers(t *testing.T) {
 	}
 }
 
-// TestLogHole: a batch that fails is all that a restart delivers again.
+// TestLogHole checks that a restart delivers only the failed batch again.
 func TestLogHole(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -69,7 +70,8 @@ func TestLogHole(t *testing.T) {
 	}
 }
 
-// TestLogSQL: every message is in the table once, although the engine is stopped again and again.
+// TestLogSQL checks that every message is in the table once, although the engine is stopped
+// repeatedly.
 func TestLogSQL(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -114,7 +116,8 @@ pipelines:
 	}
 }
 
-// TestLogSubject: only messages of a subject are read, and a finite run ends behind the last one.
+// TestLogSubject checks that only messages of a subject are read, and that a finite run ends after
+// the last one.
 func TestLogSubject(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -134,7 +137,8 @@ func TestLogSubject(t *testing.T) {
 	}
 }
 
-// TestLogStart: `start: latest` begins behind the last message, also after a restart.
+// TestLogStart checks that `start: latest` begins after the last message. A restart keeps the
+// position.
 func TestLogStart(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -152,7 +156,7 @@ func TestLogStart(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestLogDeleted: messages that were deleted before they were read stop the route, or are counted.
+// TestLogDeleted checks that messages deleted before they are read stop the route, or are counted.
 func TestLogDeleted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -187,7 +191,7 @@ func TestLogDeleted(t *testing.T) {
 	}
 }
 
-// TestLogCreatedAgain: a stream of the same name that is created again is read from its start.
+// TestLogCreatedAgain checks that a recreated stream of the same name is read from its start.
 func TestLogCreatedAgain(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -212,7 +216,8 @@ func TestLogCreatedAgain(t *testing.T) {
 	}
 }
 
-// TestLogGone: the stream is deleted while it is read, and created again.
+// TestLogGone checks that deleting the stream while it is read is an error, and that a recreated
+// stream is read.
 func TestLogGone(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -234,7 +239,7 @@ func TestLogGone(t *testing.T) {
 	until(t, "the messages of the new stream", func() bool { return got.distinct() == len(texts) })
 }
 
-// TestLogServerRestarts: a restart of the server loses and repeats nothing.
+// TestLogServerRestarts checks that a server restart loses and repeats nothing.
 func TestLogServerRestarts(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -254,7 +259,7 @@ func TestLogServerRestarts(t *testing.T) {
 	}
 }
 
-// TestLogWaits: batches that wait for a retry are read again by their sequences.
+// TestLogWaits checks that batches waiting for a retry are read again by their sequences.
 func TestLogWaits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -280,7 +285,8 @@ func TestLogWaits(t *testing.T) {
 	checkAll(t, got, texts)
 }
 
-// TestLogRetention: a stream that deletes acknowledged messages cannot be read by sequence.
+// TestLogRetention checks that a stream that deletes acknowledged messages cannot be read by
+// sequence.
 func TestLogRetention(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)

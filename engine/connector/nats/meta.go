@@ -13,9 +13,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// metaAdder gives records the fields of MetaOptions. It belongs to one goroutine.
+// metaAdder adds the fields of MetaOptions to records. It belongs to one goroutine.
 type metaAdder struct {
-	names   []string // flat; "" for none
+	names   []string // flat field names; "" for no field
 	any     bool
 	scratch []byte
 }
@@ -32,7 +32,7 @@ func newMetaAdder(o *MetaOptions) *metaAdder {
 	return a
 }
 
-// The fields in the order of MetaOptions.names.
+// Indexes of the fields, in the order of MetaOptions.names.
 const (
 	metaSubject = iota
 	metaSequence
@@ -40,7 +40,8 @@ const (
 	metaHeaders
 )
 
-// add adds the fields of messages, which are the records of b. No record is appended to b after it.
+// add adds the fields to the records of b, which were made of list. No further record may be
+// appended to b.
 func (a *metaAdder) add(b *stream.Batch, list []*content) {
 	if !a.any {
 		return
@@ -63,7 +64,7 @@ func (a *metaAdder) addTo(b *stream.Batch, i int, c *content) {
 	b.SetFields(i, from)
 }
 
-// field puts a value into the arena.
+// field writes the value of field k into the batch's arena.
 func (a *metaAdder) field(b *stream.Batch, k int, c *content) (f stream.Field) {
 	out := a.scratch[:0]
 	switch k {
@@ -81,7 +82,8 @@ func (a *metaAdder) field(b *stream.Batch, k int, c *content) (f stream.Field) {
 	return f
 }
 
-// appendHeaders appends a JSON object, sorted by name. A name with several values has an array.
+// appendHeaders appends the headers as a JSON object, sorted by name. Several values of a name form
+// an array.
 func appendHeaders(dst []byte, h natsgo.Header) []byte {
 	dst = append(dst, '{')
 	for k, name := range slices.Sorted(maps.Keys(h)) {

@@ -11,19 +11,19 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Where a stream without a position begins.
+// Start positions in a stream without a stored position.
 const (
 	startEarliest = "earliest"
 	startLatest   = "latest"
 )
 
-// Reaction to messages that were deleted before they were read.
+// Reactions to messages that were deleted before they were read.
 const (
 	truncatedStop     = "stop"
 	truncatedEarliest = "earliest"
 )
 
-// SourceOptions are those of the source.
+// SourceOptions are the options of the source.
 type SourceOptions struct {
 	Connection
 	Stream        string        `yaml:"stream" required:"true" doc:"name of the stream"`
@@ -37,7 +37,7 @@ type SourceOptions struct {
 	Memory        stream.Size   `yaml:"memory" doc:"bytes fetched ahead; then fetching pauses"`
 }
 
-// MetaOptions are names of fields that records get. An empty name means no field.
+// MetaOptions names the fields that the source adds to records. An empty name means no field.
 type MetaOptions struct {
 	Subject   string `yaml:"subject" doc:"name of a field for the subject; empty: none"`
 	Sequence  string `yaml:"sequence" doc:"name of a field for the sequence in the stream; empty: none"`
@@ -55,7 +55,7 @@ const (
 	maxAckPending = 1_000_000
 )
 
-// DefaultSourceOptions read from the beginning.
+// DefaultSourceOptions returns options that read a stream from its start.
 func DefaultSourceOptions() *SourceOptions {
 	return &SourceOptions{
 		Connection: defaultConnection(), Start: startEarliest, Truncated: truncatedStop,
@@ -63,7 +63,8 @@ func DefaultSourceOptions() *SourceOptions {
 	}
 }
 
-// Validate reports the first option that is wrong. It reads the files of tls, credentials and nkey.
+// Validate returns an error for the first wrong option. It reads the files of tls, credentials and
+// nkey.
 func (o *SourceOptions) Validate() error {
 	if err := o.Connection.validate(); err != nil {
 		return err
@@ -111,7 +112,7 @@ func (o *SourceOptions) Validate() error {
 
 const routeMark = "{route}"
 
-// checkName checks a name of a stream or consumer against the rules of JetStream.
+// checkName checks the name of a stream or consumer against the rules of JetStream.
 func checkName(name string) error {
 	switch {
 	case name == "":
@@ -173,7 +174,7 @@ func overlap(a, b string) bool {
 	return len(left) == len(right)
 }
 
-// names returns the names of fields, in the order in which records get them.
+// names returns the names of the fields, in the order in which records get them.
 func (m *MetaOptions) names() []string {
 	return []string{m.Subject, m.Sequence, m.Timestamp, m.Headers}
 }
@@ -207,7 +208,7 @@ func (m *MetaOptions) validate() error {
 	return nil
 }
 
-// Shape implements stream.Shaper: records have their data as message, and the fields of meta.
+// Shape implements stream.Shaper. A record has its data as the message, and the fields of meta.
 func (o *SourceOptions) Shape(in stream.Schema) (stream.Schema, error) {
 	out := in.Clone()
 	for i, name := range o.Meta.names() {

@@ -11,13 +11,13 @@ import (
 	"github.com/penstock-io/penstock/engine/connector/all"
 )
 
-// The options that source and sink must have.
+// Options that every source and every sink needs.
 const (
 	source = "url: 'nats://a:4222', stream: S, "
 	sink   = "url: 'nats://a:4222', subject: s, "
 )
 
-// refusals are options and the message that refuses them.
+// refusals lists wrong options with the error messages.
 var refusals = []struct{ name, role, options, want string }{
 	{"no url", "source", "stream: S", `nats.url is missing`},
 	{"no stream", "source", "url: 'nats://a'", `nats.stream is missing`},

@@ -11,26 +11,26 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// verdict is the meaning of the outcome of one record.
+// verdict classifies the outcome of one record.
 type verdict uint8
 
-// The verdicts, the worst last.
+// The verdicts, from best to worst.
 const (
 	accepted verdict = iota
-	refused          // the stream will never take this record
+	refused          // the stream will never accept this record
 	again            // send it again
 	full             // send it again later
 	misconfigured
 )
 
-// Codes of the JetStream API that the client library does not name.
+// Error codes of the JetStream API without a name in the client library.
 const (
 	codeInsufficientResources jetstream.ErrorCode = 10023
 	codeStreamMismatch        jetstream.ErrorCode = 10060
 	codeStoreFailed           jetstream.ErrorCode = 10077 // the stream is full and does not discard old messages
 	codeHeaderTooLarge        jetstream.ErrorCode = 10097
 	codeStreamSealed          jetstream.ErrorCode = 10109
-	codeRateLimited           jetstream.ErrorCode = 10167 // more unstored messages than a server takes
+	codeRateLimited           jetstream.ErrorCode = 10167 // too many unstored messages
 )
 
 // judge classifies the error of one record.
@@ -78,7 +78,7 @@ func judgeAPI(err *jetstream.APIError) verdict {
 	return again
 }
 
-// settle makes the outcome of a batch of the outcomes of its kept records.
+// settle derives the outcome of a batch from the outcomes of its kept records.
 func settle(b *stream.Batch, kept []int, fates []error) error {
 	var groups [misconfigured + 1][]int
 	worst, reason := accepted, error(nil)

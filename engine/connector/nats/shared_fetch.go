@@ -19,13 +19,13 @@ const (
 	pullMessages  = 1000
 	pullTime      = 5 * time.Second
 	pullHeartbeat = time.Second
-	groupMessages = 256 // that are queued under one lock
+	groupMessages = 256 // messages queued under one lock
 )
 
 // pullBackoff paces pulls after errors.
 var pullBackoff = backoff.Exponential(50*time.Millisecond, 2, 2*time.Second).Equal()
 
-// fetch pulls messages until ctx is done, Close begins, or the consumer is gone.
+// fetch pulls messages until ctx is done, Close begins, or the consumer or stream is gone.
 func (r *sharedReader) fetch(ctx context.Context) {
 	if !r.beginRun(ctx, r.consumer.CachedInfo().AckFloor.Stream+1, nil) {
 		return
@@ -42,7 +42,7 @@ func (r *sharedReader) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// A message that is larger than the room ends a pull at once, without an error.
+		// A message larger than the room ends a pull at once, without an error.
 		large = err == nil && n == 0 && r.now()-begun < pullTime/2
 		if err == nil {
 			state = backoff.State{}
@@ -63,7 +63,8 @@ func (r *sharedReader) fetch(ctx context.Context) {
 	}
 }
 
-// awaitRoom waits while the queues hold the option memory, and returns how much they may take.
+// awaitRoom waits while the queues are full according to the option memory. It returns the number
+// of bytes that they can take.
 func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
 	for {
 		r.mu.Lock()
@@ -88,7 +89,8 @@ func (r *sharedReader) awaitRoom(ctx context.Context) (int64, error) {
 	}
 }
 
-// pull takes the messages of one request. large asks for one message of any size.
+// pull sends one request and takes its messages. If large is set, it requests a single message of
+// any size.
 func (r *sharedReader) pull(ctx context.Context, room int64, large bool) (n int, err error) {
 	wait := pullTime
 	if most := r.config.MaxRequestExpires; most > 0 {
@@ -158,7 +160,7 @@ func (r *sharedReader) appendMessage(group []*message, m jetstream.Msg) []*messa
 	})
 }
 
-// arrive queues messages.
+// arrive queues messages, and starts runs as needed.
 func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	for len(group) > 0 {
 		m, placed := r.queue(group)
@@ -170,8 +172,8 @@ func (r *sharedReader) arrive(ctx context.Context, group []*message) {
 	}
 }
 
-// queue queues messages up to the first one that needs another run. It returns that message and the
-// number of messages up to and including it, or nil.
+// queue queues messages up to the first one that needs a new run. It returns this message, or nil,
+// and the number of messages up to and including it.
 func (r *sharedReader) queue(group []*message) (*message, int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -199,10 +201,12 @@ func (r *sharedReader) queue(group []*message) (*message, int) {
 // maxRuns bounds the partitions of a session.
 const maxRuns = 8
 
-// nakDelay is how long the server keeps a message that this session has no place for.
+// nakDelay is the time after which the server may redeliver a message that this session cannot
+// place.
 const nakDelay = time.Second
 
-// place begins a run with m. If all runs have work, the server gets the message back.
+// place begins a run with m. If maxRuns is reached, it replaces an idle run. If no run is idle, it
+// gives the message back to the server.
 func (r *sharedReader) place(ctx context.Context, m *message) {
 	r.mu.Lock()
 	full, spare := len(r.d.runs) >= maxRuns, ""
@@ -226,7 +230,7 @@ func (r *sharedReader) place(ctx context.Context, m *message) {
 	}
 }
 
-// beginRun assigns a partition that begins before seq, and queues m there unless it is nil. It
+// beginRun assigns a partition that begins before seq. If m is not nil, it queues m there. It
 // reports whether the partition is assigned.
 func (r *sharedReader) beginRun(ctx context.Context, seq uint64, m *message) bool {
 	r.parts++
@@ -261,7 +265,7 @@ func (r *sharedReader) beginRun(ctx context.Context, seq uint64, m *message) boo
 	return true
 }
 
-// giveBack lets the server deliver m again, soon.
+// giveBack tells the server to redeliver m after nakDelay.
 func (r *sharedReader) giveBack(m *message) {
 	r.count("naks", 1)
 	text, err := json.Marshal(struct {
@@ -272,15 +276,15 @@ func (r *sharedReader) giveBack(m *message) {
 	}
 }
 
-// The acknowledgements of the JetStream protocol.
+// Acknowledgements of the JetStream protocol.
 const (
 	ack        = "+ACK"
 	nak        = "-NAK"
 	inProgress = "+WPI"
 )
 
-// send publishes an acknowledgement. The connection keeps some of them while no server is
-// connected.
+// send publishes an acknowledgement. While no server is connected, the connection buffers up to
+// ackBuffer bytes.
 func (r *sharedReader) send(reply, what string) {
 	if err := r.client.conn.Publish(reply, []byte(what)); err != nil {
 		r.count("acks_failed", 1)
@@ -298,8 +302,8 @@ func (r *sharedReader) sendAcks() {
 	}
 }
 
-// signal sends acknowledgements, and tells the server of messages in work before it gives them to
-// another process.
+// signal sends acknowledgements. It also sends in-progress signals, so that the server does not
+// redeliver the messages to another process.
 func (r *sharedReader) signal(ctx context.Context) {
 	every := signEvery(r.config.AckWait)
 	tick := time.NewTicker(every / 2)
@@ -322,14 +326,14 @@ func (r *sharedReader) signal(ctx context.Context) {
 	}
 }
 
-// Times between two questions about the consumer.
+// Intervals between checks of the consumer.
 const (
 	watchEvery     = 10 * time.Second
-	watchEveryOnce = 200 * time.Millisecond // of a finite run, which waits for the end
+	watchEveryOnce = 200 * time.Millisecond // in a finite run, which waits for the end
 )
 
-// watch notices that the stream or the consumer is deleted, that messages are deleted before they
-// are delivered, and that max_ack_pending is reached.
+// watch detects that the stream or the consumer was deleted, that messages were deleted before
+// delivery, and that max_ack_pending is reached.
 func (r *sharedReader) watch(ctx context.Context) {
 	every := watchEvery
 	if r.o.Once {
@@ -364,7 +368,7 @@ func (r *sharedReader) watch(ctx context.Context) {
 	}
 }
 
-// lose reports n messages that the server deleted before it delivered them.
+// lose reports that n messages were deleted before the server delivered them.
 func (r *sharedReader) lose(n, from, to uint64) {
 	if n == 0 {
 		return
@@ -383,7 +387,7 @@ func (r *sharedReader) lose(n, from, to uint64) {
 	)
 }
 
-// note takes the server's counts.
+// note evaluates the counts of the consumer's state.
 func (r *sharedReader) note(info *jetstream.ConsumerInfo, warned *uint64) {
 	if most := r.config.MaxAckPending; most > 0 && info.NumAckPending >= most &&
 		info.NumPending > 0 {

@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// sharedReader is one session with a durable pull consumer, which other processes may use as well.
-// It implements stream.AssignedReader and stream.SettledReader.
+// sharedReader is one session with a durable pull consumer. Other processes may use the same
+// consumer. It implements stream.AssignedReader and stream.SettledReader.
 //
 //	fetch   pulls messages into deliveries, and pauses while they hold enough
 //	signal  sends acknowledgements, and tells the server what is in work
 //	watch   asks for the consumer every few seconds
 //
-// Every message that the server has delivered is in deliveries until it is settled, so that signal
-// keeps the server from delivering it to another process.
+// Every delivered message stays in deliveries until it is settled. Meanwhile, signal keeps the
+// server from redelivering it to another process.
 type sharedReader struct {
 	s        *StreamSource
 	o        stream.OpenOptions
@@ -37,23 +37,23 @@ type sharedReader struct {
 	count    func(string, int64)
 	meta     *metaAdder
 	begun    time.Time
-	nudge    chan struct{} // holds one: acks has grown
+	nudge    chan struct{} // capacity 1: acks has grown
 	goes     sync.WaitGroup
-	stopped  chan struct{} // closed by Close: begin no further pull
+	stopped  chan struct{} // closed by Close: no further pulls
 	fetched  chan struct{} // closed when the fetching goroutine has ended
 
-	parts int // number of partitions so far; the fetching goroutine owns it
+	parts int // number of partitions so far; owned by the fetching goroutine
 
 	mu        sync.Mutex // guards the fields below
 	d         *deliveries
-	owned     map[string]bool // ids of the runs, and of one that is being assigned
+	owned     map[string]bool // ids of the runs, including one that is being assigned
 	changed   chan struct{}   // closed and replaced when there is something for Read
-	room      chan struct{}   // closed and replaced when messages were handed out
+	room      chan struct{}   // closed and replaced when messages are handed out
 	acks      []string        // replies to acknowledge
-	caughtUp  bool            // the server has nothing that this session does not have
-	lastAbove time.Duration   // when ranges above the watermark were acknowledged last
+	caughtUp  bool            // the server has no messages beyond those of this session
+	lastAbove time.Duration   // when Settled last acknowledged ranges above the watermark
 	closing   bool
-	stops     []context.CancelFunc // of the goroutines
+	stops     []context.CancelFunc // cancel the goroutines
 	err       error                // Read returns it
 }
 
@@ -87,7 +87,7 @@ func (r *sharedReader) now() time.Duration { return time.Since(r.begun) }
 
 func (r *sharedReader) log() *slog.Logger { return r.s.host.Log() }
 
-// start runs the goroutines until Close.
+// start starts the goroutines, which run until Close.
 func (r *sharedReader) start() {
 	r.run("nats/fetch", func(ctx context.Context) {
 		defer close(r.fetched)
@@ -115,7 +115,7 @@ func (r *sharedReader) run(name string, f func(context.Context)) {
 	})
 }
 
-// fail lets Read return err once everything that was taken is handed out.
+// fail makes Read return err after all queued messages were handed out.
 func (r *sharedReader) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,7 +125,7 @@ func (r *sharedReader) fail(err error) {
 	r.wake()
 }
 
-// wake lets Read look again. The caller holds mu.
+// wake makes Read look at the deliveries again. The caller holds mu.
 func (r *sharedReader) wake() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -143,7 +143,7 @@ func (r *sharedReader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 	r.meta.add(b, list)
 	for _, m := range used {
-		// mu does not guard these, which nobody else reads
+		// not guarded by mu: no other goroutine reads these fields
 		m.subject, m.header, m.data, m.at = "", nil, nil, time.Time{}
 	}
 	return nil
@@ -187,12 +187,12 @@ func (r *sharedReader) read(ctx context.Context, b *stream.Batch) (used []*messa
 	}
 }
 
-// aboveEvery is the least time between two acknowledgements of ranges above a watermark by Settled,
-// which looks at every message that is handed out.
+// aboveEvery is the minimum time between two acknowledgements of ranges above a watermark by
+// Settled. Each of them visits all messages that are handed out.
 const aboveEvery = 50 * time.Millisecond
 
-// Settled implements stream.SettledReader: the sooner the server knows, the less a kill repeats,
-// and the sooner max_ack_pending has room.
+// Settled implements stream.SettledReader. Early acknowledgements reduce the messages that a kill
+// repeats, and make room below max_ack_pending.
 func (r *sharedReader) Settled(marks []stream.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -216,9 +216,9 @@ func (r *sharedReader) settle(marks []stream.Mark, above bool) {
 	}
 }
 
-// Commit implements stream.Reader. It returns when the server has received the acknowledgements. It
-// answers them with nothing; one that is lost with the server is repeated when the message is
-// delivered again.
+// Commit implements stream.Reader. It returns when the server has received the acknowledgements.
+// The server does not confirm them. If the server loses one, it redelivers the message and the
+// acknowledgement is sent again.
 func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	r.mu.Lock()
 	r.settle(marks, true)
@@ -233,8 +233,8 @@ func (r *sharedReader) Commit(ctx context.Context, marks []stream.Mark) error {
 	return nil
 }
 
-// Owns implements stream.AssignedReader. The partitions belong to this session alone; it owns them
-// as long as the consumer exists.
+// Owns implements stream.AssignedReader. The partitions belong to this session alone, which owns
+// them as long as the consumer exists.
 func (r *sharedReader) Owns(ctx context.Context, partitionID string) (bool, error) {
 	r.mu.Lock()
 	held := r.owned[partitionID]
@@ -246,13 +246,13 @@ func (r *sharedReader) Owns(ctx context.Context, partitionID string) (bool, erro
 	return held && err == nil, err
 }
 
-// Times of the end of a session.
+// Time limits at the end of a session.
 const (
-	lastPull  = 100 * time.Millisecond // for a running pull: messages of it that nobody takes wait for ack_wait
+	lastPull  = 100 * time.Millisecond // for a running pull: its unread messages wait for ack_wait
 	lastFlush = 2 * time.Second
 )
 
-// Close implements stream.Reader. Messages that are not settled go back to the server at once.
+// Close implements stream.Reader. It gives unsettled messages back to the server.
 func (r *sharedReader) Close() error {
 	r.mu.Lock()
 	already := r.closing

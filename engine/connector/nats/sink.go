@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Sink returns the sink's line in the list of components.
+// Sink returns the sink's entry in the list of components.
 func Sink() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -30,18 +30,18 @@ type StreamSink struct {
 	host   stream.Host
 	client *client
 	makers sync.Pool           // of *messageMaker
-	bytes  *semaphore.Weighted // of published messages without an acknowledgement
+	bytes  *semaphore.Weighted // of published messages that are not acknowledged
 }
 
-// sinkCounters are shown from the start.
+// sinkCounters are the counters that are shown from startup.
 var sinkCounters = []string{"records_sent", "bytes_sent", "records_refused", "duplicates"}
 
-// NewSink returns a sink that has connected to nothing.
+// NewSink returns a sink. It does not connect.
 func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.subject == nil && o.id == nil && o.headers == nil { // used without a config
+	if o.subject == nil && o.id == nil && o.headers == nil { // Shape was not called
 		if err := o.compile(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
@@ -54,16 +54,17 @@ func NewSink(o SinkOptions, h stream.Host) (*StreamSink, error) {
 	return s, nil
 }
 
-// Bounds of published messages without an acknowledgement. A server refuses more than 10,000
-// messages or 128 MiB to one stream.
+// Limits for published messages that are not acknowledged. A server refuses more than 10,000
+// messages or 128 MiB for one stream.
 const (
 	maxInFlight   = 32 << 20
 	maxUnacked    = 8000
 	stallWait     = 5 * time.Second
-	responseBound = time.Minute // after which the library forgets a message
+	responseBound = time.Minute // after this time, the library gives up on a response
 )
 
-// Open implements stream.Sink: it checks that the server answers and that a stream takes the subject.
+// Open implements stream.Sink. It checks that the server answers and that a stream accepts the
+// subject.
 func (s *StreamSink) Open(ctx context.Context, o stream.SinkOptions) error {
 	c, err := s.o.Connection.connect(
 		s.host.Log(),
@@ -118,8 +119,8 @@ func (s *StreamSink) Close() error {
 	return nil
 }
 
-// Deliver implements stream.Worker. It publishes all records and returns when the server has
-// answered for each, or ctx is done.
+// Deliver implements stream.Worker. It publishes all records. It returns when the server has
+// answered for each, or when ctx is done.
 func (s *StreamSink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -203,7 +204,8 @@ func (d *delivery) publish(b *stream.Batch, kept []int) {
 	}
 }
 
-// await waits for the outcome of each message. A message whose subject is denied gets none.
+// await waits for the outcome of each message. It does not wait for a message with a denied
+// subject, because such a message gets no response.
 func (d *delivery) await(ctx context.Context) error {
 	for k, future := range d.acks {
 		for waiting := future != nil && d.fates[k] == nil; waiting; {
@@ -228,8 +230,8 @@ func (d *delivery) await(ctx context.Context) error {
 	return d.lookUp(ctx)
 }
 
-// lookUp finds out why nobody has answered for a message: no stream takes its subject, or no server
-// leads the stream at present. Only the former is permanent.
+// lookUp determines why a message got no response. Either no stream accepts its subject, or the
+// stream has no leader at present. Only the first cause is permanent.
 func (d *delivery) lookUp(ctx context.Context) error {
 	known := make(map[string]error)
 	for k, err := range d.fates {
@@ -254,13 +256,13 @@ func (d *delivery) lookUp(ctx context.Context) error {
 	return nil
 }
 
-// unknownSubjectError means that no stream takes a subject.
+// unknownSubjectError means that no stream accepts a subject.
 type unknownSubjectError struct {
 	subject  string
-	byRecord bool // the subject depends on the record
+	byRecord bool // the record determines the subject
 }
 
-// Error names the subject and the remedy.
+// Error implements error. It includes a remedy.
 func (e *unknownSubjectError) Error() string {
 	return fmt.Sprintf("no stream takes the subject %q: create one, or correct the subject",
 		e.subject)

@@ -13,20 +13,20 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// badRecordError is the reason of a record of which no message can be made.
+// badRecordError is the error of a record that cannot be made into a message.
 type badRecordError struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (e *badRecordError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *badRecordError) Unwrap() error { return e.err }
 
 // messageMaker makes messages. It belongs to one goroutine at a time.
 type messageMaker struct {
 	o       *SinkOptions
-	subject *expr.Evaluator // nil: none
-	id      *expr.Evaluator // nil: none
+	subject *expr.Evaluator // nil: a fixed subject
+	id      *expr.Evaluator // nil: the record's id
 	headers []*expr.Evaluator
 	message uint32 // index of the field message in the batch
 	has     bool   // the batch has such a field
@@ -56,7 +56,7 @@ func (t *messageMaker) begin(b *stream.Batch) {
 	}
 }
 
-// make makes a message that shares no memory with the batch.
+// make makes a message of record i. It shares no memory with the batch.
 func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 	m := &natsgo.Msg{Subject: string(t.o.Subject), Header: make(natsgo.Header, 1+len(t.headers))}
 	if t.subject != nil {
@@ -92,7 +92,7 @@ func (t *messageMaker) make(b *stream.Batch, i int) (*natsgo.Msg, error) {
 	return m, nil
 }
 
-// recordID returns the id by which the stream drops repetitions.
+// recordID returns the id by which the stream detects duplicates.
 func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	if t.id == nil {
 		t.scratch = b.AppendRecordID(t.scratch[:0], i)
@@ -108,7 +108,7 @@ func (t *messageMaker) recordID(b *stream.Batch, i int) (string, error) {
 	return string(text), nil
 }
 
-// data makes the data of a message.
+// data returns the data of the message for record i.
 func (t *messageMaker) data(b *stream.Batch, i int) []byte {
 	if t.o.Format == formatJSON {
 		return ndjson.AppendRecord(nil, b, i)

@@ -10,13 +10,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// The forms of a message's data.
+// The formats of a message's data.
 const (
-	formatJSON = "json" // an object of the fields; of a record that was not parsed {"message":"..."}
-	formatRaw  = "raw"  // the record's text as it was read, or its field message if it has fields
+	formatJSON = "json" // an object of the fields; {"message":"..."} if the record was not parsed
+	formatRaw  = "raw"  // the record's text, or its field message if it was parsed and has one
 )
 
-// SinkOptions are those of the sink.
+// SinkOptions are the options of the sink.
 type SinkOptions struct {
 	Connection
 	Subject expr.Text            `yaml:"subject" required:"true" doc:"subject; a text that is no subject is an expression"`
@@ -25,9 +25,9 @@ type SinkOptions struct {
 	Headers map[string]expr.Text `yaml:"headers" doc:"expressions of the headers, by name; null leaves a header out"`
 	Format  string               `yaml:"format" enum:"json,raw" doc:"of the data: an object of the fields, or the record's text"`
 
-	subject *expr.Program // nil: Subject is a subject
+	subject *expr.Program // nil: a fixed subject
 	id      *expr.Program // nil: the record's id
-	headers []header      // by name
+	headers []header      // sorted by name
 }
 
 type header struct {
@@ -37,10 +37,10 @@ type header struct {
 
 const maxHeaders = 100
 
-// reservedHeader begins the names of headers with a meaning for the server.
+// reservedHeader is the prefix of headers that have a meaning for the server.
 const reservedHeader = "nats-"
 
-// DefaultSinkOptions send JSON objects.
+// DefaultSinkOptions returns options that send JSON objects.
 func DefaultSinkOptions() *SinkOptions {
 	return &SinkOptions{Connection: defaultConnection(), Format: formatJSON}
 }
@@ -50,7 +50,8 @@ func (o *SinkOptions) PreferredBatch() stream.BatchLimits {
 	return stream.BatchLimits{Bytes: 256 << 10, Records: 1000}
 }
 
-// Validate reports the first option that is wrong. It reads the files of tls, credentials and nkey.
+// Validate returns an error for the first wrong option. It reads the files of tls, credentials and
+// nkey.
 func (o *SinkOptions) Validate() error {
 	if err := o.Connection.validate(); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (o *SinkOptions) Validate() error {
 	return nil
 }
 
-// Shape implements stream.Shaper: it compiles the expressions.
+// Shape implements stream.Shaper. It compiles the expressions.
 func (o *SinkOptions) Shape(in stream.Schema) (stream.Schema, error) { return in, o.compile(in) }
 
 func (o *SinkOptions) compile(in stream.Schema) (err error) {
@@ -107,7 +108,7 @@ func (o *SinkOptions) compile(in stream.Schema) (err error) {
 	return nil
 }
 
-// target names the sink's subject for messages.
+// target returns the sink's subject or subject expression for messages.
 func (o *SinkOptions) target() string {
 	if o.subject != nil {
 		return fmt.Sprintf("subjects %s", o.Subject)

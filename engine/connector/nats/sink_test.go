@@ -66,7 +66,7 @@ func (c *cluster) stored(s jetstream.Stream) (out []*jetstream.RawStreamMsg) {
 	return out
 }
 
-// TestSinkRepeats: a batch that is delivered twice is stored once, under the records' ids.
+// TestSinkRepeats checks that a batch delivered twice is stored once, under the ids of its records.
 func TestSinkRepeats(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -92,8 +92,8 @@ func TestSinkRepeats(t *testing.T) {
 	}
 }
 
-// TestSinkSplits: records that the stream refuses for themselves are dead-lettered, and the others
-// are delivered.
+// TestSinkSplits checks that individually refused records are dead-lettered and the others are
+// delivered.
 func TestSinkSplits(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(o *server.Options) { o.MaxPayload = 4096 })
@@ -120,7 +120,7 @@ func TestSinkSplits(t *testing.T) {
 	}
 }
 
-// TestSinkOutcomes are failures of whole batches.
+// TestSinkOutcomes checks failures of whole batches.
 func TestSinkOutcomes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil)
@@ -156,7 +156,7 @@ func TestSinkOutcomes(t *testing.T) {
 	})
 }
 
-// TestSinkDenied: the user may not publish to the subject.
+// TestSinkDenied checks the error if the user may not publish to the subject.
 func TestSinkDenied(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, func(o *server.Options) {
@@ -180,7 +180,7 @@ func TestSinkDenied(t *testing.T) {
 	}
 }
 
-// TestSinkOfEngine copies one stream to another, with a server that restarts: nothing is lost or
+// TestSinkOfEngine copies one stream to another while the server restarts. Nothing is lost or
 // stored twice.
 func TestSinkOfEngine(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Source returns the source's line in the list of components.
+// Source returns the source's entry in the list of components.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -25,7 +25,7 @@ type StreamSource struct {
 	host stream.Host
 }
 
-// sharedCounters and logCounters are shown from the start.
+// sharedCounters and logCounters are the counters that are shown from startup.
 var (
 	sharedCounters = []string{
 		"redelivered", "redeliveries_merged", "acks_repeated", "naks", "ack_pending_full",
@@ -34,7 +34,7 @@ var (
 	logCounters = []string{"lost_upstream"}
 )
 
-// NewSource returns a source that has connected to nothing.
+// NewSource returns a source. It does not connect.
 func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -45,10 +45,11 @@ func NewSource(o SourceOptions, h stream.Host) (*StreamSource, error) {
 // HasAssignments implements stream.AssignedSource.
 func (s *StreamSource) HasAssignments() bool { return s.o.Durable != "" }
 
-// Shared implements stream.SharedSource: without a durable consumer positions are sequences.
+// Shared implements stream.SharedSource. Without a durable consumer, positions are sequences, and
+// several processes may read the same stream.
 func (s *StreamSource) Shared() error { return nil }
 
-// ackBuffer is the number of bytes of acknowledgements that are kept while no server is connected.
+// ackBuffer bounds the bytes of acknowledgements that are kept while no server is connected.
 const ackBuffer = 8 << 20
 
 // Open implements stream.Source.
@@ -85,7 +86,8 @@ func (s *StreamSource) Open(ctx context.Context, o stream.OpenOptions) (stream.R
 	return r, nil
 }
 
-// durableOf returns the consumer of a route. Routes read independently, so that each needs one.
+// durableOf returns the consumer of a route. Each route needs its own, because routes read
+// independently.
 func (s *StreamSource) durableOf(route string) (string, error) {
 	name := s.o.Durable
 	if h, ok := s.host.(stream.SourceHost); ok && len(h.Routes()) > 1 &&
@@ -102,7 +104,7 @@ func (s *StreamSource) durableOf(route string) (string, error) {
 	return name, nil
 }
 
-// counter returns the function that counts events of a route, and shows the counters.
+// counter returns a function that counts events of a route. It also makes the counters visible.
 func (s *StreamSource) counter(o *stream.OpenOptions, names []string) func(string, int64) {
 	count := s.host.Count
 	if o.Count != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Async are the options for receivers that answer 202 and work on: their operations are polled
-// until they end. They are off without location.
+// Async configures operations of receivers that answer 202 and continue the work. The sink polls
+// such operations until they end. It is off if Location is empty.
 type Async struct {
 	Location expr.Text     `yaml:"location" doc:"expression over a 202 response: the URL to poll"`
 	Done     expr.Text     `yaml:"done"     doc:"condition on the response to a poll: success"`
@@ -36,7 +36,7 @@ const (
 
 func (a *Async) isOn() bool { return a.Location != "" }
 
-// plan returns the schedule of polls.
+// plan returns the schedule of the polls.
 func (a *Async) plan() (p parked.Polling, err error) {
 	wrong := func(key, format string, args ...any) (parked.Polling, error) {
 		return p, &stream.OptionError{Key: "async." + key, Err: fmt.Errorf(format, args...)}
@@ -77,7 +77,7 @@ func (a *Async) plan() (p parked.Polling, err error) {
 	return p, nil
 }
 
-// operation returns the operation that a 202 response has started.
+// operation returns the operation that a 202 response started.
 func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, err error) {
 	b, err := r.batch()
 	if err != nil {
@@ -99,8 +99,8 @@ func (s *Sink) operation(d *parked.Delivery, r *response) (o parked.Operation, e
 	return o, nil
 }
 
-// resolve returns the absolute form of a location, and its host:port. The receiver chooses it, so
-// that the same URLs are allowed as for records.
+// resolve returns the absolute form of a location, and its host:port. The receiver chooses the
+// location, so it must be a URL that is allowed for records, too.
 func (o *Options) resolve(base *url.URL, location string) (string, string, error) {
 	location = strings.TrimSpace(location)
 	switch {
@@ -125,8 +125,8 @@ func (o *Options) resolve(base *url.URL, location string) (string, string, error
 	return u.String(), host, nil
 }
 
-// pollRequest makes the request of a poll. The record's headers may hold credentials, and so go to
-// the origin for which they were written only. Polls are not signed: they have no body.
+// pollRequest makes the request of a poll. The record's headers may hold credentials, so they are
+// sent only to the origin of the record's URL. Polls are not signed: they have no body.
 func (s *Sink) pollRequest(ctx context.Context, d *parked.Delivery) (*nethttp.Request, error) {
 	u, _, err := s.o.Allow.Check(d.Operation.Location)
 	if err != nil {
@@ -151,23 +151,23 @@ func (s *Sink) pollRequest(ctx context.Context, d *parked.Delivery) (*nethttp.Re
 type verdict uint8
 
 const (
-	pollUnexpected  verdict = iota // a status that explains nothing, such as 401 or 404
+	pollUnexpected  verdict = iota // a status without a meaning for polls, such as 401 or 404
 	pollSuccess                    // the operation has succeeded
 	pollNotReady                   // the operation is still running
 	pollThrottled                  // polled too often
-	pollServerError                // a failure that may pass
+	pollServerError                // a failure that may be temporary
 	pollFatal                      // the operation will never succeed
 )
 
-// String returns the verdict as the history of a delivery shows it.
+// String returns the verdict in the form that the delivery's history shows.
 func (v verdict) String() string {
 	return [...]string{
 		"unexpected response", "success", "not ready", "throttled", "server error", "fatal",
 	}[v]
 }
 
-// judgePoll returns the verdict on the response to a poll, and its text for the history. Responses
-// that are neither done nor failed are polled again until async.max, except for 410.
+// judgePoll returns the verdict on the response to a poll, and a text for the history. If a
+// response is neither done nor failed, polling continues until async.max. A 410 ends it at once.
 func (p *programs) judgePoll(r *response) (verdict, string) {
 	status := strings.TrimSpace(strconv.Itoa(r.status) + " " + nethttp.StatusText(r.status))
 	undecided := ""
@@ -191,8 +191,7 @@ func (p *programs) judgePoll(r *response) (verdict, string) {
 	return v, v.String() + ": " + status + undecided
 }
 
-// pollVerdict is the verdict on a status alone. ByError stands for statuses that explain nothing,
-// such as 401 or 404.
+// pollVerdict returns the verdict for a status alone.
 func pollVerdict(status int, hasRetryAfter bool) verdict {
 	switch {
 	case status == nethttp.StatusGone:
@@ -208,7 +207,7 @@ func pollVerdict(status int, hasRetryAfter bool) verdict {
 	return pollUnexpected
 }
 
-// eventOf returns the event of a verdict.
+// eventOf returns the event for a verdict.
 func eventOf(v verdict) parked.Event {
 	switch v {
 	case pollSuccess:

@@ -22,7 +22,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// asyncOptions poll the operations of options.
+// asyncOptions returns options with polling of operations.
 func asyncOptions() *Options {
 	o := options()
 	o.Async.Location = `headers.location`
@@ -37,8 +37,8 @@ const (
 	failed    = `{"state":"FAILED"}`
 )
 
-// TestAsyncHour: an operation of 59 minutes is polled on its own schedule, parked between polls,
-// and its request is sent once.
+// TestAsyncHour checks an operation of 59 minutes. The sink polls it on the polling schedule, parks
+// it between polls, and sends its request once.
 func TestAsyncHour(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
@@ -98,8 +98,8 @@ func TestAsyncHour(t *testing.T) {
 	}
 }
 
-// wantPolled checks that order-1 was sent once, and polled after 1, 3, 7, 15, 31 and 63 s and each
-// minute from then. The last poll is the first one after takes, or that after an hour.
+// wantPolled checks that order-1 was sent once, and polled after 1, 3, 7, 15, 31 and 63 s and every
+// minute after that. The last poll is the first one after takes, or the one after an hour.
 func wantPolled(t *testing.T, m *merchants, takes time.Duration) {
 	t.Helper()
 	if at := m.of("order-1"); len(at) != 1 {
@@ -119,8 +119,9 @@ func wantPolled(t *testing.T, m *merchants, takes time.Duration) {
 	}
 }
 
-// TestAsyncStatuses polls a real server that responds with each kind of status in turn. With times
-// divided by 1,800 the operation takes more than an hour: the two Retry-After demand 2 s.
+// TestAsyncStatuses polls a real server that responds with each kind of status in turn. Times are
+// divided by 1,800. The operation nevertheless takes the equivalent of over an hour, because two
+// Retry-After headers demand 1 s each.
 func TestAsyncStatuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		last  reply
@@ -156,14 +157,14 @@ type reply struct {
 	body       string
 }
 
-// pending are replies of operations that have not ended.
+// pending lists responses that do not end an operation.
 var pending = []reply{
 	{200, "", running}, {202, "", ""}, {429, "", ""}, {429, "1", ""}, {503, "1", ""},
 	{500, "", succeeded}, {502, "", ""}, {404, "", ""}, {401, "", ""}, {304, "", ""},
 	{200, "", "not JSON"}, {425, "", ""}, {408, "", ""},
 }
 
-// replier responds to polls with all of pending, and then with last.
+// replier responds to polls with all of pending, then with last.
 type replier struct {
 	last reply
 
@@ -199,7 +200,7 @@ func (r *replier) ServeHTTP(w nethttp.ResponseWriter, req *nethttp.Request) {
 	}
 }
 
-// check checks the end of the delivery, and that each poll waited as long as it had to.
+// check checks the end of the delivery, and that each poll waited at least as long as required.
 func (r *replier) check(t *testing.T, d stream.Delivery, state string) {
 	t.Helper()
 	r.mu.Lock()
@@ -213,14 +214,14 @@ func (r *replier) check(t *testing.T, d stream.Delivery, state string) {
 		if pending[n].retryAfter != "" {
 			least = time.Second
 		}
-		const stored = time.Millisecond // resolution of due times
+		const stored = time.Millisecond // precision of due times
 		if waited := r.polls[n+1].Sub(r.polls[n]); waited < least-stored {
 			t.Errorf("%v after reply %d, %+v; want at least %v", waited, n, pending[n], least)
 		}
 	}
 }
 
-// overNetwork are the options for a real server: each line is an order.
+// overNetwork returns options for a real server. Each line is an order.
 func overNetwork(t *testing.T, server string) *Options {
 	t.Helper()
 	u, err := url.Parse(server)
@@ -243,7 +244,7 @@ func overNetwork(t *testing.T, server string) *Options {
 	return o
 }
 
-// awaitDelivery asks for a delivery until it is as wanted.
+// awaitDelivery queries a delivery until wanted returns true for it.
 func awaitDelivery(
 	t *testing.T, store stream.DeliveryStore, key string, wanted func(stream.Delivery) bool,
 ) (d stream.Delivery) {
@@ -272,10 +273,10 @@ func eventually(t *testing.T, holds func() bool, state func() string) {
 	}
 }
 
-// TestAsyncLocation: the receiver may not direct polls to any other place than a record may.
+// TestAsyncLocation checks that the receiver can direct polls only to URLs that records may use.
 func TestAsyncLocation(t *testing.T) {
 	for location, c := range map[string]struct {
-		polled string // URL; "" if the delivery ends
+		polled string // URL; "" if the delivery ends instead
 		header bool   // with the record's headers
 	}{
 		"/op":                          {"https://m1.shops.example/op", true},
@@ -336,7 +337,8 @@ func TestAsyncLocation(t *testing.T) {
 	}
 }
 
-// TestAsyncDownHost: while a host is down, operations wait as notifications do, and end after it.
+// TestAsyncDownHost checks that operations wait while their host is down, like notifications, and
+// end after the outage.
 func TestAsyncDownHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(nil)
@@ -396,8 +398,8 @@ func TestAsyncOptions(t *testing.T) {
 
 const childDir, childURL = "PENSTOCK_TEST_NOTIFY_DIR", "PENSTOCK_TEST_NOTIFY_URL"
 
-// TestAsyncKilled kills the process while it polls, and checks that polling resumes: no operation
-// is forgotten, and none is started a second time.
+// TestAsyncKilled kills the process while it polls. It checks that polling resumes, that no
+// operation is lost, and that none is started twice.
 func TestAsyncKilled(t *testing.T) {
 	if dir := os.Getenv(childDir); dir != "" {
 		pollAsChild(t, dir)
@@ -432,7 +434,7 @@ func TestAsyncKilled(t *testing.T) {
 	}
 }
 
-// startChild runs pollAsChild in a process until kill is called.
+// startChild runs pollAsChild in a new process until kill is called.
 func startChild(t *testing.T, dir, url string) (kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestAsyncKilled$")
@@ -444,12 +446,12 @@ func startChild(t *testing.T, dir, url string) (kill func()) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Error(err)
 		}
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error is expected after the kill
 	}
 }
 
-// pollAsChild delivers orders until it is killed. Each process reads them again, as after a kill
-// before a checkpoint.
+// pollAsChild delivers orders until it is killed. Each process reads all orders again, as if the
+// kill came before a checkpoint.
 func pollAsChild(t *testing.T, dir string) {
 	f := newFixture(t, dir, overNetwork(t, os.Getenv(childURL)), nil, false)
 	for n := range 20 {
@@ -460,7 +462,7 @@ func pollAsChild(t *testing.T, dir string) {
 	<-t.Context().Done()
 }
 
-// asyncReceiver accepts operations, which end after some polls.
+// asyncReceiver starts operations that end after enough polls.
 type asyncReceiver struct {
 	enough int
 
@@ -492,7 +494,7 @@ func (r *asyncReceiver) sent(key string) int {
 	return r.posts[key]
 }
 
-// leastPolls returns how often each of so many orders has been polled at least.
+// leastPolls returns the smallest number of polls among the given number of orders.
 func (r *asyncReceiver) leastPolls(orders int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -26,7 +26,7 @@ func (s *Sink) Deliveries() stream.DeliveryStore {
 type Deliveries struct {
 	store    *parked.Store
 	schedule parked.Schedule
-	changed  func(ctx context.Context, host string) // called after a change; nil for nothing
+	changed  func(ctx context.Context, host string) // called after a change; may be nil
 }
 
 // OpenDeliveries implements stream.ParkingOptions.
@@ -77,7 +77,8 @@ func (d *Deliveries) DeliveryOf(
 	})
 }
 
-// find returns the newest delivery of a key, of those that are wanted; nil means all.
+// find returns the newest delivery of a key among those for which wanted returns true. If wanted is
+// nil, find considers all.
 func (d *Deliveries) find(
 	ctx context.Context, key string, wanted func(*parked.Delivery) bool,
 ) (stream.Delivery, error) {
@@ -142,7 +143,7 @@ func (d *Deliveries) operate(
 	return d.Delivery(ctx, key)
 }
 
-// translated returns the error as the contract names it.
+// translated returns the error of package stream for an error of the store.
 func translated(err error) error {
 	if _, ok := errors.AsType[*parked.NotFoundError](err); ok {
 		return stream.ErrNoDelivery
@@ -153,7 +154,7 @@ func translated(err error) error {
 	return err
 }
 
-// shown returns a delivery without the parts that may hold secrets.
+// shown returns a delivery without the parts that may contain secrets.
 func (d *Deliveries) shown(p *parked.Delivery) stream.Delivery {
 	out := stream.Delivery{
 		ID:      p.ID,
@@ -186,7 +187,7 @@ func (d *Deliveries) shown(p *parked.Delivery) stream.Delivery {
 	return out
 }
 
-// withoutQuery returns a URL without its query, which may hold secrets.
+// withoutQuery returns a URL without its query, which may contain secrets.
 func withoutQuery(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/penstock-io/penstock/vfs"
 )
 
-// merchants are receivers in memory. A request's path is that of its order.
+// merchants are receivers in memory. The path of a request is its order.
 type merchants struct {
-	// n: attempts of this order before.
+	// n is the number of earlier attempts of this order
 	respond func(r *nethttp.Request, n int) (status int, body string, takes time.Duration)
 
 	mu       sync.Mutex
 	start    time.Time
-	attempts map[string][]time.Duration // by order, since the start
+	attempts map[string][]time.Duration // by order, relative to start
 	requests []*nethttp.Request
 	open     map[string]int // by host
 	most     map[string]int
@@ -87,7 +87,7 @@ func (m *merchants) total(prefix string) (n int) {
 	return n
 }
 
-// fixture is a sink over merchants.
+// fixture is a sink that delivers to merchants.
 type fixture struct {
 	*Sink
 	t       *testing.T
@@ -95,12 +95,12 @@ type fixture struct {
 	m       *merchants
 	dir     string
 	letters []stream.DeadLetter
-	stuck   atomic.Bool // no checkpoint is synced
+	stuck   atomic.Bool // if set, no checkpoint is synced
 	lane    stream.Lane
 	next    int64
 }
 
-// options send each line "HOST ORDER" to https://HOST.shops.example/ORDER.
+// options returns options that send each line "HOST ORDER" to https://HOST.shops.example/ORDER.
 func options() *Options {
 	o := DefaultOptions()
 	o.URL = `"https://" + split(message, " ")[0] + ".shops.example/" + split(message, " ")[1]`
@@ -120,7 +120,7 @@ func newMerchants(respond func(*nethttp.Request, int) (int, string, time.Duratio
 	}
 }
 
-// newFixture opens a sink over the state directory given. Without merchants it uses the network.
+// newFixture opens a sink with the given state directory. If m is nil, it uses the network.
 func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -134,7 +134,7 @@ func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *
 		t.Fatal(err)
 	}
 	f.Sink = made
-	if f.refresh = time.Minute; m != nil { // virtual hours would be many seconds
+	if f.refresh = time.Minute; m != nil { // many refreshes in virtual hours are slow
 		f.transport = m
 	}
 	err = f.Open(t.Context(), stream.SinkOptions{
@@ -157,7 +157,7 @@ func newFixture(t *testing.T, dir string, o *Options, m *merchants, once bool) *
 	return f
 }
 
-// stop ends the sink as the end of a process does.
+// stop stops the sink, like the end of a process.
 func (f *fixture) stop() {
 	f.t.Helper()
 	f.host.Stop()
@@ -166,7 +166,7 @@ func (f *fixture) stop() {
 	}
 }
 
-// deliver parks lines.
+// deliver parks the lines.
 func (f *fixture) deliver(lines ...string) error {
 	f.t.Helper()
 	b := streamtest.Lines(lines...)
@@ -179,7 +179,7 @@ func (f *fixture) deliver(lines ...string) error {
 	return err
 }
 
-// bubble runs a test in virtual time. The directory outlives it.
+// bubble runs a test in virtual time. The directory outlives the bubble.
 func bubble(t *testing.T, run func(t *testing.T, dir string)) {
 	t.Helper()
 	dir := t.TempDir()

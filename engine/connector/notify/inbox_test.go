@@ -24,7 +24,7 @@ import (
 
 const oldSecret, newSecret = "whsec_b2xkIHNlY3JldA==", "whsec_bmV3IHNlY3JldA=="
 
-// shop is a merchant that receives by package inbox. It books each order in SQLite.
+// shop is a merchant that receives with package inbox. It records each order in SQLite.
 type shop struct {
 	t  *testing.T
 	db *sql.DB
@@ -56,7 +56,7 @@ func (s *shop) close() {
 	}
 }
 
-// verifyWith replaces the verifier, as a restart of the shop with other secrets does.
+// verifyWith replaces the verifier, like a restart of the shop with other secrets.
 func (s *shop) verifyWith(v inbox.Verifier) {
 	s.t.Helper()
 	store, err := sqlstore.SQLite(s.db, sqlstore.Options{})
@@ -88,7 +88,7 @@ func (s *shop) receive(r *nethttp.Request, _ int) (status int, body string, take
 	handler := s.handler
 	s.mu.Unlock()
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, r.Clone(context.Background())) // it finishes though the sender has left
+	handler.ServeHTTP(w, r.Clone(context.Background())) // it finishes even if the sender gives up
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.statuses[w.Code]++
@@ -106,7 +106,7 @@ func (s *shop) count(query string) (n int) {
 	return n
 }
 
-// wants checks that orders were booked, each once, and the number of responses that refused.
+// wants checks that all orders were booked once each, and the number of refused requests.
 func (s *shop) wants(orders, refused int) {
 	s.t.Helper()
 	rows := s.count(`SELECT count(*) FROM booked`)
@@ -132,8 +132,8 @@ func webhooks(t *testing.T, secrets ...string) inbox.Verifier {
 	return v
 }
 
-// TestInboxVerifies sends one order with each kind of signature: package inbox accepts that of the
-// same secret and refuses every other.
+// TestInboxVerifies checks each kind of signature with an order. Package inbox accepts the
+// signature with the same secret and refuses all others.
 func TestInboxVerifies(t *testing.T) {
 	standard := func(secrets ...string) Sign {
 		return Sign{Webhooks: Webhooks{Secrets: secrets}}
@@ -187,9 +187,9 @@ func TestInboxVerifies(t *testing.T) {
 	}
 }
 
-// TestInboxRotation replaces a secret while penstock runs, without one refused request. With
-// Standard Webhooks the sender signs with both secrets before the receiver drops the old one. A
-// generic HMAC has one signature, so the receiver accepts both secrets first.
+// TestInboxRotation checks that a secret can be replaced at run time without a refused request.
+// With Standard Webhooks, the sender signs with both secrets before the receiver drops the old one.
+// A generic HMAC has one signature, so the receiver accepts both secrets first.
 func TestInboxRotation(t *testing.T) {
 	standard := func(secrets ...string) inbox.Verifier { return webhooks(t, secrets...) }
 	simple := func(secrets ...string) inbox.Verifier {
@@ -217,11 +217,11 @@ func TestInboxRotation(t *testing.T) {
 	}
 }
 
-// step gives the sender or the receiver other secrets.
+// step sets new secrets for the sender or the receiver.
 type step struct{ sender, receiver []string }
 
-// rotate delivers an order before the steps and after each of them, and then one that the receiver
-// refuses.
+// rotate delivers an order before the steps and after each of them, and finally one that the
+// receiver refuses.
 func rotate(
 	t *testing.T, dir string, sign Sign, verifier func(...string) inbox.Verifier, steps []step,
 ) {
@@ -269,8 +269,8 @@ func rotate(
 	s.wants(len(steps)+1, 1)
 }
 
-// TestInboxOnce loses requests and responses, and stops the sender in the middle. Each order is
-// booked once, and each delivery ends as done.
+// TestInboxOnce loses requests and responses, and stops the sender in the middle. It checks that
+// each order is booked once and each delivery ends as done.
 func TestInboxOnce(t *testing.T) {
 	const hosts, orders = 3, 60
 	bubble(t, func(t *testing.T, dir string) {
@@ -312,11 +312,11 @@ func TestInboxOnce(t *testing.T) {
 		if err := f.deliver(lines...); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Second) // some are done, some in flight, some parked
+		time.Sleep(20 * time.Second) // some are done, others in flight or parked
 		f.stop()
 		f = newFixture(t, dir, o, m, false)
 		defer f.stop()
-		if err := f.deliver(lines...); err != nil { // read again, since the checkpoint was behind
+		if err := f.deliver(lines...); err != nil { // read again: the checkpoint was behind
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)

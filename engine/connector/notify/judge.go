@@ -13,7 +13,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// responseSchema is what a condition on a response may name. The names of headers are in lower case.
+// responseSchema lists the fields that conditions on responses may use. Header names are in lower
+// case.
 var responseSchema = stream.Schema{Fields: []stream.SchemaField{
 	{Name: "status", Type: stream.IntegerType},
 	{Name: "headers", Type: stream.JSONType},
@@ -52,7 +53,7 @@ func (p *programs) compileConditions(o *Options) error {
 	return nil
 }
 
-// response is a receiver's response, of which the body was read up to a bound.
+// response is a receiver's response. Its body is read up to maxResponse.
 type response struct {
 	status    int
 	header    nethttp.Header
@@ -60,8 +61,8 @@ type response struct {
 	truncated bool
 }
 
-// judge returns the event that a response is for its delivery, and the reason if it is not accepted.
-// A condition that cannot be decided does not hold.
+// judge returns the event of a response for its delivery, and the reason if the response is not
+// accepted. A condition that cannot be evaluated counts as false.
 func (p *programs) judge(r *response) (parked.Event, string) {
 	accepted, reason := r.status >= 200 && r.status < 300, ""
 	if p.accept != nil {
@@ -101,7 +102,7 @@ func holds(condition *expr.Program, r *response) (bool, error) {
 	return e.Holds(0)
 }
 
-// batch returns the response as a record, for expressions.
+// batch returns a batch with the response as its record, for expressions.
 func (r *response) batch() (*stream.Batch, error) {
 	if r.truncated {
 		return nil, fmt.Errorf("the body is longer than %d bytes", maxResponse)
@@ -128,5 +129,5 @@ func (r *response) batch() (*stream.Batch, error) {
 	return b, nil
 }
 
-// isDown reports whether a response is evidence that its host is down.
+// isDown reports whether a status indicates that the host is down.
 func isDown(status int) bool { return status >= 500 }

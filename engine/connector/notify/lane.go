@@ -14,47 +14,48 @@ import (
 )
 
 const (
-	downAfter  = 3                // deliveries in a row that got no response or a 5xx
-	firstProbe = 15 * time.Second // of a host that is down; doubling to
+	downAfter  = 3                // consecutive deliveries without a response or with a 5xx
+	firstProbe = 15 * time.Second // wait before the first probe of a down host; doubles up to
 	lastProbe  = 30 * time.Minute // at most 60 probes a day
-	slowAfter  = time.Second      // an attempt that takes longer makes its host slow
+	slowAfter  = time.Second      // a longer attempt makes its host slow
 )
 
-// lane is one host with deliveries that are due, in flight, or will be due. The dispatcher owns it.
-// Its circuit is nil before the first failure.
+// lane is a host with deliveries that are due, in flight, or due later. The dispatcher owns it. Its
+// circuit is nil before the first failure.
 type lane struct {
 	id       int64
 	name     string
-	group    string    // pattern of allow.hosts that allows the host; "" if it is listed by name
-	due      time.Time // of its earliest delivery that may be sent
-	index    int       // in the heap; -1 if it is in none
-	visited  uint64    // number of its last visit: lanes that are due take turns
+	group    string    // pattern of allow.hosts that allows the host; "" if listed by name
+	due      time.Time // time of the earliest delivery that may be sent
+	index    int       // index in the heap, or -1
+	visited  uint64    // number of the last visit: among due lanes, the lowest comes first
 	inFlight []int64   // ids of deliveries
 	window   *limit.Limiter
 	circuit  *breaker.Circuit
-	failed   []int64       // deliveries of the present row of failures
-	since    time.Time     // of that row
+	failed   []int64       // deliveries of the current run of failures
+	since    time.Time     // start of that run
 	reason   string        // of the last failure
-	slow     bool          // its last attempt failed or took long, or one in flight does
-	full     bool          // at its last visit deliveries were due for which it had no room
-	absent   absence       // why the lane is not in the heap although it may have due deliveries
+	slow     bool          // the last attempt failed or was slow, or one in flight is slow
+	full     bool          // the last visit found more due deliveries than it could send
+	absent   absence       // why the lane is not in the heap, even if it has due deliveries
 	paced    time.Duration // state of the host's rate limit
-	opens    time.Time     // when the rate limit allows a request; zero if it did
+	opens    time.Time     // when the rate limit allows the next request; zero if it does now
 }
 
-// absence is the reason for which the dispatcher leaves a lane out of the heap.
+// absence is the reason why the dispatcher leaves a lane out of the heap.
 type absence uint8
 
 const (
 	present   absence = iota // the lane is in the heap if a visit is scheduled
-	held                     // slow hosts have their share of the attempts
-	recording                // planned times that pass are being stored
+	held                     // slow hosts have used up their share of the attempts
+	recording                // skipped planned times are being stored
 )
 
 func newLane(h parked.Host) *lane { return &lane{id: h.ID, name: h.Name, due: h.Due, index: -1} }
 
-// newCircuit returns the circuit of a lane. Failures in a row of different deliveries open it: one
-// delivery alone keeps its exact schedule.
+// newCircuit returns the circuit of a lane. It opens after consecutive failures of different
+// deliveries. Failures of a single delivery never open it, so that delivery keeps its exact
+// schedule.
 func newCircuit() *breaker.Circuit {
 	c, err := breaker.NewCircuit(breaker.Options{
 		Failures:     downAfter,
@@ -68,20 +69,20 @@ func newCircuit() *breaker.Circuit {
 	return c
 }
 
-// isDown reports whether only probes and last attempts are sent to the host.
+// isDown reports whether the host gets only probes and last attempts.
 func (l *lane) isDown() bool { return l.circuit != nil && l.circuit.State() != breaker.Closed }
 
-// allow lets an attempt through, which must be followed by settle, or refuses it. now is the time
-// since the origin of circuits and rate limits.
+// allow reports whether the circuit lets an attempt through. If it does, the caller must call
+// settle afterwards. now is the time since the epoch of circuits and rate limits.
 func (l *lane) allow(now time.Duration) (breaker.Ticket, bool) {
 	if l.circuit == nil {
-		return breaker.Ticket{}, true // that of a new circuit
+		return breaker.Ticket{}, true // the ticket of a new circuit
 	}
 	return l.circuit.Allow(now)
 }
 
-// settle takes the outcome of an attempt that was let through into the circuit, which it makes at
-// the first failure.
+// settle reports the outcome of an attempt to the circuit. It creates the circuit at the first
+// failure.
 func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	if l.circuit == nil {
 		if o != breaker.Failure {
@@ -92,20 +93,19 @@ func (l *lane) settle(now time.Duration, t breaker.Ticket, o breaker.Outcome) {
 	l.circuit.Done(now, t, o, 0)
 }
 
-// isIdle reports whether the lane knows nothing that a new one would not, except that its host is
-// slow.
+// isIdle reports whether the lane has no state that a new one would lack, except for slow.
 func (l *lane) isIdle(now time.Duration) bool {
 	return len(l.inFlight) == 0 && len(l.failed) == 0 && !l.isDown() && l.paced <= now
 }
 
 // isResting reports whether the lane has nothing to do at now, so that it can be deleted to make
-// room for another host. since is now as the time since the origin of rate limits.
+// room for another host. since is now, relative to the epoch of rate limits.
 func (l *lane) isResting(now time.Time, since time.Duration) bool {
 	return len(l.inFlight) == 0 && l.absent == present && l.paced <= since &&
 		(l.index < 0 || l.due.After(now))
 }
 
-// worth ranks resting lanes: how much is lost if the lane is deleted.
+// worth ranks resting lanes by the state that is lost if the lane is deleted.
 func (l *lane) worth() (n int) {
 	if l.index >= 0 {
 		n++
@@ -116,42 +116,42 @@ func (l *lane) worth() (n int) {
 	return n
 }
 
-// attempt is an attempt in flight.
+// attempt is an in-flight attempt.
 type attempt struct {
 	lane  *lane
 	begun time.Time
-	slow  bool // it counts in the share of slow hosts
+	slow  bool // counts toward the share of slow hosts
 }
 
-// places counts the attempts in flight. Slow hosts have a share of them. When hosts turn out to be
-// slow faster than their share becomes free, attempts beyond the share take extra places, so that
-// hosts that respond keep theirs.
+// places counts the in-flight attempts. Slow hosts get a limited share of them. If more attempts
+// turn out to be slow than fit into the share, they take extra places. So responsive hosts keep
+// their places.
 //
 //	attempts 256:  | fast and unknown hosts, at least 192 | slow hosts, at most 64 |
 //	extra 128:     | attempts that turned out to be slow while those 64 were taken |
 type places struct {
 	attempts, share, extra int
-	slow                   int        // attempts in flight at slow hosts
-	young                  []*attempt // the others, oldest first; at most attempts
+	slow                   int        // attempts at slow hosts
+	young                  []*attempt // the other attempts, oldest first; at most attempts
 }
 
 func newPlaces(attempts int) places {
 	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts / 2}
 }
 
-// isFull reports whether no host gets a further attempt.
+// isFull reports whether no host may get a further attempt.
 func (p *places) isFull() bool {
 	beyond := min(p.extra, max(0, p.slow-p.share))
 	return len(p.young)+p.slow-beyond >= p.attempts
 }
 
-// isFullFor reports whether a lane gets no further attempt.
+// isFullFor reports whether a lane may not get a further attempt.
 func (p *places) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
-// busy returns the number of attempts in flight.
+// busy returns the number of in-flight attempts.
 func (p *places) busy() int { return p.slow + len(p.young) }
 
-// begin notes the beginning of an attempt.
+// begin records the start of an attempt.
 func (p *places) begin(l *lane, now time.Time) *attempt {
 	a := &attempt{lane: l, begun: now, slow: l.slow}
 	if a.slow {
@@ -162,8 +162,8 @@ func (p *places) begin(l *lane, now time.Time) *attempt {
 	return a
 }
 
-// age makes the hosts slow that have had an attempt in flight for longer than slowAfter. A silent
-// host is thus slow long before its first attempt times out.
+// age marks hosts as slow that have had an attempt in flight for longer than slowAfter. So a silent
+// host is slow long before its first attempt times out.
 func (p *places) age(now time.Time) {
 	n := 0
 	for n < len(p.young) && now.Sub(p.young[n].begun) > slowAfter {
@@ -174,7 +174,7 @@ func (p *places) age(now time.Time) {
 	p.slow += n
 }
 
-// untilAged returns how long no attempt turns slow.
+// untilAged returns the time until age may mark a host as slow.
 func (p *places) untilAged(now time.Time) time.Duration {
 	if len(p.young) == 0 {
 		return time.Hour
@@ -182,7 +182,7 @@ func (p *places) untilAged(now time.Time) time.Duration {
 	return max(0, p.young[0].begun.Add(slowAfter+time.Millisecond).Sub(now))
 }
 
-// end notes the end of an attempt.
+// end records the end of an attempt.
 func (p *places) end(a *attempt) {
 	if a.slow {
 		p.slow--
@@ -191,8 +191,8 @@ func (p *places) end(a *attempt) {
 	p.young = slices.DeleteFunc(p.young, func(other *attempt) bool { return other == a })
 }
 
-// end notes the end of an attempt. It returns the outcome that counts for the circuit: a delivery
-// counts once in a row of failures, unless it was the probe.
+// end records the end of an attempt and returns its outcome for the circuit. A delivery counts only
+// once in a run of failures, unless the attempt was a probe.
 func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) breaker.Outcome {
 	l.inFlight = slices.DeleteFunc(l.inFlight, func(other int64) bool { return other == id })
 	if !down {
@@ -212,8 +212,8 @@ func (l *lane) end(id int64, down, probe bool, reason string, now time.Time) bre
 	return breaker.Failure
 }
 
-// laneHeap has the lanes by due time; of lanes that are due at the same time, the one that was
-// visited longest ago comes first.
+// laneHeap orders the lanes by due time. Among lanes with the same due time, the least recently
+// visited one comes first.
 type laneHeap []*lane
 
 // Len implements heap.Interface.
@@ -250,7 +250,7 @@ func (h *laneHeap) Pop() any {
 	return l
 }
 
-// schedule puts the lane into the heap, or moves it, for a due time.
+// schedule sets the due time of a lane, and adds the lane to the heap if it is not there.
 func (h *laneHeap) schedule(l *lane, due time.Time) {
 	l.due = due
 	if l.index >= 0 {
@@ -260,7 +260,7 @@ func (h *laneHeap) schedule(l *lane, due time.Time) {
 	heap.Push(h, l)
 }
 
-// remove takes the lane out of the heap.
+// remove removes the lane from the heap.
 func (h *laneHeap) remove(l *lane) {
 	if l.index >= 0 {
 		heap.Remove(h, l.index)

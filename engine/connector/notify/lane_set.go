@@ -10,25 +10,25 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// keptLanes is the number of lanes that each pattern of allow.hosts may have whatever the others
-// have, if the option hosts is large enough.
+// keptLanes is the number of lanes reserved for each pattern of allow.hosts, if the option hosts is
+// large enough.
 const keptLanes = 100
 
-// laneSet has the lanes in memory, at most `most`. Other hosts wait in the store until a lane is
-// free. Hosts are counted by the pattern of allow.hosts that allows them, so that many names below
-// one domain leave lanes to the hosts of the others.
+// laneSet holds the lanes in memory, at most `most`. Other hosts wait in the store until a lane is
+// free. Hosts are grouped by the pattern of allow.hosts that matches them. So many names below one
+// domain leave lanes for the hosts of other patterns.
 //
 //	most 10,000, three patterns: at least 100 lanes for each, 9,700 for all
 type laneSet struct {
 	epoch   time.Time // origin of the times of circuits and rate limits
 	byID    map[int64]*lane
 	most    int
-	kept    int            // lanes that each group may have whatever others have
-	groups  map[string]int // number of lanes by pattern; "" has the hosts that are listed by name
-	claimed int            // lanes that groups with fewer than kept may still claim
+	kept    int            // lanes reserved for each group
+	groups  map[string]int // number of lanes by pattern; "" counts hosts listed by name
+	claimed int            // reserved lanes that groups do not use yet
 
-	missing time.Time // due time of the earliest host that has no lane for want of room; zero: none
-	swept   time.Time // when evict last found nothing to delete
+	missing time.Time // earliest due time of a host that got no lane; zero: none
+	swept   time.Time // when evict last found no lane to delete
 }
 
 func newLaneSet(most int, patterns []string, epoch time.Time) laneSet {
@@ -52,8 +52,8 @@ func (s *laneSet) hasRoom(group string) bool {
 	return len(s.byID)+others < s.most
 }
 
-// add adds the lane of a host if there is room. For a host that is due, lanes that have nothing to do
-// are deleted. Nil means that the host has to wait in the store.
+// add adds the lane of a host if there is room. For a host that is due, it deletes resting lanes to
+// make room. It returns nil if the host has to wait in the store.
 func (s *laneSet) add(h parked.Host, group string, due *laneHeap, now time.Time) *lane {
 	if _, known := s.groups[group]; !known {
 		group = "" // a pattern of an earlier configuration
@@ -74,7 +74,7 @@ func (s *laneSet) add(h parked.Host, group string, due *laneHeap, now time.Time)
 	return l
 }
 
-// delete deletes a lane that is in no heap.
+// delete deletes a lane that is not in the heap.
 func (s *laneSet) delete(l *lane) {
 	delete(s.byID, l.id)
 	if s.groups[l.group]--; s.groups[l.group] < s.kept {
@@ -82,9 +82,9 @@ func (s *laneSet) delete(l *lane) {
 	}
 }
 
-// evict deletes an eighth of the lanes, of those that have nothing to do at now, to make room for a
-// host of a group. Lanes of which nothing is known go first, then those with the latest due time.
-// Groups with at most kept lanes lose none, except that of the host.
+// evict deletes resting lanes to make room for a host of a group, at most an eighth of all lanes.
+// Lanes without state go first, then those with the latest due time. Groups with at most kept lanes
+// lose none, except for the host's own group.
 func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	if now.Sub(s.swept) < pagePause { // the search visits all lanes
 		return
@@ -113,28 +113,29 @@ func (s *laneSet) evict(group string, due *laneHeap, now time.Time) {
 	}
 }
 
-// since returns the time of circuits and rate limits.
+// since returns now relative to the epoch of circuits and rate limits.
 func (s *laneSet) since(now time.Time) time.Duration { return now.Sub(s.epoch) }
 
-// miss notes that a host has no lane and is due at a time.
+// miss records the due time of a host that has no lane.
 func (s *laneSet) miss(due time.Time) {
 	if s.missing.IsZero() || due.Before(s.missing) {
 		s.missing = due
 	}
 }
 
-// pagePause is the time between two pages of a round: a full set costs a small part of a processor.
+// pagePause is the time between two pages of a round. It limits the processor time that the search
+// costs.
 const pagePause = 200 * time.Millisecond
 
-// round is the search for hosts without a lane that are due, a page of the store at a time.
+// round is a search for due hosts without a lane. It reads the store page by page.
 type round struct {
 	runs  bool
 	after int64     // id of the last host seen
 	next  time.Time // of the next page
 }
 
-// starts reports whether a page is due at now, and begins a round if none runs. Hosts that are
-// missing from then on belong to the next round.
+// starts reports whether a page is due at now. It begins a round if none is running and a missing
+// host is due. Hosts that miss their lane later belong to the next round.
 func (r *round) starts(s *laneSet, now time.Time) bool {
 	if !r.runs && !s.missing.IsZero() && !now.Before(s.missing) {
 		*r, s.missing = round{runs: true, next: r.next}, time.Time{}
@@ -142,12 +143,12 @@ func (r *round) starts(s *laneSet, now time.Time) bool {
 	return r.runs && !now.Before(r.next)
 }
 
-// seen notes the end of a page; after is zero at the end of the store.
+// seen records the end of a page. after is zero at the end of the store.
 func (r *round) seen(after int64, now time.Time) {
 	r.runs, r.after, r.next = after > 0, after, now.Add(pagePause)
 }
 
-// until returns how long no page is due.
+// until returns the time until the next page is due.
 func (r *round) until(s *laneSet, now time.Time) time.Duration {
 	switch {
 	case r.runs:

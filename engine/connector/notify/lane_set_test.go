@@ -12,8 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestLaneSet: a pattern with many hosts fills the set up to the lanes that are kept for the others,
-// which get theirs at once, and each group evicts its own lanes.
+// TestLaneSet checks that a pattern with many hosts cannot take the lanes reserved for other
+// patterns. These get theirs at once, and each group evicts its own lanes.
 func TestLaneSet(t *testing.T) {
 	now := time.Unix(1000, 0)
 	s := newLaneSet(40, []string{"*.many.example", "*.few.example"}, now)
@@ -27,7 +27,7 @@ func TestLaneSet(t *testing.T) {
 		}
 		return l
 	}
-	for range 100 { // all are due, so that none can be evicted
+	for range 100 { // all are due, so none can be evicted
 		add("*.many.example", now)
 	}
 	if n := s.groups["*.many.example"]; n != 40-2*s.kept || s.kept != 6 {
@@ -66,7 +66,8 @@ func TestLaneSet(t *testing.T) {
 	}
 }
 
-// TestManyHosts: with more hosts than lanes each delivery keeps its schedule, and nothing is lost.
+// TestManyHosts checks that each delivery keeps its schedule and nothing is lost if there are more
+// hosts than lanes.
 func TestManyHosts(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
@@ -108,7 +109,7 @@ func TestManyHosts(t *testing.T) {
 	})
 }
 
-// TestLaneSize: a lane that is closed and idle is small.
+// TestLaneSize checks that an idle lane with a closed circuit uses little memory.
 func TestLaneSize(t *testing.T) {
 	const n = 10_000
 	now := time.Unix(0, 0)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPlaces: a host is slow once an attempt at it is in flight for over a second, and the attempt
-// counts in the share of slow hosts until it ends.
+// TestPlaces checks that a host becomes slow if an attempt is in flight for over a second. The
+// attempt counts toward the share of slow hosts until it ends.
 func TestPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	silent, fast := &lane{}, &lane{}
@@ -39,13 +39,13 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestExtraPlaces: attempts that turn out to be slow beyond the share of slow hosts leave their
-// places to others, up to the extra ones.
+// TestExtraPlaces checks that slow attempts beyond the share of slow hosts free their places, up to
+// the number of extra places.
 func TestExtraPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	for _, c := range []struct{ unknown, free int }{
 		{unknown: 2, free: 6}, // within the share of slow hosts
-		{unknown: 4, free: 6}, // two of them beyond it
+		{unknown: 4, free: 6}, // two of them exceed it
 		{unknown: 6, free: 6}, // all extra places taken
 		{unknown: 7, free: 5},
 		{unknown: 8, free: 4},

@@ -12,9 +12,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestHostLimit: each host gets its requests at the rate of the limit, polls included, and
-// whatever
-// other hosts get. A queue that is longer than the schedule loses no first attempt.
+// TestHostLimit checks that the rate limit applies to each host separately and includes polls. No
+// first attempt is lost, even if the queue takes longer than the schedule.
 func TestHostLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := asyncOptions()
@@ -75,8 +74,8 @@ func (m *merchants) ofHost(host string) (at []time.Duration) {
 	return at
 }
 
-// TestKeptUntilSynced: a delivery that has ended stays beyond its history until a checkpoint has its
-// record's position, so that the record is recognized if it is read again.
+// TestKeptUntilSynced checks that an ended delivery is kept beyond its history until a checkpoint
+// has the position of its record. So the record is recognized if it is read again.
 func TestKeptUntilSynced(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
@@ -108,9 +107,8 @@ func TestKeptUntilSynced(t *testing.T) {
 	})
 }
 
-// TestFullStore: records that do not fit wait at the source, until deliveries have ended for as
-// long
-// as their history is kept at least.
+// TestFullStore checks that records wait at the source if the store is full. They wait until
+// deliveries have been ended for the minimum history.
 func TestFullStore(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

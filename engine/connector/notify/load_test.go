@@ -25,13 +25,13 @@ import (
 const (
 	loadMode    = "PENSTOCK_NOTIFY_LOAD"
 	loadRecords = "PENSTOCK_NOTIFY_RECORDS"
-	loadRate    = "PENSTOCK_NOTIFY_RATE" // records a second, in place of 60 % of the measured rate
+	loadRate    = "PENSTOCK_NOTIFY_RATE" // records per second, instead of 60 % of the measured rate
 	loadServer  = "PENSTOCK_TEST_NOTIFY_SERVER"
 )
 
-// Merchants respond after these times. The sink has 256 attempts in flight, so that those that are
-// well take at most 2,560 records a second, of which 60 % are 1,536. A machine that cannot follow
-// takes fewer: the records arrive at 60 % of the measured rate.
+// Response times of merchants. The sink has 256 attempts in flight, so healthy merchants take at
+// most 2,560 records per second; 60 % of that are 1,536. On a slower machine, the records arrive at
+// 60 % of the measured rate.
 const (
 	wellTakes = 100 * time.Millisecond
 	slowTakes = 2 * time.Second
@@ -40,16 +40,16 @@ const (
 // load is the size of a run.
 type load struct {
 	merchants, records int
-	repeats            int // pairs of runs; the least p99 of each kind counts: other work adds to it
+	repeats            int // pairs of runs; the smallest p99 of each kind counts
 }
 
-// wellRecords bounds the records of a run in which all merchants are well.
+// wellRecords bounds the records of a run without dead or slow merchants.
 func (l load) wellRecords() int { return min(l.records, max(50_000, l.records/20)) }
 
-// TestLoad measures 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate that
-// all can take when they are well: the others' latency from the source to the acceptance, the
-// attempts at dead hosts, and the memory. `make notify-load` runs it whole. The process time shows
-// how near to its limit the machine was.
+// TestLoad measures 10,000 merchants, of which 1 % are dead and 5 % slow, at 60 % of the rate
+// without such merchants. It measures the latency of healthy merchants from the source to the
+// acceptance, the attempts at dead hosts, and the memory. `make notify-load` runs the full size.
+// The process time shows how close the machine was to its limit.
 func TestLoad(t *testing.T) {
 	if os.Getenv(loadServer) != "" {
 		serveLoad(t)
@@ -100,21 +100,21 @@ func least(best, next time.Duration) time.Duration {
 	return min(best, next)
 }
 
-// loadRun is a sink before many merchants. Their names lead to one server on loopback.
+// loadRun is a sink with many merchants. All host names lead to one server on loopback.
 type loadRun struct {
 	*fixture
 	l       load
 	bad     bool
 	base    nethttp.RoundTripper
-	closed  string // an address at which nothing listens
+	closed  string // an address without a listener
 	begun   time.Time
 	planned []time.Duration // when each record arrives
-	took    []time.Duration // from its arrival to its acceptance
-	left    atomic.Int64    // records of merchants that are well
+	took    []time.Duration // from arrival to acceptance
+	left    atomic.Int64    // unaccepted records of healthy merchants
 	ended   chan struct{}
 
 	attempts, dead atomic.Int64
-	load           float64 // processors that this process has used
+	load           float64 // number of processors that this process uses
 }
 
 func newRun(t *testing.T, at string, l load, bad bool) *loadRun {
@@ -147,8 +147,8 @@ func newRun(t *testing.T, at string, l load, bad bool) *loadRun {
 	return r
 }
 
-// merchant returns the merchant of a record. Of 100, one is dead, by turns silent or refusing, and
-// five are slow.
+// merchant returns the merchant of record n. Of 100 merchants, five are slow and one is dead. Dead
+// merchants are silent or refuse connections.
 func (r *loadRun) merchant(n int) (name string, isWell bool) {
 	m := n % r.l.merchants
 	switch {
@@ -182,7 +182,7 @@ func (r *loadRun) RoundTrip(req *nethttp.Request) (*nethttp.Response, error) {
 // CloseIdleConnections is called when the sink closes.
 func (r *loadRun) CloseIdleConnections() { r.base.(*nethttp.Transport).CloseIdleConnections() }
 
-// flood delivers n records as fast as the sink takes them and returns the records per second.
+// flood delivers n records as fast as the sink accepts them, and returns the records per second.
 func (r *loadRun) flood(n int) float64 {
 	r.start(n, 0)
 	defer r.stop()
@@ -190,7 +190,7 @@ func (r *loadRun) flood(n int) float64 {
 	return float64(n) / time.Since(r.begun).Seconds()
 }
 
-// at delivers n records at a rate and returns the p99 of those to merchants that are well.
+// at delivers n records at a rate and returns the p99 latency of healthy merchants.
 func (r *loadRun) at(rate float64, n int) time.Duration {
 	before := processorTime()
 	r.start(n, rate)
@@ -207,8 +207,8 @@ func (r *loadRun) at(rate float64, n int) time.Duration {
 	return took[len(took)*99/100]
 }
 
-// start delivers n records in batches of a twentieth of a second, by as many goroutines as a route
-// has batches in flight.
+// start delivers n records in batches of a twentieth of a second, with as many goroutines as a
+// route has in-flight batches.
 func (r *loadRun) start(n int, rate float64) {
 	r.planned, r.took, r.begun = make([]time.Duration, n), make([]time.Duration, n), time.Now()
 	size := 500
@@ -259,7 +259,8 @@ func (r *loadRun) batch(from, to int) {
 	}
 }
 
-// startLoadServer runs serveLoad in a process of its own, for memory to be the sink's alone.
+// startLoadServer runs serveLoad in a separate process, so that the measured memory is the sink's
+// alone.
 func startLoadServer(t *testing.T) (address string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLoad$")
@@ -273,7 +274,7 @@ func startLoadServer(t *testing.T) (address string) {
 	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = cmd.Wait() // an error is expected after the kill
 	})
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -285,7 +286,7 @@ func startLoadServer(t *testing.T) (address string) {
 	return ""
 }
 
-// serveLoad is all merchants: silent ones never respond, slow ones late.
+// serveLoad serves all merchants. Silent ones never respond, slow ones respond late.
 func serveLoad(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -301,8 +302,8 @@ func serveLoad(t *testing.T) {
 	}
 }
 
-// serveMerchant answers the requests of a connection. It costs less than nethttp.Serve, since the
-// merchants share the machine with the sink that is measured.
+// serveMerchant answers the requests of a connection. It costs less than nethttp.Serve, because the
+// merchants share the machine with the measured sink.
 func serveMerchant(conn net.Conn) {
 	defer conn.Close()
 	in := bufio.NewReaderSize(conn, 1024)
@@ -330,7 +331,7 @@ func serveMerchant(conn net.Conn) {
 	}
 }
 
-// processorTime returns the time that this process has used; 0 where it is unknown.
+// processorTime returns the processor time of this process, or 0 if it is unknown.
 func processorTime() time.Duration {
 	text, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -346,7 +347,7 @@ func processorTime() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond // ticks of 1/100 s
 }
 
-// resident returns the largest resident memory of this process in MiB; 0 where it is unknown.
+// resident returns the peak resident memory of this process in MiB, or 0 if it is unknown.
 func resident() float64 {
 	text, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -33,15 +33,17 @@ var planned = []time.Duration{
 	1444 * time.Minute,
 }
 
-// exactly reports whether attempts were made at the planned times, to the second and never early.
+// exactly reports whether attempts were made at the planned times: never early, and less than a
+// second late.
 func exactly(at, want []time.Duration) bool {
 	return slices.EqualFunc(
 		at, want, func(a, b time.Duration) bool { return a >= b && a < b+time.Second },
 	)
 }
 
-// TestSchedule: 16 attempts at the planned times, and then a dead letter with 16 entries. That holds
-// for each kind of refusal, as long as no other delivery shows that the host is down.
+// TestSchedule checks that 16 attempts are made at the planned times, followed by a dead letter
+// with 16 entries. This holds for each kind of refusal, unless other deliveries show that the host
+// is down.
 func TestSchedule(t *testing.T) {
 	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
 		"refused":       refuse,
@@ -144,7 +146,7 @@ func TestStopAndRetryAfter(t *testing.T) {
 	})
 }
 
-// TestOperator checks retry and cancel, in the process and from another one.
+// TestOperator checks retry and cancel, in the same process and from another one.
 func TestOperator(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(t, dir, options(), newMerchants(refuse), false)
@@ -195,7 +197,8 @@ func TestOperator(t *testing.T) {
 	})
 }
 
-// TestDeliveryOf: a receiver finds its own delivery of a key, also if that of another is newer.
+// TestDeliveryOf checks that a receiver finds its own delivery of a key, even if another receiver
+// has a newer one.
 func TestDeliveryOf(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(t, dir, options(), newMerchants(refuse), false)
@@ -223,8 +226,8 @@ func TestDeliveryOf(t *testing.T) {
 	})
 }
 
-// TestManyOfOneHost: all deliveries of a host that are due are sent, although a visit takes a few and
-// all attempts of a visit may end before the next one.
+// TestManyOfOneHost checks that all due deliveries of a host are sent. A visit takes only a few,
+// and all its attempts may end before the next visit.
 func TestManyOfOneHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(func(*nethttp.Request, int) (int, string, time.Duration) {
@@ -247,8 +250,8 @@ func TestManyOfOneHost(t *testing.T) {
 	})
 }
 
-// TestDownHost: a host that is down is probed by one delivery, its others pass into the history, the
-// last attempts are sent, and other hosts notice nothing.
+// TestDownHost checks that one delivery probes a down host, the skipped attempts of others are in
+// the history, and last attempts are sent. Other hosts are not affected.
 func TestDownHost(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(
@@ -282,7 +285,7 @@ func TestDownHost(t *testing.T) {
 		}
 		time.Sleep(23 * time.Hour)
 		synctest.Wait()
-		// At first as many as the host may have at once, then probes.
+		// At first as many attempts as the host may have at once, then probes.
 		if n := f.m.total("dead"); n > 2*16+60 {
 			t.Errorf("%d attempts at a dead host with 100 deliveries in 23 hours", n)
 		}
@@ -303,8 +306,8 @@ func TestDownHost(t *testing.T) {
 	})
 }
 
-// TestHostRecovers: the probe that succeeds ends the outage, and each delivery follows its schedule
-// again.
+// TestHostRecovers checks that a successful probe ends the outage, and that each delivery then
+// follows its schedule again.
 func TestHostRecovers(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(nil)
@@ -331,7 +334,7 @@ func TestHostRecovers(t *testing.T) {
 	})
 }
 
-// TestSlowHosts: slow hosts hold at most a quarter of the attempts.
+// TestSlowHosts checks that slow hosts take at most a quarter of the attempts.
 func TestSlowHosts(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
@@ -357,7 +360,7 @@ func TestSlowHosts(t *testing.T) {
 		if err := f.deliver(slow...); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Second) // they are known to be slow
+		time.Sleep(30 * time.Second) // now they are known to be slow
 		if err := f.deliver(well...); err != nil {
 			t.Fatal(err)
 		}
@@ -369,8 +372,8 @@ func TestSlowHosts(t *testing.T) {
 	})
 }
 
-// TestRestart: after a stop at any time nothing is lost, nothing is early, and planned times that
-// passed meanwhile are in the history.
+// TestRestart checks restarts at any time. Nothing is lost, no attempt is early, and planned times
+// that passed during the stop are in the history.
 func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(refuse)
@@ -392,7 +395,7 @@ func TestRestart(t *testing.T) {
 		f.next = 0
 		if err := f.deliver(
 			"m1 order-1", "m2 order-2",
-		); err != nil { // read again, since the checkpoint was behind
+		); err != nil { // read again: the checkpoint was behind
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
@@ -413,7 +416,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestOnce: in a finite run Deliver returns after the first attempts.
+// TestOnce checks that Deliver returns after the first attempts in a finite run.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		f := newFixture(
@@ -435,7 +438,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// TestRefusedRecords: records of which no request can be made are set apart with their reasons.
+// TestRefusedRecords checks that records that cannot be made into requests are refused, with their
+// reasons.
 func TestRefusedRecords(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	URL     expr.Text            `yaml:"url" required:"true" doc:"an expression: the URL of the record's request"`
 	Allow   egress.Policy        `yaml:"allow" required:"true" doc:"URLs that records may choose"`
@@ -55,13 +55,13 @@ type Options struct {
 
 // HostLimit bounds the requests to each host.
 type HostLimit struct {
-	// Rate is in requests a second. Zero, the default, means no limit.
+	// Rate is in requests per second. Zero, the default, means no limit.
 	Rate stream.PerSecond `yaml:"rate" doc:"requests a second: 10/s, 600/m or 5000/h"`
-	// Burst is how many requests may go at once after a pause. Zero means 1.
+	// Burst is the number of requests that may be sent at once after a pause. Zero means 1.
 	Burst int `yaml:"burst" min:"0" doc:"requests at once after a pause; default 1"`
 }
 
-// pace returns the limit in the form in which it is applied. A zero interval means no limit.
+// pace returns the limit as a rate.GCRA. The zero GCRA means no limit.
 func (l HostLimit) pace() rate.GCRA {
 	if l.Rate <= 0 {
 		return rate.GCRA{}
@@ -87,13 +87,13 @@ const (
 const (
 	leastHistory = 10 * time.Minute
 
-	// settling is longer than the time from the commit of a row to the settling of its position.
-	// Rows are kept until their positions are in a synced checkpoint, so that records that are read
-	// again are recognized.
+	// settling exceeds the time from the commit of a row until its position is settled. Rows are
+	// kept until a synced checkpoint has their positions, so that records are recognized if they
+	// are read again.
 	settling = time.Minute
 )
 
-// paymentSchedule is the default: 16 attempts in 24 h 4 min.
+// paymentSchedule is the default schedule: 16 attempts in 24 h 4 min.
 var paymentSchedule = []time.Duration{
 	15 * time.Second,
 	15 * time.Second,
@@ -112,7 +112,7 @@ var paymentSchedule = []time.Duration{
 	6 * time.Hour,
 }
 
-// DefaultOptions post the record, on a schedule of a day.
+// DefaultOptions returns options that post the record on paymentSchedule.
 func DefaultOptions() *Options {
 	return &Options{
 		Method:         nethttp.MethodPost,
@@ -130,10 +130,10 @@ func DefaultOptions() *Options {
 	}
 }
 
-// PreferredBatch implements stream.Preferred: rows of a batch share a commit.
+// PreferredBatch implements stream.Preferred. All rows of a batch are stored in one commit.
 func (o *Options) PreferredBatch() stream.BatchLimits { return stream.BatchLimits{Records: 500} }
 
-// methods that are literals; another text is an expression.
+// methods lists the literal methods. Any other text is an expression.
 var methods = []string{
 	nethttp.MethodGet,
 	nethttp.MethodPost,
@@ -142,7 +142,7 @@ var methods = []string{
 	nethttp.MethodDelete,
 }
 
-// reserved headers are the sink's or the connection's own.
+// reserved lists headers that the sink or the connection sets.
 var reserved = []string{
 	"Connection",
 	"Content-Length",
@@ -160,7 +160,7 @@ var reserved = []string{
 	headerWebhookSignature,
 }
 
-// Validate reports which option is wrong. It reads the files of keys and authorities.
+// Validate returns an error for a wrong option. It reads the files of keys and authorities.
 func (o *Options) Validate() error {
 	wrong := func(key string, err error) error { return &stream.OptionError{Key: key, Err: err} }
 	if err := o.Allow.Validate(); err != nil {
@@ -255,7 +255,7 @@ func (o *Options) plan() error {
 	return nil
 }
 
-// checkHeaderName returns the reason why a header cannot be set; "" if it can.
+// checkHeaderName returns the reason why a header cannot be set, or "".
 func checkHeaderName(name string) string {
 	const special = "!#$%&'*+-.^_`|~"
 	if name == "" {

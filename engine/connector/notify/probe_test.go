@@ -11,11 +11,11 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// probesADay is the most that a host that is down gets, without the last attempts of schedules.
+// probesADay bounds the attempts at a down host in a day, without the last attempts of schedules.
 const probesADay = 60
 
-// TestProbesADay: a lane that always has a delivery due, and whose attempts fail at once, lets at
-// most probesADay through in any 24 hours.
+// TestProbesADay checks that a lane lets at most probesADay attempts through in any 24 hours if a
+// delivery is always due and all attempts fail at once.
 func TestProbesADay(t *testing.T) {
 	l := newLane(parked.Host{ID: 1, Name: "dead"})
 	var at []time.Duration
@@ -38,7 +38,7 @@ func TestProbesADay(t *testing.T) {
 	}
 }
 
-// mostInADay returns the most of the times given that lie within 24 hours.
+// mostInADay returns the largest number of the given times within 24 hours.
 func mostInADay(at []time.Duration) (most int) {
 	at = slices.Sorted(slices.Values(at))
 	from := 0
@@ -51,8 +51,8 @@ func mostInADay(at []time.Duration) (most int) {
 	return most
 }
 
-// TestProbesOfDeadHosts: hosts that are silent or answer 503 for two days, while records arrive, get
-// at most probesADay attempts in 24 hours beside the last attempts, of which each record gets one.
+// TestProbesOfDeadHosts checks hosts that are silent or answer 503 for two days while records
+// arrive. They get at most probesADay attempts in 24 hours, plus one last attempt for each record.
 func TestProbesOfDeadHosts(t *testing.T) {
 	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
 		"silent": func(*nethttp.Request, int) (int, string, time.Duration) { return 0, "", time.Hour },

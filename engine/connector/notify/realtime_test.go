@@ -11,10 +11,10 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestScheduleInRealTime: a real server that refuses everything gets its attempts at the planned
-// times, to the second and never early. An hour takes 100 ms, and the dead letter has 16 entries.
-// With PENSTOCK_NOTIFY_REAL=DURATION the schedule is the real one, observed for that long, such as
-// 4m5s for five attempts.
+// TestScheduleInRealTime checks that a real server that refuses everything gets its attempts at the
+// planned times, never early and to the second. An hour takes 100 ms, and the dead letter has 16
+// entries. With PENSTOCK_NOTIFY_REAL=DURATION, the test uses the real schedule and watches it for
+// DURATION, such as 4m5s for five attempts.
 func TestScheduleInRealTime(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -67,7 +67,7 @@ func TestScheduleInRealTime(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	const stored = time.Millisecond // resolution of due times
+	const stored = time.Millisecond // precision of due times
 	since := make([]time.Duration, len(at))
 	for i := range at {
 		since[i] = at[i] - parkedAt + stored

@@ -15,15 +15,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// maxKey bounds a business key, in bytes.
+// maxKey bounds the bytes of a business key.
 const maxKey = 256
 
-// maxBody bounds a request's body, in bytes.
+// maxBody bounds the bytes of a request's body.
 const maxBody = 1 << 20
 
-// programs are the compiled expressions of the options.
+// programs holds the compiled expressions of the options.
 type programs struct {
-	url, method, body, key, signer *expr.Program // nil: not an expression, or not given
+	url, method, body, key, signer *expr.Program // nil if not an expression or not set
 	schedule                       *expr.Program
 	headers                        []headerProgram
 	accept, stop                   *expr.Program
@@ -35,7 +35,7 @@ type headerProgram struct {
 	value *expr.Program
 }
 
-// Shape implements stream.Shaper: it compiles the expressions over records.
+// Shape implements stream.Shaper. It compiles the expressions over records.
 func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	p := &o.programs
 	method := o.Method
@@ -73,7 +73,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// evaluators make rows of a batch's records. They belong to one goroutine.
+// evaluators makes rows of a batch's records. It belongs to one goroutine.
 type evaluators struct {
 	o                              *Options
 	url, method, body, key, signer *expr.Evaluator
@@ -106,7 +106,7 @@ func newEvaluators(o *Options) *evaluators {
 	return e
 }
 
-// begin sets the evaluators to a batch.
+// begin prepares the evaluators for a batch.
 func (e *evaluators) begin(b *stream.Batch) {
 	all := []*expr.Evaluator{e.url, e.method, e.body, e.key, e.signer, e.schedule}
 	for _, one := range append(all, e.headers...) {
@@ -116,7 +116,7 @@ func (e *evaluators) begin(b *stream.Batch) {
 	}
 }
 
-// value returns the text of an expression for record i; missing if there is no expression.
+// value returns the value of an expression for record i, or missing if there is no expression.
 func (e *evaluators) value(
 	name string, one *expr.Evaluator, i int, missing string,
 ) (string, error) {
@@ -130,7 +130,7 @@ func (e *evaluators) value(
 	return string(e.text), nil
 }
 
-// row makes the row of record i. An error means that no request can be made of it.
+// row makes the row of record i. An error means that the record cannot be made into a request.
 func (e *evaluators) row(b *stream.Batch, i int, now time.Time) (row parked.Row, err error) {
 	rec := &b.Records[i]
 	part := b.Spans[rec.Span].Part
@@ -215,7 +215,7 @@ func (e *evaluators) header(i int) (string, error) {
 	return string(text), err
 }
 
-// visible reports whether a header holds text as it is.
+// visible reports whether text can be sent in a header unchanged.
 func visible(text string) bool {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c >= 0x7F {
@@ -225,16 +225,16 @@ func visible(text string) bool {
 	return true
 }
 
-// refusal is a record of which no request can be made.
+// refusal is the error of a record that cannot be made into a request.
 type refusal struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (r *refusal) Error() string { return r.err.Error() }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (r *refusal) Unwrap() error { return r.err }
 
-// Group implements stream.Grouped: a URL is the record's own.
+// Group implements stream.Grouped. A refused URL is a detail, because it differs by record.
 func (r *refusal) Group() (reason, detail string) {
 	if refused, ok := errors.AsType[*egress.RefusedError](r.err); ok {
 		return "url is not allowed: " + refused.Reason, refused.Target

@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	visitSize    = 8                     // deliveries that are sent before another host's turn
-	skipSize     = 256                   // deliveries of a down host that one commit passes over
-	pageSize     = 1000                  // hosts of the store that are read at once
+	visitSize    = 8                     // deliveries sent before other hosts are visited
+	skipSize     = 256                   // deliveries of a down host that are skipped in one commit
+	pageSize     = 1000                  // hosts read from the store at once
 	pruneEvery   = 20                    // refreshes between two deletions of ended deliveries
-	stopGrace    = 5 * time.Second       // for attempts in flight at the end
-	pressure     = 10                    // percent of the store's bound that are kept free of ended deliveries
-	visitsAtOnce = 64                    // before the ends of attempts are taken in
-	roomPause    = 10 * time.Millisecond // until a lane without room is visited again
-	maxRecording = 64                    // lanes that store planned times that pass
-	windowLasts  = time.Minute           // until the window of an idle lane is deleted
-	lateForSkip  = time.Minute           // an attempt whose successor is due for longer is passed over
+	stopGrace    = 5 * time.Second       // time that in-flight attempts get after a stop
+	pressure     = 10                    // percent of the store kept free of ended deliveries
+	visitsAtOnce = 64                    // visits before the ends of attempts are handled
+	roomPause    = 10 * time.Millisecond // wait before a lane without room is visited again
+	maxRecording = 64                    // lanes with skipped times that are being stored
+	windowLasts  = time.Minute           // idle time after which the window of a lane is deleted
+	lateForSkip  = time.Minute           // skip an attempt if its successor has been due for longer
 )
 
 var errStopping = errors.New("penstock stops")
 
-// sender sends the parked deliveries that are due. One goroutine runs run and owns the lanes; those
-// of work make the attempts.
+// sender sends the parked deliveries that are due. One goroutine executes run and owns the lanes.
+// The goroutines of work make the attempts.
 type sender struct {
 	sink    *Sink
 	store   *parked.Store
-	pace    rate.GCRA // of requests to each host
+	pace    rate.GCRA // rate limit of each host
 	jobs    chan job
 	ended   chan ended // has room for every attempt
 	skips   chan skips
@@ -48,19 +48,19 @@ type sender struct {
 	due     laneHeap
 	visits  uint64
 	places  places
-	held    []*lane // slow ones that wait for the share of slow hosts, in order
+	held    []*lane // slow lanes that wait for the share of slow hosts, in order
 	storing int     // lanes that are recording, at most maxRecording
 	version int64
-	rounds  int // of maintain
+	rounds  int // calls of maintain
 
-	attempts context.Context // of attempts in flight; ends a moment after run's
+	attempts context.Context // context of in-flight attempts; ends stopGrace after run's
 	stop     context.CancelCauseFunc
 	workers  atomic.Int64
-	rested   chan struct{} // closed when no worker runs any more
+	rested   chan struct{} // closed when all workers have ended
 
 	mu      sync.Mutex // guards the fields below
 	added   map[int64]parked.Host
-	waiting []chan struct{} // closed when nothing is due or in flight
+	waiting []chan struct{} // each is closed when nothing is due or in flight
 }
 
 // job is an attempt to make.
@@ -69,7 +69,7 @@ type job struct {
 	delivery *parked.Delivery
 	permit   limit.Permit
 	ticket   breaker.Ticket
-	counted  bool // the circuit let it through, and awaits its outcome
+	counted  bool // the circuit let the attempt through and expects its outcome
 	probe    bool
 }
 
@@ -79,7 +79,7 @@ type skips struct {
 	changes []parked.Change
 }
 
-// ended is an attempt that was made and recorded.
+// ended is a completed attempt with its recorded result.
 type ended struct {
 	job
 	progress parked.Progress
@@ -107,7 +107,7 @@ func newSender(s *Sink) *sender {
 	return out
 }
 
-// add tells that hosts got deliveries. It does not wait.
+// add tells the dispatcher that hosts got deliveries. It does not block.
 func (s *sender) add(hosts []parked.Host) {
 	s.mu.Lock()
 	if s.added == nil {
@@ -125,11 +125,11 @@ func (s *sender) add(hosts []parked.Host) {
 func (s *sender) wake() {
 	select {
 	case s.woken <- struct{}{}:
-	default: // it is awake
+	default: // already woken
 	}
 }
 
-// awaitQuiet returns when nothing is due and nothing in flight.
+// awaitQuiet returns when nothing is due or in flight.
 func (s *sender) awaitQuiet(ctx context.Context) error {
 	quiet := make(chan struct{})
 	s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *sender) awaitQuiet(ctx context.Context) error {
 	}
 }
 
-// run dispatches until ctx ends. An error means that the store failed.
+// run dispatches until ctx ends. It returns an error if the store fails.
 func (s *sender) run(ctx context.Context) error {
 	if err := s.reload(ctx); err != nil {
 		return endOf(ctx, err)
@@ -161,7 +161,7 @@ func (s *sender) run(ctx context.Context) error {
 		s.tellQuiet(now)
 		timer.Reset(s.pause(now))
 		select {
-		case <-ctx.Done(): // the last counts have the changes of other processes
+		case <-ctx.Done(): // the final counts include changes of other processes
 			return s.store.Refresh(context.WithoutCancel(ctx))
 		case e := <-s.ended:
 			s.end(e)
@@ -179,7 +179,7 @@ func (s *sender) run(ctx context.Context) error {
 	}
 }
 
-// endOf returns nil for an error that the end of ctx has caused.
+// endOf returns nil if the end of ctx caused the error.
 func endOf(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -187,7 +187,7 @@ func endOf(ctx context.Context, err error) error {
 	return err
 }
 
-// pause returns how long nothing is due.
+// pause returns the time until run must dispatch again, unless it is woken earlier.
 func (s *sender) pause(now time.Time) time.Duration {
 	switch {
 	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
@@ -200,7 +200,7 @@ func (s *sender) pause(now time.Time) time.Duration {
 	return min(max(0, s.due[0].due.Sub(now)), s.round.until(&s.lanes, now))
 }
 
-// reload reads from the store which hosts have deliveries.
+// reload reads the hosts that have deliveries from the store.
 func (s *sender) reload(ctx context.Context) error {
 	for after := int64(0); ; {
 		page, err := s.store.Hosts(ctx, after, pageSize)
@@ -217,8 +217,8 @@ func (s *sender) reload(ctx context.Context) error {
 	}
 }
 
-// meet schedules a host's lane for its due time, unless it is scheduled earlier. The host waits in
-// the store if it has no lane and gets none.
+// meet schedules a host's lane for its due time, unless it is scheduled earlier. If there is no
+// room for a new lane, the host waits in the store.
 func (s *sender) meet(h parked.Host, now time.Time) {
 	l := s.lanes.byID[h.ID]
 	if l == nil {
@@ -231,7 +231,7 @@ func (s *sender) meet(h parked.Host, now time.Time) {
 	}
 }
 
-// admit gives lanes to hosts in the store that are due and had none for want of room.
+// admit gives lanes to due hosts that found no room before. It reads one page of the store.
 func (s *sender) admit(ctx context.Context, now time.Time) error {
 	if !s.round.starts(&s.lanes, now) {
 		return nil
@@ -251,7 +251,7 @@ func (s *sender) admit(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// maintain looks for changes of other processes and deletes deliveries that ended long ago.
+// maintain picks up changes of other processes and deletes deliveries that ended long ago.
 func (s *sender) maintain(ctx context.Context) error {
 	version, err := s.store.DataVersion(ctx)
 	if err != nil {
@@ -280,12 +280,12 @@ func (s *sender) maintain(ctx context.Context) error {
 	}
 	n, err := s.store.Prune(ctx, before)
 	if n > 0 {
-		s.rounds-- // there may be more
+		s.rounds-- // prune again next time: there may be more
 	}
 	return err
 }
 
-// dispatch starts the attempts that are due and have room.
+// dispatch starts due attempts for which there is room.
 func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	added := s.added
@@ -318,8 +318,8 @@ func (s *sender) dispatch(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// next takes the lane of the next visit; nil if none is due or no host gets a further attempt. A
-// slow lane for which the share of slow hosts has room again comes first.
+// next returns the lane to visit next, or nil if none is due or all places are taken. A held lane
+// comes first if the share of slow hosts has room again.
 func (s *sender) next(now time.Time) *lane {
 	switch {
 	case len(s.held) > 0 && !s.places.isFullFor(s.held[0]):
@@ -340,7 +340,7 @@ func (s *sender) release(l *lane) {
 	s.held = slices.DeleteFunc(s.held, func(other *lane) bool { return other == l })
 }
 
-// visit sends or passes over deliveries of a lane that are due, and schedules its next visit.
+// visit sends or skips due deliveries of a lane, and schedules its next visit.
 func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	s.visits++
 	l.visited = s.visits
@@ -380,17 +380,18 @@ func (s *sender) visit(ctx context.Context, l *lane, now time.Time) error {
 	case len(passed) > 0 && s.storing >= maxRecording:
 		s.due.schedule(l, now.Add(roomPause))
 		return nil
-	case len(passed) > 0: // the end of recording schedules it
+	case len(passed) > 0: // the lane is scheduled when recording ends
 		l.absent = recording
 		s.storing++
-		s.skips <- skips{l, passed} // has room for all
+		s.skips <- skips{l, passed} // never blocks: has room for all
 		return nil
 	}
 	return s.revisit(ctx, l, now, full, len(found) == most)
 }
 
-// revisit schedules the next visit of a lane: at the end of an attempt if it is full, now if more
-// may be due, else when its next delivery is due.
+// revisit schedules the next visit of a lane. A full lane is visited at the end of an attempt. If
+// more deliveries may be due, the lane is visited again now, otherwise when its next delivery is
+// due.
 func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more bool) error {
 	l.full = full
 	switch {
@@ -398,7 +399,7 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 		s.due.schedule(l, l.opens)
 		return nil
 	case full && len(l.inFlight) > 0:
-		return nil // the end of an attempt schedules it
+		return nil // scheduled at the end of an attempt
 	case full:
 		s.due.schedule(l, now.Add(roomPause))
 		return nil
@@ -417,9 +418,9 @@ func (s *sender) revisit(ctx context.Context, l *lane, now time.Time, full, more
 	return nil
 }
 
-// forget deletes a lane that has no deliveries and knows nothing, and the window of one that has
-// nothing to do for a while. A slow lane stays while there is room: its next deliveries still count
-// as those of a slow host.
+// forget deletes an idle lane without deliveries, and the window of an idle lane without deliveries
+// in the next windowLasts. A slow lane stays while there is room, so that its next deliveries still
+// count as slow.
 func (s *sender) forget(l *lane, now time.Time) {
 	switch {
 	case !l.isIdle(s.lanes.since(now)):
@@ -430,8 +431,8 @@ func (s *sender) forget(l *lane, now time.Time) {
 	}
 }
 
-// skip returns the change of a delivery: its next n planned times pass without an attempt. A poll
-// that passes leaves no line in the history: there may be thousands of them.
+// skip returns a change of a delivery in which its next n planned times pass without an attempt.
+// Skipped polls add no lines to the history, because there may be thousands of them.
 func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) parked.Change {
 	c := parked.Change{Delivery: d, To: d.Progress}
 	schedule := d.Schedule(s.sink.o.schedule)
@@ -439,7 +440,7 @@ func (s *sender) skip(d *parked.Delivery, n int, now time.Time, reason string) p
 		at := c.To.Due
 		next, err := c.To.Next(schedule, parked.Skip, now, firstProbe)
 		if err != nil {
-			break // the last attempt, which is always sent
+			break // the last attempt is always sent
 		}
 		c.To = next
 		if !d.Polled() {
@@ -481,7 +482,7 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 		probe:    l.isDown(),
 	}
 	j.ticket, j.counted = l.allow(s.lanes.since(now))
-	if !j.counted { // down: only the last attempt of a schedule, one at a time, and what an operator asks for
+	if !j.counted { // down: only last and forced attempts, one at a time
 		always := d.Forced || d.IsLast(d.Schedule(s.sink.o.schedule))
 		if !always || len(l.inFlight) > 0 {
 			permit.Done(limit.Ignored)
@@ -490,11 +491,11 @@ func (s *sender) begin(l *lane, d *parked.Delivery, now time.Time) (started, ski
 	}
 	l.inFlight, l.paced = append(l.inFlight, d.ID), paced
 	j.attempt = s.places.begin(l, now)
-	s.jobs <- j // has room for all
+	s.jobs <- j // never blocks: has room for all
 	return true, false
 }
 
-// end takes the end of an attempt into its lane.
+// end applies the end of an attempt to its lane.
 func (s *sender) end(e ended) {
 	l, now := e.lane, time.Now()
 	s.places.end(e.attempt)
@@ -551,7 +552,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// tellQuiet tells the waiting goroutines that nothing is due and nothing in flight.
+// tellQuiet notifies the waiting goroutines if nothing is due or in flight.
 func (s *sender) tellQuiet(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -566,11 +567,11 @@ func (s *sender) tellQuiet(now time.Time) {
 	s.waiting = nil
 }
 
-// recheck makes run look at a host again, after a change by an operator.
+// recheck makes run look at a host again after an operator's change.
 func (s *sender) recheck(ctx context.Context, host string) {
 	h, ok, err := s.store.Host(ctx, host)
 	if err != nil || !ok {
-		return // nothing waits, or the store has failed, which ends the dispatcher as well
+		return // nothing waits, or the store failed and the dispatcher ends, too
 	}
 	s.add([]parked.Host{h})
 }

@@ -20,8 +20,8 @@ const (
 	headerWebhookSignature = "Webhook-Signature"
 )
 
-// Sign are the options of signatures. Each attempt is signed when it is made; neither keys nor
-// signatures are parked.
+// Sign configures signatures. Each attempt is signed when it is made. Neither keys nor signatures
+// are parked.
 type Sign struct {
 	Webhooks Webhooks  `yaml:"standard_webhooks" doc:"headers webhook-id, webhook-timestamp and webhook-signature"`
 	HMAC     HMAC      `yaml:"hmac" doc:"a header with an HMAC of the body"`
@@ -31,13 +31,13 @@ type Sign struct {
 	keys *reread.File[map[string][]string]
 }
 
-// Webhooks are the options of Standard Webhooks.
+// Webhooks configures signatures according to Standard Webhooks.
 type Webhooks struct {
 	On      bool     `yaml:"on" doc:"sign with keys_file; implied by secrets"`
 	Secrets []string `yaml:"secrets" secret:"true" doc:"whsec_ and base64; each signs, so that keys can be rotated"`
 }
 
-// HMAC are the options of a signature in a header of one's own.
+// HMAC configures a signature in a custom header.
 type HMAC struct {
 	Header    string `yaml:"header" doc:"name of the header; its value is the HMAC in hexadecimal digits"`
 	Prefix    string `yaml:"prefix" doc:"before the digits, such as sha256="`
@@ -86,14 +86,14 @@ func (s *Sign) validate() error {
 	return nil
 }
 
-// check returns an error if a record names no key.
+// check returns an error if name is not a key of the keys file.
 func (s *Sign) check(name string) error {
 	if s.keys == nil {
 		return nil
 	}
 	keys, err := s.keys.Read()
 	if err != nil {
-		return nil // each attempt reads it again
+		return nil // each attempt reads the file again
 	}
 	if len(keys[name]) == 0 {
 		return fmt.Errorf("sign.key: keys_file has no key %.50q", name)
@@ -101,7 +101,7 @@ func (s *Sign) check(name string) error {
 	return nil
 }
 
-// sign adds the signatures of an attempt at now. An error means that it must not be sent.
+// sign adds the signatures of an attempt made at now. After an error, the request must not be sent.
 func (s *Sign) sign(header nethttp.Header, id, signer string, body []byte, now time.Time) error {
 	secrets, plain := s.Webhooks.Secrets, []string{s.HMAC.Secret}
 	if s.keys != nil {

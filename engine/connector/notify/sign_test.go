@@ -11,7 +11,7 @@ import (
 )
 
 // TestStandardWebhooks compares signatures with those of the Go reference library of Standard
-// Webhooks; the first is the published test vector.
+// Webhooks. The first one is the published test vector.
 func TestStandardWebhooks(t *testing.T) {
 	const first, second = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 	for _, v := range []struct {
@@ -52,7 +52,7 @@ func TestStandardWebhooks(t *testing.T) {
 	}
 }
 
-// TestHMAC uses test case 2 of RFC 4231, and its key with other algorithms.
+// TestHMAC checks test case 2 of RFC 4231, and its key with other algorithms.
 func TestHMAC(t *testing.T) {
 	for algorithm, want := range map[string]string{
 		"sha256": "sha=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
@@ -76,7 +76,7 @@ func TestHMAC(t *testing.T) {
 	}
 }
 
-// TestKeysFile: keys are looked up for each attempt, so that a rotation needs no restart.
+// TestKeysFile checks that keys are read for each attempt, so that a rotation needs no restart.
 func TestKeysFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	write := func(keys map[string][]string, at time.Time) {

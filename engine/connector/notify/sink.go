@@ -1,9 +1,10 @@
 // Package notify holds the sink `http` with `url:`, which sends each record to a URL of its own, on
-// a schedule of its own, until the receiver accepts it: notifications, webhooks.
+// a schedule of its own, until the receiver accepts it. Typical records are notifications and
+// webhooks.
 //
-// Every record is parked before its first attempt (kit/parked). The route's batch is delivered when
-// its rows are durable; then a dispatcher sends those that are due, fairly between hosts. A host
-// that is slow or down costs its own deliveries only. URLs and addresses are checked by kit/egress.
+// Every record is parked before its first attempt (kit/parked). A batch counts as delivered when
+// its rows are durable. A dispatcher then sends due records, fairly between hosts. A slow or down
+// host delays only its own deliveries. Package kit/egress checks URLs and addresses.
 //
 // The sink owns its store, its connections and the goroutines of the dispatcher and of attempts.
 package notify
@@ -21,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Component is the sink's line in the list of components. The option url selects it among the sinks
-// named http.
+// Component returns the sink's entry in the list of components. The option url selects it among the
+// sinks named http.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -33,7 +34,7 @@ func Component() stream.Component {
 	}
 }
 
-// batches that may be parked at once; they share commits.
+// batches is the number of batches that may be parked concurrently. They share commits.
 const batches = 16
 
 // Sink parks records and delivers them. It implements stream.ParkingSink and stream.Encoder.
@@ -44,13 +45,13 @@ type Sink struct {
 	store     *parked.Store
 	send      *sender
 	bury      func(context.Context, []stream.DeadLetter) error
-	synced    func() time.Time // of the checkpoint; nil if there is none
+	synced    func() time.Time // time of the last synced checkpoint; nil without checkpoints
 	once      bool
-	refresh   time.Duration // between two looks for changes by another process
+	refresh   time.Duration // interval between checks for changes of other processes
 	makers    sync.Pool     // *evaluators
 }
 
-// counters of the sink, shown from the start.
+// counters are the counters that are shown from startup.
 var counters = []string{
 	"attempts",
 	"attempts_accepted",
@@ -69,12 +70,12 @@ var counters = []string{
 	"polls",
 }
 
-// New returns a sink that has opened nothing.
+// New returns a sink. It opens nothing.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.programs.url == nil { // not from a config: records may have any fields
+	if o.programs.url == nil { // used without a config: records may have any fields
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {
 			return nil, err
 		}
@@ -135,15 +136,15 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It encodes nothing, but fills Records while the batch has one
-// owner.
+// Encode implements stream.Encoder. It encodes nothing. It splits the batch into Records while the
+// batch has a single owner.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// Deliver implements stream.Worker: it parks the records. Those of which no request can be made are
-// refused. In a finite run it returns after the first attempts.
+// Deliver implements stream.Worker. It parks the records, and refuses records that cannot be made
+// into requests. In a finite run, it returns after the first attempts.
 func (s *Sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
 	b := a.Value
 	kept := b.AppendKept(nil)
@@ -190,8 +191,8 @@ func sameOrigin(b *stream.Batch, i, j int) bool {
 	return b.Records[i].Span == b.Records[j].Span && b.Records[i].Origin == b.Records[j].Origin
 }
 
-// split sets refused records apart. The others are parked when they come again. All records of one
-// origin share its fate.
+// split separates the refused records from the others, which the engine delivers again. If one
+// record of an origin is refused, all its records are.
 func split(b *stream.Batch, kept []int, refused map[int]error) error {
 	out := &stream.Split{}
 	reasons := map[string]error{}
@@ -224,7 +225,7 @@ func (s *Sink) Parked() stream.ParkedCounts {
 	return countsOf(s.send.store.LastTotals())
 }
 
-// deadLetter makes the dead letter of a delivery, with its history.
+// deadLetter stores the dead letter of a delivery, with its history.
 func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.Entry) error {
 	if s.bury == nil {
 		return nil
@@ -242,7 +243,7 @@ func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.E
 		}
 	}
 	if d.Polled() && last.Event == parked.Stop.String() {
-		attempts-- // that was a poll
+		attempts-- // the last event was a poll
 	}
 	reason := s.reasonOf(d, last)
 	return s.bury(ctx, []stream.DeadLetter{
@@ -261,7 +262,7 @@ func (s *Sink) deadLetter(ctx context.Context, d *parked.Delivery, last parked.E
 	})
 }
 
-// reasonOf is the reason of a dead letter, the same for all records of a kind.
+// reasonOf returns the reason of a dead letter. It is the same for all dead letters of a kind.
 func (s *Sink) reasonOf(d *parked.Delivery, last parked.Entry) string {
 	stopped := last.Event == parked.Stop.String()
 	switch {

@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	maxResponse = 64 << 10 // bytes of a response's body that are read
-	maxExcerpt  = 500      // bytes of it that the history keeps
+	maxResponse = 64 << 10 // bytes of a response's body that the sink reads
+	maxExcerpt  = 500      // bytes of a body that the history keeps
 	maxDetail   = 500      // bytes of an error that the history keeps
 )
 
-// newTransport returns a transport that checks each address that it dials.
+// newTransport returns a transport that checks each address before it connects.
 func newTransport(o *Options) (*nethttp.Transport, error) {
 	roots, err := authorities(o.CA)
 	if err != nil {
@@ -41,7 +41,7 @@ func newTransport(o *Options) (*nethttp.Transport, error) {
 	}), nil
 }
 
-// authorities reads a PEM file; nil means those of the system.
+// authorities reads a PEM file. Nil means the system's authorities.
 func authorities(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return nil, nil
@@ -57,18 +57,18 @@ func authorities(path string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// result is the end of one attempt or poll.
+// result is the outcome of one attempt or poll.
 type result struct {
 	event      parked.Event
 	entry      parked.Entry
-	operation  parked.Operation // of the event Start
+	operation  parked.Operation // set with the event Start
 	retryAfter time.Duration
-	down       bool // evidence that the host is down
+	down       bool // indicates that the host is down
 }
 
-// attempt makes one request: that of the record, or a poll of the operation that the receiver has
-// started for it. The policy checks the URL again, since the configuration may have changed since
-// it was parked. Redirects are not followed.
+// attempt makes one request: the record's own, or a poll of the operation that the receiver started
+// for it. It checks the URL again, since the configuration may have changed after the record was
+// parked. Redirects are not followed.
 func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	begun := time.Now()
 	out.entry.At = begun
@@ -112,8 +112,8 @@ func (s *Sink) attempt(ctx context.Context, d *parked.Delivery) (out result) {
 	return out
 }
 
-// exchange makes a request and reads its response up to a bound. The error is errStopping if
-// penstock has stopped meanwhile.
+// exchange sends a request and reads the response up to maxResponse. It returns errStopping if
+// penstock stopped the attempt.
 func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, error) {
 	res, err := s.transport.RoundTrip(req)
 	if err != nil {
@@ -135,8 +135,8 @@ func (s *Sink) exchange(ctx context.Context, req *nethttp.Request) (*response, e
 	}, nil
 }
 
-// judge sets the event of a response. An operation that cannot be polled ends its delivery, since a
-// second request might repeat it.
+// judge sets the event of a response. If an operation cannot be polled, its delivery ends, because
+// a second request might repeat the operation.
 func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	switch {
 	case d.Polled():
@@ -158,7 +158,7 @@ func (s *Sink) judge(d *parked.Delivery, r *response, out *result) {
 	}
 }
 
-// cause returns the error without the URL that net/http puts before it.
+// cause returns the error without the URL that net/http prepends.
 func cause(ctx context.Context, err error) error {
 	if refused, ok := errors.AsType[*egress.RefusedError](err); ok {
 		return refused
@@ -172,7 +172,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// request makes the request of an attempt, with fresh signatures.
+// request makes the request of an attempt, with new signatures.
 func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Request, error) {
 	u, _, err := s.o.Allow.Check(d.URL)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Sink) request(ctx context.Context, d *parked.Delivery) (*nethttp.Reques
 	if err != nil {
 		return nil, errors.New("the URL is malformed")
 	}
-	req.GetBody = nil // with it net/http repeats requests by itself
+	req.GetBody = nil // with GetBody, net/http would repeat requests itself
 	if len(d.Body) == 0 {
 		req.Body = nethttp.NoBody
 	}

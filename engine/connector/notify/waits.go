@@ -14,18 +14,19 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// Waits are the option schedule: a list of waits, a policy, or an expression over the record.
+// Waits is the option schedule: a list of waits, a policy, or an expression over the record.
 type Waits struct {
 	List   []time.Duration `yaml:",list"`
-	Policy string          // as penstock backoff takes it; "" for none
-	Of     expr.Text       // the record's own schedule; the default one where it is empty
+	Policy string          // in the syntax of penstock backoff; "" for none
+	Of     expr.Text       // the record's own schedule; an empty result means the default
 }
 
-// Expression marks the text for the config reader; see [expr.Text].
+// Expression marks the text as an expression for the config reader; see [expr.Text].
 func (*Waits) Expression() {}
 
-// UnmarshalText reads a policy or an expression. A text that is both is a policy. So is one of the
-// form NAME KEY=VALUE, which is no expression, so that Options.Validate reports its fault.
+// UnmarshalText reads a policy or an expression. A text that is both counts as a policy. Texts of
+// the form NAME KEY=VALUE also count as policies, since they are not expressions. Options.Validate
+// then reports their errors.
 func (w *Waits) UnmarshalText(text []byte) error {
 	*w = Waits{}
 	if _, err := backoff.Parse(string(text)); err == nil || policyForm.Match(text) {
@@ -64,8 +65,9 @@ func waitsOf(spec string) (waits []time.Duration, err error) {
 	return waits, nil
 }
 
-// parseWaits reads a record's schedule: waits separated by spaces or commas, a JSON array of them,
-// or a policy. Numbers are seconds. Nil, for an empty text, means the schedule of the route.
+// parseWaits reads a record's schedule: waits separated by spaces or commas, a JSON array of waits,
+// or a policy. Numbers are seconds. An empty text yields nil, which means the schedule of the
+// route.
 func parseWaits(text string) (waits []time.Duration, err error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -82,7 +84,7 @@ func parseWaits(text string) (waits []time.Duration, err error) {
 		return nil, err
 	}
 	for i := range waits {
-		waits[i] = waits[i].Truncate(time.Millisecond) // as they are stored
+		waits[i] = waits[i].Truncate(time.Millisecond) // due times are stored with this precision
 	}
 	return waits, parked.Schedule{Waits: waits}.Validate()
 }
@@ -102,7 +104,7 @@ func listedWaits(text string) (waits []time.Duration, err error) {
 	return waits, nil
 }
 
-// jsonWaits reads a JSON array. It is empty for a single attempt.
+// jsonWaits reads a JSON array. An empty array means a single attempt.
 func jsonWaits(text string) ([]time.Duration, error) {
 	var items []any
 	if err := json.Unmarshal([]byte(text), &items); err != nil {
@@ -119,10 +121,10 @@ func jsonWaits(text string) ([]time.Duration, error) {
 	return append([]time.Duration{}, waits...), err
 }
 
-// maxCachedWaits bounds the schedules that are kept in memory, by each goroutine that parks.
+// maxCachedWaits bounds the schedules that each parking goroutine keeps in memory.
 const maxCachedWaits = 256
 
-// waitsCache has the schedules of the last records, since many records share a few.
+// waitsCache holds the schedules of recent records, because many records share the same ones.
 type waitsCache map[string][]time.Duration
 
 func (c waitsCache) get(text string) ([]time.Duration, error) {

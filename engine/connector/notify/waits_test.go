@@ -38,7 +38,7 @@ func TestParseWaits(t *testing.T) {
 	}
 }
 
-// TestScheduleForms: the option schedule is a list, a policy or an expression.
+// TestScheduleForms checks that the option schedule accepts a list, a policy or an expression.
 func TestScheduleForms(t *testing.T) {
 	const s = time.Second
 	for text, want := range map[string][]time.Duration{
@@ -79,7 +79,8 @@ func TestScheduleForms(t *testing.T) {
 	}
 }
 
-// TestOwnSchedules: each record may have a schedule of its own, and keeps it over a restart.
+// TestOwnSchedules checks that each record may have a schedule of its own, and keeps it across
+// restarts.
 func TestOwnSchedules(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
@@ -121,7 +122,8 @@ func TestOwnSchedules(t *testing.T) {
 	})
 }
 
-// TestExhaustedKeep: at the end of the schedule a delivery stays parked until an operator decides.
+// TestExhaustedKeep checks that a delivery at the end of its schedule stays parked until an
+// operator decides.
 func TestExhaustedKeep(t *testing.T) {
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()

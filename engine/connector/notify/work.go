@@ -7,9 +7,9 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/parked"
 )
 
-// work makes attempts until ctx ends. Attempts in flight may then finish for a moment. An error means
-// that the result of an attempt could not be stored: the route starts again, and the attempt with
-// it.
+// work makes attempts until ctx ends. In-flight attempts then get stopGrace to finish. An error
+// means that the result of an attempt could not be stored. The route restarts and repeats the
+// attempt.
 func (s *sender) work(ctx context.Context) error {
 	defer func() {
 		if s.workers.Add(-1) == 0 {
@@ -25,7 +25,7 @@ func (s *sender) work(ctx context.Context) error {
 			if err != nil {
 				return endOf(ctx, err)
 			}
-			s.ended <- e // has room for all
+			s.ended <- e // never blocks: has room for all
 		}
 	}
 }
@@ -46,7 +46,7 @@ func (s *sender) make(ctx context.Context, j job) (ended, error) {
 	}
 	s.count(&out)
 	if out.result.event == parked.Abort {
-		return out, nil // it is due again
+		return out, nil // the delivery is due again
 	}
 	kept := context.WithoutCancel(ctx)
 	if out.progress.State == parked.Dead {
@@ -65,8 +65,8 @@ func (s *sender) make(ctx context.Context, j job) (ended, error) {
 	return out, err
 }
 
-// record stores the planned times that pass, those of several lanes in one commit, until ctx ends.
-// The dispatcher does not wait for it.
+// record stores skipped planned times until ctx ends. It stores those of several lanes in one
+// commit. The dispatcher does not wait for it.
 func (s *sender) record(ctx context.Context) error {
 	for {
 		var lanes []*lane
@@ -77,7 +77,7 @@ func (s *sender) record(ctx context.Context) error {
 		case next := <-s.skips:
 			lanes, changes = append(lanes, next.lane), next.changes
 		}
-		for range len(s.skips) { // this goroutine is the only one that takes them
+		for range len(s.skips) { // safe: no other goroutine receives from skips
 			next := <-s.skips
 			lanes, changes = append(lanes, next.lane), append(changes, next.changes...)
 		}
@@ -86,7 +86,7 @@ func (s *sender) record(ctx context.Context) error {
 		}
 		s.sink.host.Count("attempts_skipped", int64(len(changes)))
 		for _, l := range lanes {
-			s.stored <- l // has room for all
+			s.stored <- l // never blocks: has room for all
 		}
 	}
 }
@@ -105,14 +105,14 @@ func (r *result) apply(
 	return next, err
 }
 
-// repeats reports whether the result is one of many polls that found the same. The history has the
-// first of them, and the number of polls is kept with the delivery.
+// repeats reports whether a poll found the same as the poll before it. The history has only the
+// first of such polls. The delivery keeps the number of polls.
 func (r *result) repeats(d *parked.Delivery, next parked.Progress) bool {
 	return r.event == parked.Pending && next.State == parked.Waiting &&
 		r.entry.Detail == d.Operation.Found
 }
 
-// breakOff ends the attempts that are in flight a moment after ctx has ended.
+// breakOff cancels in-flight attempts stopGrace after ctx has ended.
 func (s *sender) breakOff(ctx context.Context) error {
 	<-ctx.Done()
 	grace := time.NewTimer(stopGrace)

@@ -25,9 +25,9 @@ const (
 // copyDone is the message that ends the rows.
 var copyDone = []byte{'c', 0, 0, 0, 4}
 
-// copyIn sends rows with COPY. It returns when the server has accepted or refused them and nothing
-// reads rows any more. On a plain socket it writes rows directly from their memory, whereas the
-// driver would first copy them into messages.
+// copyIn sends rows with COPY. It returns when the server has accepted or refused them and no
+// goroutine reads rows any more. On a plain socket it writes rows directly from their memory,
+// whereas the driver would first copy them into messages.
 func (c *conn) copyIn(ctx context.Context, sql string, rows []byte) error {
 	socket := c.PgConn().Conn()
 	switch socket.(type) {
@@ -89,7 +89,7 @@ func (c *conn) listen(ctx context.Context, said *answer) error {
 		err := c.hear(short, said)
 		cancel()
 		if err != nil && errors.Is(err, context.DeadlineExceeded) {
-			return nil // or ctx is over, which the caller checks
+			return nil // if ctx is done, the caller notices
 		}
 		if err != nil {
 			return err
@@ -131,14 +131,14 @@ func (c *conn) sendFrames(ctx context.Context, socket net.Conn, rows []byte, sai
 	return socket.SetWriteDeadline(time.Time{})
 }
 
-// breakOff closes a connection in an unknown protocol state; the server then rolls back the
-// transaction. If ctx is over, breakOff also sends a cancel request: a server that waits for a lock
-// checks the client only afterwards.
+// breakOff closes a connection in an unknown protocol state. The server then rolls back the
+// transaction. If ctx is done, breakOff also sends a cancel request, because a server that waits
+// for a lock notices a closed connection only afterwards.
 func (c *conn) breakOff(ctx context.Context, socket net.Conn) {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoBound)
 	defer cancel()
 	if ctx.Err() != nil {
-		_ = c.PgConn().CancelRequest(bounded) // if it fails, closing the connection must do
+		_ = c.PgConn().CancelRequest(bounded) // if it fails, closing the connection must suffice
 	}
 	_ = socket.Close()
 	_ = c.Conn.Close(bounded) // the connection has failed already

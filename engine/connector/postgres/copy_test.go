@@ -23,7 +23,7 @@ func lines(n int) (rows [][]field) {
 	return rows
 }
 
-// begun opens a sink, after change has modified it, before it connects.
+// begun opens a sink. change may modify it before it connects.
 func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	t.Helper()
 	o := d.options("lines")
@@ -45,8 +45,8 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 	return s
 }
 
-// TestCopy checks both ways of sending rows. A Deliver that is canceled while the server does not
-// read returns, and the batch is then delivered once.
+// TestCopy checks both ways of sending rows. A canceled Deliver returns even if the server does not
+// read. The batch is then delivered once.
 func TestCopy(t *testing.T) {
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
 	errEnough := errors.New("enough")
@@ -111,8 +111,8 @@ func TestCopyRefused(t *testing.T) {
 }
 
 // TestCopyWarned uses a trigger that warns for each row and fills the socket buffers, so that the
-// server blocks until its messages are read. The rows are accepted or refused all the same, and the
-// connection stays usable.
+// server blocks until its messages are read. It checks that the rows are accepted or refused
+// nevertheless, and that the connection stays usable.
 func TestCopyWarned(t *testing.T) {
 	const rows, bound = 16_000, 20 * time.Second
 	d := fresh(t, server.Get(t))
@@ -149,8 +149,8 @@ func TestCopyWarned(t *testing.T) {
 	}
 }
 
-// TestFoldedMeanwhile settles a batch by a late response and folds its row into the mark while
-// another attempt checks whether the batch was delivered. The batch is not written again.
+// TestFoldedMeanwhile folds a settled batch into the mark while another attempt checks whether the
+// batch was delivered. It checks that the batch is not written again.
 func TestFoldedMeanwhile(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")

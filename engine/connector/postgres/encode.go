@@ -122,8 +122,8 @@ func appendEscaped(dst, cell []byte) []byte {
 	return append(dst, cell[start:]...)
 }
 
-// lent is a reader over memory that can be revoked: the driver may continue to read in its own
-// goroutine after it has returned an error.
+// lent is a reader over memory that can be revoked, because the driver may continue to read in its
+// own goroutine after it has returned an error.
 type lent struct {
 	mu   sync.Mutex // guards rest
 	rest []byte
@@ -142,7 +142,7 @@ func (l *lent) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// takeBack ends access to the memory; afterwards nothing reads it any more.
+// takeBack ends access to the memory. Read returns an error from now on.
 func (l *lent) takeBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

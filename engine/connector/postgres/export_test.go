@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Disguise wraps new connections in a type that the sink does not know, as encrypted ones are.
+// Disguise wraps new connections in a type that the sink does not know, like encrypted connections.
 func Disguise(s *Sink) {
 	dial := s.config.DialFunc
 	s.config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

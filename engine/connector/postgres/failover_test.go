@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// warningHost sends on seen for each log line that contains part.
+// warningHost sends to seen for each log line that contains part.
 type warningHost struct {
 	stream.Host
 	part string
@@ -32,8 +32,8 @@ func (h *warningHost) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestReadOnlySession loads the ledger over a session that began read-only, as on a standby. When
-// new sessions are writable, Load succeeds with a new session.
+// TestReadOnlySession checks Load if its session began read-only, as on a standby. Load succeeds
+// with a new session when new sessions are writable.
 func TestReadOnlySession(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE ROLE failover LOGIN SUPERUSER")

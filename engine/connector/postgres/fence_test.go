@@ -17,8 +17,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// wire is a proxy in front of the server. It can delay client data from a given word on, like a
-// network with late packets, and cut all connections.
+// wire is a proxy in front of the server. It can cut all connections. It can also hold back the
+// client's data from a given word on, like a network with late packets.
 type wire struct {
 	listener net.Listener
 	server   string
@@ -128,8 +128,9 @@ func (w *wire) cut() {
 	w.conns = nil
 }
 
-// TestLateCommit kills a process whose COMMIT is delayed, lets the next process load and deliver,
-// and then releases the delayed bytes. However the server treats them, the batch is stored once.
+// TestLateCommit kills a process with a delayed COMMIT, lets the next process load and deliver, and
+// then releases the delayed bytes. It checks that the batch is stored once, however the server
+// treats these bytes.
 func TestLateCommit(t *testing.T) {
 	server := server.Get(t)
 	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
@@ -186,8 +187,8 @@ func TestLateCommit(t *testing.T) {
 	}
 }
 
-// TestTwoAttemptsAtOnce checks that an overdue batch that is sent again over another connection is
-// written once, also after folding.
+// TestTwoAttemptsAtOnce checks that an overdue batch sent again over another connection is written
+// once, even after folding.
 func TestTwoAttemptsAtOnce(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text, _extra json)")

@@ -46,8 +46,8 @@ func (s server) Connect(ctx context.Context) (*conn, error) {
 	return &conn{Conn: c}, nil
 }
 
-// Restore implements sqlspan.Server. It closes a session that is on the wrong server after a
-// failover, or that the server is ending.
+// Restore implements sqlspan.Server. It closes a session if the server is a standby after a
+// failover, or if the server is ending the session.
 func (s server) Restore(ctx context.Context, c *conn, err error) bool {
 	switch {
 	case c.IsClosed():
@@ -97,7 +97,7 @@ func (w *writer) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusal
 	return w.encoder.append(dst, w.sink, b)
 }
 
-// Write implements sqlspan.Writer: it copies the rows into the table.
+// Write implements sqlspan.Writer. It copies the rows into the table.
 func (w *writer) Write(ctx context.Context, c *conn, b *stream.Batch, data []byte) error {
 	columns := w.sink.Shape.For(b).Columns
 	into := copySQL(w.sink.name.String(), columns, false)
@@ -117,7 +117,7 @@ func (c *conn) Begin(ctx context.Context, statements ...*sqlspan.Statement) erro
 	return c.Run(ctx, append([]*sqlspan.Statement{begin}, statements...)...)
 }
 
-// Run implements sqlspan.Session: in one round trip.
+// Run implements sqlspan.Session. It needs one round trip.
 func (c *conn) Run(ctx context.Context, statements ...*sqlspan.Statement) error {
 	var batch pgx.Batch
 	for _, s := range statements {
@@ -148,8 +148,8 @@ func (c *conn) Commit(ctx context.Context) error {
 	return err
 }
 
-// Enter implements sqlspan.Writer in one round trip. If data follows, the round trip also reads the
-// columns of the table.
+// Enter implements sqlspan.Writer. It needs one round trip. If data follows, the round trip also
+// reads the columns of the table.
 func (w *writer) Enter(ctx context.Context, c *conn, spans []stream.Span,
 	data bool) (sqlspan.Presence, error) {
 	s := w.sink

@@ -88,15 +88,15 @@ func (s *Sink) dialectOf(ledger string) sqlspan.Dialect {
 	}
 }
 
-// lockKey returns the key of an advisory lock. Two names may have the same key, which makes
-// transactions wait without need.
+// lockKey returns the key of an advisory lock. If two names have the same key, their transactions
+// wait for each other needlessly.
 func lockKey(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// partFences returns the keys of the locks of partitions, sorted, so that transactions which lock
-// several of them cannot deadlock.
+// partFences returns the keys of the locks of partitions. They are sorted, so that transactions
+// that lock several of them cannot deadlock.
 func (s *Sink) partFences(ids []string) []int64 {
 	keys := make([]int64, len(ids))
 	for i, id := range ids {
@@ -106,21 +106,20 @@ func (s *Sink) partFences(ids []string) []int64 {
 	return keys
 }
 
-// fenceWait bounds the wait for transactions of earlier processes; then their connections are
-// ended.
+// fenceWait bounds the wait for transactions of earlier processes. After it, their connections are
+// terminated.
 const fenceWait = "2s"
 
-// Load implements stream.TransactionalSink. It waits for a server that is not running yet. The
-// lanes connect and prepare their statements meanwhile, which saves their first batches about 30
-// ms.
+// Load implements stream.TransactionalSink. It waits if the server is not running yet. Meanwhile,
+// the lanes connect and prepare their statements, which saves their first batches about 30 ms.
 func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	begun := false
 	marks, err := s.Await(ctx, func(ctx context.Context) ([]stream.Mark, error) {
 		marks, err := s.Attempt(ctx, func() {
-			// after the ledger has its connection, which matters most if connections are scarce
+			// the ledger gets its connection first, in case connections are scarce
 			if !begun {
 				begun = true
-				s.Ahead("postgres", nil) // each lane gets a server process, which starts meanwhile
+				s.Ahead("postgres", nil) // each lane connects, and the server starts its process
 			}
 		})
 		if waited(err) {
@@ -139,8 +138,8 @@ func (s *Sink) Load(ctx context.Context) ([]stream.Mark, error) {
 	return marks, nil
 }
 
-// Take implements stream.PartitionLedger, with one attempt. If a transaction of an earlier owner
-// does not end, Take ends its connection, and the next attempt succeeds.
+// Take implements stream.PartitionLedger. It makes one attempt. If a transaction of an earlier
+// owner does not end, Take terminates its connection, and the next attempt succeeds.
 func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken, error) {
 	taken, err := s.connections.Take(ctx, parts)
 	if waited(err) {
@@ -153,8 +152,8 @@ func (s *Sink) Take(ctx context.Context, parts []stream.Taking) ([]stream.Taken,
 	return taken, err
 }
 
-// evict ends connections of earlier processes or owners whose transactions do not end by
-// themselves. keys are the advisory locks that these transactions hold.
+// evict terminates connections of earlier processes or owners if their transactions do not end.
+// keys are the advisory locks that these transactions hold.
 func (s *Sink) evict(ctx context.Context, keys []int64) {
 	err := s.Change(ctx, func(ctx context.Context, c *conn) error {
 		var ended int64

@@ -13,7 +13,7 @@ import (
 
 var errTakenBack = errors.New("the batch was taken back")
 
-// outcome maps an error to the outcome that Deliver returns, by its SQLSTATE
+// outcome maps an error to the outcome that Deliver returns, based on its SQLSTATE
 // (https://www.postgresql.org/docs/current/errcodes-appendix.html):
 //
 //	22, 23, 21, 54, 44, P0   rejected: data, constraints, limits of a value, a trigger that raises
@@ -37,15 +37,15 @@ func outcome(err error) error {
 	return err
 }
 
-// collided reports whether another session created the same table or type at the same moment, which
-// IF NOT EXISTS does not prevent.
+// collided reports whether another session created the same table or type at the same moment. IF
+// NOT EXISTS does not prevent such collisions.
 func collided(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "42P07" || e.Code == "42710" || e.Code == "23505")
 }
 
-// described returns the reason for a dead letter: the server's message without the row's data,
-// which Detail and Where contain.
+// described returns the reason for a dead letter: the server's message without Detail and Where,
+// because these contain the row's data.
 func described(e *pgconn.PgError) error {
 	text := fmt.Sprintf("%s (SQLSTATE %s)", e.Message, e.Code)
 	for _, part := range []struct{ what, name string }{{"column", e.ColumnName},
@@ -63,9 +63,9 @@ func waited(err error) bool {
 	return ok && e.Code == "55P03"
 }
 
-// ofSession reports whether err is a fault of the session, which another one may not have: a
-// read-only transaction (25006: a standby, or a server that was one when the session began), a
-// shutdown (57P0x), a connection exception (08xxx).
+// ofSession reports whether err is specific to the session, so that a new session may succeed: a
+// read-only transaction (25006: a standby, or a server that was a standby when the session began),
+// a shutdown (57P0x), or a connection exception (08xxx).
 func ofSession(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "25006" || strings.HasPrefix(e.Code, "57P0") ||

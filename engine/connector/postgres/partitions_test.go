@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestPartitionLedger checks the ledger of several processes that write to one table.
+// TestPartitionLedger checks a ledger that several processes use for one table.
 func TestPartitionLedger(t *testing.T) {
 	server := server.Get(t)
 	partitions.Ledger(t, func(t *testing.T) partitions.Receiver { return shared(t, server) })

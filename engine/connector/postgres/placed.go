@@ -86,7 +86,7 @@ func shortInteger(data []byte, off, n int) (value uint64, ok bool) {
 		return 0, false
 	}
 	const zeros, tops = 0x3030303030303030, 0x8080808080808080
-	// with zeros in front of the digits
+	// fill up with zeros in front of the digits
 	w := (binary.LittleEndian.Uint64(data[off:]) ^ zeros) << (64 - eight*uint(n))
 	if (w|(w+0x7676767676767676))&tops != 0 {
 		return 0, false

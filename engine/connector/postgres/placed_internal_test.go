@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// laid is a naive encoder: it encodes every record with Rows.Row, cell by cell.
+// laid encodes a batch naively, with Rows.Row, cell by cell.
 func laid(s *Sink, b *stream.Batch) (dst []byte, refusals []sqltable.Refusal) {
 	e, t := new(encoder), s.Shape.For(b)
 	e.rows.Over(t, b)

@@ -3,9 +3,8 @@
 //
 // Each connection is a lane. A batch is one transaction: it inserts its span rows, which are
 // unique, reads the partitions' marks and the route's epoch, and copies the data with COPY
-// (docs/formats/sql-tables.md). A batch that is delivered a second time, over any connection, waits
-// for the first transaction and is then found in the ledger. Transactions of a fenced process
-// cannot commit.
+// (docs/formats/sql-tables.md). If a batch is delivered twice, the second transaction waits for the
+// first one and then finds the batch in the ledger. Transactions of a fenced process cannot commit.
 //
 // The sink owns its connections and has no pool. It never alters an existing table and never builds
 // SQL from data.
@@ -27,15 +26,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	URL string `yaml:"url" secret:"true" required:"true" doc:"postgres://user:password@host:port/database?sslmode=verify-full"`
 	sqltable.Options
 	Workers int `yaml:"workers" doc:"connections, each a worker, 1 to 100; default 4, fewer if the server is local, 1 in upsert"`
 }
 
-// DefaultOptions selects mode append, several connections, and a JSON column for fields without a
-// column.
+// DefaultOptions returns options for mode append, several connections, and a JSON column for fields
+// without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // dialect describes the limits of PostgreSQL (https://www.postgresql.org/docs/current/limits.html).
@@ -57,14 +56,14 @@ func (o *Options) Validate() error {
 	return o.Options.Validate(&dialect, true)
 }
 
-// checkURL checks the URL. Its errors omit the URL, which may contain a password.
+// checkURL checks the URL. Its errors omit the URL, because it may contain a password.
 func checkURL(text string) error {
 	if text == "" {
 		return errors.New("missing: the database, such as postgres://user@host:5432/database")
 	}
 	if !strings.Contains(text, "://") {
 		if strings.Contains(text, "=") {
-			return nil // keywords and values, which the driver parses
+			return nil // keywords and values: the driver parses them
 		}
 		return errors.New("it is not a URL; write postgres://user@host:5432/database")
 	}
@@ -98,15 +97,16 @@ type Sink struct {
 	host   stream.Host
 	name   sqltable.Name
 	config *pgx.ConnConfig
-	// fence is the key of the advisory lock that transactions share and Load takes exclusively.
+	// fence is the key of an advisory lock. Transactions take the lock shared, Load takes it
+	// exclusively.
 	fence int64
-	// partFence returns the same for a partition, which Take locks exclusively.
+	// partFence returns the key of a partition's lock, which Take takes exclusively.
 	partFence func(id string) int64
 
-	columnsText string // tableColumns, except in a test that slows it down
+	columnsText string // tableColumns; a test replaces it to slow it down
 }
 
-// New returns a sink; Load is the first method that connects.
+// New returns a sink. It does not connect; Load does.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func New(o Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// Open parses the URL and creates the lanes; Load is the first to connect.
+// Open parses the URL and creates the lanes. It does not connect; Load does.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) (err error) {
 	if err := s.configure(o); err != nil {
 		return err
@@ -147,9 +147,9 @@ func (s *Sink) configure(o stream.SinkOptions) (err error) {
 	return nil
 }
 
-// leastBeside is the minimum default number of connections to a server on this machine: one copies
-// while the other one waits for its commit. Beyond the number of processors, connections contend
-// for the end of the table, which costs the server about a sixth more per byte.
+// leastBeside is the minimum default number of connections to a server on this machine. One
+// connection copies while the other one waits for its commit. Beyond the number of processors,
+// connections contend for the end of the table, which costs the server about a sixth more per byte.
 const leastBeside = 2
 
 // onThisMachine reports whether host, or a Unix socket directory, is on this machine.

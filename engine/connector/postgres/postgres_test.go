@@ -121,7 +121,7 @@ func TestNumbersKeepTheirDigits(t *testing.T) {
 	}
 }
 
-// TestValuesFindTheirColumn sends values of other types than those of the first batch.
+// TestValuesFindTheirColumn checks values with other types than those of the first batch.
 func TestValuesFindTheirColumn(t *testing.T) {
 	d := fresh(t, server.Get(t))
 	s := open(t, d.options("events"))
@@ -159,8 +159,8 @@ func TestValuesFindTheirColumn(t *testing.T) {
 	}
 }
 
-// settle delivers b as the engine does: it bisects rejected batches. It adds the reasons of refused
-// records, by message.
+// settle delivers b like the engine, which bisects rejected batches. It adds the reasons of refused
+// records to refused, by message.
 func (s *opened) settle(t testing.TB, b *stream.Batch, refused map[string]string) {
 	t.Helper()
 	err := s.deliver(t, b)
@@ -272,7 +272,8 @@ func TestUpsert(t *testing.T) {
 	}
 }
 
-// TestMisconfigured checks that faults of the table or of permissions settle and reject nothing.
+// TestMisconfigured checks that errors of the table or of permissions neither settle nor reject
+// records.
 func TestMisconfigured(t *testing.T) {
 	server := server.Get(t)
 	d := fresh(t, server)

@@ -44,7 +44,8 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// standard returns the column for a type that a source declares, which must be a PostgreSQL type.
+// standard returns the column for a type that a source declares. It reports false if decl is not a
+// PostgreSQL type.
 func standard(decl string) (sqltable.Column, bool) {
 	_, err := sqltable.ColumnOption{Name: "c", Type: decl}.Column()
 	return sqltable.Column{Type: typeOf(decl), Decl: decl}, err == nil
@@ -55,8 +56,8 @@ func createSQL(name sqltable.Name, columns []sqltable.Column, key []string) stri
 		func(c sqltable.Column, _ bool) string { return cmp.Or(c.Decl, declared[c.Type]) })
 }
 
-// The staging table of an upsert: one for each connection, emptied by every commit. rowColumn
-// orders rows of the same key.
+// The staging table of an upsert. Each connection has one, and every commit empties it. rowColumn
+// orders rows with the same key.
 const (
 	stageName = `pg_temp."penstock_stage"`
 	rowColumn = `"penstock_row"`
@@ -80,8 +81,8 @@ func copySQL(table string, columns []sqltable.Column, numbered bool) string {
 	return fmt.Sprintf("COPY %s (%s) FROM STDIN%s", table, names, form)
 }
 
-// mergeSQL returns the statement that moves the staged rows into the table: the last row of each
-// key, in key order, so that concurrent transactions lock common keys in the same order.
+// mergeSQL returns the statement that moves the staged rows into the table. It moves the last row
+// of each key, in key order, so that concurrent transactions lock common keys in the same order.
 func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) string {
 	keys, names := sqltable.QuoteAll(key), sqltable.NamesOf(columns)
 	last := fmt.Sprintf("SELECT DISTINCT ON (%s) * FROM %s ORDER BY %s,%s DESC", keys, stageName,
@@ -90,7 +91,7 @@ func mergeSQL(name sqltable.Name, columns []sqltable.Column, key []string) strin
 		last, sqltable.OnConflict(columns, key))
 }
 
-// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// find sets the columns if the table exists or the config lists them. Otherwise the first batch
 // sets them.
 func (s *Sink) find(ctx context.Context, c *conn) error {
 	var there []sqltable.Column
@@ -102,7 +103,8 @@ func (s *Sink) find(ctx context.Context, c *conn) error {
 	return err
 }
 
-// readColumns reads the columns of the data's table; none means that there is no such table.
+// readColumns returns a statement that reads the columns of the table into columns. It reads none
+// if the table does not exist.
 func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 	return &sqlspan.Statement{SQL: s.columnsText, Args: []any{s.name.String()},
 		Row: func(scan func(dest ...any) error) error {
@@ -114,8 +116,8 @@ func (s *Sink) readColumns(columns *[]sqltable.Column) *sqlspan.Statement {
 		}}
 }
 
-// checkColumns compares the table with the column types for which rows are encoded: the binary form
-// of one type is invalid for another.
+// checkColumns checks that the table still has the column types for which rows are encoded, because
+// the binary form of one type is invalid for another.
 func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	if len(there) == 0 {
 		s.Table.Found(false)
@@ -139,8 +141,8 @@ func (s *Sink) checkColumns(t *sqltable.Table, there []sqltable.Column) error {
 	return nil
 }
 
-// Prepare implements sqlspan.Writer: it creates the table and the staging table if they are
-// missing.
+// Prepare implements sqlspan.Writer. It creates the table and the staging table if they do not
+// exist.
 func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	s := w.sink
 	columns := s.Shape.For(b).Columns
@@ -156,8 +158,8 @@ func (w *writer) Prepare(ctx context.Context, c *conn, b *stream.Batch) error {
 	return nil
 }
 
-// makeTable creates the table if it is missing, one lane at a time, because concurrent creation
-// fails in PostgreSQL.
+// makeTable creates the table if it does not exist. One lane at a time calls it, because concurrent
+// creation fails in PostgreSQL.
 func (s *Sink) makeTable(ctx context.Context, c *pgx.Conn, columns []sqltable.Column) error {
 	return s.Table.Once(ctx, func() error {
 		_, err := c.Exec(ctx, createSQL(s.name, columns, s.o.Key))

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// server is shared by the tests of this package, except by those that stop it.
+// server is shared by the tests of this package, except for tests that stop the server.
 var server = connectortest.Shared{Name: "postgres", Program: "psql"}
 
 func TestMain(m *testing.M) { os.Exit(server.Run(m)) }
@@ -88,7 +88,7 @@ func TestSuite(t *testing.T) {
 					d := fresh(t, server)
 					o := d.options("lines")
 					o.Workers = workers
-					// n records the order of the rows; without it the sink creates the table
+					// n records the order of the rows; otherwise the sink creates the table
 					if workers == 1 {
 						d.exec(t, "CREATE TABLE lines (n bigserial, message text, _extra json)")
 					}

@@ -54,8 +54,8 @@ type server struct {
 // Connect implements sqlspan.Server.
 func (s *server) Connect(context.Context) (*connection, error) { return connect(s.dsn) }
 
-// Restore implements sqlspan.Server. A connection whose file state is in doubt is closed, and
-// replaced before its next use.
+// Restore implements sqlspan.Server. If the state of the file is in doubt, it closes the
+// connection, which is replaced before its next use.
 func (s *server) Restore(_ context.Context, c *connection, err error) bool {
 	sound := !broken(err)
 	if sound && c.Open() {

@@ -49,7 +49,7 @@ type inserting struct {
 }
 
 // write writes all kept records of b. It returns all refused records together, so that one pass
-// over a batch finds them all. The caller must then undo the writes.
+// over a batch finds them all. The caller must then roll back the writes.
 func (w *inserting) write(b *stream.Batch) error {
 	w.waiting, w.refusals = w.waiting[:0], w.refusals[:0]
 	if b.Kept() == 0 {

@@ -33,7 +33,7 @@ func newLane(s *Sink) *lane { return &lane{sink: s, wake: make(chan struct{}, 1)
 
 // Deliver implements stream.Worker.
 func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, error) {
-	// in case the batch was not encoded; an ordered lane runs no other attempt of it
+	// needed if the batch was not encoded; an ordered lane runs no other attempt of it
 	a.Value.Split()
 	d := &delivery{batch: a.Value, done: make(chan error, 1)}
 	if err := l.arrive(a, d); err != nil {
@@ -44,7 +44,7 @@ func (l *lane) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 		return stream.Report{}, err
 	case <-ctx.Done():
 		l.leave(a, context.Cause(ctx))
-		// now, or when the transaction has ended: until then it uses the batch
+		// returns at the end of a running transaction, because that uses the batch
 		return stream.Report{}, <-d.done
 	}
 }
@@ -66,8 +66,8 @@ func (l *lane) arrive(a stream.Attempt, d *delivery) error {
 	return err
 }
 
-// leave fails the run if a Deliver call that still waits for its place in the order is canceled,
-// because its place would never be filled.
+// leave fails the run if a canceled Deliver call still waits for its place in the order, because no
+// other call fills this place.
 func (l *lane) leave(a stream.Attempt, cause error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *lane) run(ctx context.Context) error {
 // write writes a group in one transaction and returns the number of durable batches. err is the
 // error of the first batch after them.
 func (l *lane) write(ctx context.Context, group []*delivery) (written int, err error) {
-	var failed error // of a batch; those before it are committed
+	var failed error // error of a batch; the batches before it are committed
 	made := false
 	err = l.sink.use(ctx, func(c *connection) error {
 		if err := l.sink.ledger.Begin(forever(), c); err != nil {
@@ -167,8 +167,8 @@ func (l *lane) write(ctx context.Context, group []*delivery) (written int, err e
 	return written, failed
 }
 
-// one writes a batch and its spans, or nothing of it. failed is the answer to the batch; err ends
-// the transaction.
+// one writes a batch and its spans, or nothing. failed is the answer to the batch. err ends the
+// transaction.
 func (l *lane) one(c *connection, b *stream.Batch) (failed, err error) {
 	if _, err := c.exec("SAVEPOINT batch"); err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func noTransaction(err error) bool {
 	return strings.Contains(err.Error(), "no transaction is active")
 }
 
-// outcome maps an error to the outcome that Deliver returns: misconfigured for faults of the file,
+// outcome maps an error to the outcome that Deliver returns: misconfigured for errors of the file,
 // retryable for transient errors (busy, full disk, failed I/O).
 func outcome(err error) error {
 	switch codeOf(err) & 0xFF {

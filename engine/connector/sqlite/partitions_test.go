@@ -8,7 +8,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestPartitionLedger checks the ledger of several processes that write to one file.
+// TestPartitionLedger checks a ledger that several processes use for one file.
 func TestPartitionLedger(t *testing.T) { partitions.Ledger(t, shared) }
 
 // TestPartitionsMove checks that several engines write each record of a broker once.

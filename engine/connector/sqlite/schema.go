@@ -82,7 +82,7 @@ func typeOf(decl string) sqltable.Type {
 	return sqltable.Other
 }
 
-// find sets the columns if the table exists or the config lists them; otherwise the first batch
+// find sets the columns if the table exists or the config lists them. Otherwise the first batch
 // sets them.
 func (s *Sink) find(c *connection) error {
 	there, err := c.columnsOf(s.name)

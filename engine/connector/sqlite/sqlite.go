@@ -19,13 +19,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	Path string `yaml:"path" path:"true" alone:"true" required:"true" doc:"database file; created if missing (0600, directories 0700)"`
 	sqltable.Options
 }
 
-// DefaultOptions selects mode append, and a JSON column for fields without a column.
+// DefaultOptions returns options for mode append, and a JSON column for fields without a column.
 func DefaultOptions() *Options { return &Options{Options: sqltable.DefaultOptions()} }
 
 // dialect describes the limits of SQLite. It allows 2000 columns; tables created from records have
@@ -51,8 +51,8 @@ func Component() stream.Component {
 	}
 }
 
-// inFlight is the maximum number of batches in flight: enough to write one transaction while the
-// next one is prepared.
+// inFlight is the maximum number of batches in flight. It suffices to write one transaction while
+// the next one is prepared.
 const inFlight = 32
 
 var limits = stream.Limits{InFlight: inFlight, Ordered: true}
@@ -69,7 +69,7 @@ type Sink struct {
 	shape  *sqltable.Shape
 }
 
-// New returns a sink; Open opens the file.
+// New returns a sink. Open opens the file.
 func New(o Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) (err error) {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return stream.EncodeAll }
 
-// Encode implements stream.Encoder. It splits the batch and, for the first batch, infers the
-// columns of the table, which relieves the writer. It appends nothing.
+// Encode implements stream.Encoder. It appends nothing. It splits the batch, and infers the columns
+// of the table from the first batch, so that the writer has less to do.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	s.shape.For(b)

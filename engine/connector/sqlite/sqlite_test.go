@@ -71,8 +71,8 @@ func options(t testing.TB, table string) sqlite.Options {
 	return o
 }
 
-// TestValues checks that values are read back unchanged, including those that the first batch did
-// not suggest.
+// TestValues checks that values are read back unchanged, including values with types that differ
+// from the first batch.
 func TestValues(t *testing.T) {
 	o := options(t, "events")
 	s := open(t, o)
@@ -115,8 +115,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestRefusedRows checks that one pass finds all refused records, by reason, and that nothing is
-// written before.
+// TestRefusedRows checks that one pass finds all refused records by reason, and writes nothing
+// before.
 func TestRefusedRows(t *testing.T) {
 	o := options(t, "orders")
 	o.OnNewField = "dead_letter"
@@ -188,7 +188,7 @@ func TestUpsert(t *testing.T) {
 	}
 }
 
-// TestMisconfigured checks that faults of the table settle and reject nothing.
+// TestMisconfigured checks that errors of the table neither settle nor reject records.
 func TestMisconfigured(t *testing.T) {
 	o := options(t, "narrow")
 	execute(t, o.Path, `CREATE TABLE narrow (a TEXT)`)

@@ -40,7 +40,7 @@ func column(t testing.TB, path, query string) []string {
 	return connectortest.Column(t, connectortest.OpenSQLite(t, path), query)
 }
 
-// execute runs a statement as another program would.
+// execute runs a statement over a separate connection, like another program.
 func execute(t testing.TB, path, query string) {
 	t.Helper()
 	connectortest.Execute(t, connectortest.OpenSQLite(t, path), query)

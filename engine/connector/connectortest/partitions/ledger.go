@@ -1,5 +1,5 @@
-// Package partitions tests sinks that implement [stream.PartitionLedger]: [Ledger] checks the
-// contract, and [Moves] runs engines whose partitions move between them.
+// Package partitions tests sinks that implement [stream.PartitionLedger]. [Ledger] checks the
+// contract. [Moves] runs engines and moves partitions between them.
 package partitions
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// Sink is a sink with a ledger of several owners.
+// Sink is a sink with a ledger for several owners.
 type Sink interface {
 	stream.Sink
 	stream.PartitionLedger
@@ -23,23 +23,23 @@ type Sink interface {
 
 // Receiver is the destination of several sinks.
 type Receiver struct {
-	// New creates a sink for the same table, as another process does.
+	// New creates a sink for the same table, like another process.
 	New func(h stream.Host) (Sink, error)
 	// Received returns the text of each row, in any order. The table has the column message.
 	Received func(t testing.TB) []string
-	// Block stops writes to the table, with transactions open, until release. Nil if a test cannot
-	// do that.
+	// Block blocks writes to the table, with transactions open, until release is called. Nil if the
+	// test cannot do that.
 	Block func(t testing.TB) (release func())
-	// Part returns the partition of an id of the tests: x, y, z, lost, and p0 to p249. Nil if the sink
-	// takes any partition.
+	// Part returns the partition for an id of the tests: x, y, z, lost, and p0 to p249. Nil if the
+	// sink accepts any partition.
 	Part func(id string) stream.Partition
-	// PartitionsOnly is set if the ledger cannot have one owner: Load always fails.
+	// PartitionsOnly is set if the ledger cannot have a single owner, so that Load always fails.
 	PartitionsOnly bool
-	// Evicts bounds the time in which Take ends a transaction of an earlier owner that hangs.
+	// Evicts bounds the time after which Take ends a hanging transaction of an earlier owner.
 	Evicts time.Duration
 }
 
-// patience bounds every wait: whatever takes longer has hung.
+// patience bounds every wait. A longer wait counts as hung.
 const patience = 30 * time.Second
 
 // pause waits for d, or until ctx is done.
@@ -160,8 +160,8 @@ func Ledger(t *testing.T, start func(t *testing.T) Receiver) {
 	t.Run("many partitions", func(t *testing.T) { manyPartitions(t, start(t)) })
 }
 
-// twoOwners checks that owners of different partitions do not fence each other off, and that the
-// next owner of one partition does.
+// twoOwners checks that owners of different partitions do not fence each other, and that the next
+// owner of a partition fences the previous one.
 func twoOwners(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
 	a.take(1, "x", stream.Mark{}, true)
@@ -169,7 +169,7 @@ func twoOwners(t *testing.T, r Receiver) {
 	b.take(1, "y", stream.Mark{}, true)
 	b.delivers(1, "y", 0, 2)
 	a.delivers(1, "x", 3, 5)
-	a.delivers(1, "x", 3, 5) // a lost response
+	a.delivers(1, "x", 3, 5) // again, as after a lost response
 	moved := b.take(2, "x", stream.Mark{}, true)
 	if !moved.Found || moved.Mark.Watermark != at(5) || moved.Mark.Part != r.part("x") {
 		t.Errorf("the next owner gets %+v", moved)
@@ -188,7 +188,7 @@ func twoOwners(t *testing.T, r Receiver) {
 	check(t, r, 10, "x-", 8)
 }
 
-// check fails unless the receiver has total rows, each once, and n with a prefix.
+// check fails the test unless the receiver has total rows, each once, of which n have the prefix.
 func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	t.Helper()
 	rows := r.Received(t)
@@ -205,7 +205,7 @@ func check(t *testing.T, r Receiver, total int, prefix string, n int) {
 	}
 }
 
-// confirmation checks that nothing is written before Confirm, also if the assignment was confirmed
+// confirmation checks that nothing is written before Confirm, even if the assignment was confirmed
 // earlier.
 func confirmation(t *testing.T, r Receiver) {
 	a := open(t, r)
@@ -222,7 +222,7 @@ func confirmation(t *testing.T, r Receiver) {
 	check(t, r, 3, "x-", 3)
 }
 
-// progress checks that starts, ranges and folds are kept, and that a lost partition is not made.
+// progress checks that starts, ranges and folds are kept, and that a lost partition is not created.
 func progress(t *testing.T, r Receiver) {
 	a, b := open(t, r), open(t, r)
 	lost, err := a.sink.Take(t.Context(), []stream.Taking{
@@ -236,7 +236,7 @@ func progress(t *testing.T, r Receiver) {
 	a.sink.Confirm([]uint32{1, 2})
 	a.fenced(1, "lost", 0, 1)
 	a.delivers(2, "x", 16, 18)
-	a.delivers(2, "x", 12, 14) // was delivered before the ledger began
+	a.delivers(2, "x", 12, 14) // delivered before the ledger began
 	a.delivers(2, "x", 8, 10)
 	second := b.take(1, "x", stream.Mark{Watermark: at(99)}, true)
 	want := []stream.Range{{From: at(12), To: at(14)}, {From: at(16), To: at(18)}}
@@ -259,8 +259,8 @@ func progress(t *testing.T, r Receiver) {
 	check(t, r, 4, "x-", 4)
 }
 
-// oneOwner checks that Take ends a process that has loaded the whole ledger, keeps its progress,
-// and that no process can load it afterwards.
+// oneOwner checks that Take fences a process that has loaded the whole ledger and keeps its
+// progress. No process can load the whole ledger afterwards.
 func oneOwner(t *testing.T, r Receiver) {
 	a, b, c := open(t, r), open(t, r), open(t, r)
 	if _, err := a.sink.Load(t.Context()); err != nil {
@@ -292,7 +292,7 @@ func lateTransaction(t *testing.T, r Receiver) {
 	release := r.Block(t)
 	late := make(chan error, 1)
 	go func() { late <- a.deliver(a.batch(1, "x", 1, 3)) }()
-	pause(t.Context(), 200*time.Millisecond) // without this, the transaction has perhaps not begun
+	pause(t.Context(), 200*time.Millisecond) // otherwise the transaction may not have begun
 	ctx, cancel := context.WithTimeout(t.Context(), r.Evicts)
 	defer cancel()
 	var taken []stream.Taken
@@ -316,7 +316,7 @@ func lateTransaction(t *testing.T, r Receiver) {
 	check(t, r, 3, "x-", 3)
 }
 
-// manyPartitions takes more partitions than fit into one transaction.
+// manyPartitions checks Take with more partitions than fit into one transaction.
 func manyPartitions(t *testing.T, r Receiver) {
 	a := open(t, r)
 	var parts []stream.Taking

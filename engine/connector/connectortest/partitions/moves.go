@@ -67,11 +67,11 @@ type group struct {
 	rnd    func(n int) int
 	calm   atomic.Bool // no more failures
 	live   []*member
-	aside  []*member // killed: their goroutines go on
+	aside  []*member // killed; their goroutines keep running
 	starts int
 }
 
-// member is one life of one engine.
+// member is one process of an engine.
 type member struct {
 	name  string
 	fs    *vfstest.Mem
@@ -120,7 +120,7 @@ func (g *group) start(name string, fs *vfstest.Mem) {
 	g.starts++
 }
 
-// act lets one thing happen.
+// act performs one event.
 func (g *group) act(round int) {
 	n := g.rnd(len(g.live))
 	m := g.live[n]
@@ -165,7 +165,7 @@ func (g *group) close() {
 	}
 }
 
-// dice returns random numbers for many goroutines.
+// dice returns a random number generator that is safe for concurrent use.
 func dice(seed uint64) func(n int) int {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(seed, 0))
