@@ -18,6 +18,7 @@ import (
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
 	"github.com/penstock-io/penstock/engine/connector/memory"
+	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/stream/streamtest"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -84,14 +85,18 @@ func (c *cluster) restartServer() {
 
 func (c *cluster) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", c.port) }
 
-// create creates the stream ORDERS with the subjects orders.>.
+// create creates the stream ORDERS with the subjects orders.>. It tries again while the server
+// still removes the files of a deleted stream of that name.
 func (c *cluster) create(set func(*jetstream.StreamConfig)) jetstream.Stream {
 	c.t.Helper()
 	cfg := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
 	if set != nil {
 		set(&cfg)
 	}
-	s, err := c.js.CreateStream(c.t.Context(), cfg)
+	create := func(ctx context.Context) (jetstream.Stream, error) {
+		return c.js.CreateStream(ctx, cfg)
+	}
+	s, err := retry.Value(c.t.Context(), create, retry.Options{MaxElapsed: time.Minute})
 	if err != nil {
 		c.t.Fatal(err)
 	}
