@@ -1,5 +1,5 @@
-// Package all lists the components of the binary; no component registers itself. A program that
-// embeds penstock may take this list, a part of it, or add components of its own in the same form.
+// Package all lists the components of the binary. No component registers itself. A program that
+// embeds penstock may use this list, a part of it, or add components in the same form.
 package all
 
 import (

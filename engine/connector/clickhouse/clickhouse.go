@@ -14,13 +14,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	httpsink.Options
 	Insert
 }
 
-// Insert are the options that are ClickHouse's own.
+// Insert are the options that are specific to ClickHouse.
 type Insert struct {
 	Database    string            `yaml:"database" doc:"default: that of the user"`
 	Table       string            `yaml:"table" doc:"into which"`
@@ -30,18 +30,18 @@ type Insert struct {
 	Settings    map[string]string `yaml:"settings" doc:"of the insert, such as input_format_skip_unknown_fields: 1"`
 }
 
-// DefaultOptions insert JSON objects.
+// DefaultOptions returns options that insert JSON objects.
 func DefaultOptions() *Options {
 	return &Options{Options: httpsink.DefaultOptions(), Insert: DefaultInsert()}
 }
 
-// DefaultInsert has no table. It takes JSON objects.
+// DefaultInsert returns options that insert JSON objects, without a table.
 func DefaultInsert() Insert { return Insert{Format: "JSONEachRow", Deduplicate: true} }
 
-// Component is the sink's line in the list of components.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component { return httpsink.Component("clickhouse", DefaultOptions, New) }
 
-// New returns a sink that has opened no connection.
+// New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	if err := o.Insert.Check(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, o.Codec(), h)
 }
 
-// Validate reports which option is wrong. It reads the file of tls.ca.
+// Validate returns an error for a wrong option. It reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Insert); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (o *Options) Validate() error {
 	return o.checkParameters()
 }
 
-// checkParameters reports whether an endpoint has a parameter that the sink sets.
+// checkParameters returns an error if an endpoint has a parameter that the sink sets.
 func (o *Options) checkParameters() error {
 	for i, endpoint := range o.Endpoints {
 		u, err := url.Parse(endpoint.URL + endpoint.Path)
@@ -82,7 +82,7 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 const reasonToWait = "a batch would count as delivered before it is stored; leave it out"
 
-// ownSettings are parameters that the sink sets, with the reason why settings may not.
+// ownSettings maps parameters that the sink sets to the reason why settings may not contain them.
 var ownSettings = map[string]string{
 	"query":                      "the sink writes the statement; see table and format",
 	"database":                   "write the option database",
@@ -94,7 +94,7 @@ var ownSettings = map[string]string{
 
 var settingForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// Check reports which option is wrong, as a [stream.OptionError].
+// Check returns a [stream.OptionError] for a wrong option.
 func (t *Insert) Check() error {
 	if err := stream.CheckEnums(t); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (t *Insert) Check() error {
 	return nil
 }
 
-// statement returns the statement, which is sent in the query of the URL.
+// statement returns the INSERT statement, which is sent in the query of the URL.
 func (t *Insert) statement() string {
 	name := quoteName(t.Table)
 	if t.Database != "" {
@@ -127,7 +127,7 @@ func quoteName(name string) string {
 	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(name) + "`"
 }
 
-// isJSON reports whether rows are objects of the fields.
+// isJSON reports whether rows are sent as JSON objects.
 func (t *Insert) isJSON() bool { return strings.HasPrefix(t.Format, "JSON") }
 
 // Codec returns the format of requests.
@@ -141,7 +141,7 @@ func (c codec) Format() httpsink.Format {
 		ContentType: "text/plain", Key: httpsink.BatchKey, Raw: !c.isJSON(),
 		Query: url.Values{
 			"query":                  {c.statement()},
-			"wait_end_of_query":      {"1"}, // a failure after the first rows is not behind a 200
+			"wait_end_of_query":      {"1"}, // so that a late failure does not get the status 200
 			"date_time_input_format": {"best_effort"},
 		},
 	}

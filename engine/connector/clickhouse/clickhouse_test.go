@@ -26,7 +26,7 @@ type server struct {
 func (s *server) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // it was cut off
+		return // the request was cut off
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,8 +61,8 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-// TestQuery: database, table, format and settings are in the query of the request. An endpoint's own
-// parameters have precedence.
+// TestQuery checks that database, table, format and settings are in the query of the request. An
+// endpoint's own parameters take precedence.
 func TestQuery(t *testing.T) {
 	s := new(server)
 	one := httptest.NewServer(s)

@@ -9,8 +9,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// exceptionOutcome returns the outcome of an exception: ClickHouse answers with 500 to many faults
-// of the data or the config. The codes are those of its src/Common/ErrorCodes.cpp.
+// exceptionOutcome returns the outcome for the code of an exception, because ClickHouse responds
+// with 500 to many errors of the data or the config. The codes are from its
+// src/Common/ErrorCodes.cpp.
 func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	switch code {
 	case 6, 26, 27, 38, 41, // cannot parse
@@ -29,9 +30,9 @@ func exceptionOutcome(code int) (o control.Outcome, known bool) {
 	return 0, false
 }
 
-// Outcome implements httpsink.Codec: that of an exception, if the response names one. Exceptions
-// take precedence over the status. The text names them behind a 200, if it was too late for another
-// status.
+// Outcome implements httpsink.Codec. If the response contains an exception, the exception takes
+// precedence over the status. If it was too late for another status, the exception is in the body
+// of a 200.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error {
 	code, _ := strconv.Atoi(r.Header.Get("X-ClickHouse-Exception-Code"))
 	if text, ok := strings.CutPrefix(string(r.Body), "Code: "); ok && code == 0 && r.Err == nil {

@@ -1,5 +1,5 @@
-// Package drop holds the sink that takes everything and keeps nothing: for measuring what stands
-// before it, and for leaving a route out without removing it.
+// Package drop implements the sink that accepts everything and keeps nothing. Use it to measure the
+// rest of a pipeline, or to disable a route without removing it.
 //
 // It owns nothing, touches no file and never fails.
 package drop
@@ -17,7 +17,7 @@ type Sink struct {
 	encodes bool
 }
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	Encode string `yaml:"encode" enum:"none,ndjson" doc:"what batches are made into before they are dropped, to measure that too"`
 }
@@ -30,7 +30,7 @@ const (
 // Validate reports invalid options.
 func (o *Options) Validate() error { return stream.CheckEnums(o) }
 
-// Component is the sink's line in the list of components.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -55,10 +55,10 @@ func (s *Sink) Encodes() stream.Encoding {
 	return stream.EncodeNone
 }
 
-// Encode implements stream.Encoder: as JSON lines.
+// Encode implements stream.Encoder. It encodes JSON lines.
 func (s *Sink) Encode(dst []byte, b *stream.Batch) ([]byte, error) { return ndjson.Append(dst, b), nil }
 
-// Open implements stream.Sink: one lane, named drop, which no limit binds.
+// Open implements stream.Sink. It creates one lane without limits, named drop.
 func (s *Sink) Open(_ context.Context, o stream.SinkOptions) error {
 	o.Lanes([]stream.Lane{{Name: "drop", Worker: s, Prompt: true}})
 	return nil

@@ -12,14 +12,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fate is the result of one record in a bulk answer.
+// fate is the outcome of one record in a bulk response.
 type fate struct {
 	outcome control.Outcome // Delivered, Throttled, Retryable, Rejected or Misconfigured
 	status  int
 	reason  string
 }
 
-// bulkAnswer is Elasticsearch's answer to a bulk request, as far as filter_path lets it come.
+// bulkAnswer is Elasticsearch's response to a bulk request, reduced by filterPath.
 type bulkAnswer struct {
 	Errors *bool                 `json:"errors"`
 	Items  []map[string]bulkItem `json:"items"`
@@ -30,9 +30,9 @@ type bulkItem struct {
 	Error  json.RawMessage `json:"error"`
 }
 
-// bulkFates parses the results of n records. created reports that the documents have their records'
-// ids and none is overwritten, so that a conflict is a repetition. It returns nil and no error if
-// all were taken. An error means that the answer is not credible, and everything is sent again.
+// bulkFates parses the results of n records. created means that the documents have their records'
+// ids and are never overwritten, so a conflict is a repetition. It returns nil, nil if all records
+// were accepted. An error means that the response is implausible; then everything is sent again.
 func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	var answer bulkAnswer
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Errors == nil {
@@ -57,7 +57,7 @@ func bulkFates(text []byte, n int, created bool) ([]fate, error) {
 	return fates, nil
 }
 
-// fate returns the meaning of an item's status:
+// fate classifies an item's status:
 //
 //	2xx                       delivered
 //	409                       delivered if created: the store had it already
@@ -82,7 +82,7 @@ func (it *bulkItem) fate(created bool) fate {
 	return f
 }
 
-// reason gives the error in words: type and reason, or the text that old versions send.
+// reason returns the error as text: type and reason, or the plain text that old versions send.
 func (it *bulkItem) reason() string {
 	var detail struct{ Type, Reason string }
 	var text string
@@ -97,24 +97,24 @@ func (it *bulkItem) reason() string {
 	return text
 }
 
-// maxBulkResponse bounds the response to a bulk in bytes, which has a few hundred for each record.
+// maxBulkResponse bounds the bytes of a bulk response, which has a few hundred bytes per record.
 const maxBulkResponse = 32 << 20
 
-// maxReason is how much of an item's error is kept, in bytes.
+// maxReason bounds the bytes of an item's error that are kept.
 const maxReason = 500
 
 func (f *fate) err(where string) error {
 	return &itemError{where: where, status: f.status, reason: f.reason}
 }
 
-// itemError is an item of a bulk that was not taken.
+// itemError is the error of a bulk item that was not accepted.
 type itemError struct {
 	where  string
 	status int
 	reason string // type and text of the store's error, or the text alone; may be empty
 }
 
-// Error gives the status and the store's error.
+// Error implements error. It includes the status and the store's error.
 func (e *itemError) Error() string {
 	if e.reason == "" {
 		return fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
@@ -122,7 +122,8 @@ func (e *itemError) Error() string {
 	return fmt.Sprintf("%s: an item of the bulk was answered with %d: %q", e.where, e.status, e.reason)
 }
 
-// Group implements stream.Grouped: the text of the store's error names the document.
+// Group implements stream.Grouped. The text of the store's error is a detail, because it names the
+// document.
 func (e *itemError) Group() (reason, detail string) {
 	reason = fmt.Sprintf("%s: an item of the bulk was answered with %d", e.where, e.status)
 	if kind, _, ok := strings.Cut(e.reason, ": "); ok && !strings.Contains(kind, " ") {
@@ -131,8 +132,8 @@ func (e *itemError) Group() (reason, detail string) {
 	return reason, e.reason
 }
 
-// rank orders outcomes. Records made from one source record settle together, so they share the
-// worst of their outcomes. Outcomes from toSend on are sent again.
+// rank orders outcomes from best to worst. Records made from one source record are settled together
+// with the worst of their outcomes. Outcomes from toSend on are sent again.
 func rank(o control.Outcome) int {
 	switch o {
 	case control.Delivered:
@@ -149,8 +150,8 @@ func rank(o control.Outcome) int {
 
 const toSend = 2
 
-// bulkOutcome returns the outcome of the response to a bulk of the kept records of b. See bulkFates
-// for created.
+// bulkOutcome returns the outcome of the response to a bulk with the kept records of b. See
+// bulkFates for created.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	fates, err := bulkFates(text, b.Kept(), created)
 	if err != nil {
@@ -159,9 +160,10 @@ func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error
 	return settle(b, fates, where)
 }
 
-// settle turns the fates of b's kept records, in order, into the outcome of the attempt: nil if all
-// were taken, one outcome if all share it. Otherwise it is a Split into the accepted, the retryable
-// and the refused records, each refused one with its own reason.
+// settle derives the outcome of the attempt from the fates of b's kept records, in order. The
+// outcome is nil if all were accepted, and a single outcome if all share it. Otherwise it is a
+// Split into the accepted, the retryable and the refused records, with a reason for each refused
+// one.
 func settle(b *stream.Batch, fates []fate, where string) error {
 	if fates == nil {
 		return nil
@@ -208,7 +210,7 @@ func settle(b *stream.Batch, fates []fate, where string) error {
 	return split(b, done, rest, refused, refusals, &worst, where)
 }
 
-// whole is the outcome of a batch of which nothing was taken and nothing refused.
+// whole returns the outcome of a batch without accepted and refused records.
 func (f *fate) whole(where string) error {
 	switch err := f.err(where); f.outcome {
 	case control.Throttled:

@@ -19,8 +19,8 @@ func three() *stream.Batch {
 	return b
 }
 
-// FuzzBulkAnswer: whatever a store answers, the records are settled in part at most, and every one
-// of them once.
+// FuzzBulkAnswer checks that for any response, at most a part of the records is settled, and each
+// record once.
 func FuzzBulkAnswer(f *testing.F) {
 	f.Add([]byte(`{"errors":true,"items":[{"create":{"status":201}},{"create":{"status":400,"error":"x"}},{"create":{"status":429}}]}`))
 	f.Add([]byte(`{"errors":true,"items":[{},{"a":{},"b":{}},null]}`))

@@ -1,5 +1,5 @@
 // Package elasticsearch is the sink that indexes batches in Elasticsearch, OpenSearch and
-// compatible stores, by bulk requests.
+// compatible stores with bulk requests.
 package elasticsearch
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	httpsink.Options
 	Documents
 }
 
-// Documents are the options that are Elasticsearch's own.
+// Documents are the options that are specific to Elasticsearch.
 type Documents struct {
 	Index      expr.Text `yaml:"index" doc:"name or expression; without it the endpoint's path names it, as in /logs/_bulk"`
 	DataStream expr.Text `yaml:"data_stream" doc:"name or expression, in place of index; documents have an @timestamp"`
@@ -32,24 +32,24 @@ type Documents struct {
 	APIKey     string    `yaml:"api_key" secret:"true" doc:"encoded key, or ID:KEY; ${file:/path} keeps it out of the config"`
 
 	shaped  bool
-	target  *expr.Program // Index or DataStream; nil if it is a name
+	target  *expr.Program // Index or DataStream; nil if it is a fixed name
 	routing *expr.Program // nil: none
 }
 
 const actionCreate, idRecord, idNone = "create", "record", "none"
 
-// DefaultOptions create documents with the ids of their records.
+// DefaultOptions returns options that create documents with the ids of their records.
 func DefaultOptions() *Options {
 	return &Options{Options: httpsink.DefaultOptions(), Documents: DefaultDocuments()}
 }
 
-// DefaultDocuments are created, with the ids of their records.
+// DefaultDocuments returns options that create documents with the ids of their records.
 func DefaultDocuments() Documents { return Documents{Action: actionCreate, ID: idRecord} }
 
-// Component is the sink's line in the list of components.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component { return httpsink.Component("elasticsearch", DefaultOptions, New) }
 
-// New returns a sink that has opened no connection.
+// New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	if err := o.Documents.Check(); err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, codec, h)
 }
 
-// Validate reports which option is wrong. It reads the file of tls.ca.
+// Validate returns an error for a wrong option. It reads the file of tls.ca.
 func (o *Options) Validate() error {
 	if err := httpsink.Validate(&o.Options, &o.Documents); err != nil {
 		return err
@@ -75,7 +75,7 @@ func (o *Options) Validate() error {
 // FromEnvironment implements stream.EnvironmentUser.
 func (o *Options) FromEnvironment() []string { return o.Environment(o.format()) }
 
-// name returns the option that names the target, its key, and whether it is an expression.
+// name returns the option that names the target, with its key, and whether it is an expression.
 func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	key, text = "index", d.Index
 	if d.DataStream != "" {
@@ -84,7 +84,7 @@ func (d *Documents) name() (key string, text expr.Text, isExpression bool) {
 	return key, text, strings.ContainsAny(string(text), `"'()[]{}$`+"` ")
 }
 
-// Check reports which option is wrong, as a [stream.OptionError].
+// Check returns a [stream.OptionError] for a wrong option.
 func (d *Documents) Check() error {
 	if err := stream.CheckEnums(d); err != nil {
 		return err
@@ -113,7 +113,7 @@ func (d *Documents) Check() error {
 // maxName is the maximum length of an index name in bytes.
 const maxName = 255
 
-// checkName returns the reason why an index or data stream cannot have the name; empty if it can.
+// checkName returns the reason why a name is invalid for an index or data stream, or "".
 func checkName(name string) string {
 	switch {
 	case name == "":
@@ -128,7 +128,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// CheckKey reports whether api_key can be used beside the other options.
+// CheckKey returns an error if api_key conflicts with other options.
 func (d *Documents) CheckKey(o *httpsink.Options) error {
 	if d.APIKey == "" {
 		return nil
@@ -143,7 +143,7 @@ func (d *Documents) CheckKey(o *httpsink.Options) error {
 	return nil
 }
 
-// Shape implements stream.Shaper: it compiles the expressions.
+// Shape implements stream.Shaper. It compiles the expressions.
 func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
 	d.target, d.routing, d.shaped = nil, nil, true
 	var err error
@@ -160,10 +160,10 @@ func (d *Documents) Shape(in stream.Schema) (stream.Schema, error) {
 	return in, nil
 }
 
-// filterPath names the parts of a response that bulkFates reads.
+// filterPath lists the parts of a response that bulkFates reads.
 const filterPath = "errors,items.*.status,items.*.error.type,items.*.error.reason"
 
-// format returns the properties of all requests.
+// format returns the properties that all requests share.
 func (d *Documents) format() httpsink.Format {
 	f := httpsink.Format{
 		ContentType: "application/x-ndjson", Path: "/_bulk", Key: httpsink.BatchKey,

@@ -11,7 +11,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Codec returns the format of requests. Expressions that Shape has not compiled may use any field.
+// Codec returns the format of requests. If Shape was not called, expressions may use any field.
 func (d *Documents) Codec() (httpsink.Codec, error) {
 	if !d.shaped {
 		if _, err := d.Shape(stream.Schema{Open: true}); err != nil {
@@ -32,8 +32,8 @@ type codec struct {
 // Format implements httpsink.Codec.
 func (c *codec) Format() httpsink.Format { return c.format() }
 
-// Append implements httpsink.Codec: an action line and a document for each record. The id lets the
-// store detect a repetition.
+// Append implements httpsink.Codec. It appends an action line and a document for each record. With
+// the id, the store detects repetitions.
 func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []byte {
 	e := c.encoders.Get().(*encoder)
 	defer c.encoders.Put(e)
@@ -55,7 +55,7 @@ func (c *codec) Append(dst []byte, b *stream.Batch, refuse func(int, error)) []b
 	return dst
 }
 
-// Outcome implements httpsink.Codec: that of each item of the bulk.
+// Outcome implements httpsink.Codec. It evaluates each item of the bulk.
 func (c *codec) Outcome(b *stream.Batch, r *httpsink.Response) error {
 	if r.Err != nil || r.Cut != nil {
 		return r.Err
@@ -89,7 +89,7 @@ func (e *encoder) begin(b *stream.Batch) {
 	}
 }
 
-// appendAction appends the line before the document of record i.
+// appendAction appends the action line for the document of record i.
 func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, error) {
 	dst = append(append(append(dst, `{"`...), e.Action...), `":{`...)
 	start := len(dst)
@@ -117,8 +117,7 @@ func (e *encoder) appendAction(dst []byte, b *stream.Batch, i int) ([]byte, erro
 	return append(dst, "}}\n"...), nil
 }
 
-// appendMember appends a member to the JSON object whose members begin at start, unless the value
-// is empty.
+// appendMember appends a member to the JSON object that begins at start. It skips empty values.
 func appendMember(dst []byte, start int, name string, value []byte) []byte {
 	if len(value) == 0 {
 		return dst
@@ -141,10 +140,10 @@ func (d *Documents) id(b *stream.Batch, i int) ([]byte, bool) {
 	return b.AppendRecordID(nil, i), true
 }
 
-// timestampField is the field that the documents of a data stream have.
+// timestampField is a field that all documents of a data stream have.
 const timestampField = "@timestamp"
 
-// appendDocument appends the fields of record i, with a timestamp if it needs one.
+// appendDocument appends the fields of record i. It adds a timestamp if the document needs one.
 func (e *encoder) appendDocument(dst []byte, b *stream.Batch, i int) []byte {
 	_, has := httpsink.FieldOf(b, i, timestampField)
 	if has || e.DataStream == "" && e.Timestamp == "" {
@@ -155,7 +154,7 @@ func (e *encoder) appendDocument(dst []byte, b *stream.Batch, i int) []byte {
 	dst = append(at.UTC().AppendFormat(dst, time.RFC3339Nano), '"', ',')
 	start := len(dst)
 	dst = ndjson.AppendRecord(dst, b, i)
-	if dst = append(dst[:start], dst[start+1:]...); dst[start] == '}' { // a record without fields
+	if dst = append(dst[:start], dst[start+1:]...); dst[start] == '}' { // the record has no fields
 		dst = append(dst[:start-1], '}')
 	}
 	return dst

@@ -9,8 +9,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// TestReasonsCanBeGrouped: two refusals of a kind have one reason, whatever the receiver says of
-// each record.
+// TestReasonsCanBeGrouped checks that two refusals of a kind have the same reason, although the
+// receiver's texts differ by record.
 func TestReasonsCanBeGrouped(t *testing.T) {
 	refusals := func(i int) []error {
 		item := fate{status: 400, reason: fmt.Sprintf("mapper_parsing_exception: failed to parse document %d", i)}

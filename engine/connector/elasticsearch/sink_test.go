@@ -18,14 +18,14 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// request is a bulk that a store received.
+// request is a bulk request that a store received.
 type request struct {
 	*http.Request
 	body string
 }
 
-// deliver sends records, JSON objects, to a store that accepts them, and returns the request and the
-// records that were dead-lettered, by reason.
+// deliver sends JSON records to a store that accepts them. It returns the request and the reasons
+// of dead-lettered records.
 func deliver(t *testing.T, change func(*elasticsearch.Options), records ...string) (request, []string) {
 	t.Helper()
 	var got request
@@ -119,7 +119,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestRecordsWithoutIndex: a record whose index cannot be computed becomes a dead letter, and the
+// TestRecordsWithoutIndex checks that a record without a valid index is dead-lettered, and that the
 // others are delivered.
 func TestRecordsWithoutIndex(t *testing.T) {
 	got, dead := deliver(t, func(o *elasticsearch.Options) { o.Index, o.ID = "(app)", "none" },

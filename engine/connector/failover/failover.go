@@ -1,9 +1,9 @@
 // Package failover implements the sink that delivers to the first of several sinks that is up.
 //
-// The members are sinks of any kind that keeps no positions of its own. Their lanes are those of
-// the sink, with the member's number as Limits.Standby. Whether a member is down, when the next one
-// takes over and when the first one is used again is decided by the sender, from its breakers: a
-// member is down while the breakers of all of its lanes are open, or while it has no lanes.
+// The members are sinks that keep no positions. Their lanes are the lanes of this sink, with the
+// member's number as Limits.Standby. The sender decides, from its breakers, whether a member is
+// down, when the next one takes over and when the first one is used again. A member is down while
+// the breakers of all its lanes are open, or while it has no lanes.
 package failover
 
 import (
@@ -48,7 +48,7 @@ type member struct {
 	lanes []stream.Lane
 }
 
-// New returns a sink that has opened no member.
+// New returns a sink. It opens no member.
 func New(o *Options, h stream.Host) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func New(o *Options, h stream.Host) (*Sink, error) {
 	return s, nil
 }
 
-// create makes the member's sink, and refuses one that stores positions.
+// create creates the member's sink. It refuses a sink that stores positions.
 func (m *member) create() error {
 	made, err := m.use.Component.New(m.use.Options, m.host)
 	if err != nil {
@@ -99,8 +99,8 @@ func (m *member) create() error {
 
 var reopenBackoff = backoff.Exponential(time.Second, 2, 30*time.Second).Full()
 
-// Open opens the members. One that fails to open is down, and is opened again with backoff. If all
-// fail, Open returns their errors.
+// Open opens the members. A member that fails to open is down, and is opened again with backoff. If
+// all members fail, Open returns their errors.
 func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 	s.mu.Lock()
 	s.set = o.Lanes
@@ -127,11 +127,11 @@ func (s *Sink) Open(ctx context.Context, o stream.SinkOptions) error {
 
 func (m *member) open(ctx context.Context, o stream.SinkOptions) error {
 	o.Lanes = m.replace
-	o.StateDir, o.Place = nil, "" // of sinks that the constructor refuses
+	o.StateDir, o.Place = nil, "" // used only by sinks that New refuses
 	return m.sink.Open(ctx, o)
 }
 
-// reopen creates and opens the member's sink until that succeeds.
+// reopen creates and opens the member's sink until it succeeds.
 func (m *member) reopen(ctx context.Context, o stream.SinkOptions) error {
 	attempt := func(ctx context.Context) error {
 		err := m.sink.Close()
@@ -159,8 +159,8 @@ func (m *member) replace(lanes []stream.Lane) {
 	m.of.publish()
 }
 
-// publish sets the lanes of all members. A name that an earlier member uses gets the member's
-// number.
+// publish sets the lanes of all members. If an earlier member uses a lane name, publish adds the
+// member's number to it.
 func (s *Sink) publish() {
 	s.mu.Lock()
 	defer s.mu.Unlock() // one list at a time
@@ -192,14 +192,14 @@ func (s *Sink) Close() error {
 // Encodes implements stream.Encoder.
 func (s *Sink) Encodes() stream.Encoding { return s.encodes }
 
-// Encode implements stream.Encoder. It splits the batch and appends nothing: the member that
-// delivers it encodes it in its own form.
+// Encode implements stream.Encoder. It splits the batch and appends nothing, because the delivering
+// member encodes the batch in its own format.
 func (s *Sink) Encode(_ []byte, b *stream.Batch) ([]byte, error) {
 	b.Split()
 	return nil, nil
 }
 
-// memberHost is the Host of a member: its goroutines have names of their own.
+// memberHost is the Host of a member. It adds the member's name to logs and goroutines.
 type memberHost struct {
 	stream.Host
 	name string

@@ -16,7 +16,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fake is a sink that cannot be opened before a time.
+// fake is a sink that fails to open before until.
 type fake struct {
 	lane  string
 	until time.Time
@@ -61,8 +61,8 @@ func options(members ...fake) *failover.Options {
 	return o
 }
 
-// TestOpen: the lanes of all members that could be opened are there, with the number of their
-// member, and those of the others follow when they can be opened.
+// TestOpen checks that the sink has the lanes of all open members, with their members' numbers. The
+// lanes of the other members follow when these can be opened.
 func TestOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		later := time.Now().Add(time.Minute)
@@ -101,8 +101,8 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// TestRefused: members that store positions are refused, and so is a group of which no member can
-// be opened.
+// TestRefused checks that members that store positions are refused, and that Open fails if no
+// member can be opened.
 func TestRefused(t *testing.T) {
 	h := connectortest.NewHost(t)
 	for want, o := range map[string]*failover.Options{

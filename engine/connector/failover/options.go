@@ -11,13 +11,13 @@ import (
 // maxMembers bounds the members of one sink.
 const maxMembers = 16
 
-// Options are the members, in the order of preference. The config reads them as sinks: it calls Add
-// for each.
+// Options holds the members in the order of preference. The config reader reads each member as a
+// sink and calls Add.
 type Options struct {
 	members []stream.Member
 }
 
-// Add appends a member: a sink with its decoded options.
+// Add appends a member, which is a sink with its decoded options.
 func (o *Options) Add(m stream.Member) { o.members = append(o.members, m) }
 
 // Members returns the members in the order of preference.
@@ -42,7 +42,7 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// PreferredBatch implements stream.Preferred: that of the first member.
+// PreferredBatch implements stream.Preferred. It returns the limits of the first member.
 func (o *Options) PreferredBatch() stream.BatchLimits {
 	if len(o.members) == 0 {
 		return stream.BatchLimits{}

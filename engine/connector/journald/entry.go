@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields are those of every record; entries may lack some. The other fields of an entry are members
-// of journal.
+// fields lists the fields of records. Some entries lack some of them. The other fields of an entry
+// are members of journal.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "unit", Type: stream.TextType}, {Name: "app_name", Type: stream.TextType},
@@ -27,13 +27,13 @@ var fields = []stream.SchemaField{
 	{Name: "journal", Type: stream.JSONType},
 }
 
-// texts are the fields of the journal that become fields of the record as they are.
+// texts lists journal fields that become fields of the record unchanged.
 var texts = []struct{ from, to string }{
 	{"_HOSTNAME", "hostname"}, {"_SYSTEMD_UNIT", "unit"}, {"SYSLOG_IDENTIFIER", "app_name"},
 	{"_PID", "proc_id"}, {"MESSAGE", "message"},
 }
 
-// codes are the numbers that have names.
+// codes lists numeric fields with names for their values.
 var codes = []struct {
 	from, name, code string
 	names            []string
@@ -50,13 +50,13 @@ var codes = []struct {
 
 // entry is one entry of the journal.
 type entry struct {
-	at     stream.Position // behind it
+	at     stream.Position // position after the entry
 	record []byte          // a JSON object on one line
 }
 
-// parse makes an entry of a line of `journalctl -o json`. before is the position of the entry
-// before. Positions are the microsecond of the entry, or the one after the entry before if the
-// clock was set back, with the cursor as key.
+// parse makes an entry of a line of `journalctl -o json`. before is the position of the previous
+// entry. The position of an entry is its time in microseconds with the cursor as key. If that time
+// is not after the previous position, the number is the previous one plus 1.
 func parse(line []byte, before stream.Position) (entry, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
@@ -86,7 +86,7 @@ func parse(line []byte, before stream.Position) (entry, error) {
 	for _, f := range codes {
 		code, err := strconv.Atoi(textOf(all[f.from]))
 		if err != nil || code < 0 {
-			continue // it stays a member of journal
+			continue // the field stays a member of journal
 		}
 		if code < len(f.names) {
 			out = fmt.Appendf(out, `,%q:%q`, f.name, f.names[code])
@@ -98,10 +98,11 @@ func parse(line []byte, before stream.Position) (entry, error) {
 	return e, nil
 }
 
-// maxCursor bounds a cursor, which is part of positions and ids.
+// maxCursor bounds the bytes of a cursor, which is part of positions and ids.
 const maxCursor = 512
 
-// appendRest appends the other fields, and ends the object. Addresses of the entry are left out.
+// appendRest appends the remaining fields and ends the object. It omits address fields such as
+// __CURSOR.
 func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool {
 		return strings.HasPrefix(name, "__")
@@ -121,8 +122,8 @@ func appendRest(out []byte, all map[string]json.RawMessage) []byte {
 	return append(out, '}')
 }
 
-// textOf returns a value as text. journalctl writes bytes that are no text as an array of numbers,
-// and a field that an entry has several times as an array of values, which are joined by line ends.
+// textOf returns a value as text. journalctl writes non-text bytes as an array of numbers, and a
+// repeated field as an array of values. textOf joins the values of a repeated field with line ends.
 func textOf(value json.RawMessage) string {
 	if text, ok := scalar(value); ok {
 		return text
@@ -133,7 +134,7 @@ func textOf(value json.RawMessage) string {
 	}
 	parts := make([]string, len(several))
 	for i, one := range several {
-		parts[i], _ = scalar(one) // anything else than a scalar is left out
+		parts[i], _ = scalar(one) // omits values other than scalars
 	}
 	return strings.Join(parts, "\n")
 }
@@ -143,7 +144,7 @@ func scalar(value json.RawMessage) (text string, ok bool) {
 	if json.Unmarshal(value, &text) == nil {
 		return text, true
 	}
-	var raw []uint8 // of an array of numbers; a string would be base64
+	var raw []uint8 // []uint8 decodes an array of numbers; a string would be base64
 	if json.Unmarshal(value, &raw) == nil && len(raw) > 0 {
 		return strings.ToValidUTF8(string(raw), "\ufffd"), true
 	}

@@ -1,8 +1,8 @@
-// Package journald holds the source that reads the journal of systemd through journalctl.
+// Package journald implements the source that reads the journal of systemd through journalctl.
 //
-// Each route has a journalctl of its own, which starts behind the last entry that the route has
-// settled: its cursor is the key of the position. When journalctl ends it is started again, behind
-// the last entry that was read.
+// Each route has its own journalctl process, which starts after the last entry that the route has
+// settled. The cursor of that entry is the key of the position. When journalctl ends, it is
+// restarted after the last entry that was read.
 package journald
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Source is the component journald.
+// Source returns the component journald.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -38,7 +38,7 @@ type Journal struct {
 	part stream.Partition
 }
 
-// New returns a source that has started nothing yet.
+// New returns a source. It starts nothing.
 func New(o Options, h stream.Host) (*Journal, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func New(o Options, h stream.Host) (*Journal, error) {
 	return &Journal{o: o, host: h, part: stream.Partition{ID: "journal", Name: "journal"}}, nil
 }
 
-// ahead bounds the entries that were read and are in no batch.
+// ahead bounds the entries that are read ahead of batches.
 const ahead = 64
 
 // Open implements stream.Source. It starts journalctl.
@@ -73,22 +73,22 @@ func (j *Journal) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader
 type reader struct {
 	j       *Journal
 	linger  time.Duration
-	once    bool // to the present end of the journal, so that batches end by their size only
+	once    bool // finite run: batches end by size only
 	group   *supervise.Group
 	entries chan entry
-	ended   chan struct{} // closed when nothing follows in entries
-	failed  error         // why; set before ended is closed
+	ended   chan struct{} // closed after the last entry
+	failed  error         // the failure, if any; set before ended is closed
 
-	at      stream.Position // of the last entry in a batch
-	above   []stream.Range  // settled, above at
-	pending []entry         // taken from entries and in no batch that was handed out
+	at      stream.Position // position of the last entry in a batch
+	above   []stream.Range  // settled ranges above at
+	pending []entry         // received from entries, but not in a returned batch
 	objects intake.Objects
 }
 
 var restartBackoff = backoff.Exponential(child.FirstWait, 2, child.LastWait).Equal()
 
-// follow keeps journalctl running until ctx is done; once it runs it to its end. It returns the
-// failure of the only run.
+// follow restarts journalctl until ctx is done. If once is set, it runs journalctl once, to the end
+// of the journal, and returns its error.
 func (r *reader) follow(ctx context.Context, at stream.Position, once bool) error {
 	var failed backoff.State
 	for {
@@ -114,7 +114,7 @@ func (r *reader) follow(ctx context.Context, at stream.Position, once bool) erro
 	}
 }
 
-// run runs journalctl behind a position and hands its entries over.
+// run runs journalctl from the position at, and sends its entries to the reader. It updates at.
 func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) error {
 	o := &r.j.o
 	spec := child.Spec{
@@ -126,7 +126,7 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 		Grace:     time.Second,
 	}
 	return child.Run(ctx, spec, func(ctx context.Context, p *child.Process) error {
-		_ = p.CloseInput() // it has nothing to read
+		_ = p.CloseInput() // journalctl gets no input
 		in := bufio.NewReaderSize(p, 64<<10)
 		for {
 			line, err := r.line(in)
@@ -155,7 +155,7 @@ func (r *reader) run(ctx context.Context, at *stream.Position, follow bool) erro
 	})
 }
 
-// line returns the next line; nil for one that is empty or too long, which is skipped.
+// line returns the next line. It returns nil for an empty or too long line, which is skipped.
 func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	long := false
@@ -168,7 +168,7 @@ func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err // a line without an end is read again by the next run
+			return nil, err // the next run reads an incomplete line again
 		}
 		break
 	}
@@ -187,7 +187,7 @@ func (r *reader) line(in *bufio.Reader) ([]byte, error) {
 // Read implements stream.Reader.
 func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	at, above := r.at, r.above
-	used := 0 // of pending
+	used := 0 // number of pending entries in b
 	drop := func() error {
 		r.at, r.above = at, above
 		return context.Cause(ctx)
@@ -229,7 +229,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 		case <-r.ended:
 		}
 		select {
-		case e := <-r.entries: // handed over before the end
+		case e := <-r.entries: // received before the end
 			r.pending = append(r.pending, e)
 		default:
 			_ = finish()
@@ -241,7 +241,7 @@ func (r *reader) Read(ctx context.Context, b *stream.Batch) error {
 	}
 }
 
-// setFields makes fields of the members of the records.
+// setFields turns the members of the records into fields.
 func (r *reader) setFields(b *stream.Batch) {
 	r.objects.Begin()
 	for i := range b.Records {
@@ -250,14 +250,14 @@ func (r *reader) setFields(b *stream.Batch) {
 			b.Bury(i, err)
 			continue
 		}
-		// SetFields would mark the text as changed; it is the object still.
+		// not SetFields, which would mark the unchanged text as changed
 		record := &b.Records[i]
 		record.Field, record.NumFields, record.Parsed = uint32(from), uint32(len(b.Fields)-from), true
 	}
 }
 
-// take adds an entry to the batch, unless it is settled. full means that the batch has to end
-// before it.
+// take adds an entry to the batch, unless it is settled. full means that the batch must end before
+// the entry.
 func (r *reader) take(b *stream.Batch, e *entry) (full bool) {
 	for len(r.above) > 0 && r.above[0].To.Compare(e.at) < 0 {
 		if len(b.Spans) > 0 {
@@ -295,10 +295,10 @@ func later(a, b stream.Position) stream.Position {
 	return a
 }
 
-// Commit implements stream.Reader. The journal does not know its readers.
+// Commit implements stream.Reader. The journal keeps no positions.
 func (r *reader) Commit(context.Context, []stream.Mark) error { return nil }
 
-// Close implements stream.Reader. It ends journalctl.
+// Close implements stream.Reader. It stops journalctl.
 func (r *reader) Close() error {
 	r.group.Stop(errClosed)
 	return r.group.Wait()

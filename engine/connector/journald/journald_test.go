@@ -19,7 +19,7 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// TestMain makes the test binary a journalctl of a file of JSON lines.
+// TestMain lets the test binary act as a journalctl that reads a file of JSON lines.
 func TestMain(m *testing.M) {
 	if journal := os.Getenv("FAKE_JOURNAL"); journal != "" {
 		os.Exit(fakeJournalctl(journal, os.Args[1:]))
@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeJournalctl prints the lines behind the cursor, and follows the file. It ends with 1 behind an
-// entry with the MESSAGE "die".
+// fakeJournalctl prints the lines after the cursor, and follows the file. After an entry with the
+// MESSAGE "die", it ends with status 1.
 func fakeJournalctl(journal string, args []string) int {
 	cursor, follow := "", slices.Contains(args, "--follow")
 	for _, arg := range args {
@@ -64,7 +64,7 @@ func fakeJournalctl(journal string, args []string) int {
 	}
 }
 
-// line is an entry as journalctl prints it.
+// line returns an entry in the format of journalctl.
 func line(n int, micros int64, message string) string {
 	text, err := json.Marshal(map[string]any{
 		"__CURSOR":             fmt.Sprintf("s=5f;i=%x;b=0a;m=1;t=2;x=3", n),
@@ -85,7 +85,7 @@ func options(t *testing.T, journal string) Options {
 	return o
 }
 
-// journalOf writes a journal in which the clock stands still and is set back.
+// journalOf writes a journal with a clock that stops and is set back.
 func journalOf(t *testing.T, n int) (path string, want []string) {
 	t.Helper()
 	var text strings.Builder
@@ -125,7 +125,8 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// TestFollow reads entries that are added later, over ends of journalctl, each once.
+// TestFollow checks that entries that are added later are read once, even if journalctl ends
+// meanwhile.
 func TestFollow(t *testing.T) {
 	path, _ := journalOf(t, 3)
 	host := streamtest.NewHost(t)
@@ -176,7 +177,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestMissing: without journalctl a finite run fails, and names the program.
+// TestMissing checks that a finite run without journalctl fails with an error that names the
+// program.
 func TestMissing(t *testing.T) {
 	o := *DefaultOptions()
 	o.Command = []string{filepath.Join(t.TempDir(), "journalctl")}
@@ -235,7 +237,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// sameJSON reports whether two texts are the same JSON, with their members in the same order.
+// sameJSON reports whether two texts are the same JSON, with members in the same order.
 func sameJSON(a, b string) bool {
 	var x, y any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Where a route without a position begins.
+// Start positions of a route without a stored position.
 const (
 	Earliest = "earliest"
 	Latest   = "latest"
 )
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Units       []string    `yaml:"units" doc:"of these systemd units, such as nginx.service; none: of all"`
 	Identifiers []string    `yaml:"identifiers" doc:"with these syslog identifiers; none: with any"`
@@ -27,7 +27,7 @@ type Options struct {
 	MaxRecord   stream.Size `yaml:"max_record" doc:"of an entry as JSON; longer ones are skipped and counted"`
 }
 
-// DefaultOptions read the whole journal of the machine.
+// DefaultOptions returns options that read the machine's whole journal.
 func DefaultOptions() *Options {
 	return &Options{
 		Start: Earliest, Command: []string{"journalctl"}, Env: []string{"PATH"}, MaxRecord: 1 << 20,
@@ -79,7 +79,8 @@ func isPriority(text string) bool {
 	return false
 }
 
-// arguments returns those of journalctl behind a cursor, "" for none.
+// arguments returns the arguments of journalctl to read after a cursor, or from the start if cursor
+// is "".
 func (o *Options) arguments(cursor string, follow bool) []string {
 	args := []string{"--output=json", "--all", "--no-pager", "--quiet"}
 	if o.Directory != "" {
@@ -103,7 +104,7 @@ func (o *Options) arguments(cursor string, follow bool) []string {
 	if follow {
 		args = append(args, "--follow")
 		if cursor != "" || o.Start == Earliest {
-			args = append(args, "--no-tail") // else it begins ten lines before the end
+			args = append(args, "--no-tail") // otherwise it begins ten lines before the end
 		}
 	}
 	return append(args, o.Match...)

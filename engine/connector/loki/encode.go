@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}: a
-// stream for each set of labels, in the order of their first records.
+// append appends {"streams":[{"stream":{labels},"values":[["nanoseconds","line"],...]},...]}. It
+// has a stream for each set of labels, in the order of their first records.
 func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	b.Split()
 	streams := make(map[string][]int)
@@ -59,13 +59,14 @@ func (l *Streams) append(dst []byte, b *stream.Batch, now time.Time) []byte {
 	return append(dst, `]}`...)
 }
 
-// isText reports whether record i is written as its text.
+// isText reports whether the line of record i is its text.
 func (l *Streams) isText(b *stream.Batch, i int) bool {
 	return l.Line == lineRaw || l.Line == lineAuto && b.Records[i].NumFields == 0
 }
 
-// appendLabels appends the labels of record i as a JSON object, in the order of their names, then
-// those of fields. A missing or empty field gives no label, because Loki has no empty labels.
+// appendLabels appends the labels of record i as a JSON object: the fixed labels by name, then
+// those made from fields. A missing or empty field gives no label, because Loki has no empty
+// labels.
 func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	start := len(dst)
 	for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
@@ -73,12 +74,12 @@ func (l *Streams) appendLabels(dst []byte, b *stream.Batch, i int) []byte {
 	}
 	dst = appendFields(dst, start, b, i, l.LabelFields, maxLabelValue)
 	if len(dst) == start {
-		dst = appendPair(dst, start, "job", []byte("penstock")) // a stream without labels is refused
+		dst = appendPair(dst, start, "job", []byte("penstock")) // Loki requires labels
 	}
 	return append(dst, '}')
 }
 
-// appendMetadata appends the structured metadata of record i, if it has any.
+// appendMetadata appends the structured metadata of record i, if any.
 func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
 	comma := len(dst)
 	dst = append(dst, ',')
@@ -89,8 +90,8 @@ func (l *Streams) appendMetadata(dst []byte, b *stream.Batch, i int) []byte {
 	return append(dst, '}')
 }
 
-// appendFields appends the fields of record i that have a value to the object that begins at start,
-// with at most limit bytes of each.
+// appendFields appends the non-empty fields of record i to the object that begins at start. It cuts
+// each value to limit bytes.
 func appendFields(dst []byte, start int, b *stream.Batch, i int, names []string, limit int) []byte {
 	for _, field := range names {
 		if f, ok := httpsink.FieldOf(b, i, field); ok && f.Len > 0 && f.Kind != stream.Null {
@@ -111,5 +112,5 @@ func appendPair(dst []byte, start int, name string, value []byte) []byte {
 	return ndjson.AppendString(dst, value)
 }
 
-// maxLabelValue bounds a label's value in bytes. It is Loki's default.
+// maxLabelValue bounds the bytes of a label's value. It is Loki's default.
 const maxLabelValue = 2048

@@ -12,13 +12,13 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	httpsink.Options
 	Streams
 }
 
-// Streams are the options that are Loki's own. Records with the same labels form a stream.
+// Streams are the options that are specific to Loki. Records with the same labels form a stream.
 type Streams struct {
 	Labels         map[string]string `yaml:"labels" doc:"labels of every stream; {job: penstock} if a record has none at all"`
 	LabelFields    []string          `yaml:"label_fields" doc:"fields that become labels too: few, with few values"`
@@ -33,18 +33,18 @@ const (
 	headerTenant      = "X-Scope-OrgID"
 )
 
-// DefaultOptions send lines without labels of their own.
+// DefaultOptions returns options without labels.
 func DefaultOptions() *Options {
 	return &Options{Options: httpsink.DefaultOptions(), Streams: DefaultStreams()}
 }
 
-// DefaultStreams have no labels of their own.
+// DefaultStreams returns options without labels.
 func DefaultStreams() Streams { return Streams{Line: lineAuto} }
 
-// Component is the sink's line in the list of components.
+// Component returns the sink's entry in the list of components.
 func Component() stream.Component { return httpsink.Component("loki", DefaultOptions, New) }
 
-// New returns a sink that has opened no connection.
+// New returns a sink. It does not connect.
 func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	if err := o.Streams.Check(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func New(o Options, h stream.Host) (*httpsink.Sink, error) {
 	return httpsink.New(o.Options, o.Streams.Codec(), h)
 }
 
-// Validate reports which option is wrong. It reads the file of tls.ca.
+// Validate returns an error for a wrong option. It reads the file of tls.ca.
 func (o *Options) Validate() error { return httpsink.Validate(&o.Options, &o.Streams) }
 
 // FromEnvironment implements stream.EnvironmentUser.
@@ -60,10 +60,10 @@ func (o *Options) FromEnvironment() []string { return o.Environment(o.Codec().Fo
 
 var labelForm = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
 
-// maxLabels is how many labels a stream may have; Loki itself takes 15 by default.
+// maxLabels is the maximum number of labels of a stream. Loki's default limit is 15, too.
 const maxLabels = 15
 
-// Check reports which option is wrong, as a [stream.OptionError].
+// Check returns a [stream.OptionError] for a wrong option.
 func (l *Streams) Check() error {
 	if err := stream.CheckEnums(l); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (l *Streams) Check() error {
 	return nil
 }
 
-// checkFields reports whether each field has a name of its own, which is not in labels.
+// checkFields returns an error if fields contains a name twice or one that is in labels.
 func checkFields(option string, fields []string, labels map[string]string) error {
 	seen := maps.Clone(labels)
 	if seen == nil {
@@ -106,7 +106,7 @@ func checkFields(option string, fields []string, labels map[string]string) error
 	return nil
 }
 
-// labelOf makes a label's name of a field's.
+// labelOf converts a field's name to a valid label name.
 func labelOf(field string) string {
 	name := []byte(field)
 	for i, c := range name {
@@ -138,5 +138,5 @@ func (c codec) Append(dst []byte, b *stream.Batch, _ func(int, error)) []byte {
 	return c.append(dst, b, time.Now())
 }
 
-// Outcome implements httpsink.Codec: the status says it all.
+// Outcome implements httpsink.Codec. The status alone decides.
 func (c codec) Outcome(_ *stream.Batch, r *httpsink.Response) error { return r.Err }

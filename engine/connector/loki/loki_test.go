@@ -33,7 +33,7 @@ func (s *store) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		z, err := gzip.NewReader(r.Body)
 		if err != nil {
-			return // it was cut off
+			return // the request was cut off
 		}
 		body = z
 	}
@@ -90,7 +90,7 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-// TestMetadata: fields become structured metadata, and the tenant is sent.
+// TestMetadata checks that fields become structured metadata, and that the tenant is sent.
 func TestMetadata(t *testing.T) {
 	s := &store{t: t}
 	server := httptest.NewServer(s)

@@ -10,14 +10,14 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/listen"
 )
 
-// connections tells the listener which connections have no request, so that one of them can be
-// closed for a new one. It is a listener and a stats.Handler of the gRPC server, and safe for
-// concurrent use.
+// connections tells the listener which connections have no requests, so that it can close one of
+// them to make room for a new one. It is a listener and a stats.Handler of the gRPC server. It is
+// safe for concurrent use.
 type connections struct {
 	*listen.Listener
 
-	mu     sync.Mutex                // guards the field below and all requests counts
-	byPeer map[string]*countedStream // accepted and not seen by TagConn yet
+	mu     sync.Mutex                // guards byPeer and all requests counts
+	byPeer map[string]*countedStream // accepted connections that TagConn has not seen yet
 }
 
 // countedStream is one connection.
@@ -44,7 +44,7 @@ func (c *connections) Accept() (net.Conn, error) {
 	return &forgetful{Conn: conn, connections: c}, nil
 }
 
-// forgetful removes a connection from byPeer when it is closed before TagConn has seen it.
+// forgetful removes a connection from byPeer if it is closed before TagConn has seen it.
 type forgetful struct {
 	*listen.Conn
 	connections *connections

@@ -22,8 +22,8 @@ import (
 	"github.com/penstock-io/penstock/engine/kit/otlplog"
 )
 
-// service describes LogsService. Export is unary for clients. Here it is a stream, so that the
-// handler runs before the message is read.
+// service describes LogsService. For clients, Export is a unary call. Here it is a stream, so that
+// the handler runs before the message is read.
 func (s *Server) service() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "opentelemetry.proto.collector.logs.v1.LogsService",
@@ -35,7 +35,7 @@ func (s *Server) service() *grpc.ServiceDesc {
 	}
 }
 
-// rawCodec passes messages as they are on the wire: Export parses them with limits of its own.
+// rawCodec passes messages unchanged, because export parses them with its own limits.
 type rawCodec struct{}
 
 // Marshal implements encoding.CodecV2.
@@ -54,13 +54,13 @@ func (rawCodec) Name() string { return proto.Name }
 
 type endKey struct{}
 
-// withEnd lets the handler of a call end its reads; see end.
+// withEnd makes the reads of a call cancelable by its handler; see end.
 func withEnd(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return context.WithValue(ctx, endKey{}, cancel), nil
 }
 
-// end returns the function that ends the reads of a call.
+// end returns a function that cancels the reads of a call.
 func end(call grpc.ServerStream) context.CancelCauseFunc {
 	return call.Context().Value(endKey{}).(context.CancelCauseFunc)
 }
@@ -71,7 +71,7 @@ var (
 	errSlow     = errors.New("the message came too slowly")
 )
 
-// export answers one request.
+// export handles one request.
 func (s *Server) export(call grpc.ServerStream) error {
 	s.host.Count("requests", 1)
 	if !s.authorized(call.Context()) {
@@ -103,7 +103,7 @@ func (s *Server) export(call grpc.ServerStream) error {
 	return call.SendMsg(&answer)
 }
 
-// authorized reports whether the client has a token, where the source asks for one.
+// authorized reports whether the client has a valid token, or the source requires none.
 func (s *Server) authorized(ctx context.Context) bool {
 	if s.ring.Empty() {
 		return true
@@ -120,15 +120,15 @@ func (s *Server) authorized(ctx context.Context) bool {
 	return ok
 }
 
-// reserve waits for room for the largest message, for at most half of the deadline.
+// reserve waits for room for the largest message. It waits at most half of the deadline.
 func (s *Server) reserve(ctx context.Context) (*intake.Reservation, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Deadline/2, errFull)
 	defer cancel()
 	return s.Reserve(ctx, int64(s.o.MaxMessage))
 }
 
-// receive reads the message of a call. A client that is too slow is cut off, with the status
-// Canceled, which gRPC has sent when RecvMsg returns.
+// receive reads the message of a call. If the client is too slow, the call ends with the status
+// Canceled, which gRPC has already sent when RecvMsg returns.
 func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
 	done := s.reads.begin(end(call))
 	err = call.RecvMsg(&message)
@@ -141,13 +141,13 @@ func (s *Server) receive(call grpc.ServerStream) (message []byte, err error) {
 	return message, err
 }
 
-// refusals are the records of a request that were not taken.
+// refusals counts the refused records of a request.
 type refusals struct {
 	count int64
-	first error // why, of the first one
+	first error // reason of the first refusal
 }
 
-// parse returns the records of a message. Records over the limit are refused one by one.
+// parse returns the records of a message. Records over the limit are refused individually.
 func (s *Server) parse(message []byte) (records intake.Records, refused refusals, err error) {
 	number := 0
 	err = otlplog.Protobuf(message, func(record []byte) error {
@@ -180,7 +180,7 @@ func (r refusals) answer() []byte {
 	return protowire.AppendBytes(out, partial)
 }
 
-// deliver hands records to the routes and waits until all have settled them.
+// deliver submits records to the routes and waits until all routes have settled them.
 func (s *Server) deliver(
 	ctx context.Context, records intake.Records, room *intake.Reservation,
 ) error {
@@ -202,7 +202,7 @@ func (s *Server) deliver(
 	return fmt.Errorf("the outcome is unknown, records may be delivered twice: %w", err)
 }
 
-// busy returns a status with which clients send the request again, after a wait.
+// busy returns a status that makes clients repeat the request after a wait.
 func (s *Server) busy(code codes.Code, err error) error {
 	s.host.Count("requests_busy", 1)
 	if errors.Is(err, intake.ErrDraining) {

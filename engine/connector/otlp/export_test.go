@@ -1,4 +1,4 @@
 package otlp
 
-// RawCodecForTest sends bytes as messages.
+// RawCodecForTest exports rawCodec.
 type RawCodecForTest = rawCodec

@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Listen   string        `yaml:"listen" required:"true" doc:"HOST:PORT"`
 	Ack      string        `yaml:"ack" enum:"delivered,buffered" doc:"when a request is answered"`
@@ -33,7 +33,7 @@ type Options struct {
 	IdleTime    time.Duration `yaml:"idle_timeout" doc:"until an idle connection is closed"`
 }
 
-// DefaultOptions accept messages of the size that gRPC clients send.
+// DefaultOptions returns options that accept messages of the size that gRPC clients send.
 func DefaultOptions() *Options {
 	return &Options{
 		Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// readLimit ends the reads that take too long. It is safe for concurrent use.
+// readLimit cancels reads that take too long. It is safe for concurrent use.
 type readLimit struct {
 	after time.Duration
 
 	mu    sync.Mutex // guards the field below
-	reads *list.List // of *read, the oldest first
+	reads *list.List // of *read, oldest first
 }
 
 // read is the read of one message.
@@ -25,7 +25,7 @@ func newReadLimit(after time.Duration) *readLimit {
 	return &readLimit{after: after, reads: list.New()}
 }
 
-// begin adds a read. The caller calls done after it.
+// begin adds a read. The caller must call done after the read.
 func (l *readLimit) begin(cancel context.CancelCauseFunc) (done func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -37,10 +37,10 @@ func (l *readLimit) begin(cancel context.CancelCauseFunc) (done func()) {
 	}
 }
 
-// checksPerLimit is how often the reads are checked within their limit.
+// checksPerLimit is the number of checks within the limit of a read.
 const checksPerLimit = 10
 
-// run ends overdue reads until ctx is done.
+// run cancels overdue reads until ctx is done.
 func (l *readLimit) run(ctx context.Context) error {
 	tick := time.NewTicker(l.after / checksPerLimit)
 	defer tick.Stop()
@@ -54,7 +54,7 @@ func (l *readLimit) run(ctx context.Context) error {
 	}
 }
 
-// end ends the reads that are overdue at a time.
+// end cancels the reads that are overdue at now.
 func (l *readLimit) end(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,12 +1,12 @@
-// Package otlp holds the source otlp, to which OpenTelemetry clients and collectors send logs over
-// gRPC. The same records over HTTP are a format of the source http_server.
+// Package otlp implements the source otlp. OpenTelemetry clients and collectors send logs to it
+// over gRPC. For the same records over HTTP, use the source http_server with format otlp.
 //
-// A request is answered when every route has settled its records. Before a message is read, room
-// for the largest one is reserved, so that a full source bounds the memory of all connections. A
-// request that finds no room, or is not settled by its deadline, gets a status that clients retry,
-// with RetryInfo.
+// A request is answered when every route has settled its records. The source reserves room for the
+// largest message before it reads one, which bounds the memory of all connections. If there is no
+// room, or if a request is not settled by its deadline, the client gets a retryable status with
+// RetryInfo.
 //
-// The source owns its listener and the gRPC server on it; the intake owns the records.
+// The source owns its listener and its gRPC server. The intake owns the records.
 package otlp
 
 import (
@@ -18,7 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	_ "google.golang.org/grpc/encoding/gzip" // clients compress with it
+	_ "google.golang.org/grpc/encoding/gzip" // for compressed requests
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/penstock-io/penstock/engine/kit/buffer"
@@ -28,7 +28,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Source is the component otlp.
+// Source returns the component otlp.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -41,16 +41,16 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	routes stream.Source // read by the routes: the intake, or a buffer after it
 	o      Options
 	host   stream.Host
 	ring   *listen.Keyring
 	pace   intake.Pace
 	reads  *readLimit
-	bound  chan net.Addr // has room for one
+	bound  chan net.Addr // buffer of 1
 }
 
-// New returns a source that has not opened its port yet.
+// New returns a source. Its port is not open yet.
 func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return s.routes.Open(ctx, o)
 }
 
-// Bound returns the channel that gets the address once the port is open.
+// Bound returns a channel that receives the address when the port is open.
 func (s *Server) Bound() <-chan net.Addr { return s.bound }
 
 const (
@@ -94,22 +94,22 @@ const (
 	maxHeader = 32 << 10
 	// handshakeTime bounds the time from accepting a connection to its first HTTP/2 frame.
 	handshakeTime = 10 * time.Second
-	// ioBuffer is the size of the buffers of one connection, of which there are two.
+	// ioBuffer is the size of each of the two buffers of a connection.
 	ioBuffer = 8 << 10
-	// minPing is the least time between two keepalive pings of a client.
+	// minPing is the minimum time between two keepalive pings of a client.
 	minPing = 10 * time.Second
-	// closeGrace is how long requests may take to be answered when the source stops.
+	// closeGrace bounds the time for responses after the source stops.
 	closeGrace = time.Second
 )
 
-// serve answers requests until ctx is done.
+// serve handles requests until ctx is done.
 func (s *Server) serve(ctx context.Context) error {
 	inner, err := net.Listen("tcp", s.o.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
 	conns := newConnections(listen.Limit(inner, s.o.Connections))
-	defer func() { _ = conns.Close() }() // the server has closed it, except after an error
+	defer func() { _ = conns.Close() }() // closed already, unless serve fails
 	options := append(s.serverOptions(), grpc.StatsHandler(conns))
 	if s.o.TLS.On() {
 		config, err := s.o.TLS.Config(s.host.Log(), "h2")
@@ -140,8 +140,8 @@ func (s *Server) serve(ctx context.Context) error {
 	return errors.Join(err, group.Wait())
 }
 
-// stop ends a server after its requests, or at once after closeGrace. Clients see that requests
-// which are left got no answer.
+// stop ends a server after its requests, or after closeGrace. Clients notice that the remaining
+// requests got no response.
 func stop(group *supervise.Group, server *grpc.Server) {
 	ended := make(chan struct{})
 	group.Go("requests", func(context.Context) error {

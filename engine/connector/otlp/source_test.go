@@ -38,19 +38,20 @@ import (
 
 const patience = 30 * time.Second
 
-// service is an engine with the source under test and a sink that keeps records as JSON.
+// service is an engine with the tested source and a sink that keeps records as JSON.
 type service struct {
 	e       *engine.Engine
 	server  *otlp.Server
 	address string
 	ended   chan error
-	open    chan struct{} // the sink delivers once it is closed
+	open    chan struct{} // the sink delivers after it is closed
 
 	mu  sync.Mutex // guards the field below
 	got []string
 }
 
-// run starts an engine; options are YAML. A blocked sink delivers once open is closed.
+// run starts an engine. options are in YAML. If blocked is set, the sink delivers after open is
+// closed.
 func run(t *testing.T, options string, blocked bool) *service {
 	t.Helper()
 	s := &service{ended: make(chan error, 1), open: make(chan struct{})}
@@ -153,7 +154,7 @@ func request(texts ...string) *collector.ExportLogsServiceRequest {
 	}
 }
 
-// retryInfo returns the wait that a status asks for; 0 if it asks for none.
+// retryInfo returns the wait that a status asks for, or 0.
 func retryInfo(err error) time.Duration {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.RetryInfo); ok {
@@ -163,7 +164,7 @@ func retryInfo(err error) time.Duration {
 	return 0
 }
 
-// TestExporter sends records with the exporter of OpenTelemetry's SDK.
+// TestExporter checks records sent by the exporter of OpenTelemetry's SDK.
 func TestExporter(t *testing.T) {
 	s := run(t, "token: the-right-token", false)
 	exporter, err := otlploggrpc.New(within(t),
@@ -203,7 +204,7 @@ func TestExporter(t *testing.T) {
 	}
 }
 
-// TestAnswersWhenSettled checks that a request is answered after its delivery and not before.
+// TestAnswersWhenSettled checks that a request is answered after its delivery, and not before.
 func TestAnswersWhenSettled(t *testing.T) {
 	s := run(t, "", true)
 	answered := make(chan error, 1)
@@ -241,8 +242,8 @@ func waitFor(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// TestFull checks the answers of a source with slow receivers: its memory is bounded, and requests
-// are refused with a status that clients retry.
+// TestFull checks a source with slow receivers: its memory is bounded, and requests are refused
+// with a retryable status.
 func TestFull(t *testing.T) {
 	const memory, clients = 8 << 20, 40
 	s := run(t, "memory: 8MiB, max_message: 2MiB, deadline: 600ms", true)
@@ -360,7 +361,7 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestDrain checks that a drain finishes requests in work and refuses new ones.
+// TestDrain checks that a drain finishes requests in progress and refuses new ones.
 func TestDrain(t *testing.T) {
 	s := run(t, "", true)
 	client := s.client(t)

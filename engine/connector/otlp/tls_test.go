@@ -21,7 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// selfSigned writes a certificate and its key, valid for both sides, and returns the paths.
+// selfSigned writes a certificate, valid for client and server, and its key. It returns the paths.
 func selfSigned(t *testing.T) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

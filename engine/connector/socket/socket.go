@@ -1,6 +1,6 @@
-// Package socket holds the source that reads records from a TCP, UDP or Unix socket.
+// Package socket implements the source that reads records from a TCP, UDP or Unix socket.
 //
-// The protocols have no acknowledgement: a sender does not learn whether its records were
+// The protocols have no acknowledgements, so a sender does not learn whether its records were
 // delivered. A full source stops reading from connections, so that TCP and Unix stream sockets push
 // back on their senders. Datagrams that do not fit are dropped and counted.
 package socket
@@ -24,7 +24,7 @@ import (
 
 var networks = []string{"tcp", "udp", "unix", "unixgram"}
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Network   string         `yaml:"network" enum:"tcp,udp,unix,unixgram" doc:"kind of the socket"`
 	Listen    string         `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
@@ -40,7 +40,7 @@ type Options struct {
 	Insecure    bool          `yaml:"insecure" doc:"listen beyond loopback without client certificates"`
 }
 
-// DefaultOptions read lines over TCP.
+// DefaultOptions returns options that read lines over TCP.
 func DefaultOptions() *Options {
 	return &Options{
 		Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
@@ -57,7 +57,7 @@ func (o *Options) Exclusive() []string {
 	return listen.Exclusive(o.Network, o.Listen)
 }
 
-// Validate implements the optional part of options. It reads the files of tls.
+// Validate returns an error for a wrong option. It reads the files of tls.
 func (o *Options) Validate() error {
 	if !slices.Contains(networks, o.Network) {
 		err := fmt.Errorf("is %q, want one of %s", o.Network, strings.Join(networks, ", "))
@@ -73,7 +73,7 @@ func (o *Options) Validate() error {
 	)
 }
 
-// Source is the component socket.
+// Source returns the component socket.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -86,13 +86,13 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	routes stream.Source // read by the routes: the intake, or a buffer after it
 	o      Options
 	host   stream.Host
-	bound  chan net.Addr // has room for one
+	bound  chan net.Addr // buffer of 1
 }
 
-// New returns a source that has not opened its socket yet.
+// New returns a source. Its socket is not open yet.
 func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -123,10 +123,10 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return s.routes.Open(ctx, o)
 }
 
-// Bound returns the channel that gets the address once the socket is open.
+// Bound returns a channel that receives the address when the socket is open.
 func (s *Server) Bound() <-chan net.Addr { return s.bound }
 
-// run receives until ctx is done.
+// run receives records until ctx is done.
 func (s *Server) run(ctx context.Context) error {
 	bound := func(a net.Addr) { s.bound <- a }
 	if s.o.Network == "udp" || s.o.Network == "unixgram" {
@@ -157,7 +157,7 @@ func (s *Server) run(ctx context.Context) error {
 	return streams.Run(ctx)
 }
 
-// trimEnd returns a datagram without the line end that some senders put at its end.
+// trimEnd returns a datagram without the line end that some senders append.
 func trimEnd(data []byte) []byte {
 	if n := len(data); n > 0 && data[n-1] == '\n' {
 		data = data[:n-1]
@@ -168,7 +168,7 @@ func trimEnd(data []byte) []byte {
 	return data
 }
 
-// framer cuts a connection by a delimiter.
+// framer cuts the data of a connection at a delimiter.
 type framer struct{ *intake.Cutter }
 
 // Frame implements listen.Framer.

@@ -29,10 +29,10 @@ type service struct {
 	addr  net.Addr
 	got   chan string
 	ended chan error
-	hold  chan struct{} // closed when the receiver takes records
+	hold  chan struct{} // the receiver accepts records after it is closed
 }
 
-// run starts an engine whose source has the options given in YAML.
+// run starts an engine with the source. options are in YAML.
 func run(t *testing.T, options string) *service {
 	t.Helper()
 	s := &service{t: t, got: make(chan string, 1_000_000), ended: make(chan error, 1), hold: make(chan struct{})}
@@ -92,7 +92,7 @@ func (s *service) dial() net.Conn {
 	return c
 }
 
-// take returns n records.
+// take receives n records.
 func (s *service) take(n int) (out []string) {
 	s.t.Helper()
 	for range n {
@@ -115,7 +115,7 @@ func TestStreams(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			address := "127.0.0.1:0"
 			if network == "unix" {
-				dir, err := os.MkdirTemp("", "socket") // t.TempDir may be too long a path
+				dir, err := os.MkdirTemp("", "socket") // the path of t.TempDir may be too long
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -172,7 +172,7 @@ func TestDatagrams(t *testing.T) {
 	}
 }
 
-// TestPushesBack: a full source stops reading, and loses nothing of a stream.
+// TestPushesBack checks that a full source stops reading, and loses no data of a stream.
 func TestPushesBack(t *testing.T) {
 	s := run(t, "listen: '127.0.0.1:0', memory: 8MiB")
 	c := s.dial()
@@ -191,7 +191,7 @@ func TestPushesBack(t *testing.T) {
 	select {
 	case err := <-written:
 		t.Fatalf("all was written, with %v, though nothing was delivered", err)
-	case <-time.After(300 * time.Millisecond): // a write that blocks cannot be waited for
+	case <-time.After(300 * time.Millisecond): // there is no event for a blocked write
 	}
 	close(s.hold)
 	if err := <-written; err != nil {
@@ -200,7 +200,8 @@ func TestPushesBack(t *testing.T) {
 	s.take(records)
 }
 
-// TestDropsAreCounted: datagrams that do not fit are counted, here or by the system.
+// TestDropsAreCounted checks that datagrams that do not fit are counted, by the source or by the
+// system.
 func TestDropsAreCounted(t *testing.T) {
 	s := run(t, "network: udp, listen: '127.0.0.1:0', memory: 8MiB")
 	c := s.dial()
@@ -228,7 +229,7 @@ func TestDropsAreCounted(t *testing.T) {
 	}
 }
 
-// TestDrain: a drain delivers complete records of open connections.
+// TestDrain checks that a drain delivers complete records of open connections.
 func TestDrain(t *testing.T) {
 	s := run(t, "listen: '127.0.0.1:0'")
 	close(s.hold)

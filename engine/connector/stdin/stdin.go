@@ -1,8 +1,8 @@
-// Package stdin holds the source that reads the process's standard input.
+// Package stdin implements the source that reads the process's standard input.
 //
-// Standard input cannot be read again, so there are no positions: records that were read and not
-// delivered when the process is killed are lost. One goroutine of the process reads ahead by one
-// buffer. The source hands its records to an intake, and a full intake pushes back on the writer of
+// Standard input cannot be read again, so there are no positions. If the process is killed, records
+// that were read and not delivered are lost. One goroutine of the process reads ahead by one
+// buffer. The source passes its records to an intake. A full intake pushes back on the writer of
 // the pipe.
 package stdin
 
@@ -19,19 +19,19 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Delimiter string      `yaml:"delimiter" enum:"newline,nul" doc:"what stands behind each record"`
 	MaxRecord stream.Size `yaml:"max_record" doc:"a longer record is cut into pieces"`
 	Memory    stream.Size `yaml:"memory" doc:"bytes that may wait for delivery; then reading pauses"`
 }
 
-// DefaultOptions read lines.
+// DefaultOptions returns options that read lines.
 func DefaultOptions() *Options {
 	return &Options{Delimiter: intake.ByNewline, MaxRecord: 1 << 20, Memory: intake.DefaultMaxBytes}
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for wrong options.
 func (o *Options) Validate() error {
 	return errors.Join(
 		intake.CheckDelimiter("delimiter", o.Delimiter), intake.CheckSizes(o.MaxRecord, o.Memory),
@@ -41,11 +41,11 @@ func (o *Options) Validate() error {
 // Exclusive implements stream.ExclusiveUser.
 func (*Options) Exclusive() []string { return []string{"standard input"} }
 
-// Source is the component stdin over the process's standard input.
+// Source returns the component stdin for the process's standard input.
 func Source() stream.Component { return From(os.Stdin) }
 
-// From is the component stdin over another reader, for programs and tests. All instances share the
-// reader: the next one gets the bytes that one has read and not taken.
+// From returns the component stdin for another reader, for programs and tests. All instances share
+// the reader. An instance gets the bytes that the previous one has read but not taken.
 func From(r io.Reader) stream.Component {
 	in := &input{reader: r, chunks: make(chan chunk)}
 	return stream.Component{
@@ -56,24 +56,24 @@ func From(r io.Reader) stream.Component {
 	}
 }
 
-// readSize is how much is read at once.
+// readSize is the size of a read.
 const readSize = 256 << 10
 
-// input is a reader that cannot be stopped while it blocks. Its goroutine ends with the reader, and
-// reads on when a source has taken the last buffer.
+// input is a reader that cannot be stopped while it blocks. Its goroutine ends with the reader. It
+// continues to read when a source has taken the previous buffer.
 type input struct {
 	reader io.Reader
 	start  sync.Once
 	chunks chan chunk
 
-	mu     sync.Mutex // held by the one source that reads
+	mu     sync.Mutex // held by the source that reads
 	cutter *intake.Cutter
-	of     Options // of cutter
+	of     Options // options of cutter
 	ended  bool
-	failed error // why it ended; nil if it has no more data
+	failed error // the read error; nil at the end of the data
 }
 
-// adopt makes the cutter that of the options. It keeps the beginning of a record.
+// adopt replaces the cutter by one for o. It keeps the beginning of a record.
 func (in *input) adopt(o Options) {
 	if in.cutter != nil && in.of == o {
 		return
@@ -126,7 +126,7 @@ func newSource(o Options, in *input, h stream.Host) (*source, error) {
 	return s, nil
 }
 
-// run hands records to the routes until the input ends, or the routes do.
+// run submits records to the routes until the input or the routes end.
 func (s *source) run(ctx context.Context) error {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
@@ -142,7 +142,7 @@ func (s *source) run(ctx context.Context) error {
 	if s.in.failed == nil {
 		return nil
 	}
-	<-ctx.Done() // the records before the error are delivered first
+	<-ctx.Done() // deliver the records before the error first
 	return &inputError{fmt.Errorf("standard input: %w", s.in.failed)}
 }
 
@@ -172,16 +172,15 @@ func (s *source) take(ctx context.Context) {
 		if !errors.Is(c.err, io.EOF) {
 			s.in.failed = c.err
 		}
-		_ = s.Add(ctx, s.in.cutter.End()) // it fails only with ctx
+		_ = s.Add(ctx, s.in.cutter.End()) // fails only if ctx is done
 	}
 }
 
-// inputError ends the source permanently, since a restart would find the input where this run has
-// left it.
+// inputError ends the source permanently, because a restart could not read the input again.
 type inputError struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (e *inputError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason, and tells the supervisor not to start the source again.
+// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the source.
 func (e *inputError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

@@ -19,14 +19,14 @@ import (
 	"github.com/penstock-io/penstock/stream/streamtest"
 )
 
-// running is an engine that reads a reader into a function.
+// running is an engine that delivers the records of a reader to a channel.
 type running struct {
 	e     *engine.Engine
 	ended chan error
-	got   chan string // a record's text
+	got   chan string // texts of records
 }
 
-// run starts an engine that reads r as stdin, with the options given in YAML.
+// run starts an engine with r as stdin. options are in YAML.
 func run(t *testing.T, r io.Reader, options string, once bool) *running {
 	t.Helper()
 	x := &running{ended: make(chan error, 1), got: make(chan string, 100_000)}
@@ -97,8 +97,8 @@ func TestNULAndLongRecords(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a drain delivers the records that were read, and the run reports that there was
-// more.
+// TestInterrupted checks that a drain delivers the records that were read, and that the run reports
+// that the input had not ended.
 func TestInterrupted(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
@@ -117,7 +117,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestReadError: records read before an error are delivered, and the run fails with the error.
+// TestReadError checks that records before a read error are delivered, and that the run fails with
+// the error.
 func TestReadError(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	r, w := io.Pipe()
@@ -134,7 +135,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// TestApplyKeepsTheRest: a source that is recreated goes on in the middle of a record.
+// TestApplyKeepsTheRest checks that a recreated source continues in the middle of a record.
 func TestApplyKeepsTheRest(t *testing.T) {
 	r, w := io.Pipe()
 	c := stdin.From(r)
@@ -156,7 +157,7 @@ func TestApplyKeepsTheRest(t *testing.T) {
 		if err := reader.Read(ctx, b); err != nil || string(b.Data) != want {
 			t.Errorf("read %q, %v; want %q", b.Data, err, want)
 		}
-		_ = h.Stop() // that the input had not ended
+		_ = h.Stop() // reports that the input had not ended
 	}
 	go func() { _, _ = io.WriteString(w, "one\nhal") }()
 	read("one\n")

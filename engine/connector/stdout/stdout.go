@@ -1,8 +1,8 @@
-// Package stdout holds the sink that writes records to the process's standard output.
+// Package stdout implements the sink that writes records to the process's standard output.
 //
 // It writes one batch at a time and each batch once, in the order in which the route delivers. A
-// reader that is slow, such as a pager, slows the route down. When the reader has ended, or a write
-// fails, it is not known how much of the batch has arrived, and the route stops with the error.
+// slow reader, such as a pager, slows the route down. If a write fails, for example because the
+// reader has ended, the written part of the batch is unknown, and the route stops with the error.
 package stdout
 
 import (
@@ -20,16 +20,16 @@ import (
 
 // The formats.
 const (
-	NDJSON = "ndjson" // a JSON object a line: the fields of a parsed record, else {"message":"..."}
-	Raw    = "raw"    // the record's bytes, as they were read, and a line end
+	NDJSON = "ndjson" // an object per line: the fields of a parsed record, else {"message":"..."}
+	Raw    = "raw"    // the record's original bytes and a line end
 )
 
-// Options of the sink.
+// Options are the options of the sink.
 type Options struct {
 	Format string `yaml:"format" enum:"ndjson,raw" doc:"JSON lines, or the records' bytes"`
 }
 
-// Validate implements the optional part of options.
+// Validate returns an error for wrong options.
 func (o *Options) Validate() error {
 	if o.Format != NDJSON && o.Format != Raw {
 		return &stream.OptionError{Key: "format", Err: fmt.Errorf("is %q, want ndjson or raw", o.Format)}
@@ -40,10 +40,10 @@ func (o *Options) Validate() error {
 // Exclusive implements stream.ExclusiveUser.
 func (*Options) Exclusive() []string { return []string{stream.StandardOutput} }
 
-// Component is the sink stdout over the process's standard output.
+// Component returns the sink stdout for the process's standard output.
 func Component() stream.Component { return To(os.Stdout) }
 
-// To is the sink stdout over another writer, for programs and tests.
+// To returns the sink stdout for another writer, for programs and tests.
 func To(w io.Writer) stream.Component {
 	return stream.Component{
 		Role:    stream.SinkRole,
@@ -60,8 +60,8 @@ func To(w io.Writer) stream.Component {
 	}
 }
 
-// remembered is the number of written batches that are known again: more than can be on their way
-// to one lane.
+// remembered is the number of written batches that the sink recognizes if they are repeated. It
+// exceeds the number of in-flight batches of a lane.
 const remembered = 64
 
 // sink is one run of a route.
@@ -72,19 +72,19 @@ type sink struct {
 	failed chan struct{} // closed by the first failed write
 
 	mu      sync.Mutex // held during a write
-	written []string   // ids of the latest batches: none is written twice after a timeout
+	written []string   // ids of recent batches, so that none is written again after a timeout
 	scratch []byte
 	err     error // of the first failed write
 }
 
-// Open implements stream.Sink: one lane, one batch at a time.
+// Open implements stream.Sink. It creates one lane that takes one batch at a time.
 func (s *sink) Open(_ context.Context, o stream.SinkOptions) error {
 	s.host.Go("stdout", s.watch)
 	o.Lanes([]stream.Lane{{Name: "stdout", Worker: s, Limits: stream.Limits{InFlight: 1}}})
 	return nil
 }
 
-// watch ends the route permanently when a write has failed.
+// watch ends the route permanently after a failed write.
 func (s *sink) watch(ctx context.Context) error {
 	select {
 	case <-s.failed:
@@ -142,8 +142,8 @@ func (s *sink) Deliver(ctx context.Context, a stream.Attempt) (stream.Report, er
 	return stream.Report{}, nil
 }
 
-// bytesOf returns the bytes to write for b: its payload, its own bytes, or for a piece its encoded
-// records.
+// bytesOf returns the bytes to write for b: its payload, its own bytes, or, for a piece, its
+// encoded records.
 func (s *sink) bytesOf(b *stream.Batch) []byte {
 	data := b.Payload
 	if len(data) == 0 {
@@ -154,21 +154,21 @@ func (s *sink) bytesOf(b *stream.Batch) []byte {
 			data = s.scratch
 		}
 	}
-	if n := len(data); n > 0 && data[n-1] != '\n' { // a source that ends no lines
+	if n := len(data); n > 0 && data[n-1] != '\n' { // the source does not terminate lines
 		s.scratch = append(append(s.scratch[:0], data...), '\n')
 		data = s.scratch
 	}
 	return data
 }
 
-// Close implements stream.Sink. Standard output stays open: it is the process's.
+// Close implements stream.Sink. Standard output stays open, because it belongs to the process.
 func (s *sink) Close() error { return nil }
 
 // writeError ends the route permanently.
 type writeError struct{ err error }
 
-// Error returns the reason.
+// Error implements error.
 func (e *writeError) Error() string { return e.err.Error() }
 
-// Unwrap returns the reason, and tells the supervisor not to start the route again.
+// Unwrap returns the cause, and ErrStop to tell the supervisor not to restart the route.
 func (e *writeError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }

@@ -17,7 +17,7 @@ import (
 	"github.com/penstock-io/penstock/supervise"
 )
 
-// buffer is a writer that several goroutines use.
+// buffer is a writer that is safe for concurrent use.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -73,8 +73,8 @@ func open(t *testing.T, s stream.Sink) {
 	}
 }
 
-// TestWritesOnce: a batch that is delivered again, because its write outlasted a timeout, is not
-// written again.
+// TestWritesOnce checks that a batch is not written again if it is delivered again after a timeout
+// of its write.
 func TestWritesOnce(t *testing.T) {
 	var out buffer
 	s := newSink(t, &out, stdout.NDJSON, streamtest.NewHost(t))
@@ -94,7 +94,7 @@ type brokenWriter struct{ err error }
 
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// TestReaderEnds: a failed write ends the route permanently.
+// TestReaderEnds checks that a failed write ends the route permanently.
 func TestReaderEnds(t *testing.T) {
 	h := streamtest.NewHost(t)
 	s := newSink(t, brokenWriter{io.ErrClosedPipe}, stdout.Raw, h)

@@ -13,8 +13,8 @@ const (
 	readSize       = 4 << 10
 )
 
-// frames cuts a connection into messages (RFC 6587): a length in digits before a message, or a line
-// end behind it. Each message may have the other form than the one before.
+// frames cuts a connection into messages (RFC 6587). A message has its length in digits before it,
+// or a line end after it. Both forms may occur on one connection.
 type frames struct {
 	max     int
 	message func(out *intake.Records, message []byte)
@@ -49,12 +49,13 @@ func (f *frames) Frame(n int) (out intake.Records, err error) {
 	}
 	f.buf = f.buf[:copy(f.buf, rest)]
 	if len(f.buf) == 0 && cap(f.buf) > 4*readSize {
-		f.buf = nil // an idle connection holds little
+		f.buf = nil // idle connections use little memory
 	}
 	return out, err
 }
 
-// next returns the first message and the size of its frame; 0 if it is not complete.
+// next returns the first message and the size of its frame. The size is 0 if the frame is
+// incomplete.
 func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	if c := data[0]; c >= '1' && c <= '9' {
 		return f.counted(data)
@@ -69,7 +70,7 @@ func (f *frames) next(data []byte) (message []byte, size int, err error) {
 	return bytes.TrimRight(data[:end], "\r\x00"), end + 1, nil
 }
 
-// counted returns a message behind its length.
+// counted returns a message that follows its length.
 func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	n := 0
 	for i, c := range data {
@@ -89,8 +90,8 @@ func (f *frames) counted(data []byte) (message []byte, size int, err error) {
 	return nil, 0, nil
 }
 
-// Rest implements listen.Framer: a last message without its line end. One that is shorter than its
-// length is kept as far as it came.
+// Rest implements listen.Framer. It returns a last message without its line end. If a message with
+// a length is incomplete, it returns the part that was received.
 func (f *frames) Rest() (out intake.Records) {
 	rest := f.buf
 	f.buf = nil

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// fields are those of every record.
+// fields lists the fields of every record.
 var fields = []stream.SchemaField{
 	{Name: "timestamp", Type: stream.TextType}, {Name: "hostname", Type: stream.TextType},
 	{Name: "app_name", Type: stream.TextType}, {Name: "proc_id", Type: stream.TextType},
@@ -33,7 +33,7 @@ var facilities = []string{
 	"console", "solaris-cron", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 }
 
-// parser makes JSON objects of messages. It belongs to one goroutine.
+// parser converts messages to JSON objects. It belongs to one goroutine.
 type parser struct {
 	modern, old golang.Machine
 	now         func() time.Time
@@ -49,8 +49,8 @@ func newParser(zone *time.Location, now func() time.Time) *parser {
 	}
 }
 
-// parse returns the record of a message, until the next call, and whether the message had one of
-// the two forms. Of any other one the whole text is the message.
+// parse returns the record of a message, which is valid until the next call. ok reports whether the
+// message has one of the two formats. Otherwise the whole text is the message.
 func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	var base golang.Base
 	var data map[string]map[string]string
@@ -70,7 +70,7 @@ func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 		p.fixYear(base.Timestamp)
 	}
 	if err != nil && !hasPriority(text) {
-		base, data = golang.Base{}, nil // the parser has taken a part of a number for one
+		base, data = golang.Base{}, nil // the parser mistook a part of a number for a priority
 	}
 	if err != nil && base.Message == nil {
 		whole := string(text)
@@ -80,7 +80,7 @@ func (p *parser) parse(text []byte, peer string) (record []byte, ok bool) {
 	return p.out, err == nil
 }
 
-// isModern reports whether a message has the version that RFC 5424 puts behind the priority.
+// isModern reports whether a message has a version after its priority, as in RFC 5424.
 func isModern(text []byte) bool {
 	end := bytes.IndexByte(text[:min(len(text), 6)], '>')
 	return end > 0 && len(text) > end+2 && text[end+1] >= '1' && text[end+1] <= '9' &&
@@ -97,8 +97,8 @@ func hasPriority(text []byte) bool {
 	return err == nil && n < 192
 }
 
-// fixYear moves a time without a year that lies more than a day ahead to the year before: a message
-// of December that arrives in January.
+// fixYear moves a time without a year back by a year if it is more than a day in the future. An
+// example is a message of December that arrives in January.
 func (p *parser) fixYear(t *time.Time) {
 	if t != nil && t.After(p.now().Add(24*time.Hour)) {
 		*t = t.AddDate(-1, 0, 0)
@@ -144,7 +144,7 @@ func appendText(dst []byte, text *string) []byte {
 	return ndjson.AppendString(dst, *text)
 }
 
-// appendCode appends the name of a code and, behind label, the code.
+// appendCode appends the name of a code, then label, then the code.
 func appendCode(dst []byte, label string, code *uint8, names []string) []byte {
 	if code == nil || int(*code) >= len(names) {
 		return append(append(append(dst, "null"...), label...), "null"...)

@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestYear: a message of December that arrives in January is of the year before.
+// TestYear checks that a message of December that arrives in January gets the previous year.
 func TestYear(t *testing.T) {
 	p := newParser(time.UTC, func() time.Time { return january })
 	at := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC)
@@ -78,7 +78,7 @@ func newFrames(got *[]string, most int) *frames {
 	}}
 }
 
-// feed cuts text in reads of n bytes.
+// feed passes text to f in reads of n bytes.
 func feed(f *frames, text string, n int) error {
 	for len(text) > 0 {
 		k := copy(f.Space(), text[:min(n, len(text))])
@@ -116,8 +116,8 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// FuzzFrames: however the bytes come, the same messages are cut, none too long, and each becomes a
-// JSON object.
+// FuzzFrames checks that the size of reads does not change the messages, that none is too long, and
+// that each becomes a JSON object.
 func FuzzFrames(f *testing.F) {
 	for _, text := range []string{"<1>a\n<2>b\n", "5 <1>ab6 <2>a\nb", "10 <1>", "1", "\x00\n \n",
 		"<34>Oct 11 22:14:15 h t: m\n"} {

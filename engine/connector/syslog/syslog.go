@@ -1,8 +1,8 @@
-// Package syslog holds the source that receives syslog messages over UDP, TCP, TLS or a Unix
+// Package syslog implements the source that receives syslog messages over UDP, TCP, TLS or a Unix
 // socket: RFC 5424 and RFC 3164, with octet counting or line ends.
 //
-// A message that has neither form is kept whole. The protocol has no acknowledgement: the limits of
-// package socket hold.
+// A message that has neither format is kept whole. The protocol has no acknowledgements, so the
+// limits of package socket apply.
 package syslog
 
 import (
@@ -23,7 +23,7 @@ import (
 
 var networks = []string{"udp", "tcp", "unix", "unixgram"}
 
-// Options of the source.
+// Options are the options of the source.
 type Options struct {
 	Network  string         `yaml:"network" enum:"udp,tcp,unix,unixgram" doc:"kind of the socket"`
 	Listen   string         `yaml:"listen" required:"true" doc:"HOST:PORT, or the path of a Unix socket"`
@@ -39,7 +39,7 @@ type Options struct {
 	Insecure    bool          `yaml:"insecure" doc:"listen beyond loopback without client certificates"`
 }
 
-// DefaultOptions receive over UDP.
+// DefaultOptions returns options that receive over UDP.
 func DefaultOptions() *Options {
 	return &Options{
 		Ack: buffer.Delivered, Buffer: buffer.DefaultOptions(),
@@ -56,7 +56,7 @@ func (o *Options) Exclusive() []string {
 	return listen.Exclusive(o.Network, o.Listen)
 }
 
-// Validate implements the optional part of options. It reads the files of tls.
+// Validate returns an error for a wrong option. It reads the files of tls.
 func (o *Options) Validate() error {
 	wrong := func(key, format string, args ...any) error {
 		return &stream.OptionError{Key: key, Err: fmt.Errorf(format, args...)}
@@ -82,7 +82,7 @@ func (*Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return stream.Schema{Fields: fields, OnError: in.OnError}, nil
 }
 
-// Source is the component syslog.
+// Source returns the component syslog.
 func Source() stream.Component {
 	return stream.Component{
 		Role:    stream.SourceRole,
@@ -95,13 +95,13 @@ func Source() stream.Component {
 // Server is the source.
 type Server struct {
 	*intake.Intake
-	routes stream.Source // read by the routes: the intake, or a buffer behind it
+	routes stream.Source // read by the routes: the intake, or a buffer after it
 	o      Options
 	host   stream.Host
-	bound  chan net.Addr // has room for one
+	bound  chan net.Addr // buffer of 1
 }
 
-// New returns a source that has not opened its socket yet.
+// New returns a source. Its socket is not open yet.
 func New(o Options, h stream.Host) (*Server, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -128,10 +128,10 @@ func (s *Server) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader,
 	return s.routes.Open(ctx, o)
 }
 
-// Bound returns the channel that gets the address once the socket is open.
+// Bound returns a channel that receives the address when the socket is open.
 func (s *Server) Bound() <-chan net.Addr { return s.bound }
 
-// run receives until ctx is done.
+// run receives messages until ctx is done.
 func (s *Server) run(ctx context.Context) error {
 	zone, err := time.LoadLocation(s.o.Timezone)
 	if err != nil {
@@ -175,7 +175,7 @@ func (s *Server) add(p *parser, out *intake.Records, message []byte, peer string
 	out.Add(record)
 }
 
-// trimEnd returns a message without the line end or NUL that some senders put at its end.
+// trimEnd returns a message without the line end or NUL that some senders append.
 func trimEnd(message []byte) []byte {
 	for n := len(message); n > 0 && strings.IndexByte("\r\n\x00", message[n-1]) >= 0; n-- {
 		message = message[:n-1]

@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: the names of the fields. A name with dots means the flat field and the
-// member at that path; see package fieldname.
+// Options holds the names of the fields. A name with dots means the flat field and the member at
+// that path; see package fieldname.
 type Options []string
 
 // Component returns the component for the registry.
@@ -77,7 +77,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 type Processor struct {
 	options   []string
 	names     []fieldname.Ref
-	host      stream.Host // nil if nothing is counted
+	host      stream.Host // nil: no counters
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
 }
@@ -91,8 +91,8 @@ func New(names []string) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. If an object cannot be parsed, so that a member might remain
-// in it, its record is dead-lettered.
+// Process implements stream.Processor. If an object cannot be parsed, a member might remain in it,
+// so its record is dead-lettered.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.names))

@@ -45,8 +45,8 @@ func TestDropNested(t *testing.T) {
 	}
 }
 
-// TestDropUnreadable checks that a record in which the name may remain, because its object cannot
-// be parsed, is not passed on.
+// TestDropUnreadable checks that a record is not passed on if its object cannot be parsed, because
+// the name may remain in it.
 func TestDropUnreadable(t *testing.T) {
 	b := connectortest.Records(t, `{"user":{"\ud800":1,"email":"a@b"}}`)
 	if err := drop.New([]string{"user.email"}).Process(t.Context(), b); err != nil {
@@ -120,7 +120,7 @@ func FuzzDropNested(f *testing.F) {
 			hidden, user)
 		b := connectortest.Records(t, text)
 		if !b.Records[0].Parsed {
-			return // parse refuses it, and later processors get no fields
+			return // parse refuses the text, so later processors get no fields
 		}
 		if err := drop.New([]string{"user.email", "deep.user.email"}).Process(t.Context(),
 			b); err != nil {

@@ -2,10 +2,10 @@
 // records.
 //
 // Each instance has one child, which is started at the first batch and reused for later ones. A
-// child that dies, hangs or breaks the protocol is restarted. Its unanswered records are given to
-// the next child one at a time, so that a record that kills children is identified; after three
-// deaths it becomes a dead letter. The processor changes a record only after a complete answer,
-// keeps no batch data, and runs no shell.
+// child that dies, hangs or breaks the protocol is restarted. The next child gets the unanswered
+// records one at a time, so that a record that kills children is identified. After three deaths,
+// that record is dead-lettered. The processor changes a record only after a complete answer, keeps
+// no batch data, and runs no shell.
 package exec
 
 import (
@@ -36,14 +36,14 @@ func Component() stream.Component {
 // mayKill is the number of children that a record may kill before it is dead-lettered.
 const mayKill = 3
 
-// firstPause and lastPause bound the waits before failed records are given to a child again.
+// firstPause and lastPause bound the waits before a child gets failed records again.
 const (
 	firstPause = 100 * time.Millisecond
 	lastPause  = 30 * time.Second
 )
 
-// maxStray is the number of consecutive children that may write stray lines without a valid answer
-// before the route stops.
+// maxStray is the number of consecutive children that may write stray lines without a valid answer.
+// Then the route stops.
 const maxStray = 3
 
 // Processor owns one child. It must be used by one goroutine.
@@ -55,7 +55,7 @@ type Processor struct {
 	stray int // consecutive children that wrote stray lines
 }
 
-// New returns a processor without starting a child.
+// New returns a processor. It starts no child.
 func New(o Options, h stream.Host) (*Processor, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func New(o Options, h stream.Host) (*Processor, error) {
 	return &Processor{o: o, host: h, rand: rand.NewPCG(rand.Uint64(), rand.Uint64())}, nil
 }
 
-// start keeps a child running until the route stops.
+// start starts a child, which is restarted until the route stops.
 func (p *Processor) start() error {
 	const name = "child"
 	spec := p.o.Spec(name)
@@ -99,7 +99,7 @@ type state struct {
 	deaths int
 	done   bool
 	made   []made // the resulting records; none if it is dropped
-	reason error  // why it is dead-lettered
+	reason error  // why the record is dead-lettered
 }
 
 // Process implements stream.Processor.
@@ -171,9 +171,9 @@ type protocolError struct{ err error }
 func (e *protocolError) Error() string   { return e.err.Error() }
 func (e *protocolError) Unwrap() []error { return []error{e.err, supervise.ErrStop} }
 
-// judge decides whether the child's records are to blame for its death. They are not if it ended by
-// itself after an answer, or wrote a stray line: the next child then gets them. An error stops the
-// route, because every child writes stray lines.
+// judge decides whether the child's records are to blame for its death. They are not if the child
+// ended by itself after an answer, or wrote a stray line. The next child then gets them. An error
+// stops the route, because every child writes stray lines.
 func (p *Processor) judge(t *talk, died error) (blamed bool, err error) {
 	if died == nil {
 		p.stray = 0

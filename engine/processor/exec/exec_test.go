@@ -171,7 +171,7 @@ func TestContextEnds(t *testing.T) {
 	}
 }
 
-// bolt is a bolt of Storm's protocol written in shell; word selects its action for a tuple.
+// bolt is a bolt of Storm's protocol, written in shell. The word of a tuple selects its action.
 const bolt = `
 say() { printf '%s\nend\n' "$1"; }
 hear() { IFS= read -r m || exit 0; IFS= read -r e; }
@@ -271,7 +271,7 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 }
 
 // TestStrayLineAfterAnswer checks that a stray line after a released answer is an error of the run,
-// also after the last answer.
+// even after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
 	for name, script := range map[string]string{
 		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,

@@ -83,8 +83,8 @@ func kindOf(value []byte) stream.Kind {
 	return stream.Number
 }
 
-// madeOf parses a child's result for one record: an object, a text, null (dropped), or a list of
-// objects and texts.
+// madeOf parses a child's result for one record: an object, a text, null (the record is dropped),
+// or a list of objects and texts.
 func madeOf(value json.RawMessage) ([]made, error) {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 {

@@ -33,7 +33,7 @@ const (
 	maxQuiet     = time.Second
 )
 
-// Options of the processor.
+// Options are the options of the processor.
 type Options struct {
 	child.Options
 
@@ -46,7 +46,7 @@ type Options struct {
 	Conf     map[string]string `yaml:"conf" doc:"of storm: topology configuration in the handshake"`
 }
 
-// DefaultOptions returns the options of a config that sets only the command.
+// DefaultOptions returns the defaults.
 func DefaultOptions() *Options {
 	return &Options{
 		Options: child.DefaultOptions(), Protocol: Lines, Format: Raw, Pending: 100,

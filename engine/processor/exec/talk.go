@@ -33,7 +33,7 @@ const (
 	answered              // the last answer was released: a stray line may belong to it
 )
 
-// strayError is an unexpected line. After it, lines of protocol lines can no longer be assigned to
+// strayError is an unexpected line. With protocol lines, later lines can no longer be assigned to
 // records.
 type strayError struct{ line string }
 
@@ -43,8 +43,7 @@ func (e *strayError) Error() string {
 		e.line)
 }
 
-// talk is the exchange with one child. It implements child.Session. work is called by one
-// goroutine.
+// talk is the exchange with one child. It implements child.Session. Only one goroutine calls work.
 type talk struct {
 	o     *Options
 	p     *child.Process
@@ -101,8 +100,8 @@ func (t *talk) take(line []byte) error {
 	return nil
 }
 
-// strayLocked counts a stray line. A stray line after a released answer may mean that records got
-// the text of others, which is an error of the run.
+// strayLocked counts a stray line. If it comes after a released answer, records may have got the
+// text of others. This is an error of the run.
 func (t *talk) strayLocked(line []byte) error {
 	err := &strayError{string(child.Quoted(line))}
 	t.host.Count("stray_lines", 1)
@@ -134,8 +133,8 @@ func (t *talk) Did() (worked, busy bool) {
 	return t.worked, t.want > 0
 }
 
-// work lets the child process some records of b and stores their results. It returns the error with
-// which the child died, if it did.
+// work lets the child process some records of b and stores their results. If the child died, work
+// returns the cause.
 func (t *talk) work(ctx context.Context, b *stream.Batch, part []*state) error {
 	switch t.o.Protocol {
 	case Storm:
@@ -289,7 +288,7 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 				return lines, nil
 			}
 			t.p.Kill(t.silent())
-		case <-t.ended: // after all its output was read
+		case <-t.ended: // closed after all output was read
 			if _, stray := errors.AsType[*strayError](t.err); !stray {
 				if lines, ok := t.release(true); ok {
 					return lines, nil
@@ -315,7 +314,8 @@ func (t *talk) ask(ctx context.Context, text []byte, n int) ([][]byte, error) {
 	}
 }
 
-// release returns the lines of a complete answer, which is valid from now on.
+// release returns the lines of the answer if it is complete. From now on, the answer counts as
+// valid.
 func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -326,16 +326,16 @@ func (t *talk) release(complete bool) (lines [][]byte, ok bool) {
 	return t.lines, true
 }
 
-// firstQuiet is the factor by which the first answer of a child is held back longer, because output
-// at its start arrives together with it.
+// firstQuiet multiplies the hold time of a child's first answer, because output at the child's
+// start arrives together with it.
 const firstQuiet = 10
 
 // gapsOfQuiet is the minimum hold time of an answer, as a multiple of the longest pause between its
-// lines: a child that pauses within an answer may also pause before an extra line.
+// lines. A child that pauses within an answer may also pause before an extra line.
 const gapsOfQuiet = 2
 
-// quietLocked returns how long a complete answer is held back to detect an extra line. An answer of
-// protocol ndjson names its batch and needs no such wait.
+// quietLocked returns the time for which a complete answer is held back to detect an extra line. An
+// answer of protocol ndjson names its batch and needs no such wait.
 func (t *talk) quietLocked() time.Duration {
 	switch {
 	case t.o.Protocol != Lines:
@@ -353,8 +353,8 @@ func (t *talk) silent() error {
 	return fmt.Errorf("it has said nothing for %v, with records in hand", t.o.Timeout)
 }
 
-// workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results;
-// without any the record is dropped. The record of a failed tuple is processed again.
+// workStorm sends a tuple for each record. The tuples emitted for an acked tuple are its results.
+// If there are none, the record is dropped. The record of a failed tuple is processed again.
 func (t *talk) workStorm(ctx context.Context, b *stream.Batch, part []*state) error {
 	if err := t.bolt.Ready(ctx); err != nil {
 		return err

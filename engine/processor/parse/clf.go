@@ -76,7 +76,8 @@ func (c *clf) escaped(data []byte, from, to int) bool {
 	return (from < c.from || to > c.plain) && c.look(data, from, to)
 }
 
-// ahead is the number of bytes checked at once, which stay in the L1 cache until they are split.
+// ahead is the number of bytes checked at once. It is small enough that they stay in the L1 cache
+// until they are split.
 const ahead = 4 << 10
 
 func (c *clf) look(data []byte, from, to int) bool {
@@ -140,7 +141,7 @@ func (c *clf) fail(what string, at int) int {
 	return -1
 }
 
-// put sets field k to s[from:to]; a "-" is null.
+// put sets field k to s[from:to]. A "-" becomes null.
 func (c *clf) put(f *clfRow, k int, s []byte, off uint32, from, to int) {
 	if to-from == 1 && s[from] == '-' {
 		f[k] = stream.Field{Name: c.names[k], Kind: stream.Null, Off: off + uint32(from)}
@@ -278,11 +279,11 @@ func (c *clf) numbers(s []byte, off uint32, at int, f *clfRow) int {
 	return c.integer(s, off, end+1, f, clfSize)
 }
 
-// longestInteger is a number of digits that always fits 64 bits.
+// longestInteger is a number of digits that always fits into 64 bits.
 const longestInteger = 18
 
-// integer sets field k to the digits at i, without leading zeros, which JSON does not allow, and
-// returns their end.
+// integer sets field k to the digits at i without leading zeros, because JSON does not allow them.
+// It returns the end of the digits.
 func (c *clf) integer(s []byte, off uint32, i int, f *clfRow, k int) int {
 	from := i
 	for i < len(s) && s[i]-'0' <= 9 {

@@ -13,7 +13,7 @@ import (
 
 // dissect splits a text at the literals of a pattern. `%{name}` takes the text before the next
 // literal, the last one the rest. `%{}` skips it. `%{name->}` allows the following literal to be
-// repeated. The text is cut at the first match without backtracking, and so in linear time.
+// repeated. The text is split at the first match without backtracking, which takes linear time.
 type dissect struct {
 	columns
 	parts []part

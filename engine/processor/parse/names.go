@@ -4,8 +4,8 @@ package parse
 
 import "github.com/penstock-io/penstock/stream"
 
-// maxNames bounds the keys that an instance caches; beyond it the cache is cleared at the next
-// batch.
+// maxNames bounds the keys that an instance caches. If there are more, the cache is cleared at the
+// next batch.
 const maxNames = 10_000
 
 // names finds the index of a key in Batch.Names. Most records of a stream have the same keys in the
@@ -19,7 +19,7 @@ type names struct {
 
 type name struct {
 	text  string
-	next  uint32 // in all: the key that followed
+	next  uint32 // index of the key that followed, in names.all
 	batch uint64 // the batch for which place is valid
 	place uint32 // index in Batch.Names
 	turn  uint64 // the last record that had the key
@@ -47,8 +47,8 @@ func (n *names) learn(text string) uint32 {
 	return at
 }
 
-// find returns the index in all of a key that follows the key at last, 0 for the first key of a
-// record.
+// find returns the index in n.all of a key that follows the key at index last. last is 0 for the
+// first key of a record.
 func (n *names) find(b *stream.Batch, last uint32, key []byte) uint32 {
 	at := n.all[last].next
 	if at == 0 || n.all[at].text != string(key) {

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor.
+// Options are the options of the processor.
 type Options struct {
 	Format  string            `yaml:"format" enum:"combined,common,json,dissect,regex" required:"true" doc:"format of the text"`
 	Pattern string            `yaml:"pattern" expr:"true" doc:"of dissect or regex: pattern with the fields"`
@@ -63,13 +63,13 @@ type problem struct {
 
 func (p problem) err(format string) error { return &textError{format, p} }
 
-// textError is the reason of a dead letter whose text does not parse.
+// textError is the reason of a dead letter if its text does not parse.
 type textError struct {
 	format  string
 	problem problem
 }
 
-// Error returns the format, the position counted from 1, and the problem.
+// Error implements error. It includes the format, the position counted from 1, and the problem.
 func (e *textError) Error() string {
 	if e.problem.at < 0 {
 		return fmt.Sprintf("parse %s: %s", e.format, e.problem.what)
@@ -178,11 +178,11 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 	return out, nil
 }
 
-// discarded returns the names of fields, such as those of `meta`, that records have before parsing
-// and that parsing the whole record discards.
+// discarded returns the names of fields that records have before parsing and lose if the whole
+// record is parsed. The fields of `meta` are an example.
 func (o *Options) discarded(in stream.Schema) (lost []string) {
 	if in.Open || len(in.Fields) == 0 || in.Fields[0].Name != stream.MessageName {
-		return nil // parsed before
+		return nil // the record was parsed before
 	}
 	found := stream.Schema{Fields: o.made.fields}
 	for _, f := range in.Fields[1:] {
@@ -201,9 +201,9 @@ type Processor struct {
 	field   uint32
 }
 
-// New returns a processor, or an error about the options.
+// New returns a processor, or an error if the options are wrong.
 func New(o *Options, h stream.Host) (*Processor, error) {
-	if o.made == nil { // the options do not come from a config
+	if o.made == nil { // used without a config
 		if err := o.Validate(); err != nil {
 			return nil, err
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// kindOf returns the kind of a field of type t with the text s; ok is false if the text is invalid.
-// An empty text of another type than text is null.
+// kindOf returns the kind of a field of type t with the text s. ok is false if the text is invalid.
+// Unless t is text, an empty text is null.
 func kindOf(t stream.FieldType, s []byte) (stream.Kind, bool) {
 	switch {
 	case t == stream.TextType:
@@ -40,7 +40,7 @@ func allDigits(s []byte) bool {
 	return true
 }
 
-// isNumber reports whether s is a JSON number, because it will be encoded unchanged.
+// isNumber reports whether s is a JSON number. Numbers are encoded unchanged.
 func isNumber(s []byte) bool {
 	if len(s) > 0 && s[0] == '-' {
 		s = s[1:]
@@ -96,7 +96,7 @@ func typed(o *Options, named []string) ([]stream.SchemaField, error) {
 	return fields, errors.Join(errs...)
 }
 
-// fieldTypes are the types accepted by the option types.
+// fieldTypes holds the types that the option types accepts, with error texts.
 var fieldTypes = map[stream.FieldType]string{
 	stream.IntegerType: "not a whole number of at most 18 digits",
 	stream.NumberType:  "not a number",

@@ -27,7 +27,7 @@ type step struct {
 	run     *class // nil for a literal
 	least   int    // minimum length of the run in bytes
 	most    int    // maximum length; -1 means unbounded
-	// for a run that only literals follow: their length; -1 means that the run ends with its class
+	// for a run followed only by literals: their length; -1 means that the run ends with its class
 	tail int
 	mark int  // index of at that stores the position before the step; -1 means none
 	end  bool // the text must end here
@@ -37,12 +37,12 @@ type step struct {
 // non-ASCII characters.
 type class struct {
 	in    [256]bool
-	stop  byte // if alone: the only byte not in the set
+	stop  byte // if alone is set: the only byte that is not in the set
 	alone bool
 	wide  bool // contains the non-ASCII characters
 }
 
-// newStraight returns nil for other expressions.
+// newStraight returns a straight for the pattern, or nil if it has none.
 func newStraight(pattern string, groups int) *straight {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -121,8 +121,8 @@ func stepOf(re *syntax.Regexp) (step, bool) {
 	return st, st.run != nil && (!st.run.wide || st.least <= 1 && st.most == -1)
 }
 
-// classOf returns the bytes of a character class, or nil if re is no class, or contains only some
-// of the non-ASCII characters.
+// classOf returns the bytes of a character class. It returns nil if re is not a class, or contains
+// only some of the non-ASCII characters.
 func classOf(re *syntax.Regexp) *class {
 	c := new(class)
 	var ranges []rune
@@ -167,7 +167,7 @@ func classOf(re *syntax.Regexp) *class {
 	return c
 }
 
-// plan reports whether each run can end at one place only.
+// plan reports whether each run can end at only one place.
 func (s *straight) plan() bool {
 	for i := range s.steps {
 		st := &s.steps[i]

@@ -10,7 +10,7 @@ const accessLog = `^(?P<host>\S+) \S+ (?P<user>\S+) \[(?P<timestamp>[^\]]+)\] ` 
 	`"(?P<request>[^"]*)" (?P<status>\d+) (?P<size>\S+) ` +
 	`"(?P<referrer>[^"]*)" "(?P<agent>.*)"$`
 
-// TestStraightForms checks which expressions have a straight; FuzzStraight compares those with
+// TestStraightForms checks which expressions have a straight. FuzzStraight compares straight with
 // regexp.
 func TestStraightForms(t *testing.T) {
 	for pattern, want := range map[string]bool{

@@ -8,15 +8,15 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// taken is a value that is moved to its new name.
+// taken is a value that moves to its new name.
 type taken struct {
 	pair  *pair
 	value stream.Field
 }
 
-// renamePaths renames fields if names have paths. A match keeps its form: a flat field stays flat;
-// a member stays a member if the new name has a path. After an error the record is unchanged, and
-// the pair is the one that failed.
+// renamePaths renames fields if names have paths. A match keeps its form: a flat field stays flat,
+// and a member stays a member if the new name has a path. After an error, the record is unchanged,
+// and the returned pair is the one that failed.
 func (p *Processor) renamePaths(b *stream.Batch, i int) (*pair, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)
@@ -42,7 +42,7 @@ func (p *Processor) move(b *stream.Batch, i int) (at *pair, err error) {
 	b.Fields = b.Fields[:r.Field+r.NumFields]
 	for k, t := range moved {
 		if t.pair.to.Path == nil && p.given(b, i, t, moved[:k]) {
-			continue // the flat field has priority
+			continue // the flat field takes precedence
 		}
 		if t.pair.moves || t.pair.to.Path == nil {
 			err = p.edit.SetLast(b, &t.pair.to, i, t.value)

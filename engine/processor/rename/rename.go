@@ -14,8 +14,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: pairs of old and new names. An old name with dots means both the flat
-// field and the member at that path, each of which is renamed; see package fieldname.
+// Options holds pairs of old and new names. An old name with dots means both the flat field and the
+// member at that path. Each of them is renamed; see package fieldname.
 type Options []Pair
 
 // Pair is the renaming of one field.
@@ -109,7 +109,7 @@ func (o *Options) Shape(in stream.Schema) (stream.Schema, error) {
 		}
 	}
 	kept := out.Fields[:0]
-	for k, f := range out.Fields { // in an open schema a field may replace another one
+	for k, f := range out.Fields { // in an open schema, a field may replace another one
 		if f.Name != "" && out.Find(f.Name) == k {
 			kept = append(kept, f)
 		}
@@ -126,7 +126,7 @@ type Processor struct {
 	paths     bool // a pair has a path
 	edit      fieldname.Editor
 	unmatched fieldname.Unmatched
-	host      stream.Host // nil if nothing is counted
+	host      stream.Host // nil: no counters
 }
 
 // pair is a Pair with its names in a batch.
@@ -156,8 +156,8 @@ func New(pairs []Pair) *Processor {
 	return p
 }
 
-// Process implements stream.Processor. All fields are renamed at once, so that two may exchange
-// names. A field that already has a new name is replaced.
+// Process implements stream.Processor. It renames all fields at once, so that two fields may
+// exchange names. It replaces a field that already has a new name.
 func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 	b.Split()
 	p.unmatched.Begin(b, len(p.pairs))
@@ -189,7 +189,7 @@ func (p *Processor) Process(_ context.Context, b *stream.Batch) error {
 // text returns old name k as written in the config.
 func (p *Processor) text(k int) string { return p.pairs[k].Old }
 
-// begin finds the names in a batch, and reports whether a record of it may have one of them.
+// begin finds the names in a batch. It reports whether a record may have one of them.
 func (p *Processor) begin(b *stream.Batch) (possible bool) {
 	p.flat = p.flat[:0]
 	for k := range p.pairs {
@@ -229,7 +229,7 @@ func (p *Processor) rename(b *stream.Batch, i int) {
 	r.NumFields = uint32(n)
 }
 
-// newName returns the new name of a field, and whether it changes.
+// newName returns the new name of a field, and reports whether the field is renamed.
 func (p *Processor) newName(name uint32) (uint32, bool) {
 	for _, x := range p.flat {
 		if x.from == name {

@@ -14,7 +14,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor: fields with their values, in order.
+// Options holds fields with their values, in order.
 type Options []Assignment
 
 // Assignment is one field with the expression of its value. A name with dots means the flat field
@@ -89,7 +89,7 @@ type field struct {
 	made  stream.Field // value for the current record
 }
 
-// New returns a processor. Without a config the schema of the records is open.
+// New returns a processor. Without a config, the schema of the records is open.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	p := &Processor{host: h}
 	for k := range *o {
@@ -157,8 +157,8 @@ func (p *Processor) evaluate(i int) (*field, error) {
 	return nil, nil
 }
 
-// assign sets the values in record i: in place if it has all fields, otherwise in a copy of its
-// fields.
+// assign sets the values in record i. It works in place if the record has all fields, otherwise in
+// a copy of its fields.
 func (p *Processor) assign(b *stream.Batch, i int) {
 	inPlace := b.Records[i].Parsed
 	for k := range p.fields {
@@ -180,8 +180,8 @@ func (p *Processor) assign(b *stream.Batch, i int) {
 	}
 }
 
-// assignPaths is assign for names with paths. After an error the record is unchanged, and the
-// returned field is the one that could not be set.
+// assignPaths is like assign, for names with paths. After an error, the record is unchanged, and
+// the returned field is the one that could not be set.
 func (p *Processor) assignPaths(b *stream.Batch, i int) (*field, error) {
 	before := b.Records[i]
 	from := b.OpenFields(i)

@@ -1,6 +1,6 @@
 // Package where implements the processor that keeps the records for which a condition is true.
 //
-// Other records are dropped. It has no state and changes no record.
+// It drops all other records. It has no state and does not change records.
 package where
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// Options of the processor; a single text is the condition.
+// Options are the options of the processor. A single text is the condition.
 type Options struct {
 	Expr    expr.Text `yaml:"expr" required:"true" doc:"condition; where: EXPR is the short form"`
 	OnError string    `yaml:"on_error" enum:"dead_letter,pass,drop" doc:"records on which the condition fails; default: the parser's"`
@@ -31,9 +31,9 @@ func (o *Options) UnmarshalText(text []byte) error {
 // Expression marks the short form as an expression.
 func (*Options) Expression() {}
 
-// Otherwise returns the condition for the records that no list of conditions takes: those for which
-// in each list one condition is false. The elements of lists are *Options. A record for which
-// nothing can be said goes the way of the parser's `on_error`.
+// Otherwise returns the condition for records that no list of conditions accepts. It is true if in
+// each list at least one condition is false. The elements of lists are *Options. If the conditions
+// cannot be evaluated for a record, the parser's `on_error` applies.
 func (*Options) Otherwise(lists [][]any) any {
 	var all []string
 	for _, list := range lists {
@@ -41,7 +41,7 @@ func (*Options) Otherwise(lists [][]any) any {
 		for _, o := range list {
 			text := string(o.(*Options).Expr)
 			if strings.Contains(text, "//") || strings.Contains(text, "#") {
-				text += "\n" // it may end in a comment
+				text += "\n" // the text may end in a comment
 			}
 			conditions = append(conditions, "("+text+")")
 		}
@@ -87,7 +87,7 @@ type Processor struct {
 	host      stream.Host
 }
 
-// New returns a processor. Without a config the schema of the records is open.
+// New returns a processor. Without a config, the schema of the records is open.
 func New(o *Options, h stream.Host) (*Processor, error) {
 	if o.program == nil {
 		if _, err := o.Shape(stream.Schema{Open: true}); err != nil {

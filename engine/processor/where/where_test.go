@@ -102,7 +102,7 @@ func TestWhereAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestOtherwise evaluates the opposite of conditions in two lists. One of them ends in a comment.
+// TestOtherwise checks the opposite of conditions in two lists. One condition ends in a comment.
 func TestOtherwise(t *testing.T) {
 	condition := func(text string) any { return &where.Options{Expr: expr.Text(text)} }
 	rest := new(where.Options).Otherwise([][]any{
