@@ -78,8 +78,8 @@ func (m *measure) countRows(path string) error {
 // server is a PostgreSQL that a recipe started in the scratch folder.
 type server struct{ recipes, dir, url string }
 
-// recipes is the folder of the scripts that start and stop it: that of PENSTOCK_RECIPES, else the
-// harness's own.
+// recipes returns the folder of the scripts that start and stop the server: PENSTOCK_RECIPES, or by
+// default the folder of this program.
 func recipes() (string, error) {
 	return filepath.Abs(cmp.Or(os.Getenv("PENSTOCK_RECIPES"), "recipes"))
 }
