@@ -125,12 +125,12 @@ func (s simulated) mean(algorithm window.Algorithm, seeds int) (sum result) {
 // limit never lowers the goodput, and 32 calls keep 8 places busy at all times.
 func (s simulated) best(seeds int) float64 { return s.mean(window.Fixed{Size: 32}, seeds).goodput }
 
-// seeds returns the number of runs to average: n, or 2 in short mode.
-func seeds(n int) int {
+// notUnderRace skips a simulation with -short, as under the race detector: it has one goroutine.
+func notUnderRace(t *testing.T) {
+	t.Helper()
 	if testing.Short() {
-		return min(n, 2)
+		t.Skip("skipped with -short: a long simulation in one goroutine")
 	}
-	return n
 }
 
 func constant(time.Duration, *rand.Rand) time.Duration { return 20 * ms }
@@ -168,6 +168,7 @@ func lognormal(_ time.Duration, random *rand.Rand) time.Duration {
 // TestGoodputAtServersOfEightPlaces compares the windows that keep a longer queue with the best
 // constant limit.
 func TestGoodputAtServersOfEightPlaces(t *testing.T) {
+	notUnderRace(t)
 	for _, v := range []struct {
 		name    string
 		service func(time.Duration, *rand.Rand) time.Duration
@@ -184,9 +185,9 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			s := simulated{8, v.service, 2 * ms, v.clients, 3 * time.Minute, 10 * time.Second}
-			best := s.best(seeds(4))
+			best := s.best(4)
 			for _, a := range []window.Algorithm{window.Queue{}, window.AIMD{}} {
-				r := s.mean(a, seeds(4))
+				r := s.mean(a, 4)
 				t.Logf("%s: %.3f of the best constant goodput, %.1f waiting at the server",
 					a.Name(), r.goodput/best, r.waiting)
 				if r.goodput < 0.98*best || r.waiting > v.waiting {
@@ -202,6 +203,7 @@ func TestGoodputAtServersOfEightPlaces(t *testing.T) {
 // calls in flight. If the base round trip were a few percent too low, dozens of waiting calls would
 // go unnoticed.
 func TestGoodputAtAFarServer(t *testing.T) {
+	notUnderRace(t)
 	s := simulated{64, exponential, 100 * ms, 1, 90 * time.Second, 45 * time.Second}
 	const capacity = 64 * 50
 	for _, a := range []window.Algorithm{window.Queue{}, window.Queue{Short: true}} {
@@ -217,6 +219,7 @@ func TestGoodputAtAFarServer(t *testing.T) {
 // exponential service times, the best constant limit for 0.98 of the goodput keeps 0.8 calls
 // waiting.
 func TestShortQueue(t *testing.T) {
+	notUnderRace(t)
 	for _, v := range []struct {
 		name    string
 		service func(time.Duration, *rand.Rand) time.Duration
@@ -238,7 +241,7 @@ func TestShortQueue(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			s := simulated{8, v.service, v.network, v.clients, 2 * time.Minute, 20 * time.Second}
-			const seeds = 6 // in short mode, too: the bounds are those of a mean of six
+			const seeds = 6
 			best, r := s.best(seeds), s.mean(Options{}.withDefaults().Window, seeds)
 			t.Logf("%.3f of the best constant goodput, %.2f waiting at the server", r.goodput/best,
 				r.waiting)
@@ -253,6 +256,7 @@ func TestShortQueue(t *testing.T) {
 // TestShortQueueStarts checks that the limit recovers within seconds from a bad start: the first
 // few calls are so short or so long that the measured round trip is far off.
 func TestShortQueueStarts(t *testing.T) {
+	notUnderRace(t)
 	s := simulated{8, exponential, 2 * ms, 1, 40 * time.Second, 20 * time.Second}
 	const capacity = 8 * 50
 	for _, seed := range []uint64{64, 101, 224, 235, 273, 282, 319, 363, 385, 392} {

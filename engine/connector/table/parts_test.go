@@ -123,9 +123,8 @@ func TestWideRows(t *testing.T) {
 	t.Parallel()
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
-	for i := range 2000 {
-		execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
-	}
+	execute(t, db, `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 1999)
+		INSERT INTO t SELECT i, replace(hex(zeroblob(5 + i / 1000 * 25000)), '00', 'xx') FROM n`)
 	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
 	r, err := s.Open(t.Context(), stream.OpenOptions{
 		Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
