@@ -78,6 +78,9 @@ func BenchmarkSettleThroughHundredWorkers(b *testing.B) {
 // TestAllocationsAnItem checks that one more item allocates only the context of its attempt: the
 // context and its cancel function.
 func TestAllocationsAnItem(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped with -short: the race detector allocates, too")
+	}
 	const few, many = 500, 3_000
 	run := func(n int) float64 {
 		// A fixed window keeps the number in flight the same for few and many items.

@@ -189,6 +189,9 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 // TestSenderPermuted checks that workers keep their shares when their lanes are permuted. It leaves
 // out hash, which binds items to lanes.
 func TestSenderPermuted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped with -short: it compares shares, and other tests run the same code")
+	}
 	for _, win := range windows {
 		for _, p := range policies {
 			if p == dispatch.Policy(dispatch.Hash{}) {
@@ -245,6 +248,9 @@ func (p *plays) like(q *plays) bool {
 // of five. It leaves out the experimental window.Rate with round robin, which ends at either limit
 // equally often.
 func TestSenderScaled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("skipped with -short: it compares durations, and other tests run the same code")
+	}
 	for _, win := range windows {
 		for _, p := range policies {
 			if win == window.Algorithm(window.Rate{}) &&
