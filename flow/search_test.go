@@ -175,7 +175,8 @@ func TestEveryState(t *testing.T) {
 		"0 violations",
 		sum.states, sum.ended, sum.hedged)
 	if sum.hedged < leastHedged/share {
-		t.Errorf("a twin had been sent in %d states, want at least %d", sum.hedged, leastHedged/share)
+		t.Errorf("a twin had been sent in %d states, want at least %d", sum.hedged,
+			leastHedged/share)
 	}
 	if sum.states < leastStates/share {
 		t.Errorf("%d states visited, want at least %d", sum.states, leastStates/share)

@@ -190,7 +190,7 @@ func TestSenderWorseIsNotChosenMore(t *testing.T) {
 // out hash, which binds items to lanes.
 func TestSenderPermuted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped with -short: it compares shares, and other tests run the same code")
+		t.Skip("skipped with -short: it compares shares; others run the same code")
 	}
 	for _, win := range windows {
 		for _, p := range policies {
@@ -249,7 +249,7 @@ func (p *plays) like(q *plays) bool {
 // equally often.
 func TestSenderScaled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("skipped with -short: it compares durations, and other tests run the same code")
+		t.Skip("skipped with -short: it compares durations; others run the same code")
 	}
 	for _, win := range windows {
 		for _, p := range policies {

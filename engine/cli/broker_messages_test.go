@@ -45,7 +45,8 @@ func TestBrokerMessages(t *testing.T) {
 		{run, "", source(locked, "topics: [orders], sasl: {mechanism: scram_sha_256, user: u, "+
 			"password: hunter2}"), "drop", "brokers " + locked + " close the connection: check tls and sasl"},
 		{run, "", source(locked, "topics: [orders]"), "drop", "brokers " + locked},
-		{run, "", strings.Replace(source(kafka, "topics: [orders], tls: {enabled: true}"), "10s", "1s", 1), "drop",
+		{run, "", strings.Replace(source(kafka, "topics: [orders], tls: {enabled: true}"),
+			"10s", "1s", 1), "drop",
 			"no broker of " + kafka + " answers: check the addresses, tls and sasl"},
 		{run, "", source(kafka, "topics: [short]"), "drop",
 			`partition "short/0" is not read: the group's offset is 99, but the log ends at 20: it ` +

@@ -7,8 +7,8 @@ import (
 )
 
 // OpenSQLite opens the database file at path, creating it if missing, for inspection by a test. It
-// waits up to 10 s for a lock, and closes the database when the test ends. Writes of the test itself
-// are not synced to disk.
+// waits up to 10 s for a lock, and closes the database when the test ends. Writes of the test are
+// not synced to disk.
 func OpenSQLite(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	return OpenDatabase(t, "sqlite", "file:"+(&url.URL{Path: path}).EscapedPath()+

@@ -273,7 +273,6 @@ func rotate(
 // TestInboxOnce loses requests and responses, and stops the sender in the middle. It checks that
 // each order is booked once and each delivery ends as done.
 func TestInboxOnce(t *testing.T) {
-	t.Parallel()
 	const hosts, orders = 3, 60
 	bubble(t, func(t *testing.T, dir string) {
 		s := newShop(t, dir, webhooks(t, oldSecret))

@@ -50,6 +50,7 @@ var layers = []layer{
 	{"internal/vectors", []string{}},
 	{"internal/perhost", []string{}},
 	{"internal/kernel", []string{}},
+	{"internal/testsize", []string{}},
 	{"stream", []string{"flow", "flow/ledger", "vfs"}},
 	{"stream/commitmeta", []string{"stream", "wire"}},
 	{"stream/streamtest", []string{"stream", "stream/commitmeta", "supervise", "vfs"}},
@@ -126,7 +127,8 @@ var libraries = []string{
 
 // testSupport may be imported by any test.
 var testSupport = []string{
-	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "stream/streamtest",
+	"flow/checkpoint", "vfs/vfstest", "internal/vectors", "internal/kernel", "internal/testsize",
+	"stream/streamtest",
 	"retry",
 	"backoff", "engine", "engine/connector/connectortest", "engine/connector/all",
 	"engine/connector/connectortest/partitions", "engine/connector/memory",

@@ -89,18 +89,23 @@ func waitingLines(bad int) string {
 	return log.String()
 }
 
+// waitingBatches returns how many batches wait, and for how long, by PENSTOCK_WAITING.
+func waitingBatches() (bad int, wait time.Duration) {
+	switch os.Getenv("PENSTOCK_WAITING") {
+	case "short":
+		return 300, 4 * time.Second
+	case "full":
+		return 10_000, 20 * time.Second
+	}
+	return 100, 4 * time.Second
+}
+
 // TestKillWaiting kills the program while thousands of batches wait for a retry: once after each
 // batch has failed once, and once in the middle of the second attempts. No batch is lost or sent
 // too early, and the attempt counts continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
-	bad, wait := 100, 4*time.Second
-	switch os.Getenv("PENSTOCK_WAITING") {
-	case "short":
-		bad = 300
-	case "full":
-		bad, wait = 10_000, 20*time.Second
-	}
+	bad, wait := waitingBatches()
 	server := &flakyServer{tries: map[string][]time.Time{}, taken: map[string]int{}}
 	http := httptest.NewServer(server)
 	defer http.Close()

@@ -63,10 +63,7 @@ func TestReload(t *testing.T) {
 	config := reloadable(t, dir, address, 0)
 	d := launch(t, log, bin, "run", config)
 	reloads, lines, unchanged := 10, 0, len(reloadableRoutes)-1
-	add := func() {
-		appendLines(t, in, lines+1, lines+500)
-		lines += 500
-	}
+	add := func() { appendLines(t, in, lines+1, lines+500); lines += 500 }
 	picture := func() *status.Status {
 		s, err := admin.Ask(t.Context(), address, "")
 		if err != nil {
