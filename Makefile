@@ -102,6 +102,10 @@ workers-short: ## The same, shortened.
 bad-data: ## Every family of bad data in the simulator, 20 seeds each (PENSTOCK_FAMILY="hang order=free" picks some): hours.
 	cd engine && PENSTOCK_FAMILIES=full go test -count=1 -timeout 12h -v -run TestFamilies ./internal/lab/flowsim
 
+.PHONY: bad-data-http
+bad-data-http: ## A sample of them against real HTTP servers, 12 s.
+	cd engine && PENSTOCK_FAMILIES=http go test -count=1 -v -run TestFamiliesOverHTTP ./internal/lab/flowsim
+
 .PHONY: agree
 agree: ## The real engine before twelve real servers against the simulator, as s01, s06 and s07, times divided by 4: two minutes.
 	cd engine && PENSTOCK_AGREE=full go test -count=1 -timeout 20m -v -run TestAgree ./internal/endtoend
