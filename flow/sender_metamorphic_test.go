@@ -151,7 +151,6 @@ var (
 		window.Rate{}, window.Fixed{Size: 4}}
 	policies = []dispatch.Policy{
 		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-		dispatch.LeastInFlight{}, dispatch.TwoChoices{},
 	}
 )
 

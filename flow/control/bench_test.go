@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -141,6 +142,31 @@ func TestAckAllocatesNothing(t *testing.T) {
 			l := newLoop(t, lanes, w)
 			if n := testing.AllocsPerRun(3000, l.ack); n != 0 {
 				t.Errorf("%s: an ack with %d lanes allocates %v times, want 0", w.Name(), lanes, n)
+			}
+		}
+	}
+}
+
+// TestAckCost holds the cost of an ack to 1 us with 12 lanes and 6 us with 1,000, without
+// allocations. It measures, so it only runs with PENSTOCK_ACK_COST=1, on a quiet machine.
+func TestAckCost(t *testing.T) {
+	if os.Getenv("PENSTOCK_ACK_COST") == "" {
+		t.Skip("set PENSTOCK_ACK_COST=1: it needs a quiet machine and takes 20 s")
+	}
+	for _, w := range kinds(32) {
+		for lanes, micros := range map[int]time.Duration{12: 1, 1000: 6} {
+			most := micros * time.Microsecond
+			r := testing.Benchmark(func(b *testing.B) {
+				l := newLoop(b, lanes, w)
+				for b.Loop() {
+					l.ack()
+				}
+			})
+			cost := time.Duration(r.NsPerOp())
+			t.Logf("%-8s %5d lanes: %v, %d allocations", w.Name(), lanes, cost, r.AllocsPerOp())
+			if cost > most || r.AllocsPerOp() > 0 {
+				t.Errorf("%s: an ack with %d lanes takes %v and allocates %d times, want %v and 0",
+					w.Name(), lanes, cost, r.AllocsPerOp(), most)
 			}
 		}
 	}

@@ -27,7 +27,7 @@ type blame struct {
 const (
 	blameMemory = 500.0  // first attempts that the counts cover
 	repeats     = 100.0  // repeats that second and twice cover
-	repeatsAge  = 5000.0 // first attempts after which repeats no longer count
+	repeatsAge  = 5000.0 // delivered first attempts after which repeats no longer count
 	blameOdds   = 20.0   // least odds of a suspect
 	blameMost   = 12     // failures after which an item is a suspect regardless of the odds
 	leastChance = 0.005  // of a failure: rare and correlated failures are underestimated
@@ -35,6 +35,7 @@ const (
 	pieceShare  = 0.5 // assumed share of bad pieces of a refused item
 
 	oneInAMillion = 1e-6
+	oneInAHundred = 1e-2
 	mostStreak    = 256
 	streakErrors  = 2.0 // standard errors added to the share of failing attempts
 
@@ -45,9 +46,10 @@ const (
 // observeFirst records the outcome of the first attempt of an item.
 func (b *blame) observeFirst(delivered bool) {
 	const keep, age = 1 - 1/blameMemory, 1 - 1/repeatsAge
-	b.first, b.atOnce, b.second, b.twice = keep*b.first+1, keep*b.atOnce, age*b.second, age*b.twice
+	b.first, b.atOnce = keep*b.first+1, keep*b.atOnce
 	if delivered {
 		b.atOnce++
+		b.second, b.twice = age*b.second, age*b.twice
 	}
 }
 
@@ -101,6 +103,13 @@ func (b *blame) streak(least int) int {
 	q = max(q+streakErrors*math.Sqrt(q*(1-q)/(b.first+1)), 1/(b.first+2))
 	n := math.Log(oneInAMillion) / math.Log(min(max(q, leastChance), 0.99))
 	return max(least, int(math.Ceil(min(mostStreak, n))))
+}
+
+// probes returns the number of consecutive probes that bad data and chance together fail once in a
+// hundred cases. Fewer failures do not show that a worker is still down.
+func (b *blame) probes() int {
+	q := min(b.failing(), 0.9)
+	return int(math.Ceil(max(1, math.Log(oneInAHundred)/math.Log(max(q, leastChance)))))
 }
 
 // odds returns the odds that an item with the given number of failures is bad. share is the share

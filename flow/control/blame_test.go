@@ -48,6 +48,47 @@ func TestOneBadItemStopsNoOthers(t *testing.T) {
 	w.drain()
 }
 
+// TestProbesAllowForBadData checks that a failed probe is followed by others at once if a quarter
+// of the data is bad. One failure then does not show that the worker is still down.
+func TestProbesAllowForBadData(t *testing.T) {
+	for every, want := range map[uint64][2]int{0: {1, 1}, 4: {3, 6}} {
+		w := newLanes(t, control.Config{Timeout: -1, Retry: backoff.Fixed(time.Hour)}, 4, 1)
+		down := false
+		turn := func() (failed int) {
+			w.offer(1, 10)
+			w.pass(10 * ms)
+			for _, x := range w.running() {
+				if down || every > 0 && x.item.seq%every == 0 {
+					failed++
+					w.answer(x, control.Retryable, 0)
+				} else {
+					w.answer(x, control.Delivered, 0)
+				}
+			}
+			return failed
+		}
+		for range 400 {
+			turn()
+			w.pass(5 * ms)
+		}
+		for down = true; w.m.Status().Lanes[0].State != window.Open; {
+			turn()
+			w.pass(5 * ms)
+		}
+		for len(w.running()) == 0 {
+			w.offer(1, 10)
+			w.pass(20 * ms)
+		}
+		probes := 0
+		for n := turn(); n > 0; n = turn() {
+			probes += n
+		}
+		if probes < want[0] || probes > want[1] {
+			t.Errorf("%d probes at once where each %dth item is bad, want %v", probes, every, want)
+		}
+	}
+}
+
 // TestProbesKeepWaits checks that a breaker does not probe with an item before its wait is over.
 // The only item waits 15 s between attempts.
 func TestProbesKeepWaits(t *testing.T) {

@@ -13,6 +13,7 @@ type breaker struct {
 	began  time.Duration
 	failed time.Duration // time of the last failure: a failed attempt sent earlier does not count
 	since  uint64        // lanes.delivered when the streak began, or at the last probe
+	probes int           // consecutive failed probes since the last wait
 	score  float64       // EWMA of successes since the breaker last closed
 	n      int           // outcomes in score
 	open   bool          // counted in lanes.opened
@@ -187,14 +188,19 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 		b.n++
 		b.score -= max(scoreWeight, 1/float64(b.n)) * b.score
 	}
-	if a == bs.lanes.global.probe {
-		bs.lanes.global.probe = nil
-		bs.lanes.global.until = bs.now + bs.wait(&bs.lanes.global.outage, bs.cfg.Breaker.Probe, 0)
+	if g := &bs.lanes.global; a == g.probe {
+		g.probe = nil
+		if !bs.another(&g.probes, why) {
+			g.until = bs.now + bs.wait(&g.outage, bs.cfg.Breaker.Probe, 0)
+		}
 		bs.lanes.timer.dirty = true
 	}
 	if a == b.probe && b.shut() {
 		b.probe = nil
 		b.fault = why
+		if bs.another(&b.probes, why) {
+			return
+		}
 		most, turns := time.Duration(0), false
 		switch {
 		case b.rest:
@@ -222,13 +228,25 @@ func (bs *breakers) failed(l *lane, a *attempt, why Outcome) {
 	poor := b.n >= scoreAfter && b.score < scoreLeast*good*good &&
 		bs.lanes.blame.first >= scoreAfter && bs.lanes.blame.share() < badLeast
 	enough := limit > 0 && (b.streak >= limit || poor)
-	sudden := bs.tries.outbreak(bs.now) && why != TimedOut && limit > 0
+	// In an outbreak one failure is enough, or two if data is bad.
+	sudden := bs.tries.outbreak(bs.now) && why != TimedOut && limit > 0 &&
+		b.streak > one(bs.lanes.blame.share() >= badLeast)
 	if why == Misconfigured || enough || sudden {
 		bs.open(l, why)
 	}
 	if enough {
 		bs.tries.until = bs.now + outbreakFor
 	}
+}
+
+// another counts a failed probe, and reports whether another one follows at once, since bad data
+// may have failed it. Data does not cause Misconfigured.
+func (bs *breakers) another(probes *int, why Outcome) bool {
+	if *probes++; why != Misconfigured && *probes < bs.lanes.blame.probes() {
+		return true
+	}
+	*probes = 0
+	return false
 }
 
 // open opens the breaker of l. At most half of the lanes may have an open breaker, or all of them
@@ -300,6 +318,7 @@ type global struct {
 	active bool
 	until  time.Duration
 	probe  *attempt
+	probes int // consecutive failed probes since the last wait
 	outage outage
 }
 

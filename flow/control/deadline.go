@@ -172,10 +172,10 @@ func (t *attempts) timeout(a *attempt) {
 		return
 	}
 	window, breaker := t.evidence.faults(a, TimedOut)
-	if window && !overtaken {
+	if window && !overtaken && !l.stuck.sure() {
 		l.win.OnTimeout(t.now, a.cost)
 		l.win.hear()
-		if a != l.br.probe && a != t.lanes.global.probe && !l.stuck.sure() {
+		if a != l.br.probe && a != t.lanes.global.probe {
 			l.est.double(t.now, a.sent) // for a probe, the breaker doubles the wait
 		}
 	}

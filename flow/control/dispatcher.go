@@ -48,9 +48,11 @@ func (m *Machine) noteDry(k Kind) {
 }
 
 // mayHold reports whether new items may be held: they can go to any lane, the lanes do not share a
-// window, and nothing prevents the machine from asking for more.
+// window, and nothing prevents the machine from asking for more. No item is held while a failed one
+// would take its place.
 func (d *dispatcher) mayHold() bool {
 	return d.lanes.policy.holder != nil && d.backlog.keyed == 0 && d.group.win == nil &&
+		d.backlog.owing.able.len() == 0 &&
 		d.group.phase == noPhase && d.backlog.crowd < plenty && !d.settlement.replay.full()
 }
 

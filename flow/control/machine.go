@@ -51,7 +51,8 @@ type Breaker struct {
 	Failures int
 	// Probe is the time for which the breaker stays open before each probe. Nil means 0.5 s * 2^k
 	// with equal jitter, at most 1 s in the first minute of an outage and 30 s later. While other
-	// lanes deliver, nil means a common schedule of the open lanes.
+	// lanes deliver, nil means a common schedule of the open lanes. With bad data, other probes
+	// follow a failed one at once.
 	Probe backoff.Policy
 }
 
@@ -264,7 +265,8 @@ func (m *Machine) Room() bool {
 		return false
 	}
 	full := m.backlog.full()
-	if fresh == 0 && !(full && behind.n > 0) && (m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0) {
+	closed := m.lanes.global.active || m.lanes.open == 0 && m.lanes.opened > 0
+	if closed && fresh == 0 && !(full && behind.n > 0) {
 		return true
 	}
 	if full {

@@ -58,7 +58,7 @@ func (d *dispatcher) sendWaiting(out []Command) []Command {
 // to a lane that got a failed item last. So failing data takes at most every second place of a
 // lane.
 func (d *dispatcher) freshFirst() bool {
-	if d.backlog.fresh.able.len() == 0 || d.mayHold() {
+	if d.backlog.fresh.able.len() == 0 {
 		return false
 	}
 	it := d.backlog.fresh.able.at(0)

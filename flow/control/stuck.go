@@ -30,7 +30,7 @@ type stuck struct {
 const (
 	stuckMemory = 0.99             // decay of recent, for each delivery
 	stuckLeast  = 0.3              // least value of recent: one in the last 120 deliveries
-	stuckTimes  = 4                // multiple of the expected round trip that counts as long
+	stuckTimes  = 2                // multiple of the expected round trip that counts as long
 	stuckAfter  = time.Millisecond // minimum time that counts as long
 )
 

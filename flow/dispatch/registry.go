@@ -6,9 +6,8 @@ import "slices"
 
 // Entry describes a policy for configs, traces and simulators, which refer to it by its name.
 type Entry struct {
-	Policy                          // with its defaults
-	With       func(Options) Policy // returns the policy with these settings; nil if it has none
-	Experiment bool                 // it is only for simulators, not for configs
+	Policy                      // with its defaults
+	With   func(Options) Policy // returns the policy with these settings; nil if it has none
 }
 
 // Options are the settings that configs have for dispatch.
@@ -20,8 +19,6 @@ var registry = []Entry{
 	{Policy: LeastCompletion{}, With: func(o Options) Policy { return LeastCompletion(o) }},
 	{Policy: RoundRobin{}},
 	{Policy: Hash{}},
-	{Policy: LeastInFlight{}, Experiment: true},
-	{Policy: TwoChoices{}, Experiment: true},
 }
 
 // Registry returns all policies.
@@ -44,9 +41,7 @@ func Find(name string, o Options) Policy {
 // Names returns the names that a config may have.
 func Names() (names []string) {
 	for _, e := range registry {
-		if !e.Experiment {
-			names = append(names, e.Name())
-		}
+		names = append(names, e.Name())
 	}
 	return names
 }

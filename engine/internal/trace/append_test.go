@@ -96,7 +96,7 @@ func TestHeaderHoldsTheWholeConfig(t *testing.T) {
 	var c control.Config
 	v := reflect.ValueOf(&c).Elem()
 	given := map[string]any{
-		"Window": window.Queue{Initial: 3, Max: 9}, "Dispatch": dispatch.TwoChoices{},
+		"Window": window.Queue{Initial: 3, Max: 9}, "Dispatch": dispatch.RoundRobin{},
 		"Retry": backoff.Fixed(time.Second),
 		"Probe": backoff.Fixed(time.Minute),
 	}

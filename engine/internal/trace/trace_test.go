@@ -97,8 +97,8 @@ func configs() map[string]control.Config {
 		"band":   {Dispatch: dispatch.LeastCompletion{Band: 0.2}},
 		"fixed":  {Window: window.Fixed{Size: 7}, Dispatch: dispatch.Hash{}, Timeout: -1},
 		"queue":  {Window: window.Queue{Initial: 2, Max: 50}, Dispatch: dispatch.LeastCompletion{}},
-		"aimd":   {Window: window.AIMD{Initial: 2}, Dispatch: dispatch.TwoChoices{}, Seed: 3},
-		"credit": {Window: window.Credit{Max: 60}, Dispatch: dispatch.LeastInFlight{}},
+		"aimd":   {Window: window.AIMD{Initial: 2}, Dispatch: dispatch.RoundRobin{}, Seed: 3},
+		"credit": {Window: window.Credit{Max: 60}, Dispatch: dispatch.Hash{}},
 		"rate":   {Window: window.Rate{}, Dispatch: dispatch.RoundRobin{}},
 	}
 }

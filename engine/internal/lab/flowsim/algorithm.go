@@ -60,14 +60,14 @@ func registered() (all []algorithm) {
 	return all
 }
 
-// policies are the policies of the registry, one of package peers, and one for comparison.
+// policies are the policies of the registry, those of package peers, and one for comparison.
 var policies = allPolicies()
 
 func allPolicies() (all []dispatch.Policy) {
 	for _, e := range dispatch.Registry() {
 		all = append(all, e.Policy)
 	}
-	return append(all, peers.PeakEWMA{}, hashOnce{})
+	return append(all, peers.LeastInFlight{}, peers.TwoChoices{}, peers.PeakEWMA{}, hashOnce{})
 }
 
 // hashOnce is hash dispatch that does not bind an item to its lane: after a failure the item goes

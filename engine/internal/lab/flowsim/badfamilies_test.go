@@ -321,10 +321,7 @@ func TestFamilies(t *testing.T) {
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() {
 			for i := range next {
-				x := all[i].figures(t, seeds)
-				t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d, settled %d", all[i],
-					x.goodput, x.accused, x.probes, x.early, x.settled)
-				found[i] = x
+				found[i] = all[i].figures(t, seeds)
 			}
 		})
 	}
@@ -335,6 +332,8 @@ func TestFamilies(t *testing.T) {
 	group.Wait()
 	for i, f := range all {
 		x := found[i]
+		t.Logf("%-75v goodput %.3f, accused %.4f, probes %d, early %d, settled %d", f,
+			x.goodput, x.accused, x.probes, x.early, x.settled)
 		if least := f.least(seeds); x.goodput < least {
 			t.Errorf("%v: goodput is %.3f of the omniscient sender's, want at least %v", f,
 				x.goodput, least)

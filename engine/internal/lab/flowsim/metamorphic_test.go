@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/lab/peers"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
@@ -68,7 +69,7 @@ func TestWorseIsNotChosenMore(t *testing.T) {
 					change(&r[i])
 					after := newHarness(t, c, every, r...).run(3 * time.Second)
 					was, is, slack := before.share(i, p), after.share(i, p), 0.03
-					if p == (dispatch.TwoChoices{}) {
+					if p == (peers.TwoChoices{}) {
 						slack = 0.15 // random variation
 					}
 					if is > (1+slack)*was+0.003 {

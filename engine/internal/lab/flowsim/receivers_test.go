@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/internal/lab/peers"
 	"github.com/penstock-io/penstock/flow/control"
 	"github.com/penstock-io/penstock/flow/dispatch"
 	"github.com/penstock-io/penstock/flow/window"
@@ -22,7 +23,7 @@ func kinds() []window.Algorithm {
 func policies() []dispatch.Policy {
 	return []dispatch.Policy{
 		dispatch.LeastCompletion{}, dispatch.RoundRobin{}, dispatch.Hash{},
-		dispatch.LeastInFlight{}, dispatch.TwoChoices{},
+		peers.LeastInFlight{}, peers.TwoChoices{},
 	}
 }
 

@@ -1,25 +1,27 @@
 //penstock:pure
 
-package dispatch
+package peers
 
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/penstock-io/penstock/flow/dispatch"
 )
 
 // LeastInFlight gives an item to the free lane with the fewest attempts in flight; ties are broken
-// at random. It ignores the speed of lanes, and exists for comparison.
+// at random. It ignores the speed of lanes.
 type LeastInFlight struct{}
 
 // Name returns "least_in_flight".
 func (LeastInFlight) Name() string { return "least_in_flight" }
 
 // New returns a chooser.
-func (LeastInFlight) New(src rand.Source) Chooser { return &leastInFlight{rand.New(src)} }
+func (LeastInFlight) New(src rand.Source) dispatch.Chooser { return &leastInFlight{rand.New(src)} }
 
 type leastInFlight struct{ rnd *rand.Rand }
 
-func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []Candidate) int {
+func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []dispatch.Candidate) int {
 	best, equal := -1, 0
 	for i := range c {
 		switch {
@@ -36,19 +38,19 @@ func (l *leastInFlight) Choose(_ time.Duration, _ float64, _ uint64, c []Candida
 }
 
 // TwoChoices draws two free lanes and takes the one with fewer attempts in flight (Mitzenmacher
-// 2001). It exists for comparison: with unequal workers it is not stable under every load that they
-// could handle (arXiv 2004.00538).
+// 2001). With unequal workers it is not stable under every load that they could handle (arXiv
+// 2004.00538).
 type TwoChoices struct{}
 
 // Name returns "two_choices".
 func (TwoChoices) Name() string { return "two_choices" }
 
 // New returns a chooser.
-func (TwoChoices) New(src rand.Source) Chooser { return &twoChoices{rand.New(src)} }
+func (TwoChoices) New(src rand.Source) dispatch.Chooser { return &twoChoices{rand.New(src)} }
 
 type twoChoices struct{ rnd *rand.Rand }
 
-func (t *twoChoices) Choose(_ time.Duration, _ float64, _ uint64, c []Candidate) int {
+func (t *twoChoices) Choose(_ time.Duration, _ float64, _ uint64, c []dispatch.Candidate) int {
 	first, second, n := -1, -1, 0
 	for i := range c { // draw two by reservoir sampling
 		if !c[i].Free {
