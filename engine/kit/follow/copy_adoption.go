@@ -165,7 +165,8 @@ func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
 	c, now, to := k.c, k.c.now(), f.aside.twinTo
 	grows := c.strategy.(*growing)
 	if f.state != nameless {
-		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label, "size", to)
+		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label,
+			"size", to)
 		c.count("files_rotated", 1)
 		c.table.unlabel(f)
 		grows.readByHandle(f)
