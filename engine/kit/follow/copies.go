@@ -3,6 +3,7 @@ package follow
 import (
 	"cmp"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/penstock-io/penstock/fileid"
@@ -48,6 +49,10 @@ func (k *copies) meet(f *file, head []byte) (done, read bool) {
 	defer func() { k.asking, k.c.handles.keep = false, nil }()
 	v := verdict{unread: k.c.rotation.hasUnreadKin(f, head)}
 	for _, e := range k.kin(f, head) {
+		// an existing file holds the same data, which some route has not read: f may be its copy
+		if v.hold && e.file != nil && !e.file.isNeeded() && k.holdBack(f, false) {
+			return true, false
+		}
 		if done, read := k.compare(f, e, head, &v); done {
 			return true, read
 		}
@@ -111,10 +116,7 @@ func (k *copies) compare(f *file, e *Entry, head []byte, v *verdict) (done, read
 		}
 		w = k.giveUpHandle(g)
 	case f.isDeletedNow() && k.mayInherit(g, f) && (f.info.Birth <= g.info.Birth || !g.info.Birth.known()):
-		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label, "size", f.aside.twinTo)
-		c.count("files_rotated", 1)
-		k.startBehind(f, head, f.aside.twinTo)
-		return true, true
+		return true, k.continueInCopy(f, g, head)
 	default:
 		v.hold = true
 		return false, false
@@ -202,9 +204,11 @@ func (k *copies) logNew(f *file) {
 	k.c.count("files_doubtful", 1)
 }
 
-// kin returns the identities of files with names that f's name may be derived from, the longest
-// name first. Many rotations may be waiting, so it leaves out identities with read data that does
-// not fit head, the beginning of f.
+// kin returns the identities of files with names that f's name may be derived from. Many rotations
+// may be waiting, so it leaves out identities with read data that does not fit head, the beginning
+// of f. Files that a route has still to read come first, then those with the longest names: if
+// several files hold the same data, and a copy continued a file that all routes have read, a needed
+// file could be deleted unread.
 func (k *copies) kin(f *file, head []byte) []*Entry {
 	var out []*Entry
 	k.c.resting.riseKin(f.label)
@@ -220,6 +224,7 @@ func (k *copies) kin(f *file, head []byte) []*Entry {
 			}
 		}
 	}
+	slices.SortStableFunc(out, func(a, b *Entry) int { return byNeed(a.file, b.file) })
 	return out
 }
 

@@ -157,12 +157,38 @@ func (k *copies) startCopy(f, w *file, head []byte, to int64) {
 	c.count("files_rotated", 1)
 }
 
-// startBehind makes f a separate file. The routes skip everything before to, which they read from
-// another file.
-func (k *copies) startBehind(f *file, head []byte, to int64) {
-	k.c.identify.attach(f, k.c.ids.give(f.seen(head, true), f.name))
-	for _, cur := range f.cursors {
-		cur.skipTo = to
+// continueInCopy has the routes read the data of f, a deleted file, in g, which holds the same data
+// and exists. f stays open and unidentified until they have done so, at least for GoneWait. If g is
+// deleted first, f continues it like any other copy. If f gets more data, it becomes a separate
+// file, and the routes skip what they read in g. read reports that f can be read now.
+func (k *copies) continueInCopy(f, g *file, head []byte) (read bool) {
+	c, now, to := k.c, k.c.now(), f.aside.twinTo
+	grows := c.strategy.(*growing)
+	if f.state != nameless {
+		c.log.Info("a deleted file is read in a copy of it", "file", f.label, "copy", g.label,
+			"size", to)
+		c.count("files_rotated", 1)
+		c.table.unlabel(f)
+		grows.readByHandle(f)
 	}
-	f.rare().twin = nil
+	if f.size() > to {
+		c.identify.attach(f, c.ids.give(f.seen(head, true), f.name))
+		for _, cur := range f.cursors {
+			cur.skipTo = to
+		}
+		f.rare().twin = nil
+		return true
+	}
+	isRead := g.all(func(cur *cursor) bool { return cur.pos.Next >= to })
+	if isRead && now >= max(f.since, f.nameless)+grows.goneWait() {
+		f.state = f.state.on(sealed)
+		c.handles.close(f)
+		f.dropView()
+		c.table.remove(f)
+		return false
+	}
+	f.rare().asked = now
+	f.held = now + c.o.PollMax
+	c.pace.dueAt(f.held)
+	return false
 }

@@ -175,6 +175,12 @@ func (f *file) left() (left int64) {
 	return left
 }
 
+// isNeeded reports whether a route has not read all of the file, or less than another route.
+func (f *file) isNeeded() bool {
+	read := f.read()
+	return f.left() > 0 || !f.all(func(cur *cursor) bool { return cur.pos.Next == read })
+}
+
 // holds returns how many bytes the file has. A compressed file is decompressed until to bytes are
 // known or it ends.
 func (f *file) holds(to int64) int64 {

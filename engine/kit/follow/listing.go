@@ -333,9 +333,10 @@ func (c *Catalogue) drop(cur *cursor) {
 	}
 }
 
-// vanished reports that a file is gone before anything of it was read.
+// vanished reports that a file is gone before anything of it was read, unless its data is in
+// another file.
 func (c *Catalogue) vanished(f *file) {
-	if f.info.Size == 0 {
+	if f.info.Size == 0 || f.excused || f.isTwin() {
 		return
 	}
 	c.h.Fault(fmt.Errorf("file %q is gone before anything of it was read, %d bytes are lost", f.label, f.info.Size))

@@ -14,6 +14,17 @@ func byLabel(a, b *file) int {
 		cmp.Compare(a.info.Dev, b.info.Dev))
 }
 
+// byNeed orders files that a route has still to read before the others.
+func byNeed(a, b *file) int {
+	switch {
+	case a.isNeeded() == b.isNeeded():
+		return 0
+	case a.isNeeded():
+		return -1
+	}
+	return 1
+}
+
 func (f *file) id() string {
 	if f.entry == nil {
 		return ""

@@ -250,9 +250,8 @@ func (t *rotation) expire(now time.Duration) {
 			c.pace.dueAt(f.held)
 			return false
 		}
-		if f.state = f.state.on(expired); !f.excused && !f.isTwin() {
-			c.vanished(f)
-		}
+		f.state = f.state.on(expired)
+		c.vanished(f)
 		return true
 	})
 }
