@@ -28,7 +28,7 @@ func TestSuiteSplit(t *testing.T) {
 	}
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return made(t, h, func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", 20 })
+			return newSource(t, h, func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", 20 })
 		},
 		Want: want,
 	})
@@ -39,7 +39,7 @@ func TestPartitionsAppear(t *testing.T) {
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); "+
 		"INSERT INTO log_1 VALUES (1), (99)")
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) {
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
 		o.SQLite, o.Tables, o.Split, o.Poll = path, []string{"log_*"}, 100, 10*time.Millisecond
 	})
 	r, err := s.Open(t.Context(), stream.OpenOptions{Resume: func(string) (stream.Mark, bool) {
@@ -98,7 +98,7 @@ func TestOtherSplit(t *testing.T) {
 		{"t#10.3", 10, true}, {"t#10.3~late", 10, true},
 		{"t#100.3", 10, false}, {"u", 10, true}, {"tt#10.0", 0, true},
 	} {
-		s := made(t, connectortest.NewHost(t),
+		s := newSource(t, connectortest.NewHost(t),
 			func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", c.split })
 		r, err := s.Open(t.Context(), stream.OpenOptions{
 			Known: known(c.id), Resume: func(string) (stream.Mark,
@@ -124,7 +124,7 @@ func TestWideRows(t *testing.T) {
 	for i := range 2000 {
 		execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
 	}
-	s := made(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
 	r, err := s.Open(t.Context(), stream.OpenOptions{
 		Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 	})
@@ -193,7 +193,7 @@ func TestOptions(t *testing.T) {
 		t.Error("a source that names nothing was made")
 	}
 	missing := filepath.Join(t.TempDir(), "no.db")
-	s := made(t, connectortest.NewHost(t),
+	s := newSource(t, connectortest.NewHost(t),
 		func(o *table.Options) { o.SQLite, o.Table = missing, "t" })
 	_, err := s.Open(t.Context(), stream.OpenOptions{})
 	if err == nil || !strings.Contains(err.Error(), "the file does not exist; correct `sqlite`") {
