@@ -139,7 +139,7 @@ func (f *explainFlags) explainTrace(out io.Writer, path string) error {
 }
 
 // story replays the trace up to the requested moment.
-func (f *explainFlags) story(path, worker string) (*explain.Story, error) {
+func (f *explainFlags) story(path, worker string) (*explain.Summary, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("explain: %w", err)
@@ -277,7 +277,7 @@ func (f *explainFlags) explainRoute(out io.Writer, r *explain.Route, at time.Dur
 		if r.Workers[i].Name != f.worker {
 			continue
 		}
-		s := &explain.Story{Route: *r, At: at, One: i}
+		s := &explain.Summary{Route: *r, At: at, One: i}
 		if f.json {
 			return writeResult(out, oneJSON(s, &s.Workers[i]))
 		}

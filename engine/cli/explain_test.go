@@ -25,7 +25,7 @@ import (
 )
 
 // told returns stories with every gate.
-func told() []*explain.Story {
+func told() []*explain.Summary {
 	worker := explain.Worker{
 		Name: "http://a:8080/in", State: "NORMAL", Window: 6, InFlight: 6,
 		RoundTrip: 52 * time.Millisecond, Base: 41 * time.Millisecond,
@@ -33,11 +33,11 @@ func told() []*explain.Story {
 		Reason: "about 1.2 batches queued (grows below 2.0, shrinks above 3.0; mean round trip " +
 			"52.123456ms, drained 41ms): window 5 to 6",
 	}
-	var out []*explain.Story
+	var out []*explain.Summary
 	for i, gate := range explain.Gates {
 		w := worker
 		w.Gate = gate
-		s := &explain.Story{
+		s := &explain.Summary{
 			Route: explain.Route{Name: "access/main", Window: window.Queue{}, Replay: 32 << 20, Waiting: 3},
 			About: trace.About{Route: "access/main", Started: time.Date(2026, 11, 21, 14, 3, 5, 0, time.UTC)},
 			At:    12400 * time.Millisecond, Names: []string{w.Name},

@@ -119,7 +119,7 @@ func (p *program) run(cmd *cobra.Command, args []string, f runFlags) error {
 		if !f.once {
 			return usagef("run: --manifest belongs to --once; a run without an end has none")
 		}
-		o.Manifest = new(manifest.Book)
+		o.Manifest = new(manifest.Totals)
 	}
 	var e runner
 	if err = configErr; err == nil {
@@ -200,7 +200,7 @@ func withAdmin(c engine.Config, admin config.Admin) engine.Config {
 	return c
 }
 
-func manifestOf(s engine.Status, book *manifest.Book, config string, begun time.Time, err error) *manifest.Manifest {
+func manifestOf(s engine.Status, book *manifest.Totals, config string, begun time.Time, err error) *manifest.Manifest {
 	m := &manifest.Manifest{
 		Version: manifest.Version, OK: err == nil, Config: config, Program: s.Program,
 		Begun: begun.UTC(), Ended: time.Now().UTC(), Routes: []manifest.Account{},

@@ -16,9 +16,9 @@ const remedy = "put the file back as it was; " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
 // wrongFileError means that the file does not match the checkpoint.
-type wrongFileError struct{ what string }
+type wrongFileError struct{ mismatch string }
 
-func (e *wrongFileError) Error() string { return e.what + "; " + remedy }
+func (e *wrongFileError) Error() string { return e.mismatch + "; " + remedy }
 
 // openAt opens the file at the saved place, or as found if saved is "". It returns the file with
 // its offset at the end. If rotates is set, it undoes rotations that are not in the checkpoint. A
@@ -97,7 +97,7 @@ func resume(f vfs.File, want place, durably bool) error {
 // openFound opens the file without a saved place: it creates the file or keeps the existing
 // contents.
 func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place, err error) {
-	f, err = openOrMake(dir, name, mode)
+	f, err = openOrCreate(dir, name, mode)
 	if err != nil {
 		return nil, place{}, err
 	}
@@ -119,8 +119,8 @@ func openFound(dir vfs.Dir, name string, mode fs.FileMode) (f vfs.File, at place
 	return f, placeOf(info), dir.Sync()
 }
 
-// openOrMake opens a file, or creates it with the given mode regardless of the umask.
-func openOrMake(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
+// openOrCreate opens a file, or creates it with the given mode regardless of the umask.
+func openOrCreate(dir vfs.Dir, name string, mode fs.FileMode) (vfs.File, error) {
 	f, err := dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return dir.OpenFile(name, os.O_RDWR, 0)

@@ -123,36 +123,36 @@ type attempt struct {
 	slow  bool // counts toward the share of slow hosts
 }
 
-// places counts the in-flight attempts. Slow hosts get a limited share of them. If more attempts
-// turn out to be slow than fit into the share, they take extra places. So responsive hosts keep
-// their places.
+// attemptSlots counts the in-flight attempts. Slow hosts get a limited share of them. If more
+// attempts turn out to be slow than fit into the share, they take extra places. So responsive hosts
+// keep their places.
 //
 //	attempts 256:  | fast and unknown hosts, at least 192 | slow hosts, at most 64 |
 //	extra 128:     | attempts that turned out to be slow while those 64 were taken |
-type places struct {
+type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // attempts at slow hosts
 	young                  []*attempt // the other attempts, oldest first; at most attempts
 }
 
-func newPlaces(attempts int) places {
-	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts / 2}
+func newAttemptSlots(attempts int) attemptSlots {
+	return attemptSlots{attempts: attempts, share: max(1, attempts/4), extra: attempts / 2}
 }
 
 // isFull reports whether no host may get a further attempt.
-func (p *places) isFull() bool {
+func (p *attemptSlots) isFull() bool {
 	beyond := min(p.extra, max(0, p.slow-p.share))
 	return len(p.young)+p.slow-beyond >= p.attempts
 }
 
 // isFullFor reports whether a lane may not get a further attempt.
-func (p *places) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
+func (p *attemptSlots) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
 // busy returns the number of in-flight attempts.
-func (p *places) busy() int { return p.slow + len(p.young) }
+func (p *attemptSlots) busy() int { return p.slow + len(p.young) }
 
 // begin records the start of an attempt.
-func (p *places) begin(l *lane, now time.Time) *attempt {
+func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
 	a := &attempt{lane: l, begun: now, slow: l.slow}
 	if a.slow {
 		p.slow++
@@ -164,7 +164,7 @@ func (p *places) begin(l *lane, now time.Time) *attempt {
 
 // age marks hosts as slow that have had an attempt in flight for longer than slowAfter. So a silent
 // host is slow long before its first attempt times out.
-func (p *places) age(now time.Time) {
+func (p *attemptSlots) age(now time.Time) {
 	n := 0
 	for n < len(p.young) && now.Sub(p.young[n].begun) > slowAfter {
 		p.young[n].slow, p.young[n].lane.slow = true, true
@@ -175,7 +175,7 @@ func (p *places) age(now time.Time) {
 }
 
 // untilAged returns the time until age may mark a host as slow.
-func (p *places) untilAged(now time.Time) time.Duration {
+func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	if len(p.young) == 0 {
 		return time.Hour
 	}
@@ -183,7 +183,7 @@ func (p *places) untilAged(now time.Time) time.Duration {
 }
 
 // end records the end of an attempt.
-func (p *places) end(a *attempt) {
+func (p *attemptSlots) end(a *attempt) {
 	if a.slow {
 		p.slow--
 		return

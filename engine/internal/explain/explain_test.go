@@ -63,8 +63,8 @@ func TestGatesAreTheMachines(t *testing.T) {
 	}
 }
 
-// story is a trace of two workers: a answers all, b fails from 2 s on and is gone at 4 s.
-func story(t *testing.T) []byte {
+// sampleTrace is a trace of two workers: a answers all, b fails from 2 s on and is gone at 4 s.
+func sampleTrace(t *testing.T) []byte {
 	t.Helper()
 	c := control.Config{Seed: 1, Window: window.Linear{Max: 4}, Replay: 1 << 20}
 	m, err := control.New(c)
@@ -117,7 +117,7 @@ func story(t *testing.T) []byte {
 	return text.Bytes()
 }
 
-func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.Story {
+func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.Summary {
 	t.Helper()
 	p, err := trace.NewPlayer(bytes.NewReader(text))
 	if err != nil {
@@ -131,7 +131,7 @@ func told(t *testing.T, text []byte, at time.Duration, worker string) *explain.S
 }
 
 func TestStoryOfATrace(t *testing.T) {
-	text := story(t)
+	text := sampleTrace(t)
 	early := told(t, text, time.Second, "1")
 	if early.At != time.Second || early.Over || early.One != 1 ||
 		early.Workers[1].State == "OPEN" || early.Workers[1].Delivered == 0 {

@@ -307,7 +307,7 @@ func (a *assignments) wakeIdle(revoked []revocation) {
 
 // commitRevoked saves the progress of revoked partitions and ends their assignments.
 func (a *assignments) commitRevoked(ctx context.Context, revoked []revocation) {
-	err := a.save(ctx, a.r.keeper.sync)
+	err := a.save(ctx, a.r.saver.sync)
 	numbers := make([]uint32, 0, len(revoked))
 	for _, v := range revoked {
 		a.r.mu.Lock()
@@ -467,7 +467,8 @@ func (a *assignments) takeAgain(ctx context.Context, f *stream.FencedError) (fou
 	return taken[0].Found, a.checkOwned(ctx, f.Part.ID)
 }
 
-// checkOwned asks the broker whether this process owns a partition. Without a ledger it does nothing.
+// checkOwned asks the broker whether this process owns a partition. Without a ledger it does
+// nothing.
 func (a *assignments) checkOwned(ctx context.Context, id string) error {
 	if a.ledger == nil {
 		return nil

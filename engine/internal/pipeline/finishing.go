@@ -18,7 +18,7 @@ type finishing struct {
 	told  bool
 }
 
-// slotPipe is the view that a slot's keeper has of its pipeline.
+// slotPipe is the view that a slot's progressSaver has of its pipeline.
 type slotPipe struct{ *slot }
 
 // present implements finishingPipe.

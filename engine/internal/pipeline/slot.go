@@ -207,7 +207,7 @@ func (s *slot) begin() (*route, error) {
 	switch {
 	case !first:
 		err = s.again(old)
-	case old.keeper.memory == nil: // it was added to a running engine
+	case old.saver.memory == nil: // it was added to a running engine
 		err = old.prepare(s.pipe.state, s.o.FS, s.o.Boot)
 	}
 	if err != nil {

@@ -320,10 +320,10 @@ func (p *Process) meaning(state, talkErr error) error {
 	}
 	ended := p.cmd.ProcessState
 	e := &ExitError{Program: p.name, Code: ended.ExitCode(), State: ended.String(), Killed: killed,
-		Said: p.log.last()}
+		Stderr: p.log.last()}
 	e.Signalled = killed == nil && e.Code < 0
 	if talkErr != nil && !errors.Is(talkErr, killed) && !isBroken(talkErr) {
-		e.Talk = talkErr
+		e.Protocol = talkErr
 	}
 	return e
 }

@@ -228,7 +228,7 @@ func (a *Adder) set(b *stream.Batch, i, k int, f stream.Field) {
 // the offset.
 func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	out []stream.Field) []stream.Field {
-	a.know(part)
+	a.setPartition(part)
 	text := func(k int, value string) {
 		f := stream.Field{Name: names[k], Kind: stream.Null}
 		if value != "" {
@@ -257,8 +257,8 @@ func (a *Adder) fields(b *stream.Batch, part *stream.Partition, names []uint32,
 	return out
 }
 
-// know determines the values for a partition.
-func (a *Adder) know(part *stream.Partition) {
+// setPartition determines the values for a partition.
+func (a *Adder) setPartition(part *stream.Partition) {
 	if a.part == part {
 		return
 	}
