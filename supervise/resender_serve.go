@@ -93,7 +93,8 @@ func (s *serving[K, M, R]) loop() error {
 		s.events = nil
 		s.start(start)
 		for _, h := range dead {
-			_ = s.deadLetter(context.WithoutCancel(s.ctx), h) // after an error it is tried again later
+			// after an error it is retried later
+			_ = s.deadLetter(context.WithoutCancel(s.ctx), h)
 		}
 		if over && left != nil {
 			return errors.Join(s.result, &StuckError{s.path, []string{left.name}})

@@ -322,7 +322,8 @@ func (s *resends[K, M, R]) deadLetter(h *held[K, M, R], reason error) {
 
 // deadLettered handles the result of DeadLetter: it removes h, or delays h after an error. It
 // reports whether h was removed.
-func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R], err error) (done bool) {
+func (s *resends[K, M, R]) deadLettered(now time.Duration, h *held[K, M, R],
+	err error) (done bool) {
 	if h.list != deadLettering { // acknowledged meanwhile
 		return false
 	}

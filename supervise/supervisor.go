@@ -116,7 +116,8 @@ func (s *Supervisor) Serve(ctx context.Context) error {
 }
 
 // open prepares a Serve. It also returns the commands that an earlier Serve has left.
-func (s *Supervisor) open(ctx context.Context, up above, nested bool) (*serveRun, []command, error) {
+func (s *Supervisor) open(ctx context.Context, up above,
+	nested bool) (*serveRun, []command, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.serving {

@@ -251,7 +251,7 @@ func TestExplainProcess(t *testing.T) {
 		{[]string{"--worker", "b:1"}, "the route's latest failure: worker b: 500"},
 		{[]string{"--worker", "a:1", "--json"}, `"window_algorithm":"queue"`},
 		{[]string{"--json"},
-			`"held_by":"the workers: as much is in flight to 1 of 2 as each can bear, and 1 is left alone"`},
+			`"held_by":"the workers: 1 of 2 have as many batches in flight as they can bear, and 1 is paused"`},
 	} {
 		got := p.try(t, append([]string{"explain", server.Addr()}, c.args...)...)
 		if got.code != exitOK || !strings.Contains(got.out, c.want) {

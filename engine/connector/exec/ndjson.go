@@ -64,7 +64,9 @@ func (s *Sink) newSession(p *child.Process) *session {
 }
 
 // Serve implements child.Session.
-func (t *session) Serve(context.Context) error { return child.ServeLines(t.p, maxAnswer, t.handleLine) }
+func (t *session) Serve(context.Context) error {
+	return child.ServeLines(t.p, maxAnswer, t.handleLine)
+}
 
 // handleLine passes an answer to its waiting Deliver. An empty line is ignored.
 func (t *session) handleLine(line []byte) error {

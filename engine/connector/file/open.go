@@ -12,7 +12,7 @@ import (
 
 // remedy ends all messages about a file that does not match the checkpoint.
 const remedy = "put the file back as it was; " +
-	"or go on with the file as it stands, which keeps all that it holds: " +
+	"or continue with the file in its current state, which keeps its content: " +
 	"`penstock checkpoint set STATE --route PIPELINE/ROUTE --accept-output`"
 
 // wrongFileError means that the file does not match the checkpoint.
@@ -46,7 +46,7 @@ func openAt(dir vfs.Dir, name, saved string, rotates bool,
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		err = &wrongFileError{fmt.Sprintf(
-			"it is gone, and its checkpoint says that it holds %d bytes", want.length)}
+			"it does not exist, and its checkpoint records %d bytes", want.length)}
 	} else if err == nil {
 		if err = resume(f, want, true); err == nil {
 			return f, want, nil
@@ -76,7 +76,7 @@ func resume(f vfs.File, want place, durably bool) error {
 			want.inode, found.inode)}
 	case found.length < want.length:
 		return &wrongFileError{fmt.Sprintf(
-			"it has %d bytes, and its checkpoint says that %d were delivered: "+
+			"it has %d bytes, and its checkpoint records %d delivered bytes: "+
 				"it was cut, or, with "+
 				"fsync: interval, a power loss took its end", found.length, want.length)}
 	case found.length > want.length:

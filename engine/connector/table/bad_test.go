@@ -165,7 +165,8 @@ var refusals = []struct {
 			`order_by takes numbers, text, bytea, uuid, date and timestamptz`,
 		"postgres"},
 	{"text, whose order is the server's",
-		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`, ofTable("t", "at", "id"),
+		`CREATE TABLE t (id integer PRIMARY KEY, at varchar(20) NOT NULL)`,
+		ofTable("t", "at", "id"),
 		`the table "t" cannot be ordered by column "at": its type is varchar; ` +
 			`order_by takes whole numbers, decimal, date, timestamp, ` +
 			`binary and varbinary (in a query also CAST(... AS BINARY)), whose order is known ` +
@@ -246,13 +247,13 @@ var stops = []struct {
 		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a`, 3,
 		`the table "t" has lost its column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`,
+			`everything before is delivered: restart penstock to continue with the new form`,
 		`{"id":4}`, ""},
 	{"new column", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), ` +
 		`(2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t ADD COLUMN a text`, 3,
 		`the table "t" has a new column "a" since penstock began to read it; ` +
-			`everything before is delivered: restart penstock to read on in the new form`,
+			`everything before is delivered: restart penstock to continue with the new form`,
 		`{"id":4,"a":null}`, ""},
 	{"changed type", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
 		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, ofTable("t"),
@@ -274,7 +275,7 @@ var stops = []struct {
 		`CREATE TABLE t (id integer PRIMARY KEY, a integer, b integer); ` +
 			`INSERT INTO t (id) VALUES (1), (2), (3), (4)`, ofTable("t"),
 		`ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN a integer`, 3,
-		`the columns of the table "t" stand in another order since penstock began`,
+		`the order of the columns of the table "t" has changed since penstock began`,
 		`{"id":4,"b":null,"a":null}`, ""},
 	{"created again", `CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)`,
 		ofTable("t"),

@@ -34,7 +34,8 @@ func (t *checkSchedule) found() { *t = checkSchedule{} }
 // notFound schedules the next check after one without a result. waiting means that a row is visible
 // but does not count yet. left is the rest of its lag, or 0 if other transactions have to end
 // first.
-func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool, left time.Duration) {
+func (t *checkSchedule) notFound(now time.Duration, pace backoff.Adaptive, waiting bool,
+	left time.Duration) {
 	t.interval = pace.Next(t.interval, false)
 	d := t.interval
 	switch {

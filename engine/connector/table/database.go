@@ -89,19 +89,19 @@ const (
 
 // filling adds the rows of a query to a batch.
 type filling struct {
-	maker       *rowMaker
-	part        *partition
-	recordsLeft int    // rows that may still be added
-	bytes       int    // the batch is full at this size
-	keys        []byte // of the added rows, concatenated
-	ends        []int  // the end of each key in keys
-	passed      []byte // the key of the last skipped row
-	prev        string // the key before the first row; later keys are in keys
-	limit       int    // of the query; its last row is checked but not added
-	offered     int    // rows offered by the query
-	err         error  // why it ended early
-	duplicate   bool   // it ended because two rows have the same place
-	more        bool   // it ended because the batch is full
+	maker     *rowMaker
+	part      *partition
+	records   int    // rows that may still be added
+	bytes     int    // the batch is full at this size
+	keys      []byte // of the added rows, concatenated
+	ends      []int  // the end of each key in keys
+	passed    []byte // the key of the last skipped row
+	prev      string // the key before the first row; later keys are in keys
+	limit     int    // of the query; its last row is checked but not added
+	offered   int    // rows offered by the query
+	err       error  // why it ended early
+	duplicate bool   // it ended because two rows have the same place
+	more      bool   // it ended because the batch is full
 }
 
 // last returns the key of the previous row.
@@ -139,7 +139,7 @@ func (f *filling) accept(key []byte) rowDecision {
 			r.name, maxKeyBytes, r.keys.show(string(key)))
 		return endRows
 	}
-	if f.recordsLeft <= 0 || f.maker.size() >= f.bytes {
+	if f.records <= 0 || f.maker.size() >= f.bytes {
 		f.more = true
 		return endRows
 	}
@@ -150,7 +150,7 @@ func (f *filling) accept(key []byte) rowDecision {
 		f.passed = append(f.passed[:0], key...)
 		return skipRow
 	}
-	f.recordsLeft--
+	f.records--
 	f.keys = append(f.keys, key...)
 	f.ends = append(f.ends, len(f.keys))
 	f.maker.row()

@@ -119,8 +119,8 @@ func (f *fetcher) read(ctx context.Context, r *reader, p *partition) error {
 		}
 	}
 	l := b.Limits()
-	f.filling = filling{maker: &p.maker, recordsLeft: l.Records, bytes: l.Bytes, keys: f.filling.keys,
-		ends: f.filling.ends}
+	f.filling = filling{maker: &p.maker, records: l.Records, bytes: l.Bytes,
+		keys: f.filling.keys, ends: f.filling.ends}
 	f.filling.maker.begin(b)
 	err := p.fill(ctx, f.db, b, &f.filling)
 	f.filling.maker.finish()

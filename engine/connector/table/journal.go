@@ -15,8 +15,8 @@ import (
 	"github.com/penstock-io/penstock/wire"
 )
 
-// journal is the file that stores the state of a partition: the keys seen near its end, and the rows
-// found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
+// journal is the file that stores the state of a partition: the keys seen near its end, and the
+// rows found late. Entries are written before their rows are handed out. docs/formats/table-seen.md
 // describes the format.
 type journal struct {
 	dir  vfs.Dir

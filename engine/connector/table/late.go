@@ -22,7 +22,7 @@ type lateness struct {
 	handedOut  int64           // the highest number handed out
 	top        int64           // the highest number assigned
 	above      []stream.Range  // settled before this run, ascending
-	skip       map[string]bool // late rows above the mark of the main partition, which must skip them
+	skip       map[string]bool // late rows above the mark of the main partition: it must skip them
 	next       time.Duration   // when the table may be searched again
 	incomplete bool            // the last search reached its bound: there may be more late rows
 	last       bool            // with Once: the last search is done
@@ -122,9 +122,9 @@ func (l *lateness) save(settled int64, main string) error {
 	return nil
 }
 
-// search searches the last rows of p, up to the position it was read to, for rows that were not seen.
-// It asks for more rows than can have been seen. A search that reaches this bound has therefore
-// found late rows, and the remaining ones are above the floor.
+// search searches the last rows of p, up to the position it was read to, for rows that were not
+// seen. It asks for more rows than can have been seen. A search that reaches this bound has
+// therefore found late rows, and the remaining ones are above the floor.
 //
 // A deleted row is no longer remembered: a row inserted later under its key is found like any other
 // late row. A row that was replaced under its key between two searches is an error.
@@ -208,7 +208,7 @@ func digestOf(ctx context.Context, db database, p *partition,
 	b := stream.NewBatch(stream.BatchLimits{})
 	maker := newRowMaker(p.relation)
 	maker.begin(b)
-	f := filling{maker: &maker, part: &partition{relation: p.relation}, recordsLeft: 1, bytes: math.MaxInt,
+	f := filling{maker: &maker, part: &partition{relation: p.relation}, records: 1, bytes: math.MaxInt,
 		limit: 2}
 	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
 		err = f.err
@@ -293,7 +293,7 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 		if d.num > to {
 			break
 		}
-		if f.recordsLeft <= 0 || f.maker.size() >= f.bytes {
+		if f.records <= 0 || f.maker.size() >= f.bytes {
 			f.more = true
 			to = d.num - 1
 			break
@@ -309,7 +309,7 @@ func (l *lateness) stretch(ctx context.Context, db database, p *partition, b *st
 		if one.err != nil {
 			return one.err
 		}
-		f.recordsLeft = one.recordsLeft
+		f.records = one.records
 		if len(b.Records) > before {
 			l.recordRows([]seenRow{{d.key, f.maker.digest(p.relation, before)}})
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// routeSim simulates a route over several readers. It settles some of the rows it reads, and keeps the
-// marks and the number of times each row was settled.
+// routeSim simulates a route over several readers. It settles some of the rows it reads, and keeps
+// the marks and the number of times each row was settled.
 type routeSim struct {
 	t      *testing.T
 	dir    string
@@ -266,8 +266,8 @@ func TestLostMemory(t *testing.T) {
 	}
 }
 
-// lateTransactions checks that rows that open PostgreSQL transactions may write before the last row are
-// waited for, and then come in order.
+// lateTransactions checks that rows that open PostgreSQL transactions may write before the last row
+// are waited for, and then come in order.
 func lateTransactions(t *testing.T, server *connectortest.Server) {
 	w := postgresFixture(t, server)
 	execute(t, w.db, "CREATE TABLE t (id serial PRIMARY KEY, note text)")

@@ -51,7 +51,7 @@ func (r *reader) openPartition(t *reading, id, name string, s *stripe) (*partiti
 	late, _ := r.o.Resume(id + lateSuffix)
 	known, err := p.late.open(r.o, mark, late, r.s.o.Rescan)
 	if err == nil && !known && mark.Watermark.Key != "" && r.o.State != nil {
-		r.s.h.Log().Warn("nothing is remembered of the rows that were read before; "+
+		r.s.h.Log().Warn("no record of the rows read before exists; "+
 			"rows that came late are found from here on only",
 			"table", name)
 	}
@@ -107,7 +107,7 @@ func (p *partition) watchEnd(ctx context.Context, db database, r *reader) error 
 	}
 	p.ended, p.end = true, now.last
 	if r.o.Once && now.last != "" && endsBefore(ctx, db, p, now.last) != nil {
-		r.s.h.Log().Warn("the table ends before the place up to which it was read; "+
+		r.s.h.Log().Warn("the table ends before the position up to which it was read; "+
 			"rows under reused keys are lost",
 			"table", p.part.Name, "last", p.relation.keys.show(now.last), "read_to",
 			p.relation.keys.show(p.pos),
@@ -124,7 +124,7 @@ func (p *partition) page(ctx context.Context, db database, b *stream.Batch, f *f
 	p.span = uint32(len(b.Spans))
 	data, first := len(b.Data), len(b.Records)
 	// one more row is checked but not added
-	f.limit, f.offered = f.maker.guess(f.recordsLeft, f.bytes)+1, 0
+	f.limit, f.offered = f.maker.guess(f.records, f.bytes)+1, 0
 	err := db.rows(ctx, p.relation, rowQuery{after: p.pos, upTo: bound, stripe: p.stripe,
 		limit: f.limit}, f)
 	if err == nil {

@@ -28,7 +28,9 @@ func TestSuiteSplit(t *testing.T) {
 	}
 	connectortest.Source(t, connectortest.SourceCase{
 		New: func(t *testing.T, h *streamtest.Host) stream.Source {
-			return newSource(t, h, func(o *table.Options) { o.SQLite, o.Table, o.Split = path, "t", 20 })
+			return newSource(t, h, func(o *table.Options) {
+				o.SQLite, o.Table, o.Split = path, "t", 20
+			})
 		},
 		Want: want,
 	})
@@ -124,7 +126,9 @@ func TestWideRows(t *testing.T) {
 	for i := range 2000 {
 		execute(t, db, "INSERT INTO t VALUES (?, ?)", i, strings.Repeat("x", 10+i/1000*50_000))
 	}
-	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) { o.SQLite, o.Table = path, "t" })
+	s := newSource(t, connectortest.NewHost(t), func(o *table.Options) {
+		o.SQLite, o.Table = path, "t"
+	})
 	r, err := s.Open(t.Context(), stream.OpenOptions{
 		Once: true, Resume: func(string) (stream.Mark, bool) { return stream.Mark{}, false },
 	})

@@ -343,8 +343,9 @@ func droppedError(r *relation, dropped bool) error {
 			"everything that was read before is delivered", r.name)
 	}
 	return fmt.Errorf("%s was dropped and created again while penstock read it: "+
-		"places in the old one mean nothing in the new; "+
-		"forget them by `penstock checkpoint reset` and in the sink's ledger, and restart penstock",
+		"positions in the old one are not valid in the new one; "+
+		"delete them with `penstock checkpoint reset` and in the sink's ledger, "+
+		"and restart penstock",
 		r.name)
 }
 

@@ -236,8 +236,8 @@ func (r *reader) ended() bool {
 	return r.o.Once && !slices.ContainsFunc(r.parts, func(p *partition) bool { return !p.done })
 }
 
-// reconnectAfter returns errors that end the reader. After other errors no work is started for a while; a
-// finite run gives up in the end.
+// reconnectAfter returns errors that end the reader. After other errors no work is started for a
+// while; a finite run gives up in the end.
 func (r *reader) reconnectAfter(db database, err error) error {
 	if err == nil {
 		r.failed, r.failing = backoff.State{}, 0
@@ -251,7 +251,7 @@ func (r *reader) reconnectAfter(db database, err error) error {
 		r.failing = now
 	}
 	if r.o.Once && now-r.failing > onceWithout {
-		return fmt.Errorf("%s: the database has not answered for %v: %w", r.s.location,
+		return fmt.Errorf("%s: the database has not responded for %v: %w", r.s.location,
 			onceWithout, err)
 	}
 	if now < r.pausedUntil { // other fetchers have met the same failure
@@ -259,7 +259,7 @@ func (r *reader) reconnectAfter(db database, err error) error {
 	}
 	wait, next, _ := reconnect.Next(r.failed, nil)
 	r.failed, r.pausedUntil = next, now+wait
-	r.s.h.Log().Warn("the database did not answer; it is asked again", "again_in", wait,
+	r.s.h.Log().Warn("the database did not respond; retrying", "again_in", wait,
 		"error", err)
 	return nil
 }
@@ -282,7 +282,8 @@ func (r *reader) until() (d time.Duration, ok bool) {
 	return max(0, at-now, r.pausedUntil-now), true
 }
 
-// waitForRows waits, if no fetcher works, until something is due or the database notifies of new rows.
+// waitForRows waits, if no fetcher works, until something is due or the database notifies of new
+// rows.
 func (r *reader) waitForRows(ctx context.Context) error {
 	d, ok := r.until()
 	if !ok {

@@ -158,7 +158,7 @@ func (r *relation) changed(now []column) error {
 	}
 	for i, c := range now {
 		if r.columns[i].name != c.name {
-			return &changedError{fmt.Sprintf("the columns of %s stand in another order", r.name)}
+			return &changedError{fmt.Sprintf("the order of the columns of %s has changed", r.name)}
 		}
 	}
 	return nil
@@ -170,7 +170,7 @@ type changedError struct{ change string }
 // Error returns the change and the remedy.
 func (e *changedError) Error() string {
 	return e.change + " since penstock began to read it; everything before is delivered: " +
-		"restart penstock to read on in the new form"
+		"restart penstock to continue with the new form"
 }
 
 // ordered joins the columns of order_by, converted by each, with sep.

@@ -68,12 +68,13 @@ func startedOver(pairs []pair, tailGone bool) (from string, over bool) {
 	return pairs[len(pairs)-run].key, true
 }
 
-// distinguishing returns the indexes of the checksums that differ between rows, or of all checksums in use
-// if none differ.
+// distinguishing returns the indexes of the checksums that differ between rows, or of all checksums
+// in use if none differ.
 func distinguishing(pairs []pair) []int {
 	var differ, used []int
 	for i := range len(rowDigest{}) {
-		if slices.ContainsFunc(pairs, func(p pair) bool { return p.old[i] != 0 || p.current[i] != 0 }) {
+		isUsed := func(p pair) bool { return p.old[i] != 0 || p.current[i] != 0 }
+		if slices.ContainsFunc(pairs, isUsed) {
 			used = append(used, i)
 		}
 		if slices.ContainsFunc(pairs, func(p pair) bool { return p.old[i] != pairs[0].old[i] }) {

@@ -17,8 +17,9 @@ type seenRow struct {
 	digest rowDigest
 }
 
-// seenRows is the set of rows near the end of a partition that were handed out. Other rows of the table
-// between floor and that end are late. It holds at most max rows, those with the highest keys.
+// seenRows is the set of rows near the end of a partition that were handed out. Other rows of the
+// table between floor and that end are late. It holds at most max rows, those with the highest
+// keys.
 type seenRows struct {
 	max   int
 	floor string    // rows at or below it are not remembered

@@ -68,7 +68,8 @@ func (s *source) Shared() error {
 // Open implements stream.Source. It waits for a database that is not running yet.
 func (s *source) Open(ctx context.Context, o stream.OpenOptions) (stream.Reader, error) {
 	r := &reader{
-		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll), pool: newWorkerPool(s.o.Connections),
+		s: s, o: o, started: time.Now(), pace: pacing(s.o.Poll),
+		pool:   newWorkerPool(s.o.Connections),
 		tables: make(map[string]*reading), durable: make(map[string]stream.Position),
 	}
 	for range s.o.Connections {

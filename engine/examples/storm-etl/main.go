@@ -47,7 +47,8 @@ func run(args []string) error {
 		return err
 	}
 	if f.NArg() == 2 { // a child: which algorithm, in which folder
-		w, err := openEnvironment(f.Arg(1), filepath.Join(s.dir, "logs.db"), s.rows, s.tuple, s.speed)
+		w, err := openEnvironment(f.Arg(1), filepath.Join(s.dir, "logs.db"), s.rows, s.tuple,
+			s.speed)
 		if err != nil {
 			return err
 		}

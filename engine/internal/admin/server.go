@@ -167,7 +167,9 @@ func (s *Server) Handler() http.Handler {
 		pages.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	open := http.NewServeMux()
-	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") })
+	open.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		reply(w, http.StatusOK, "ok\n")
+	})
 	open.HandleFunc("GET /readyz", s.ready)
 	open.HandleFunc("GET "+apiSession, s.session)
 	open.HandleFunc("POST "+apiSession, s.signIn)
@@ -183,7 +185,7 @@ func (s *Server) Handler() http.Handler {
 	return s.rightHost(http.NewCrossOriginProtection().Handler(open))
 }
 
-func writeText(w http.ResponseWriter, status int, text string) {
+func reply(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -202,7 +204,7 @@ func (s *Server) rightHost(next http.Handler) http.Handler {
 		ip := net.ParseIP(host)
 		known := host == "localhost" || ip != nil && ip.IsLoopback() || slices.Contains(s.o.Hosts, host)
 		if !known && (s.o.Token == "" || len(s.o.Hosts) > 0) {
-			writeText(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
+			reply(w, http.StatusMisdirectedRequest, "this Host is not served here; name it in admin.hosts\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -221,7 +223,7 @@ func (s *Server) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.authorized(r) {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeText(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
+			reply(w, http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN\n")
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -233,11 +235,11 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	status := s.o.Status()
 	switch {
 	case status.Ready:
-		writeText(w, http.StatusOK, "ready\n")
+		reply(w, http.StatusOK, "ready\n")
 	case s.authorized(r):
-		writeText(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(status.Why, "\n")+"\n")
+		reply(w, http.StatusServiceUnavailable, "not ready\n"+strings.Join(status.Why, "\n")+"\n")
 	default:
-		writeText(w, http.StatusServiceUnavailable, "not ready\n")
+		reply(w, http.StatusServiceUnavailable, "not ready\n")
 	}
 }
 
@@ -251,5 +253,5 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	if s.o.Pprof {
 		text += "/debug/pprof/\n"
 	}
-	writeText(w, http.StatusOK, text)
+	reply(w, http.StatusOK, text)
 }

@@ -82,7 +82,8 @@ func keyName(name string) string {
 
 // Own runs do whenever this process owns the pipeline. See [LeaseHolder.Run].
 func (b *Bucket) Own(ctx context.Context, pipeline string, do Work) error {
-	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock, b.log)
+	k := newLeaseHolder(b.open(LeaseKey(pipeline)), pipeline, NewLease(b.owner, b.times), b.clock,
+		b.log)
 	b.mu.Lock()
 	if old := b.holders[pipeline]; old != nil {
 		k.view.Takeover = old.View().Takeover

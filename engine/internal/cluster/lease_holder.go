@@ -81,7 +81,7 @@ func (k *LeaseHolder) publish(now time.Duration, takeover bool) {
 // answered records a response of the bucket.
 func (k *LeaseHolder) answered(at time.Duration) {
 	if k.failing {
-		k.log.Info("the lease can be read and written again", "lease", k.name)
+		k.log.Info("the lease is accessible again", "lease", k.name)
 	}
 	k.failing = false
 	k.mu.Lock()
@@ -311,6 +311,6 @@ func (k *LeaseHolder) release() {
 		return
 	}
 	if _, err := k.write(context.Background(), c); err != nil {
-		k.log.Warn("the lease was not given back; it expires", "lease", k.name, "error", err)
+		k.log.Warn("the lease was not released; it will expire", "lease", k.name, "error", err)
 	}
 }

@@ -271,7 +271,7 @@ func TestFailureIsShown(t *testing.T) {
 		cancel()
 		<-ended
 		for message, want := range map[string]int{
-			"the lease cannot be ": 2, "the lease can be read and written again": 2,
+			"the lease cannot be ": 2, "the lease is accessible again": 2,
 		} {
 			if n := strings.Count(log.String(), message); n != want {
 				t.Errorf("%d lines of log have %q, want %d:\n%s", n, message, want, &log)

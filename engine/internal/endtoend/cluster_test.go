@@ -187,7 +187,8 @@ pipelines:
 }
 
 // startNodes starts an engine for each node. NODE is its name, and LINK the address of its link.
-func startNodes(t *testing.T, trio *natsCluster, config string, links map[string]*connectortest.Link,
+func startNodes(t *testing.T, trio *natsCluster, config string,
+	links map[string]*connectortest.Link,
 	db *sql.DB) *sharedRun {
 	t.Helper()
 	r := &sharedRun{t: t, nats: trio, db: db, config: config, links: links,

@@ -19,7 +19,8 @@ func TestRealLogsEach(t *testing.T) {
 			write(t, filepath.Join(dir, "spool", "input.log"), string(text))
 			res := once(t, write(t, filepath.Join(dir, "penstock.yaml"),
 				rawToFile("rename", "256KiB")))
-			if got := read(t, filepath.Join(dir, "out.log")); !bytes.Equal(got, completeLines(text)) {
+			got := read(t, filepath.Join(dir, "out.log"))
+			if !bytes.Equal(got, completeLines(text)) {
 				t.Errorf("the output has %d bytes, the input %d; they differ", len(got), len(text))
 			}
 			p := res.Pipelines[0]

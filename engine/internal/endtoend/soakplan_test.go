@@ -60,7 +60,9 @@ func soakActions(who int) []soakAction {
 	case who == receiversActor: // down for longer than several rotations
 		return []soakAction{{actOutage, 20 * time.Second, 9000}}
 	case who == programActor:
-		return []soakAction{{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300}}
+		return []soakAction{
+			{actKill, 2500 * time.Millisecond, 900}, {actDrain, 20 * time.Second, 300},
+		}
 	case who >= soakTailers:
 		all := []soakAction{{actDelete, 5 * time.Second, 1}}
 		return append(all, []soakAction{
@@ -104,7 +106,8 @@ func soakSchedule(seed uint64, length time.Duration) (all []soakStep) {
 		}
 	}
 	slices.SortFunc(all, func(a, b soakStep) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Actor, b.Actor), cmp.Compare(a.Do, b.Do))
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Actor, b.Actor),
+			cmp.Compare(a.Do, b.Do))
 	})
 	return all
 }

@@ -185,9 +185,9 @@ func TestHeldWords(t *testing.T) {
 		want    string
 	}{
 		{nil, 0, "no worker"},
-		{worker("window", "window"), 9, "in flight to 2 of 2"},
-		{worker("window", "breaker"), 9, "1 is left alone"},
-		{worker("breaker", "throttle"), 9, "every one of them fails"},
+		{worker("window", "window"), 9, "2 of 2 have as many"},
+		{worker("window", "breaker"), 9, "1 is paused"},
+		{worker("breaker", "throttle"), 9, "each of them fails"},
 		{worker("none", "window"), 0, "the source: 1 of 2 workers have room"},
 		{worker("none"), 3, "nothing for long"},
 		{worker("replay", "window"), 3, "the replay bound"},

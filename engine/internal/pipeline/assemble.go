@@ -112,10 +112,11 @@ func newRoute(s *slot) (*route, error) {
 		r.letters.sink = d
 	}
 	r.processors = &processors{core: co, letters: r.letters, encoder: encoderOf(r.sink, len(c.Processors))}
-	r.saver = &progressSaver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
+	r.saver = &saver{core: co, syncer: syncer, ledgered: ledgered, pipe: slotPipe{s}, quarter: make(chan struct{}, 1)}
 	r.reader = &reader{core: co, letters: r.letters, positions: r.saver}
 	r.reader.left.Store(-1)
-	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake, all: ledgered != nil}
+	r.sender = &sender{core: co, letters: r.letters, next: r.reader.next, unsaved: r.saver.wake,
+		all: ledgered != nil}
 	if o.telemetry != nil && o.traces > 0 {
 		r.sender.tracer = func(started time.Time) *telemetry.Tracer {
 			return o.telemetry.NewTracer(s.key, started, o.traces, rand.Uint64())
@@ -221,7 +222,7 @@ func (r *route) prepare(state *state, fs vfs.FS, boot string) error {
 		Pipeline: r.pipe.name, Route: r.cfg.Name, MaxBytes: int64(r.cfg.DeadLetters.Max),
 	})
 	if err == nil && r.letters.store.SetAside() != "" {
-		r.host.log.Warn("the end of the dead letters could not be read and was moved aside", "file",
+		r.host.log.Warn("the end of the dead letters could not be read and was moved to another file", "file",
 			r.letters.store.SetAside())
 	}
 	return err

@@ -206,7 +206,7 @@ func (a *assignments) takeAll(ctx context.Context, asked []stream.Taking) ([]str
 		Policy: takeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry },
 		OnEvent: func(_ context.Context, e retry.Event) {
 			if e.Kind == retry.AttemptFailed {
-				a.r.host.log.Warn("the sink cannot take partitions over yet; it is tried again",
+				a.r.host.log.Warn("the sink cannot take over partitions yet; retrying",
 					"again_in", e.Wait, "error", e.Err)
 			}
 		},

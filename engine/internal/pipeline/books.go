@@ -32,9 +32,9 @@ type books struct {
 	unsavedBytes int64 // settled by workers and not yet taken: the bytes that a kill would repeat
 	unsavedParts int   // partitions without a stored mark that were opened since the last take
 	assigned     *assigned
-	// unsettledBefore counts records and bytes that an earlier route read and did not settle. This
+	// inherited counts records and bytes that an earlier route read and did not settle. This
 	// route reads them again.
-	unsettledBefore counts
+	inherited counts
 }
 
 // counts are source records and source bytes of this run.
@@ -84,15 +84,15 @@ func newBooks(resume func(string) (stream.Mark, bool)) *books {
 // second time when they are read again.
 func (k *books) continueFrom(c *counts) {
 	k.counts = *c
-	k.unsettledBefore = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
+	k.inherited = counts{readRecords: c.unsettled(), readBytes: max(0, c.readBytes-c.settledBytes)}
 }
 
-// dropUnsettledBefore is called at the end of the data: owed records that did not appear again no
+// dropInherited is called at the end of the data: owed records that did not appear again no
 // longer exist, so they no longer count as read.
-func (k *books) dropUnsettledBefore() {
-	k.counts.readRecords -= k.unsettledBefore.readRecords
-	k.counts.readBytes -= k.unsettledBefore.readBytes
-	k.unsettledBefore = counts{}
+func (k *books) dropInherited() {
+	k.counts.readRecords -= k.inherited.readRecords
+	k.counts.readBytes -= k.inherited.readBytes
+	k.inherited = counts{}
 }
 
 // open enters the spans of a batch that was read.
@@ -103,9 +103,10 @@ func (k *books) open(b *stream.Batch) error {
 		}
 	}
 	records, bytes := int64(b.Origins), b.RawBytes()-int64(b.Added)
-	again := counts{readRecords: min(k.unsettledBefore.readRecords, records), readBytes: min(k.unsettledBefore.readBytes, bytes)}
-	k.unsettledBefore.readRecords -= again.readRecords
-	k.unsettledBefore.readBytes -= again.readBytes
+	again := counts{readRecords: min(k.inherited.readRecords, records),
+		readBytes: min(k.inherited.readBytes, bytes)}
+	k.inherited.readRecords -= again.readRecords
+	k.inherited.readBytes -= again.readBytes
 	k.counts.readRecords += records - again.readRecords
 	k.counts.readBytes += bytes - again.readBytes
 	for i := range b.Spans {

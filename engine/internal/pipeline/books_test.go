@@ -46,7 +46,8 @@ func TestTallyCountsOrigins(t *testing.T) {
 	}{{false, 3, 1, 1}, {true, 0, 4, 1}} {
 		delivered, dead, dropped := tally(b, c.deadLettered)
 		if delivered != c.delivered || dead != c.dead || dropped != c.dropped {
-			t.Errorf("buried %v: %d delivered, %d dead, %d dropped; want %+v", c.deadLettered, delivered, dead, dropped, c)
+			t.Errorf("deadLettered %v: %d delivered, %d dead, %d dropped; want %+v", c.deadLettered,
+				delivered, dead, dropped, c)
 		}
 	}
 }

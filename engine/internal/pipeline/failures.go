@@ -73,7 +73,7 @@ func (f *failures) failed(_ flow.Item[*stream.Batch], e flow.Failure) {
 	if e.Outcome == control.Misconfigured {
 		level = slog.LevelError
 	}
-	f.log.Log(context.Background(), level, "not delivered; it will be sent again",
+	f.log.Log(context.Background(), level, "batch not delivered; retrying",
 		"worker", e.Lane, "attempt", e.Number, "times", times, "error", text)
 }
 

@@ -11,7 +11,7 @@ import (
 
 // addMetadata asks the reader for the metadata to store with each mark. Metadata that is too long
 // is left out: it only saves work or detects a mistake.
-func (r *progressSaver) addMetadata(marks []stream.Mark) {
+func (r *saver) addMetadata(marks []stream.Mark) {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return
@@ -25,7 +25,7 @@ func (r *progressSaver) addMetadata(marks []stream.Mark) {
 
 // forget drops the state of partitions that the source reports as deleted. Partitions with
 // unsettled or unsaved data are dropped by a later call.
-func (r *progressSaver) forget() error {
+func (r *saver) forget() error {
 	tracker, ok := r.reader.(stream.PartitionTracker)
 	if !ok {
 		return nil
@@ -88,7 +88,7 @@ const maxKeptFinished = 10_000
 // drops a partition of this run only after lateTransaction or in a later run. Until then the local
 // mark tells the source that the partition is finished. Without it the source would read the
 // partition again for a route without a ledger that has dropped its own mark.
-func (r *progressSaver) keepFinished(now, idle []string) (drop []string) {
+func (r *saver) keepFinished(now, idle []string) (drop []string) {
 	isIdle := make(map[string]bool, len(idle))
 	for _, id := range idle {
 		isIdle[id] = true
@@ -117,7 +117,7 @@ const pruneAtOnce = 200
 // fenced off every earlier transaction of such a partition, so no late transaction can repeat its
 // data unnoticed. Other partitions are dropped after lateTransaction, or in a later run. After a
 // kill the next run loads them, finds them deleted and drops them.
-func (r *progressSaver) prune(ctx context.Context) error {
+func (r *saver) prune(ctx context.Context) error {
 	r.mu.Lock()
 	r.prunable = slices.DeleteFunc(r.prunable, r.books.handedOut) // it was put back in the meantime
 	r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *progressSaver) prune(ctx context.Context) error {
 	}
 	ids := r.prunable[:min(len(r.prunable), pruneAtOnce)]
 	if err := r.ledgered.Prune(ctx, ids); err != nil {
-		r.host.log.Warn("the sink could not drop what it holds of files that are gone; it is tried again",
+		r.host.log.Warn("the sink could not drop its progress of deleted files; retrying",
 			"files", len(r.prunable), "error", err)
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *progressSaver) prune(ctx context.Context) error {
 
 // pruneAll prunes all remaining partitions at the end of a run. A short run may never reach prune
 // otherwise.
-func (r *progressSaver) pruneAll(ctx context.Context) error {
+func (r *saver) pruneAll(ctx context.Context) error {
 	if len(r.prunable) == 0 {
 		return nil
 	}

@@ -52,7 +52,8 @@ func (r *letterWriter) takeRefuser(b *stream.Batch) refuser {
 // writeRefused writes the kept records of a refused batch as dead letters. It runs on a goroutine
 // of the sender. It returns when the letters are durable and their spans are stored in the sink's
 // ledger, if it has one; otherwise they would be repeated after a crash.
-func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch], refusal error) error {
+func (r *letterWriter) writeRefused(ctx context.Context, it flow.Item[*stream.Batch],
+	refusal error) error {
 	if ctx.Err() != nil { // the guard may have stopped the route: write no more letters
 		return context.Cause(ctx)
 	}
@@ -106,7 +107,7 @@ func (r *letterWriter) storeSpans(ctx context.Context, spans []stream.Span,
 	o := retry.Options{Policy: storeBackoff, MaxAttempts: -1, Classify: func(error) retry.Action { return retry.Retry }}
 	o.OnEvent = func(_ context.Context, e retry.Event) {
 		if e.Kind == retry.AttemptFailed {
-			r.host.log.Warn("the sink could not store the spans of dead letters; it is tried again",
+			r.host.log.Warn("the sink could not store the spans of dead letters; retrying",
 				"again_in", e.Wait, "error", e.Err)
 		}
 	}

@@ -95,7 +95,7 @@ func (r *processors) processorEnded(ctx context.Context, e supervise.Event) {
 	}
 	r.host.Count("processor_deaths", 1)
 	if times, due := r.failures.recordFailure(e.Child, firstLine(e.Err)); due {
-		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one gets its batch",
+		r.host.log.Log(ctx, slog.LevelWarn, "a processor died; another one processes its batch",
 			"processor", e.Child, "times", times, "again_in", e.Delay, "error", e.Err)
 	}
 }

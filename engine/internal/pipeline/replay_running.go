@@ -40,7 +40,8 @@ func (e *Engine) ReplayLetters(
 		return result, admin.ErrNoRoute
 	}
 	if p.standsBy() {
-		const runsElsewhere = "another process of the cluster runs the pipeline: replay when this one does"
+		const runsElsewhere = "another process of the cluster runs the pipeline: " +
+			"replay when this one does"
 		return result, errors.New(runsElsewhere)
 	}
 	if e.hasEnded(p) || !p.hold() {

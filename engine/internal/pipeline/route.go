@@ -20,7 +20,7 @@ var ErrDraining = errors.New("pipeline: draining")
 // route is a path from a source through processors to a sink, with everything that it owns while it
 // runs. It runs once; after a failure its slot creates a new route.
 //
-// A reader, processors, a sender and a progressSaver do the work, each in goroutines of its own.
+// A reader, processors, a sender and a saver do the work, each in goroutines of its own.
 // They share a core.
 type route struct {
 	*core
@@ -34,7 +34,7 @@ type route struct {
 	reader     *reader
 	processors *processors
 	sender     *sender
-	saver      *progressSaver
+	saver      *saver
 	waits      *waits
 
 	drainOnce sync.Once

@@ -15,9 +15,9 @@ import (
 	"github.com/penstock-io/penstock/stream"
 )
 
-// progressSaver saves the route's progress: in the checkpoint, in the sink's ledger, and in the
+// saver saves the route's progress: in the checkpoint, in the sink's ledger, and in the
 // source.
-type progressSaver struct {
+type saver struct {
 	*core
 	memory   *layeredStore            // set by prepare
 	syncer   stream.AppendSink        // nil if acknowledged data is durable
@@ -47,7 +47,7 @@ type progressSaver struct {
 }
 
 // synced returns the beginning of the last sync that succeeded; zero if there was none.
-func (r *progressSaver) synced() time.Time {
+func (r *saver) synced() time.Time {
 	if at := r.syncedAt.Load(); at > 0 {
 		return time.Unix(0, at)
 	}
@@ -74,7 +74,7 @@ type finishingPipe interface {
 // growing waits. No data is lost meanwhile, and the replay bound stops deliveries. Any other
 // failure ends the route, which restarts from the checkpoint: after a failed sync, neither the sink
 // nor the log can be trusted.
-func (r *progressSaver) Run(ctx context.Context) error {
+func (r *saver) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Checkpoint.Sync)
 	defer tick.Stop()
 	some, waits := r.some, r.waits.changed // nil during the pause
@@ -130,7 +130,7 @@ func (r *progressSaver) Run(ctx context.Context) error {
 		wait, next, _ := saveBackoff.Next(state, nil)
 		state = next
 		if times, due := r.failures.recordFailure("checkpoint", firstLine(err)); due {
-			r.host.log.Error("what has been delivered could not be saved; it is tried again",
+			r.host.log.Error("the progress could not be saved; retrying",
 				"times", times, "again_in", wait, "error", err)
 		}
 		if retry.Sleep(ctx, wait) != nil {
@@ -149,7 +149,7 @@ const bucketPause = 100 * time.Millisecond
 
 // writesSoon reports whether a kill repeats unwritten progress, and a write is only an append to
 // the log.
-func (r *progressSaver) writesSoon() bool {
+func (r *saver) writesSoon() bool {
 	return r.ledgered == nil && r.assigned == nil && (r.syncer == nil || r.memory.layered())
 }
 
@@ -176,11 +176,11 @@ func (e *laterError) Unwrap() error { return e.err }
 const writeOffAfter = 10 * time.Second
 
 // take takes the progress that the checkpoint lacks from the books.
-func (r *progressSaver) take() saving {
+func (r *saver) take() saving {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.idle() > writeOffAfter {
-		r.books.dropUnsettledBefore()
+		r.books.dropInherited()
 	}
 	s := r.books.takeUnsaved()
 	r.finisher = append(r.finisher, s.finished...)
@@ -188,7 +188,7 @@ func (r *progressSaver) take() saving {
 }
 
 // restore puts progress back after a failed save.
-func (r *progressSaver) restore(s saving, err error) error {
+func (r *saver) restore(s saving, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.books.restore(s)
@@ -202,7 +202,7 @@ func (r *progressSaver) restore(s saving, err error) error {
 // lastSave writes the progress made since the checkpoint's goroutine ended. It also runs when the
 // route stops with an error, so that delivered data is not delivered again. Nothing settles while
 // it runs.
-func (r *progressSaver) lastSave(ctx context.Context) error {
+func (r *saver) lastSave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSaveBound)
 	defer cancel()
 	if err := r.assigned.save(ctx, r.sync); err != nil {
@@ -218,7 +218,7 @@ func (r *progressSaver) lastSave(ctx context.Context) error {
 const lastSaveBound = 30 * time.Second
 
 // write makes settled progress safe against kill -9. It returns the number of marks written.
-func (r *progressSaver) write() (marks int, err error) {
+func (r *saver) write() (marks int, err error) {
 	s := r.take()
 	if r.syncer != nil && !r.memory.layered() {
 		if err := r.syncSink(context.Background()); err != nil {
@@ -228,7 +228,7 @@ func (r *progressSaver) write() (marks int, err error) {
 	return len(s.marks), r.append(s)
 }
 
-func (r *progressSaver) append(s saving) error {
+func (r *saver) append(s saving) error {
 	if err := r.waits.save(); err != nil { // before the marks that depend on it
 		return r.restore(s, err)
 	}
@@ -260,7 +260,7 @@ func (r *progressSaver) append(s saving) error {
 	return nil
 }
 
-func (r *progressSaver) syncSink(ctx context.Context) error {
+func (r *saver) syncSink(ctx context.Context) error {
 	if err := r.syncer.Sync(ctx); err != nil {
 		return fmt.Errorf("sink %s: sync: %w", r.cfg.Sink.Component.Name, err)
 	}
@@ -269,7 +269,7 @@ func (r *progressSaver) syncSink(ctx context.Context) error {
 
 // sync makes settled progress safe against a power loss: it syncs the sink's data, then the
 // checkpoint, and then tells the source.
-func (r *progressSaver) sync(ctx context.Context) error {
+func (r *saver) sync(ctx context.Context) error {
 	if err := r.pipe.present(); err != nil {
 		return err
 	}
@@ -313,7 +313,7 @@ func (r *progressSaver) sync(ctx context.Context) error {
 
 // report reports durable progress to the source and the sink: everything saved since the last
 // report, including by write.
-func (r *progressSaver) report(ctx context.Context) error {
+func (r *saver) report(ctx context.Context) error {
 	if len(r.unreported) == 0 {
 		return nil
 	}
@@ -335,7 +335,7 @@ func (r *progressSaver) report(ctx context.Context) error {
 		if err := r.ledgered.Compact(ctx, marks); err != nil {
 			folded = false
 			if ctx.Err() == nil { // otherwise the route is ending, and its last save folds them
-				r.host.log.Warn("the sink could not fold its span rows; it is tried again", "error", err)
+				r.host.log.Warn("the sink could not merge its span rows; retrying", "error", err)
 			}
 		}
 	}
@@ -352,7 +352,7 @@ func (r *progressSaver) report(ctx context.Context) error {
 }
 
 // finish asks the source to finish partitions, and records those that it has finished.
-func (r *progressSaver) finish(ctx context.Context, parts []stream.Partition) {
+func (r *saver) finish(ctx context.Context, parts []stream.Partition) {
 	for _, p := range r.pipe.finish(ctx, parts) {
 		r.mu.Lock()
 		r.books.finish(p.ID)
@@ -365,7 +365,7 @@ func (r *progressSaver) finish(ctx context.Context, parts []stream.Partition) {
 const manyParts = 4096
 
 // wake wakes Run when bytes have settled, or new partitions were opened, that are not saved.
-func (r *progressSaver) wake(unsaved int64, parts int) {
+func (r *saver) wake(unsaved int64, parts int) {
 	if unsaved >= int64(r.cfg.Checkpoint.Replay)/4 || parts >= manyParts {
 		wake(r.quarter)
 	} else if unsaved > 0 {
@@ -377,7 +377,7 @@ func (r *progressSaver) wake(unsaved int64, parts int) {
 }
 
 // hasManyParts reports whether manyParts or more partitions are new since the last save.
-func (r *progressSaver) hasManyParts() bool {
+func (r *saver) hasManyParts() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.books.unsavedParts >= manyParts
@@ -395,7 +395,7 @@ func wake(c chan<- struct{}) {
 // between the sink's commit and the first save of the checkpoint. The sink then knows the progress
 // in a file, but only the checkpoint knows which file that was. If saving fails here, the
 // checkpoint's goroutine retries or reports it.
-func (r *progressSaver) announce(met []stream.Mark, b *stream.Batch) {
+func (r *saver) announce(met []stream.Mark, b *stream.Batch) {
 	to := make(map[string]stream.Position, len(met))
 	for i := range b.Spans {
 		to[b.Spans[i].Part.ID] = b.Spans[i].To
@@ -418,7 +418,7 @@ func (r *progressSaver) announce(met []stream.Mark, b *stream.Batch) {
 // holds the resume tokens in the checkpoint. Resume tokens of lanes with other names are removed,
 // since the output file and its config may have been renamed. A later start under the old name
 // would otherwise truncate the file to the old offset.
-func (r *progressSaver) savePlace(saved map[string]string, lanes []stream.Lane) error {
+func (r *saver) savePlace(saved map[string]string, lanes []stream.Lane) error {
 	if r.syncer == nil || len(lanes) != 1 {
 		return nil
 	}

@@ -106,7 +106,7 @@ func (r *sender) setLanes(lanes []stream.Lane) {
 		return
 	}
 	if err := sender.SetLanes(lanes); err != nil {
-		r.host.log.Error("the sink's new list of workers was refused; the old one stays", "error", err)
+		r.host.log.Error("the sink's new list of workers was refused; the old one remains in use", "error", err)
 	}
 }
 

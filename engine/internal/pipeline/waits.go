@@ -30,7 +30,7 @@ import (
 type waits struct {
 	*core
 	letters *letterWriter
-	saver   *progressSaver
+	saver   *saver
 	reader  *reader
 	sender  *sender
 	boot    string // id of this run of the operating system; "" if unknown
@@ -107,7 +107,7 @@ func (w *waits) check(exists bool, state string) error {
 	}
 	for m := range w.saver.memory.marks() {
 		if m.Waiting {
-			return fmt.Errorf("the directory of the batches that wait for a retry is gone, and "+
+			return fmt.Errorf("the directory of the batches that wait for a retry does not exist, and "+
 				"%q has some: put it back, or accept that "+
 				"everything is delivered again with `penstock checkpoint reset %s %s`", m.Part.Name, state, w.key)
 		}
@@ -457,7 +457,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 	}
 	if !gone {
 		if times, due := w.failures.recordFailure("waiting", firstLine(cause)); due {
-			w.host.log.Warn("a batch that waits could not be read again; it is tried again",
+			w.host.log.Warn("a waiting batch could not be read again; retrying",
 				"partition", ranges[0].Part.Name, "times", times, "again_in", wait, "error", cause)
 		}
 		w.store.Hold(ranges, flow.Wait{After: wait, History: history})
@@ -469,7 +469,7 @@ func (w *waits) postpone(ranges []waiting.Range, history flow.History, cause err
 		records += ranges[i].Records
 		w.store.Settled(ranges[i].Part.ID, ranges[i].Range, ranges[i].Records)
 	}
-	w.host.log.Error("records lost: their data is gone while they waited for a retry",
+	w.host.log.Error("records lost: their data was deleted while they waited for a retry",
 		"partition", ranges[0].Part.Name, "records", records, "range", ranges[0].Range.String(), "error", cause)
 	w.host.Count("waiting_lost", records)
 	w.mu.Lock()

@@ -192,7 +192,7 @@ func Run(ctx context.Context, s Spec, talk func(ctx context.Context, p *Process)
 	return errors.Join(p.meaning(state, talkErr), groupErr)
 }
 
-var errPanicked = errors.New("who talked to it panicked")
+var errPanicked = errors.New("the goroutine that uses it panicked")
 
 func start(s Spec) (*Process, error) {
 	p := &Process{name: s.name(), cmd: s.command(), log: newLogWriter(s.Log, s.Attrs),

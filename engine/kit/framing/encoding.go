@@ -89,7 +89,7 @@ func (c charset) unit(data []byte) rune {
 type bad uint8
 
 const (
-	keepBad       bad = iota // bytes that are not UTF-8 are kept; in other encodings they are replaced
+	keepBad       bad = iota // invalid UTF-8 is kept; in other encodings invalid bytes are replaced
 	replaceBad               // by U+FFFD
 	dropBad                  // they are omitted
 	deadLetterBad            // the record is dead-lettered

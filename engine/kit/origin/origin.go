@@ -22,7 +22,7 @@ import (
 // Options selects the added fields. The zero value adds none.
 type Options struct {
 	File   string `yaml:"file" doc:"name of a field for the file's path; empty: none"`
-	Offset string `yaml:"offset" doc:"name of a field for where in the file the record begins, in bytes; empty: none"`
+	Offset string `yaml:"offset" doc:"name of a field for the byte offset of the record in its file; empty: none"`
 	Host   string `yaml:"host" doc:"name of a field for this machine's name; empty: none"`
 	Path   string `yaml:"path" doc:"pattern of paths whose {names} become fields: /var/log/{app}/{date}.log"`
 }

@@ -87,7 +87,9 @@ func (d *callLog) Encode(dst []byte, b *stream.Batch) ([]byte, []sqltable.Refusa
 	return append(dst, "rows"...), nil
 }
 
-func (d *callLog) Prepare(context.Context, session, *stream.Batch) error { return d.record("prepare") }
+func (d *callLog) Prepare(context.Context, session, *stream.Batch) error {
+	return d.record("prepare")
+}
 
 func (d *callLog) Enter(_ context.Context, _ session, spans []stream.Span,
 	data bool) (sqlspan.Presence, error) {
@@ -146,8 +148,8 @@ func TestDeliver(t *testing.T) {
 	}
 }
 
-// TestLane checks that a connection is reused until it is in doubt, by one caller at a time, and
-// not after Close.
+// TestLane checks that one caller at a time uses the connection, and that the connection is reused
+// until an error leaves its state unknown. It is not used after Close.
 func TestLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &callLog{}

@@ -230,7 +230,8 @@ func apply(b *stream.Batch, all []*state) {
 	extra, more := make([]int, len(b.Records)), false
 	for _, s := range all {
 		if len(s.results) > maxResults {
-			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken", len(s.results),
+			s.reason = fmt.Errorf("%d records were made of it; at most %d are taken",
+				len(s.results),
 				maxResults)
 		}
 		if s.reason == nil {

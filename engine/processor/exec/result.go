@@ -164,7 +164,8 @@ func fieldsOf(object []byte) ([]field, error) {
 func ofTuple(names []string, tuple []json.RawMessage) (result, error) {
 	if len(names) > 0 {
 		if len(names) != len(tuple) {
-			return result{}, fmt.Errorf("it has emitted a tuple of %d values, and `fields` names %d",
+			return result{}, fmt.Errorf(
+				"it has emitted a tuple of %d values, and `fields` names %d",
 				len(tuple), len(names))
 		}
 		fields := make([]field, len(tuple))
