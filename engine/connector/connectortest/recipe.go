@@ -7,7 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -52,12 +54,15 @@ func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.port)
 type Shared struct {
 	Name, Program string
 
+	mu     sync.Mutex
 	server *Server // nil before the first Get
 }
 
-// Get returns the server, or skips the test as StartServer does. It is not safe for concurrent use.
+// Get returns the server, or skips the test as StartServer does.
 func (s *Shared) Get(t testing.TB) *Server {
 	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.server == nil {
 		server := newServer(t, s.Name, s.Program)
 		s.server = server // even if it does not start: Run removes its files
@@ -66,9 +71,9 @@ func (s *Shared) Get(t testing.TB) *Server {
 	return s.server
 }
 
-// Run runs the tests, kills the server, if any, and returns the exit code.
+// Run runs the tests like [RunWaiting], kills the server, if any, and returns the exit code.
 func (s *Shared) Run(m *testing.M) int {
-	code := m.Run()
+	code := RunWaiting(m)
 	if s.server == nil {
 		return code
 	}
@@ -97,19 +102,11 @@ func newServer(t testing.TB, name, program string) *Server {
 	if _, err := exec.LookPath(program); err != nil {
 		missing("%s is not installed (no program %s)", name, program)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
 	dir, err := os.MkdirTemp("", "penstock-"+name+"-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Server{name: name, dir: dir, port: port}
+	return &Server{name: name, dir: dir, port: strconv.Itoa(FreePort(t))}
 }
 
 // Start starts the server again, with the same data on the same port.

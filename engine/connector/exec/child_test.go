@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // childArg makes this test binary run as a child: `BINARY exec-child MODE FILE`.
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 		// not os.Exit, which takes a second under the race detector
 		syscall.Exit(beChild(os.Args[2], os.Args[3]))
 	}
-	os.Exit(m.Run())
+	os.Exit(connectortest.RunWaiting(m))
 }
 
 // command returns the command of a child in the given mode, which stores its records in file.

@@ -71,6 +71,7 @@ func creditChild(file string) int {
 // it has no credit. The credit reaches flow with the number of the child's start as epoch; a new
 // child is a new epoch.
 func TestCredit(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "most")
 	o := exec.DefaultOptions()
 	o.Command, o.Protocol, o.InFlight = command(t, "credit", file), exec.NDJSON, 100

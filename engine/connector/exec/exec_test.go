@@ -151,6 +151,7 @@ func TestRetryOfWholeBatch(t *testing.T) {
 // TestRecycledChildren checks that a child that ends with status 0 after each answer is replaced,
 // and that no batch is blamed.
 func TestRecycledChildren(t *testing.T) {
+	t.Parallel()
 	const serve = `IFS= read -r l || exit 1; id=${l#*:}; ` +
 		`echo "{\"id\":${id%%,*},\"delivered\":true}"; `
 	for name, script := range map[string]string{"at once": serve + "exit 0",
@@ -175,6 +176,7 @@ func TestRecycledChildren(t *testing.T) {
 // TestHang checks that a hanging child is killed with its group when the attempt is abandoned, and
 // that its batch is blamed.
 func TestHang(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []string{exec.Lines, exec.NDJSON} {
 		o := exec.DefaultOptions()
 		o.Command, o.Protocol = []string{"sh", "-c", "sleep 1000 & wait"}, protocol

@@ -174,6 +174,7 @@ func (d *direct) take(t *testing.T, n int) (texts []string) {
 // TestSourceRestarts checks that a command is restarted after it ends, and that its status is
 // counted.
 func TestSourceRestarts(t *testing.T) {
+	t.Parallel()
 	for status, failed := range map[string]int64{"0": 0, "3": 2} {
 		d := start(t, func(*exec.SourceOptions) {}, "sh", "-c", "echo run; exit "+status)
 		if got := d.take(t, 3); !slices.Equal(got, []string{"run", "run", "run"}) {
@@ -191,6 +192,7 @@ func TestSourceRestarts(t *testing.T) {
 // TestSourceSchedule checks that runs start on schedule, even after a failed one, and that a run
 // over its limit is ended.
 func TestSourceSchedule(t *testing.T) {
+	t.Parallel()
 	begun := time.Now()
 	d := start(t, func(o *exec.SourceOptions) { o.Every = 100 * time.Millisecond },
 		"sh", "-c", "echo tick; exit 1")

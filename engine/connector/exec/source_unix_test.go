@@ -15,6 +15,7 @@ import (
 // TestSourceDrain checks that a drain delivers the output that a command writes after SIGTERM, and
 // that no process of its group survives.
 func TestSourceDrain(t *testing.T) {
+	t.Parallel()
 	const ids = `sleep 1000 & echo $!; echo $$; wait`
 	for name, c := range map[string]struct{ script, last string }{
 		"ends by itself": {`trap 'echo last; exit 0' TERM; ` + ids, "last"},

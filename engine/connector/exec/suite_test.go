@@ -14,6 +14,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		change func(*exec.Options)

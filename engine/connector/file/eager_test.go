@@ -15,6 +15,7 @@ import (
 // without writeback, such as the one in memory, syncs instead. Below 32 MiB nothing happens before
 // the interval ends.
 func TestEager(t *testing.T) {
+	t.Parallel()
 	const mega = 1 << 20
 	for _, c := range []struct {
 		megabytes int

@@ -201,6 +201,7 @@ func TestRefused(t *testing.T) {
 // replaces or truncates the file, and that the written file then holds exactly the acknowledged
 // records.
 func TestReplacedWhileWritten(t *testing.T) {
+	t.Parallel()
 	for _, fsync := range []string{"ack", "interval"} {
 		for name, do := range map[string]func(path string) error{
 			"renamed": func(path string) error { return os.Rename(path, path+".1") },

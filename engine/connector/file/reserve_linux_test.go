@@ -13,6 +13,7 @@ import (
 // TestReservedRoom checks that space behind the end is reserved for a fast file, and released by
 // Close and by a rotation.
 func TestReservedRoom(t *testing.T) {
+	t.Parallel()
 	const mega = 1 << 20
 	held := func(t *testing.T, path string) (length, bytes int64) {
 		t.Helper()

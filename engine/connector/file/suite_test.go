@@ -14,6 +14,7 @@ import (
 )
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	for _, o := range []file.Options{
 		{Format: file.Raw, Fsync: file.SyncAck},
 		{Format: file.Raw, Fsync: file.SyncInterval},

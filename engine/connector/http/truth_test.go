@@ -26,6 +26,7 @@ const twoHundred = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 // TestResponseToPartOfARequest checks that a successful response does not count as a delivery if
 // the request was not written completely.
 func TestResponseToPartOfARequest(t *testing.T) {
+	t.Parallel()
 	part := func(r io.Reader) { _, _ = io.CopyN(io.Discard, r, 2<<20) }
 	type talk func(c net.Conn, r *bufio.Reader, over <-chan struct{})
 	for _, c := range []struct {
@@ -99,6 +100,7 @@ func checkRetryable(t *testing.T, err error) {
 
 // TestPartOfARequestHTTP2 is TestResponseToPartOfARequest over HTTP/2.
 func TestPartOfARequestHTTP2(t *testing.T) {
+	t.Parallel()
 	part := func(r *nethttp.Request) { _, _ = io.CopyN(io.Discard, r.Body, 2<<20) }
 	for _, c := range []struct {
 		name   string

@@ -204,6 +204,7 @@ func gzipped(t *testing.T, plain []byte) []byte {
 }
 
 func TestCompressed(t *testing.T) {
+	t.Parallel()
 	s := run(t, "format: lines, max_body: 4MiB, memory: 16MiB")
 	enc, err := zstd.NewWriter(nil)
 	if err != nil {
@@ -261,6 +262,7 @@ func TestCompressed(t *testing.T) {
 // TestRudeClients checks that connections that send nothing, half a header, a huge header or half a
 // body are closed. The source serves other clients meanwhile.
 func TestRudeClients(t *testing.T) {
+	t.Parallel()
 	s := run(t, "format: lines, connections: 20, header_timeout: 300ms, deadline: 1s")
 	addr := strings.TrimPrefix(s.url, "http://")
 	var conns []net.Conn

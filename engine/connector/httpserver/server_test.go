@@ -195,6 +195,7 @@ func TestAnsweredWhenDelivered(t *testing.T) {
 // TestDeadline checks that a request that no route has read is withdrawn at its deadline. The
 // outcome of other requests is unknown, and their result is kept with their key.
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	s := run(t, "format: lines, deadline: 400ms", "batch: {records: 1}", "flow: {timeout: 60s, abandon: 120s}")
 	open := make(chan struct{})
 	s.setDeliver(func(ctx context.Context, _ *stream.Batch) error {
@@ -274,6 +275,7 @@ func TestDuplicatesJoin(t *testing.T) {
 
 // TestFull checks that requests wait for room, and are refused if there is none until the deadline.
 func TestFull(t *testing.T) {
+	t.Parallel()
 	s := run(t, "format: lines, memory: 8MiB, max_body: 4MiB, deadline: 300ms", "flow: {timeout: 60s, abandon: 120s}")
 	open := make(chan struct{})
 	s.setDeliver(func(context.Context, *stream.Batch) error {
@@ -401,6 +403,7 @@ func TestOnceIsRefused(t *testing.T) {
 // TestIDsOfKeys checks that records of requests with the same key have the same ids at every
 // server. With another key or from another client, they have other ids.
 func TestIDsOfKeys(t *testing.T) {
+	t.Parallel()
 	const options = "format: lines, tokens: {a: token-of-a-client, b: token-of-b-client}"
 	ids := func(token, key string) string {
 		s := run(t, options, "processors: [set: {id: meta.id}]")

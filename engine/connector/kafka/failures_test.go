@@ -41,6 +41,7 @@ func delivered(n *node) int64 {
 // TestHoleAfterRestart checks that a restart repeats only a stuck batch after 100,000 later ones
 // were acknowledged.
 func TestHoleAfterRestart(t *testing.T) {
+	t.Parallel()
 	holeAfterRestart(t, newCluster(t, kfake.SeedTopics(1, "orders")))
 }
 

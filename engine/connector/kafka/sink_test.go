@@ -85,6 +85,7 @@ func deliver(t *testing.T, w stream.Worker, b *stream.Batch) error {
 }
 
 func TestSinkSuite(t *testing.T) {
+	t.Parallel()
 	connectortest.Sink(t, connectortest.SinkCase{Start: func(t *testing.T) connectortest.Receiver {
 		c := newCluster(t, kfake.SeedTopics(1, "out"))
 		return connectortest.Receiver{

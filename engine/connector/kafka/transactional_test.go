@@ -23,6 +23,7 @@ import (
 // TestTransactionalLedger checks that the offsets of a group fulfill the contract of a ledger with
 // several owners.
 func TestTransactionalLedger(t *testing.T) {
+	t.Parallel()
 	partitions.Ledger(t, func(t *testing.T) partitions.Receiver {
 		c := newCluster(t, kfake.SeedTopics(260, "orders"), kfake.SeedTopics(1, "out"))
 		cluster := "kfake"

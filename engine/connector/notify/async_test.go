@@ -123,6 +123,7 @@ func wantPolled(t *testing.T, m *merchants, takes time.Duration) {
 // divided by 1,800. The operation nevertheless takes the equivalent of over an hour, because two
 // Retry-After headers demand 1 s each.
 func TestAsyncStatuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		last  reply
 		state string
@@ -275,6 +276,7 @@ func eventually(t *testing.T, holds func() bool, state func() string) {
 
 // TestAsyncLocation checks that the receiver can direct polls only to URLs that records may use.
 func TestAsyncLocation(t *testing.T) {
+	t.Parallel()
 	for location, c := range map[string]struct {
 		polled string // URL; "" if the delivery ends instead
 		header bool   // with the record's headers
@@ -340,6 +342,7 @@ func TestAsyncLocation(t *testing.T) {
 // TestAsyncDownHost checks that operations wait while their host is down, like notifications, and
 // end after the outage.
 func TestAsyncDownHost(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {
 		m := newMerchants(nil)
 		m.respond = func(r *nethttp.Request, _ int) (int, string, time.Duration) {
@@ -401,6 +404,7 @@ const childDir, childURL = "PENSTOCK_TEST_NOTIFY_DIR", "PENSTOCK_TEST_NOTIFY_URL
 // TestAsyncKilled kills the process while it polls. It checks that polling resumes, that no
 // operation is lost, and that none is started twice.
 func TestAsyncKilled(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv(childDir); dir != "" {
 		pollAsChild(t, dir)
 		return

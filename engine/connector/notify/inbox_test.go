@@ -135,6 +135,7 @@ func webhooks(t *testing.T, secrets ...string) inbox.Verifier {
 // TestInboxVerifies checks each kind of signature with an order. Package inbox accepts the
 // signature with the same secret and refuses all others.
 func TestInboxVerifies(t *testing.T) {
+	t.Parallel()
 	standard := func(secrets ...string) Sign {
 		return Sign{Webhooks: Webhooks{Secrets: secrets}}
 	}
@@ -272,6 +273,7 @@ func rotate(
 // TestInboxOnce loses requests and responses, and stops the sender in the middle. It checks that
 // each order is booked once and each delivery ends as done.
 func TestInboxOnce(t *testing.T) {
+	t.Parallel()
 	const hosts, orders = 3, 60
 	bubble(t, func(t *testing.T, dir string) {
 		s := newShop(t, dir, webhooks(t, oldSecret))

@@ -69,6 +69,7 @@ func TestLaneSet(t *testing.T) {
 // TestManyHosts checks that each delivery keeps its schedule and nothing is lost if there are more
 // hosts than lanes.
 func TestManyHosts(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
 		o.Hosts = 20

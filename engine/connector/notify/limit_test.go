@@ -110,6 +110,7 @@ func TestKeptUntilSynced(t *testing.T) {
 // TestFullStore checks that records wait at the source if the store is full. They wait until
 // deliveries have been ended for the minimum history.
 func TestFullStore(t *testing.T) {
+	t.Parallel()
 	bubble(t, func(t *testing.T, dir string) {
 		o := options()
 		o.Parked.Bytes = 1 << 20

@@ -45,6 +45,7 @@ func exactly(at, want []time.Duration) bool {
 // with 16 entries. This holds for each kind of refusal, unless other deliveries show that the host
 // is down.
 func TestSchedule(t *testing.T) {
+	t.Parallel()
 	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
 		"refused":       refuse,
 		"500":           func(*nethttp.Request, int) (int, string, time.Duration) { return 500, "success", 0 },

@@ -54,6 +54,7 @@ func mostInADay(at []time.Duration) (most int) {
 // TestProbesOfDeadHosts checks hosts that are silent or answer 503 for two days while records
 // arrive. They get at most probesADay attempts in 24 hours, plus one last attempt for each record.
 func TestProbesOfDeadHosts(t *testing.T) {
+	t.Parallel()
 	for name, respond := range map[string]func(*nethttp.Request, int) (int, string, time.Duration){
 		"silent": func(*nethttp.Request, int) (int, string, time.Duration) { return 0, "", time.Hour },
 		"503":    func(*nethttp.Request, int) (int, string, time.Duration) { return 503, "", 0 },

@@ -48,6 +48,7 @@ func begun(t *testing.T, d *database, change func(*postgres.Sink)) *opened {
 // TestCopy checks both ways of sending rows. A canceled Deliver returns even if the server does not
 // read. The batch is then delivered once.
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	const rows, sum = "12", "SELECT count(*)::text FROM lines WHERE length(message) = 1 << 20"
 	errEnough := errors.New("enough")
 	server := server.Get(t)
@@ -114,6 +115,7 @@ func TestCopyRefused(t *testing.T) {
 // server blocks until its messages are read. It checks that the rows are accepted or refused
 // nevertheless, and that the connection stays usable.
 func TestCopyWarned(t *testing.T) {
+	t.Parallel()
 	const rows, bound = 16_000, 20 * time.Second
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
@@ -152,6 +154,7 @@ func TestCopyWarned(t *testing.T) {
 // TestFoldedMeanwhile folds a settled batch into the mark while another attempt checks whether the
 // batch was delivered. It checks that the batch is not written again.
 func TestFoldedMeanwhile(t *testing.T) {
+	t.Parallel()
 	d := fresh(t, server.Get(t))
 	d.exec(t, "CREATE TABLE lines (message text)")
 	s := begun(t, d, postgres.SlowEnter)

@@ -132,6 +132,7 @@ func (w *wire) cut() {
 // then releases the delayed bytes. It checks that the batch is stored once, however the server
 // treats these bytes.
 func TestLateCommit(t *testing.T) {
+	t.Parallel()
 	server := server.Get(t)
 	for _, word := range []string{"COMMIT\x00", "FROM STDIN", "penstock_spans"} {
 		for _, patient := range []bool{true, false} {
@@ -223,6 +224,7 @@ func TestTwoAttemptsAtOnce(t *testing.T) {
 
 // TestServerAway checks that Load waits for a server that is not running yet.
 func TestServerAway(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	d := fresh(t, server)
 	server.Stop(t)

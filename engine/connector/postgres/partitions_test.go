@@ -13,6 +13,7 @@ import (
 
 // TestPartitionLedger checks a ledger that several processes use for one table.
 func TestPartitionLedger(t *testing.T) {
+	t.Parallel()
 	server := server.Get(t)
 	partitions.Ledger(t, func(t *testing.T) partitions.Receiver { return shared(t, server) })
 }

@@ -80,9 +80,11 @@ func newSink(t testing.TB, o postgres.Options, h stream.Host) *postgres.Sink {
 }
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	server := server.Get(t)
 	for _, workers := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) {
+			t.Parallel()
 			connectortest.Sink(t, connectortest.SinkCase{ExactlyOnce: true,
 				Start: func(t *testing.T) connectortest.Receiver {
 					d := fresh(t, server)

@@ -297,6 +297,9 @@ func stopped(t *testing.T, kind string, fresh func(t *testing.T) fixture) {
 			continue
 		}
 		t.Run(kind+"/"+c.name, func(t *testing.T) {
+			if kind != "postgres" { // whose worlds share a database
+				t.Parallel()
+			}
 			w := fresh(t)
 			query := c.make
 			if kind != "postgres" && strings.Contains(query, "a text") {

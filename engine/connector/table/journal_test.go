@@ -42,6 +42,7 @@ func TestJournalVersions(t *testing.T) {
 
 // TestLargeJournal checks that a file with many long keys can be opened again.
 func TestLargeJournal(t *testing.T) {
+	t.Parallel()
 	const rows, most = 70_000, 100_000 // 71 MB
 	m := journalState{seen: seenRows{max: most}}
 	for i := range rows {

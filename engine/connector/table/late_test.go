@@ -114,6 +114,7 @@ func (l *routeSim) exactlyOnce(rows int) {
 // TestLate checks that rows that commit before the current position are found once, with kills at
 // random moments, when only some batches are settled.
 func TestLate(t *testing.T) {
+	t.Parallel()
 	const seed, rounds = 3, 40
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	w := sqliteFixture(t)
@@ -185,7 +186,12 @@ func TestPastRow(t *testing.T) { pastRow(t, sqliteFixture(t)) }
 // TestLateBound checks that the number of remembered rows, and so the search for late rows, is
 // bounded.
 func TestLateBound(t *testing.T) {
+<<<<<<< HEAD
 	w := sqliteFixture(t)
+=======
+	t.Parallel()
+	w := sqliteWorld(t)
+>>>>>>> main
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	for i := 1000; i < 1100; i++ {
 		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
@@ -204,6 +210,7 @@ func TestLateBound(t *testing.T) {
 // TestLateInBulk checks that a transaction with many more late rows than are remembered, all in one
 // place, loses none, and that a crash among them repeats none.
 func TestLateInBulk(t *testing.T) {
+	t.Parallel()
 	const rescan, bulk, more = 20, 250, 100
 	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
@@ -240,7 +247,12 @@ func TestLateInBulk(t *testing.T) {
 // TestLostMemory checks that the source repeats nothing without its journal, and finds rows that
 // come late from then on.
 func TestLostMemory(t *testing.T) {
+<<<<<<< HEAD
 	w := sqliteFixture(t)
+=======
+	t.Parallel()
+	w := sqliteWorld(t)
+>>>>>>> main
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
 	l := newRouteSim(t, w, 100)

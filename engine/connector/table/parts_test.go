@@ -38,6 +38,7 @@ func TestSuiteSplit(t *testing.T) {
 
 // TestPartitionsAppear checks that tables and stripes created while the source runs are read.
 func TestPartitionsAppear(t *testing.T) {
+	t.Parallel()
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE log_1 (id integer PRIMARY KEY); "+
 		"INSERT INTO log_1 VALUES (1), (99)")
@@ -121,6 +122,7 @@ func TestOtherSplit(t *testing.T) {
 
 // TestWideRows checks that a batch ends at its byte limit, regardless of the size of earlier rows.
 func TestWideRows(t *testing.T) {
+	t.Parallel()
 	db, path := openSQLite(t)
 	execute(t, db, "CREATE TABLE t (id integer PRIMARY KEY, data text)")
 	for i := range 2000 {

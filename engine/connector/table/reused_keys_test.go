@@ -122,6 +122,7 @@ var reuses = []struct {
 }
 
 func TestReusedKeysBetweenRuns(t *testing.T) {
+	t.Parallel()
 	for _, c := range reuses {
 		t.Run(c.name, func(t *testing.T) {
 			w := sqliteFixture(t)
@@ -148,6 +149,7 @@ func TestReusedKeysBetweenRuns(t *testing.T) {
 // TestReusedKeysSeen checks that every row is delivered although keys are reused, because a run has
 // found the table empty in between. A queue with an INTEGER PRIMARY KEY behaves like this.
 func TestReusedKeysSeen(t *testing.T) {
+	t.Parallel()
 	for _, rescan := range []int{1000, 8} {
 		t.Run(fmt.Sprint("rescan ", rescan), func(t *testing.T) {
 			w := sqliteFixture(t)
@@ -176,6 +178,7 @@ func TestReusedKeysSeen(t *testing.T) {
 // TestReusedKeysIgnored checks that with reused_keys: ignore, rows under known keys count as
 // updates.
 func TestReusedKeysIgnored(t *testing.T) {
+	t.Parallel()
 	for _, rescan := range []int{1000, 20} {
 		w := sqliteFixture(t)
 		set := w.set
@@ -199,7 +202,12 @@ func TestReusedKeysIgnored(t *testing.T) {
 
 // TestChangingView checks that all values of a view may change while its rows stay the same.
 func TestChangingView(t *testing.T) {
+<<<<<<< HEAD
 	w := sqliteFixture(t)
+=======
+	t.Parallel()
+	w := sqliteWorld(t)
+>>>>>>> main
 	execute(t, w.db, "CREATE TABLE sale (day integer NOT NULL, amount integer)")
 	execute(t, w.db, "CREATE VIEW t AS SELECT day, sum(amount) total FROM sale GROUP BY day")
 	execute(t, w.db, "INSERT INTO sale VALUES (1, 5)")
@@ -336,7 +344,12 @@ func lowersAutoIncrement(t *testing.T, w fixture) {
 
 // TestQueue reuses keys while the source follows a table.
 func TestQueue(t *testing.T) {
+<<<<<<< HEAD
 	w := sqliteFixture(t)
+=======
+	t.Parallel()
+	w := sqliteWorld(t)
+>>>>>>> main
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY, note text)")
 	l := newRouteSim(t, w, 1000)
 	l.dir = filepath.Join(t.TempDir(), "queue")
@@ -364,6 +377,7 @@ func TestQueue(t *testing.T) {
 // TestReuseWithoutMemory checks that, with rescan: 0, a table that shrinks and then grows again
 // below the current place stops the route. Keys that continue do not.
 func TestReuseWithoutMemory(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		make string
 		err  bool

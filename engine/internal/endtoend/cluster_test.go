@@ -44,7 +44,10 @@ type natsCluster struct {
 func startNATSCluster(t *testing.T) *natsCluster {
 	t.Helper()
 	var routes []*url.URL
-	ports := freePorts(t, 6)
+	var ports [6]int
+	for i := range ports {
+		ports[i] = connectortest.FreePort(t)
+	}
 	for _, port := range ports[3:] {
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 	}

@@ -33,6 +33,7 @@ const killsPerJob = 5
 // TestKillFile kills the program repeatedly while it writes a file, and checks that the file
 // contains the input exactly once.
 func TestKillFile(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	for left, job := kills(t)/2, 0; left > 0; job++ {
 		dir := t.TempDir()
@@ -78,6 +79,7 @@ pipelines:
 // TestKillHTTP kills the program while it posts to a server that records all record ids: nothing is
 // lost, and each kill repeats at most the bound.
 func TestKillHTTP(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	left := kills(t) - kills(t)/2
 	for job := 0; left > 0; job++ {

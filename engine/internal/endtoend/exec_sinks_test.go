@@ -57,6 +57,7 @@ while (batch := batches.get()) is not None:
 // TestCreditOfChild checks that a worker that grants a small credit never has more records, even
 // when its children are killed. Without a credit it has more.
 func TestCreditOfChild(t *testing.T) {
+	t.Parallel()
 	python(t)
 	needChildren(t)
 	const records = 6000

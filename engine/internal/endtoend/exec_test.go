@@ -107,6 +107,7 @@ var words = regexp.MustCompile(`[a-z]+`)
 // TestBoltCountsWords runs a bolt of Storm's protocol that counts the words of a real log, and
 // kills it repeatedly. The output file, written exactly once, has each word as often as the log.
 func TestBoltCountsWords(t *testing.T) {
+	t.Parallel()
 	python(t)
 	needChildren(t)
 	log := slices.MinFunc(realLogs(t), func(a, b string) int { return int(sizeOf(a) - sizeOf(b)) })
@@ -223,6 +224,7 @@ pipelines:
 // TestPoisonKillsChildren checks, with every protocol, that records that kill the child become dead
 // letters and all others are delivered.
 func TestPoisonKillsChildren(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, worker, config string }{
 		{
 			"ndjson sink",

@@ -17,6 +17,7 @@ const churnWait = 2 * time.Minute
 // TestChurnedFiles checks that the state grows with the number of existing files, not with all
 // files that have existed.
 func TestChurnedFiles(t *testing.T) {
+	t.Parallel()
 	s := filesScale()
 	n := s.files / 2
 	dir := t.TempDir()

@@ -12,6 +12,7 @@ import (
 // TestFraming sends records that are not lines through the real program with both file sources, and
 // checks that they arrive unchanged.
 func TestFraming(t *testing.T) {
+	t.Parallel()
 	trace := "10:00 ERROR checkout\njava.lang.IllegalStateException: " +
 		"none\n\tat shop.Cart.take(Cart.java:41)\nCaused by: x\n\t... 2 more"
 	for _, c := range []struct {

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // TestGuardAndInput runs the program as a daemon over a log with a wrong pattern. One bad first
@@ -22,7 +24,7 @@ func TestGuardAndInput(t *testing.T) {
 	for _, source := range []string{"spool_dir: { path: ./in, settle: 10ms, finished: keep }",
 		`tail: { include: ["./in/*.log"] }`} {
 		dir := t.TempDir()
-		address := freePort(t)
+		address := connectortest.FreeAddress(t)
 		out := filepath.Join(dir, "out.txt")
 		config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state

@@ -123,6 +123,7 @@ func (m *merchant) checkBooked(t *testing.T, orders int) {
 // and each order is booked once. An accepted delivery is sent again only if it was in flight at a
 // kill. There are 3 kills, or PENSTOCK_KILLS.
 func TestKillParked(t *testing.T) {
+	t.Parallel()
 	const each = 60 // orders that arrive before each start
 	planned := 3
 	if os.Getenv("PENSTOCK_KILLS") != "" {

@@ -94,8 +94,11 @@ func waitingLines(bad int) string {
 // too early, and the attempt counts continue.
 func TestKillWaiting(t *testing.T) {
 	t.Parallel() // it mostly waits
-	bad, wait := 300, 4*time.Second
-	if os.Getenv("PENSTOCK_WAITING") == "full" {
+	bad, wait := 100, 4*time.Second
+	switch os.Getenv("PENSTOCK_WAITING") {
+	case "short":
+		bad = 300
+	case "full":
 		bad, wait = 10_000, 20*time.Second
 	}
 	server := &flakyServer{tries: map[string][]time.Time{}, taken: map[string]int{}}

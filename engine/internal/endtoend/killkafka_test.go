@@ -279,13 +279,13 @@ func (g *copies) listeners(links int) string {
 		return ""
 	}
 	g.t.Helper()
-	ports := freePorts(g.t, 1+links)
 	const all = "PLAINTEXT://%s,CONTROLLER://127.0.0.1:%d"
-	listeners := fmt.Sprintf(all, g.server.Address(), ports[0])
+	controller := connectortest.FreePort(g.t)
+	listeners := fmt.Sprintf(all, g.server.Address(), controller)
 	advertised := listeners
 	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
-	for i, port := range ports[1:] {
-		address := fmt.Sprintf("127.0.0.1:%d", port)
+	for i := range links {
+		address := connectortest.FreeAddress(g.t)
 		link := connectortest.NewLink(g.t, address)
 		g.links = append(g.links, link)
 		listeners += fmt.Sprintf(",LINK%d://%s", i, address)
@@ -294,7 +294,7 @@ func (g *copies) listeners(links int) string {
 	}
 	return fmt.Sprintf("listeners=%s\nadvertised.listeners=%s\n"+
 		"listener.security.protocol.map=%s\ncontroller.quorum.bootstrap.servers=127.0.0.1:%d\n",
-		listeners, advertised, protocols, ports[0])
+		listeners, advertised, protocols, controller)
 }
 
 // awaitTopics waits until the broker knows the topics that the controller has created, because a

@@ -69,7 +69,7 @@ func (n *natsServer) publish(t *testing.T, arrived map[string]int, rnd *rand.Ran
 	first := len(arrived)
 	for i := range count {
 		text := fmt.Sprintf("record %d %0*d", first+i, 1+rnd.IntN(100), i)
-		ack, err := n.js.PublishAsync("in", []byte(text))
+		ack, err := n.js.PublishAsync("in", []byte(text), jetstream.WithStallWait(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 // is acknowledged. Each acknowledged record is in the file of one route and in the table of the
 // other one, once.
 func TestKillPush(t *testing.T) {
+	t.Parallel()
 	rnd := seeded(t)
 	times := (kills(t) + 5) / 6
 	for _, ack := range []string{"delivered", "buffered"} {
@@ -34,12 +34,7 @@ func TestKillPush(t *testing.T) {
 
 func killPush(t *testing.T, rnd *rand.Rand, ack string, times int, killClient, killEngine bool) {
 	dir := t.TempDir()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := connectortest.FreeAddress(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 pipelines:

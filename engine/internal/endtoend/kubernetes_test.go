@@ -64,7 +64,7 @@ func guideConfigs(t *testing.T) []string {
 // TestKubernetes runs the guide's configs through a log rotation, on a directory tree like a
 // node's.
 func TestKubernetes(t *testing.T) {
-	t.Setenv("PENSTOCK_ADMIN_TOKEN", "token")
+	t.Parallel()
 	for i, config := range guideConfigs(t) {
 		var mu sync.Mutex
 		var got []map[string]any
@@ -86,7 +86,7 @@ func TestKubernetes(t *testing.T) {
 		n := node{t, filepath.Join(dir, "log")}
 		path := write(t, filepath.Join(dir, "penstock.yaml"), strings.NewReplacer("/var/log", n.dir,
 			"/var/lib/penstock", dir, "http://logs.monitoring.svc:8080", server.URL,
-			"0.0.0.0:7070", "127.0.0.1:0").Replace(config))
+			"0.0.0.0:7070", "127.0.0.1:0", "${PENSTOCK_ADMIN_TOKEN}", "token").Replace(config))
 		received := func() (messages []string) {
 			once(t, path)
 			mu.Lock()

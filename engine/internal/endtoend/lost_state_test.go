@@ -16,6 +16,7 @@ import (
 // TestStateDirectoryDeleted deletes or replaces the state directory of a running program, which
 // must stop and name the directory.
 func TestStateDirectoryDeleted(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -57,6 +58,7 @@ func TestStateDirectoryDeleted(t *testing.T) {
 // again before the command in its error message was given. A ledger that only lags behind is
 // followed.
 func TestLedgerLost(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,7 @@ type manifestFile struct {
 // here from the files. For a file that has grown, the second run's manifest has only the added
 // part.
 func TestManifest(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	spool := filepath.Join(dir, "spool")
 	files := map[string][]byte{}

@@ -15,6 +15,8 @@ import (
 
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // natsSpeedMessages is the number of messages read by each side of a pair, of 150 bytes each.
@@ -122,7 +124,7 @@ func BenchmarkHTTPToNATS(b *testing.B) {
 	s := startNATS(b)
 	bare := httptest.NewServer(publishHandler(b, s.url))
 	b.Cleanup(bare.Close)
-	address := freeAddress(b)
+	address := connectortest.FreeAddress(b)
 	m := &member{t: b, config: write(b, filepath.Join(b.TempDir(), "penstock.yaml"),
 		fmt.Sprintf(`
 state: ./state

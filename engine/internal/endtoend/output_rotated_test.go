@@ -84,6 +84,7 @@ pipelines:
 // TestOutputAccepted checks that a replaced output stops the route with an error that names the
 // command to accept it, and that this command works.
 func TestOutputAccepted(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := write(t, filepath.Join(dir, "penstock.yaml"), `
 state: ./state

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // program builds penstock once and returns its path.
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv("PENSTOCK_BARE_PROGRAM"); name != "" {
 		os.Exit(bareProgram(name))
 	}
-	code := m.Run()
+	code := connectortest.RunWaiting(m)
 	if os.Getenv("PENSTOCK_PUSH_URL") != "" {
 		os.Exit(code) // a client of TestKillPush has not built the program
 	}
@@ -177,18 +178,4 @@ func completeLines(text []byte) []byte {
 		return append(text[:len(text):len(text)], '\n')
 	}
 	return text
-}
-
-// freePorts returns different ports that were free.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
-	}
-	return ports
 }

@@ -79,6 +79,7 @@ func (f *prunedLedger) has(when string, marks int64, lines map[string]int64) {
 // next run of files deleted in the run that read them. Files that replace deleted ones are
 // delivered. Such files have the same inode, the same beginning, or come from a backup.
 func TestLedgerForgets(t *testing.T) {
+	t.Parallel()
 	f := newPrunedLedger(t)
 	for _, name := range []string{"a.log", "b.log", "c.log"} {
 		f.write(name, strings.TrimSuffix(name, ".log"))
@@ -150,6 +151,7 @@ func TestLedgerForgetsKilled(t *testing.T) {
 // TestLedgerKeepsAway checks that marks of files in a renamed folder are kept for several runs, by
 // the state and by the ledger. When the folder returns, only new lines are read.
 func TestLedgerKeepsAway(t *testing.T) {
+	t.Parallel()
 	f := newPrunedLedger(t)
 	f.write("a.log", "a")
 	f.write("b.log", "b")

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // startBare starts a bare program that serves an address until the benchmark ends.
@@ -132,7 +134,7 @@ func pushBodiesTo(b *testing.B, url string) time.Duration {
 // BenchmarkPushHTTP sends bodies of 256 KiB over 64 connections to the source http_server, relative
 // to a bare handler that discards. The median should be at least 0.6.
 func BenchmarkPushHTTP(b *testing.B) {
-	bare, ours := freeAddress(b), freeAddress(b)
+	bare, ours := connectortest.FreeAddress(b), connectortest.FreeAddress(b)
 	startBare(b, "http", bare)
 	startPush(b, fmt.Sprintf("{ http_server: { listen: %q } }", ours), "off")
 	awaitListener(b, ours)
@@ -144,7 +146,7 @@ func BenchmarkPushHTTP(b *testing.B) {
 // BenchmarkPushSyslog sends messages over 4 TCP connections, one write each as loggers do, to the
 // source syslog, relative to a bare reader. The median should be at least 0.6.
 func BenchmarkPushSyslog(b *testing.B) {
-	bare, ours := freeAddress(b), freeAddress(b)
+	bare, ours := connectortest.FreeAddress(b), connectortest.FreeAddress(b)
 	startBare(b, "tcp", bare)
 	startPush(b, fmt.Sprintf("{ syslog: { network: tcp, listen: %q } }", ours), "off")
 	awaitListener(b, ours)
@@ -188,7 +190,7 @@ func TestPushMemory(t *testing.T) {
 		t.Skip("run by make push-bench")
 	}
 	const conns = 10_000
-	address := freeAddress(t)
+	address := connectortest.FreeAddress(t)
 	const source = "{ http_server: { listen: %q, idle_timeout: 10m, header_timeout: 10m } }"
 	m := startPush(t, fmt.Sprintf(source, address), "off")
 	awaitListener(t, address)
@@ -268,7 +270,7 @@ func TestPushDatagrams(t *testing.T) {
 	if rate == 0 {
 		t.Skip("the bare reader loses datagrams at 10,000/s: this machine is too busy")
 	}
-	address, admin := freeAddress(t), freeAddress(t)
+	address, admin := connectortest.FreeAddress(t), connectortest.FreeAddress(t)
 	startPush(t, fmt.Sprintf("{ syslog: { network: udp, listen: %q } }", address), admin)
 	until(t, "http://"+admin+"/readyz", func(status int, _ string) bool { return status == 200 })
 	sent := sendDatagrams(t, address, rate)

@@ -12,6 +12,7 @@ import (
 // TestRealLogsEach sends each real log through spool_dir to a raw file: the output is identical
 // except for a missing last line end.
 func TestRealLogsEach(t *testing.T) {
+	t.Parallel()
 	for _, log := range realLogs(t) {
 		t.Run(filepath.Base(log), func(t *testing.T) {
 			dir := t.TempDir()
@@ -39,6 +40,7 @@ func TestRealLogsEach(t *testing.T) {
 // TestRealLogsTogether sends all real logs together in small batches. It checks that every line
 // arrives once, in order for each file, and that a second run sends nothing new.
 func TestRealLogsTogether(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	var want [][]byte
 	for _, log := range realLogs(t) {

@@ -72,12 +72,14 @@ pipelines:
 }
 
 func TestRealLogIntoSQLite(t *testing.T) {
+	t.Parallel()
 	realTable(t, `sqlite: { path: ./out.db, table: access }`, func(dir string) *sql.DB {
 		return connectortest.OpenSQLite(t, filepath.Join(dir, "out.db"))
 	})
 }
 
 func TestRealLogIntoPostgres(t *testing.T) {
+	t.Parallel()
 	server := connectortest.StartServer(t, "postgres", "psql")
 	sink := fmt.Sprintf(`postgres: { url: %q, table: access, workers: 4 }`, server.URL)
 	realTable(t, sink, func(string) *sql.DB { return openPostgres(t, server.URL) })

@@ -94,6 +94,7 @@ func realLog(t *testing.T) []byte {
 // TestRealAccessLog checks that all lines of a real access log parse, and that the output agrees
 // with the log.
 func TestRealAccessLog(t *testing.T) {
+	t.Parallel()
 	log := realLog(t)
 	want := figuresOfLog(t, log)
 	dir := t.TempDir()
@@ -115,6 +116,7 @@ func TestRealAccessLog(t *testing.T) {
 // TestRealAccessLogFiltered compares filtered and changed records with figures computed from the
 // log.
 func TestRealAccessLogFiltered(t *testing.T) {
+	t.Parallel()
 	log := realLog(t)
 	all := figuresOfLog(t, log)
 	dir := t.TempDir()
@@ -155,6 +157,7 @@ func TestRealAccessLogFiltered(t *testing.T) {
 
 // TestJSONArrivesUnchanged sends deep and wide objects, and numbers that float64 cannot represent.
 func TestJSONArrivesUnchanged(t *testing.T) {
+	t.Parallel()
 	var in bytes.Buffer
 	for i := range 300 {
 		fmt.Fprintf(&in, `{"z":%d.10,"a":9223372036854775808,"m":1e400,"deep":%s%s,"t":"grün `+
@@ -186,6 +189,7 @@ func TestJSONArrivesUnchanged(t *testing.T) {
 
 // TestUnparsedRecords checks each on_error policy, and the contents of the dead letters.
 func TestUnparsedRecords(t *testing.T) {
+	t.Parallel()
 	for onError, want := range map[string]routeResult{
 		"dead_letter": {Delivered: 95, Dead: 5}, "drop": {Delivered: 95, Dropped: 5},
 		"pass": {Delivered: 100},
@@ -233,6 +237,7 @@ func TestUnparsedRecords(t *testing.T) {
 // TestWrongParserIsStopped checks that a format that matches no line stops the route before a
 // hundredth of a large file is dead-lettered.
 func TestWrongParserIsStopped(t *testing.T) {
+	t.Parallel()
 	const lines = 500_000
 	dir := t.TempDir()
 	line := `10.0.0.1 - - [05/Jan/2026:06:00:00 +0000] "GET / HTTP/1.1" 200 1234 "-" "agent of ` +

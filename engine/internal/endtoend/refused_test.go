@@ -50,6 +50,7 @@ func TestEveryRecordRefused(t *testing.T) {
 	}
 	for name, sink := range sinks {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state

@@ -13,11 +13,13 @@ import (
 
 	"github.com/penstock-io/penstock/engine"
 	"github.com/penstock-io/penstock/engine/connector/all"
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // TestRegistry delivers to worker processes that are found at a NATS server. One drains and one
 // joins while it runs: the sender follows, and each record arrives.
 func TestRegistry(t *testing.T) {
+	t.Parallel()
 	nats, dir := startNATS(t), t.TempDir()
 	worker := func(name string) *process {
 		t.Helper()
@@ -27,7 +29,7 @@ pipelines:
   worker:
     sink: { file: { path: ./%s.log, format: raw } }
 `, name, name))
-		return launch(t, nil, programOf(t), "worker", "--listen", freeAddress(t), "--log-level", "error",
+		return launch(t, nil, programOf(t), "worker", "--listen", connectortest.FreeAddress(t), "--log-level", "error",
 			"--registry", nats.url, "--subject", "workers.orders", config)
 	}
 	a := worker("a")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/status"
 )
@@ -61,7 +62,7 @@ func TestReloadLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &reloadLoad{t: t, bin: bin, dir: t.TempDir(), address: freeAddress(t)}
+	l := &reloadLoad{t: t, bin: bin, dir: t.TempDir(), address: connectortest.FreeAddress(t)}
 	log, err := os.Create(filepath.Join(l.dir, "log"))
 	if err != nil {
 		t.Fatal(err)

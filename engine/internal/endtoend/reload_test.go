@@ -3,7 +3,6 @@ package endtoend
 import (
 	"database/sql"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,20 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/internal/admin"
 	"github.com/penstock-io/penstock/engine/status"
 )
-
-// freeAddress returns an unused address on loopback.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // reloadableRoutes are the routes of reloadable. Each has a table in a file of its own.
 var reloadableRoutes = strings.Fields("a b d e f g h i j c")
@@ -58,11 +47,12 @@ pipelines:
 // every line is in every table once. An invalid config changes nothing and is reported in all three
 // places. [TestReloadLoad] does it a hundred times.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -159,11 +149,12 @@ func refuseReload(t *testing.T, bin, config, address string) {
 
 // TestWatch changes the config of a program with --watch.
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -186,6 +177,7 @@ func TestWatch(t *testing.T) {
 
 // TestConfigDirectory runs a config of several files with a route for the rest, and adds a file.
 func TestConfigDirectory(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

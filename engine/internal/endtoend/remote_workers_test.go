@@ -73,13 +73,8 @@ func (w *remoteWorkers) start(rate float64) *process {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	_, port, _ := net.SplitHostPort(address)
+	port := connectortest.FreePort(w.t)
+	address := fmt.Sprintf("127.0.0.1:%d", port)
 	name := fmt.Sprintf("worker-%d", len(w.all))
 	cmd := exec.Command(bin, "worker", "--listen", address, "--slots", "1",
 		"--log-level", "error", w.config)
@@ -94,9 +89,8 @@ func (w *remoteWorkers) start(rate float64) *process {
 		_ = cmd.Process.Signal(syscall.SIGCONT)
 		_ = cmd.Process.Kill()
 	})
-	n, _ := strconv.Atoi(port)
 	w.all = append(w.all, d)
-	w.listed = append(w.listed, net.SRV{Target: "machine.test", Port: uint16(n)})
+	w.listed = append(w.listed, net.SRV{Target: "machine.test", Port: uint16(port)})
 	w.dns.Serve("_in._tcp.workers.test", w.listed...)
 	eventually(w.t, name+" listens", func() bool {
 		c, err := net.Dial("tcp", address)

@@ -81,6 +81,7 @@ func deadLetters(t *testing.T, args ...string) (lines []string, last deadLast) {
 // checkpoint.replay after a kill. A filter selects letters, a second replay sends none, and the
 // route's own source continues as before.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	random := seeded(t)
 	server := newPickyServer(t)
 	dir := t.TempDir()

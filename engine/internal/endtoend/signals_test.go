@@ -89,6 +89,7 @@ pipelines:
 // TestStuckStderr runs the program with a stderr that is never read, or closed. Everything is
 // delivered, the exit code is correct, and one signal drains it.
 func TestStuckStderr(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -132,6 +133,7 @@ func TestStuckStderr(t *testing.T) {
 
 // TestSecondSignal stops a run with a hanging receiver and a blocked stderr.
 func TestSecondSignal(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +164,7 @@ func TestSecondSignal(t *testing.T) {
 // TestHangup checks that SIGHUP reloads the config, that an invalid config changes nothing, and
 // that a SIGHUP that was ignored at the start of the program stays ignored.
 func TestHangup(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

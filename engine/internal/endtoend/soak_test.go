@@ -73,6 +73,7 @@ type soakSample struct {
 // than several rotations. PENSTOCK_SOAK is the duration in seconds; PENSTOCK_SEED replays a
 // schedule.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	seconds, seed := 4, rand.Uint64()
 	for name, set := range map[string]func(n uint64){
 		"PENSTOCK_SOAK": func(n uint64) { seconds = int(n) },

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/internal/admin"
 )
 
@@ -20,7 +21,7 @@ func TestSourceLag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ pipelines:
     batch: { bytes: 64KiB }
     memory: 1MiB
     sink: { http: { endpoints: ["http://%s/"] } }
-`, address, freeAddress(t)))
+`, address, connectortest.FreeAddress(t)))
 	d := launch(t, log, bin, "run", config)
 	const mebibyte = 1 << 20
 	text := strings.Repeat(strings.Repeat("x", 1023)+"\n", 8*mebibyte/1024)

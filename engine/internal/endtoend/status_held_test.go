@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // TestHeldFiles deletes a file while the receivers of both routes are down. Metrics and status show
@@ -25,7 +27,7 @@ func TestHeldFiles(t *testing.T) {
 		}
 	}))
 	defer receiver.Close()
-	dir, address := t.TempDir(), freePort(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 admin: %[1]s
 pipelines:

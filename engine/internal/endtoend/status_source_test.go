@@ -11,11 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // TestSourceCounters checks that a file deleted before its first read is counted for its route in
 // the metrics, both forms of the status and the final summary. The counters exist from the start.
 func TestSourceCounters(t *testing.T) {
+	t.Parallel()
 	open := make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -25,7 +28,7 @@ func TestSourceCounters(t *testing.T) {
 		}
 	}))
 	defer receiver.Close()
-	dir, address := t.TempDir(), freePort(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 admin: %s
 pipelines:

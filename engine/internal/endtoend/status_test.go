@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -20,18 +19,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-)
 
-// freePort returns a port on loopback that was unused a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
+)
 
 // start runs penstock until the end of the test, which drains it.
 func start(t *testing.T, args ...string) {
@@ -131,6 +121,7 @@ func scrape(t *testing.T, url string) func(name string) float64 {
 // the state of each worker are shown. A wrong token makes it not ready and settles nothing; it
 // recovers when the receiver accepts the token again.
 func TestStatusOfAProcess(t *testing.T) {
+	t.Parallel()
 	var refuse atomic.Bool
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -139,7 +130,7 @@ func TestStatusOfAProcess(t *testing.T) {
 		}
 	}))
 	defer receiver.Close()
-	dir, address := t.TempDir(), freePort(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 admin: %s
 pipelines:

@@ -10,6 +10,7 @@ import (
 // TestStrayLines runs the program with children of protocol lines that write an extra line. Either
 // every record arrives with its own text, or the exit status reports an error.
 func TestStrayLines(t *testing.T) {
+	t.Parallel()
 	const echo = `while IFS= read -r l; do echo "$l"; done`
 	for _, c := range []struct {
 		name, script string

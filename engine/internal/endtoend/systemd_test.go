@@ -59,6 +59,7 @@ func (n *notifications) count(parts ...string) (found int) {
 // TestServiceManager runs the program as systemd does, with a socket for notifications and a
 // watchdog.
 func TestServiceManager(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)
@@ -98,6 +99,7 @@ func TestServiceManager(t *testing.T) {
 // TestServiceUnit checks the unit of the Debian package, and that the program ends by a signal when
 // the watchdog stops it: systemd does not restart it after exit code 2.
 func TestServiceUnit(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // terminal is a tmux server of its own with one window.
@@ -105,7 +107,7 @@ func TestTerminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, address := t.TempDir(), freeAddress(t)
+	dir, address := t.TempDir(), connectortest.FreeAddress(t)
 	fast := terminalReceiver(t, 20*time.Millisecond, 4)
 	slow := terminalReceiver(t, 700*time.Millisecond, 1)
 	in := filepath.Join(dir, "logs", "a.log")

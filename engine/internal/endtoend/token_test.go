@@ -17,6 +17,7 @@ import (
 // dead-letters nothing, and that everything arrives without a restart once the file contains the
 // right token.
 func TestWrongTokenHeals(t *testing.T) {
+	t.Parallel()
 	const records = 3000
 	dir := t.TempDir()
 	var in strings.Builder

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 	"github.com/penstock-io/penstock/engine/status"
 )
 
@@ -51,6 +52,7 @@ func kill9(t *testing.T, c *status.Child) {
 // of a processor with their processes. A killed child is restarted and the tree shows it. A route
 // whose folder is missing waits, and continues when the folder exists.
 func TestTreeOfProcess(t *testing.T) {
+	t.Parallel()
 	python(t)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "spool", "a.log"), "one two\nthree\n")
@@ -60,7 +62,7 @@ func TestTreeOfProcess(t *testing.T) {
 	}
 	write(t, filepath.Join(dir, "take.py"),
 		"import sys\nfor _ in sys.stdin: print('{\"delivered\":true}', flush=True)\n")
-	address := freePort(t)
+	address := connectortest.FreeAddress(t)
 	config := write(t, filepath.Join(dir, "penstock.yaml"), fmt.Sprintf(`
 state: ./state
 admin: %s

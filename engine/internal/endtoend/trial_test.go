@@ -9,6 +9,7 @@ import (
 
 // TestTryAndTest runs `penstock test` and `penstock try` with a config of real processors.
 func TestTryAndTest(t *testing.T) {
+	t.Parallel()
 	bin, err := program()
 	if err != nil {
 		t.Fatal(err)

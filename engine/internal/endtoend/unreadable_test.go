@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock-io/penstock/engine/connector/connectortest"
 )
 
 // TestUnreadable runs the program once with fewer and fewer file descriptors. It either delivers
@@ -64,7 +66,7 @@ func TestFolderVanishes(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	address := freePort(t)
+	address := connectortest.FreeAddress(t)
 	config := spoolJob(t, dir, "file: { path: ./out.txt, format: raw }", "")
 	launch(t, nil, bin, "run", "--admin", address, config)
 	eventually(t, "it delivers", func() bool {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/engine/status"
+	"github.com/penstock-io/penstock/internal/testsize"
 	"github.com/penstock-io/penstock/retry"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
@@ -392,7 +393,7 @@ func TestApplyKeepsFinishing(t *testing.T) {
 // TestApplyRandom applies random sequences of changes, some of them given up early. It checks that
 // every route of the last config has everything, and that unchanged routes have it once, in order.
 func TestApplyRandom(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range testsize.Of[uint64](5, 20) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rnd := rand.New(rand.NewPCG(seed, 0))

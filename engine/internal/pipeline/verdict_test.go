@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock-io/penstock/engine/config"
 	"github.com/penstock-io/penstock/flow"
+	"github.com/penstock-io/penstock/internal/testsize"
 	"github.com/penstock-io/penstock/stream"
 	"github.com/penstock-io/penstock/vfs/vfstest"
 )
@@ -48,7 +49,7 @@ func TestEveryRecordDead(t *testing.T) {
 	}
 	for name, sink := range kinds {
 		t.Run(name, func(t *testing.T) {
-			for n := range 200 {
+			for n := range testsize.Of(40, 200) {
 				records := []int{1, 6, 101, 1500}[n%4]
 				source := &fakeSource{lines: numbered(records), size: []int{5000, 1000, 7}[n%3]}
 				e := fakeJob(t, vfstest.New(), Options{Once: true}, source,

@@ -24,6 +24,8 @@ import (
 
 const patience = 30 * time.Second
 
+func TestMain(m *testing.M) { os.Exit(connectortest.RunWaiting(m)) }
+
 // processor returns a processor with a shell script as child.
 func processor(t *testing.T, script string,
 	change func(*exec.Options)) (*exec.Processor, *streamtest.Host) {
@@ -70,6 +72,7 @@ func messages(texts ...string) (all []string) {
 
 // TestLines checks protocol lines with one child for several batches.
 func TestLines(t *testing.T) {
+	t.Parallel()
 	p, _ := processor(t, `n=0; while IFS= read -r l; do n=$((n+1)); echo "$n $l"; done`, nil)
 	for k, want := range [][]string{messages("1 a", "2 b", "3 "), messages("4 a", "5 b", "6 ")} {
 		b := streamtest.Lines("a", "b", "")
@@ -85,6 +88,7 @@ func TestLines(t *testing.T) {
 // TestNDJSON checks that a record can become another one, several, none, or a dead letter, and that
 // numbers keep their digits.
 func TestNDJSON(t *testing.T) {
+	t.Parallel()
 	answers := []string{
 		`{"id":1,"records":[{"message":"one"},{"n":1.50,"s":"a\u00e9","o":{"b":[1]},"z":null,"t":true},` +
 			`null,["x",{"message":"y"},"z"],"text",{}],"refused":[]}`,
@@ -120,23 +124,27 @@ func TestNDJSON(t *testing.T) {
 // TestDeaths checks that a record that kills three children is dead-lettered, wherever it is in a
 // batch, and that all others pass.
 func TestDeaths(t *testing.T) {
+	t.Parallel()
 	const obey = `case $l in *exit*) exit 3;; *kill*) kill -9 $$;; *hang*) sleep 1000;; ` +
 		`*noise*) echo "$l"; echo "$l"; echo "$l";; esac; `
 	for _, c := range []struct{ word, reason string }{
 		{"exit", "exit status 3"}, {"kill", "signal: killed"}, {"hang", "has said nothing for 2s"},
 	} {
-		p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
-		for range 2 {
-			kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
-			if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
-				!strings.Contains(buried[0], c.word+": 3 children died of it") ||
-				!strings.Contains(buried[0], c.reason) {
-				t.Errorf("%s: %q, %q", c.word, kept, buried)
+		t.Run(c.word, func(t *testing.T) {
+			t.Parallel()
+			p, h := processor(t, `while IFS= read -r l; do `+obey+`echo "$l"; done`, nil)
+			for range 2 {
+				kept, buried := process(t, p, streamtest.Lines("a", "b", c.word, "d", "e"))
+				if !slices.Equal(kept, messages("a", "b", "d", "e")) || len(buried) != 1 ||
+					!strings.Contains(buried[0], c.word+": 3 children died of it") ||
+					!strings.Contains(buried[0], c.reason) {
+					t.Errorf("%q, %q", kept, buried)
+				}
 			}
-		}
-		if n := h.Counted("child_deaths"); n != 6 {
-			t.Errorf("%s: %d deaths for two poisonous records, want 6", c.word, n)
-		}
+			if n := h.Counted("child_deaths"); n != 6 {
+				t.Errorf("%d deaths for two poisonous records, want 6", n)
+			}
+		})
 	}
 	p, _ := processor(t, `while IFS= read -r l; do echo "{\"records\":[]}"; done`,
 		func(o *exec.Options) { o.Protocol = exec.NDJSON })
@@ -149,6 +157,7 @@ func TestDeaths(t *testing.T) {
 
 // TestNoProgram checks that a missing program stops the route with an error that names it.
 func TestNoProgram(t *testing.T) {
+	t.Parallel()
 	p, _ := processor(t, "", func(o *exec.Options) { o.Command = []string{"no-such-program"} })
 	err := p.Process(t.Context(), streamtest.Lines("a"))
 	if err == nil || !strings.Contains(err.Error(), "no-such-program") ||
@@ -159,6 +168,7 @@ func TestNoProgram(t *testing.T) {
 
 // TestContextEnds checks that a stop does not wait for a hanging child.
 func TestContextEnds(t *testing.T) {
+	t.Parallel()
 	enough := errors.New("enough")
 	p, _ := processor(t, `while :; do sleep 1000; done`,
 		func(o *exec.Options) { o.Timeout, o.Grace = time.Hour, 0 })
@@ -195,6 +205,7 @@ done`
 // TestStorm checks that tuples emitted for an acked tuple become records of its origin, and that
 // failed tuples are sent again.
 func TestStorm(t *testing.T) {
+	t.Parallel()
 	p, _ := processor(t, bolt, func(o *exec.Options) {
 		o.Protocol, o.Fields, o.Dir, o.Pending = exec.Storm, []string{"word", "count"},
 			t.TempDir(), 1
@@ -219,6 +230,7 @@ const echo = `while IFS= read -r l; do echo "$l"; done`
 
 // TestStrayLines checks that an extra or a missing line ends the child and loses no record.
 func TestStrayLines(t *testing.T) {
+	t.Parallel()
 	once := func(what, instead string) string {
 		return `if [ -e done ]; then ` + instead + `; else : >done; ` + what + `; fi; `
 	}
@@ -237,27 +249,31 @@ func TestStrayLines(t *testing.T) {
 		"a child for each 140 lines": `n=0; while [ $n -lt 140 ] && IFS= read -r l; ` +
 			`do echo "$l"; n=$((n+1)); done`,
 	} {
-		p, h := processor(t, script, func(o *exec.Options) { o.Dir = t.TempDir() })
-		for batch := range 4 {
-			texts := make([]string, 100)
-			for i := range texts {
-				texts[i] = fmt.Sprintf("%d-%d", batch, i)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, h := processor(t, script, func(o *exec.Options) { o.Dir = t.TempDir() })
+			for batch := range 4 {
+				texts := make([]string, 100)
+				for i := range texts {
+					texts[i] = fmt.Sprintf("%d-%d", batch, i)
+				}
+				kept, buried := process(t, p, streamtest.Lines(texts...))
+				if !slices.Equal(kept, messages(texts...)) || len(buried) > 0 {
+					t.Errorf("batch %d: %d of %d records kept, %d dead", batch, len(kept),
+						len(texts), len(buried))
+				}
 			}
-			kept, buried := process(t, p, streamtest.Lines(texts...))
-			if !slices.Equal(kept, messages(texts...)) || len(buried) > 0 {
-				t.Errorf("%s: batch %d: %d of %d records kept, %d dead", name, batch, len(kept),
-					len(texts), len(buried))
+			if faults := h.Faults(); len(faults) > 0 {
+				t.Error(faults)
 			}
-		}
-		if faults := h.Faults(); len(faults) > 0 {
-			t.Errorf("%s: %v", name, faults)
-		}
+		})
 	}
 }
 
 // TestStrayLinesOfEveryChild checks that a program that always breaks the protocol stops the route
 // without dead letters.
 func TestStrayLinesOfEveryChild(t *testing.T) {
+	t.Parallel()
 	p, h := processor(t, `echo ready; `+echo, nil)
 	b := streamtest.Lines("a", "b")
 	err := p.Process(t.Context(), b)
@@ -273,6 +289,7 @@ func TestStrayLinesOfEveryChild(t *testing.T) {
 // TestStrayLineAfterAnswer checks that a stray line after a released answer is an error of the run,
 // even after the last answer.
 func TestStrayLineAfterAnswer(t *testing.T) {
+	t.Parallel()
 	for name, script := range map[string]string{
 		"while it waits": `IFS= read -r l; echo "$l"; sleep .3; echo late; ` + echo,
 		"at its end":     echo + `; echo bye`,

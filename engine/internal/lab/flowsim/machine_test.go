@@ -9,6 +9,7 @@ import (
 	"github.com/penstock-io/penstock/engine/internal/lab/flowsim"
 	"github.com/penstock-io/penstock/engine/internal/lab/scenario"
 	"github.com/penstock-io/penstock/flow/control"
+	"github.com/penstock-io/penstock/internal/testsize"
 )
 
 // starts are the attempts of one run that lie in an interval, by worker.
@@ -50,13 +51,8 @@ func observed(t testing.TB, s *scenario.Scenario, spec *flowsim.Spec, seed uint6
 	return f
 }
 
-// seeds returns how many seeds a test runs: n, or 1 with -short.
-func seeds(n uint64) uint64 {
-	if testing.Short() {
-		return 1
-	}
-	return n
-}
+// seeds returns how many seeds a test runs: n for make test-full, or 1.
+func seeds(n uint64) uint64 { return testsize.Of(1, n) }
 
 func TestLinearSaturated(t *testing.T) {
 	for algorithm, n := range map[string]uint64{"linear": 5, "linear+round_robin": 2} {
