@@ -136,7 +136,7 @@ func TestExplainTrace(t *testing.T) {
 	p := newProgram(newFake(), nil)
 	all := p.try(t, "explain", record)
 	for _, part := range []string{"where the trace ends", "worker",
-		"what holds the route back: the workers: as much is in flight to 2 of 2"} {
+		"what holds the route back: the workers: 2 of 2 have as many"} {
 		if all.code != exitOK || !strings.Contains(all.out, part) {
 			t.Errorf("explain: exit code %d, no %q in\n%s%s", all.code, part, all.out, all.stderr)
 		}

@@ -124,15 +124,6 @@ type attempt struct {
 	speed speed
 }
 
-<<<<<<< HEAD
-// attemptSlots counts the in-flight attempts. Slow hosts get a limited share of them. If more
-// attempts turn out to be slow than fit into the share, they take extra places. So responsive hosts
-// keep their places.
-//
-//	attempts 256:  | fast and unknown hosts, at least 192 | slow hosts, at most 64 |
-//	extra 128:     | attempts that turned out to be slow while those 64 were taken |
-type attemptSlots struct {
-=======
 // speed classifies in-flight attempts by their age.
 //
 //	event                                quick   long   slow
@@ -146,60 +137,39 @@ const (
 	slowAttempt // of a slow host
 )
 
-// places counts the in-flight attempts. Attempts that take long move to extra places, so that hosts
-// that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to their
-// share.
+// attemptSlots counts the in-flight attempts. Attempts that take long move to extra places, so that
+// hosts that respond quickly keep the places of quick attempts. Slow hosts get new attempts up to
+// their share.
 //
 //	attempts 256:  | quick attempts; others only while no extra place is free |
 //	extra 192:     | long and slow attempts; at slow hosts at most 64 begin   |
-type places struct {
->>>>>>> main
+type attemptSlots struct {
 	attempts, share, extra int
 	slow                   int        // slow attempts
 	recent                 []*attempt // quick and long attempts, oldest first
 	long                   int        // the number of long ones, which are the first of recent
 }
 
-<<<<<<< HEAD
 func newAttemptSlots(attempts int) attemptSlots {
-	return attemptSlots{attempts: attempts, share: max(1, attempts/4), extra: attempts / 2}
+	return attemptSlots{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
 }
 
 // isFull reports whether no host may get a further attempt.
 func (p *attemptSlots) isFull() bool {
-	beyond := min(p.extra, max(0, p.slow-p.share))
-	return len(p.young)+p.slow-beyond >= p.attempts
-=======
-func newPlaces(attempts int) places {
-	return places{attempts: attempts, share: max(1, attempts/4), extra: attempts * 3 / 4}
-}
-
-// isFull reports whether no host may get a further attempt.
-func (p *places) isFull() bool {
 	return p.busy()-min(p.extra, p.slow+p.long) >= p.attempts
->>>>>>> main
 }
 
 // isFullFor reports whether a lane may not get a further attempt.
 func (p *attemptSlots) isFullFor(l *lane) bool { return l.slow && p.slow >= p.share || p.isFull() }
 
 // busy returns the number of in-flight attempts.
-<<<<<<< HEAD
-func (p *attemptSlots) busy() int { return p.slow + len(p.young) }
+func (p *attemptSlots) busy() int { return p.slow + len(p.recent) }
 
 // begin records the start of an attempt.
 func (p *attemptSlots) begin(l *lane, now time.Time) *attempt {
-	a := &attempt{lane: l, begun: now, slow: l.slow}
-	if a.slow {
-=======
-func (p *places) busy() int { return p.slow + len(p.recent) }
-
-// begin records the start of an attempt.
-func (p *places) begin(l *lane, now time.Time) *attempt {
 	a := &attempt{lane: l, begun: now}
 	if l.slow {
 		a.speed = slowAttempt
->>>>>>> main
 		p.slow++
 	} else {
 		p.recent = append(p.recent, a)
@@ -207,18 +177,12 @@ func (p *places) begin(l *lane, now time.Time) *attempt {
 	return a
 }
 
-<<<<<<< HEAD
-// age marks hosts as slow that have had an attempt in flight for longer than slowAfter. So a silent
-// host is slow long before its first attempt times out.
-func (p *attemptSlots) age(now time.Time) {
-=======
 // age changes the speed of attempts that have become older, and marks the hosts of slow ones as
 // slow. So a silent host is slow long before its first attempt times out.
-func (p *places) age(now time.Time) {
+func (p *attemptSlots) age(now time.Time) {
 	for ; p.long < len(p.recent) && now.Sub(p.recent[p.long].begun) > longAfter; p.long++ {
 		p.recent[p.long].speed = longAttempt
 	}
->>>>>>> main
 	n := 0
 	for n < p.long && now.Sub(p.recent[n].begun) > slowAfter {
 		p.recent[n].speed, p.recent[n].lane.slow = slowAttempt, true
@@ -229,18 +193,11 @@ func (p *places) age(now time.Time) {
 	p.slow += n
 }
 
-<<<<<<< HEAD
-// untilAged returns the time until age may mark a host as slow.
-func (p *attemptSlots) untilAged(now time.Time) time.Duration {
-	if len(p.young) == 0 {
-		return time.Hour
-=======
 // untilAged returns the time until age may change the speed of an attempt.
-func (p *places) untilAged(now time.Time) time.Duration {
+func (p *attemptSlots) untilAged(now time.Time) time.Duration {
 	wait := time.Hour
 	if p.long > 0 {
 		wait = p.recent[0].begun.Add(slowAfter + time.Millisecond).Sub(now)
->>>>>>> main
 	}
 	if p.long < len(p.recent) {
 		wait = min(wait, p.recent[p.long].begun.Add(longAfter+time.Millisecond).Sub(now))
@@ -249,14 +206,9 @@ func (p *places) untilAged(now time.Time) time.Duration {
 }
 
 // end records the end of an attempt.
-<<<<<<< HEAD
 func (p *attemptSlots) end(a *attempt) {
-	if a.slow {
-=======
-func (p *places) end(a *attempt) {
 	switch a.speed {
 	case slowAttempt:
->>>>>>> main
 		p.slow--
 		return
 	case longAttempt:

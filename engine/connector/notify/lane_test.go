@@ -10,11 +10,7 @@ import (
 func TestPlaces(t *testing.T) {
 	start := time.Unix(0, 0)
 	silent, fast := &lane{}, &lane{}
-<<<<<<< HEAD
-	s := attemptSlots{attempts: 8, share: 2}
-=======
-	s := places{attempts: 8, share: 2, extra: 2}
->>>>>>> main
+	s := attemptSlots{attempts: 8, share: 2, extra: 2}
 	first := s.begin(silent, start)
 	second := s.begin(silent, start.Add(time.Millisecond))
 	third := s.begin(fast, start.Add(2*time.Millisecond))
@@ -53,15 +49,8 @@ func TestExtraPlaces(t *testing.T) {
 		{unknown: 7, free: 7},
 		{unknown: 8, free: 6},
 	} {
-<<<<<<< HEAD
-		p := newAttemptSlots(8)
-		var attempts []*attempt
-		for n := range c.unknown {
-			if p.isFull() {
-				t.Fatalf("full after %d attempts at unknown hosts", n)
-=======
 		for _, after := range []time.Duration{longAfter, slowAfter} {
-			p := newPlaces(8)
+			p := newAttemptSlots(8)
 			var attempts []*attempt
 			for n := range c.unknown {
 				if p.isFull() {
@@ -89,7 +78,6 @@ func TestExtraPlaces(t *testing.T) {
 			}
 			if p.busy() != 0 || p.long != 0 || p.isFull() || p.untilAged(now) != time.Hour {
 				t.Errorf("nothing is in flight, places %+v", p)
->>>>>>> main
 			}
 		}
 	}

@@ -186,12 +186,8 @@ func TestPastRow(t *testing.T) { pastRow(t, sqliteFixture(t)) }
 // TestLateBound checks that the number of remembered rows, and so the search for late rows, is
 // bounded.
 func TestLateBound(t *testing.T) {
-<<<<<<< HEAD
-	w := sqliteFixture(t)
-=======
 	t.Parallel()
-	w := sqliteWorld(t)
->>>>>>> main
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	for i := 1000; i < 1100; i++ {
 		execute(t, w.db, "INSERT INTO t VALUES (?)", i*10)
@@ -247,12 +243,8 @@ func TestLateInBulk(t *testing.T) {
 // TestLostMemory checks that the source repeats nothing without its journal, and finds rows that
 // come late from then on.
 func TestLostMemory(t *testing.T) {
-<<<<<<< HEAD
-	w := sqliteFixture(t)
-=======
 	t.Parallel()
-	w := sqliteWorld(t)
->>>>>>> main
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY)")
 	execute(t, w.db, "INSERT INTO t VALUES (10), (20), (30)")
 	l := newRouteSim(t, w, 100)

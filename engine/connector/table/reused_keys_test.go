@@ -202,12 +202,8 @@ func TestReusedKeysIgnored(t *testing.T) {
 
 // TestChangingView checks that all values of a view may change while its rows stay the same.
 func TestChangingView(t *testing.T) {
-<<<<<<< HEAD
-	w := sqliteFixture(t)
-=======
 	t.Parallel()
-	w := sqliteWorld(t)
->>>>>>> main
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE sale (day integer NOT NULL, amount integer)")
 	execute(t, w.db, "CREATE VIEW t AS SELECT day, sum(amount) total FROM sale GROUP BY day")
 	execute(t, w.db, "INSERT INTO sale VALUES (1, 5)")
@@ -344,12 +340,8 @@ func lowersAutoIncrement(t *testing.T, w fixture) {
 
 // TestQueue reuses keys while the source follows a table.
 func TestQueue(t *testing.T) {
-<<<<<<< HEAD
-	w := sqliteFixture(t)
-=======
 	t.Parallel()
-	w := sqliteWorld(t)
->>>>>>> main
+	w := sqliteFixture(t)
 	execute(t, w.db, "CREATE TABLE t (id integer PRIMARY KEY, note text)")
 	l := newRouteSim(t, w, 1000)
 	l.dir = filepath.Join(t.TempDir(), "queue")

@@ -133,39 +133,27 @@ func TestMariaDB(t *testing.T) {
 			Want: [][]string{want},
 		})
 	})
-<<<<<<< HEAD
-	t.Run("row in the past", func(t *testing.T) { pastRow(t, fresh(t)) })
-	t.Run("reused keys", func(t *testing.T) { lowersAutoIncrement(t, fresh(t)) })
-=======
 	t.Run("row in the past", func(t *testing.T) {
 		t.Parallel()
 		pastRow(t, fresh(t))
 	})
-	t.Run("reused keys", func(t *testing.T) { forgetful(t, fresh(t)) })
->>>>>>> main
+	t.Run("reused keys", func(t *testing.T) { lowersAutoIncrement(t, fresh(t)) })
 	t.Run("refused", func(t *testing.T) { refused(t, "mysql", fresh) })
 	t.Run("stopped", func(t *testing.T) { stopped(t, "mysql", fresh) })
 }
 
-<<<<<<< HEAD
-func mysqlFixture(t *testing.T, server *connectortest.Server) fixture {
-	db := connectortest.OpenDatabase(t, "mysql", server.URL+"?multiStatements=true")
-	execute(t, db, "DROP DATABASE test; CREATE DATABASE test; USE test")
-	return fixture{db, func(o *table.Options) { o.MySQL = server.URL }}
-=======
-// mysqlWorlds counts the databases that mysqlWorld has created.
-var mysqlWorlds atomic.Int32
+// mysqlFixtures counts the databases that mysqlFixture has created.
+var mysqlFixtures atomic.Int32
 
-// mysqlWorld creates a database at the server.
-func mysqlWorld(t *testing.T, server *connectortest.Server) world {
+// mysqlFixture creates a database at the server.
+func mysqlFixture(t *testing.T, server *connectortest.Server) fixture {
 	t.Helper()
-	name := fmt.Sprintf("test_%d", mysqlWorlds.Add(1))
+	name := fmt.Sprintf("test_%d", mysqlFixtures.Add(1))
 	connectortest.Execute(t, connectortest.OpenDatabase(t, "mysql", server.URL),
 		"CREATE DATABASE "+name)
 	url := strings.TrimSuffix(server.URL, "test") + name
 	db := connectortest.OpenDatabase(t, "mysql", url+"?multiStatements=true")
-	return world{db, func(o *table.Options) { o.MySQL = url }}
->>>>>>> main
+	return fixture{db, func(o *table.Options) { o.MySQL = url }}
 }
 
 func openPostgres(t testing.TB, url string) *sql.DB {

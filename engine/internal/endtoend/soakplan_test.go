@@ -35,7 +35,7 @@ const (
 // soakStep is one step of a schedule.
 type soakStep struct {
 	At    time.Duration
-	Actor int // the writer, theProgram or theReceivers
+	Actor int // the writer, programActor or receiversActor
 	Do    act
 	N     int
 }

@@ -96,7 +96,7 @@ func (r *Route) GateWords(w *Worker) string {
 		return fmt.Sprintf("%s in flight, which is its limit, regardless of its window",
 			batches)
 	case "throttle":
-		return "it asked for a pause" + opens(w)
+		return "it is paused at its request" + opens(w)
 	case "breaker":
 		switch {
 		case w.State == "PROBING":
