@@ -208,7 +208,8 @@ func digestOf(ctx context.Context, db database, p *partition,
 	b := stream.NewBatch(stream.BatchLimits{})
 	maker := newRowMaker(p.relation)
 	maker.begin(b)
-	f := filling{maker: &maker, part: &partition{relation: p.relation}, records: 1, bytes: math.MaxInt,
+	f := filling{maker: &maker, part: &partition{relation: p.relation}, records: 1,
+		bytes: math.MaxInt,
 		limit: 2}
 	if err = db.rows(ctx, p.relation, rowQuery{exact: key, limit: f.limit}, &f); err == nil {
 		err = f.err
