@@ -281,7 +281,7 @@ var stops = []struct {
 		ofTable("t"),
 		`DROP TABLE t; CREATE TABLE t (id integer PRIMARY KEY); INSERT INTO t VALUES (1)`, 3,
 		`the table "t" was dropped and created again while penstock read it: ` +
-			`places in the old one mean nothing in the new`, "", "postgres"},
+			`positions in the old one are not valid in the new one`, "", "postgres"},
 	{"query whose column is gone", `CREATE TABLE t (id integer PRIMARY KEY, a integer); ` +
 		`INSERT INTO t (id) VALUES (1), (2), (3), (4)`,
 		ofQuery("SELECT id, a FROM t", "id"), `ALTER TABLE t DROP COLUMN a`, 3,
