@@ -151,7 +151,7 @@ func rank(o control.Outcome) int {
 const toSend = 2
 
 // bulkOutcome returns the outcome of the response to a bulk with the kept records of b. See
-// bulkFates for created.
+// bulkResults for created.
 func bulkOutcome(b *stream.Batch, text []byte, created bool, where string) error {
 	fates, err := bulkResults(text, b.Kept(), created)
 	if err != nil {

@@ -158,8 +158,8 @@ func (r *saver) writesSoon() bool {
 var saveBackoff = backoff.Exponential(250*time.Millisecond, 2, 10*time.Second).Equal()
 
 // markPause lengthens the pause for each mark written. A mark costs some microseconds and up to 200
-// bytes of the log. With a thousand growing files, pauses of writeRest alone would cost 25 % of a
-// core and 15 MB/s. With markRest the cost is 1 % and 1 MB/s.
+// bytes of the log. With a thousand growing files, pauses of writePause alone would cost 25 % of a
+// core and 15 MB/s. With markPause the cost is 1 % and 1 MB/s.
 const markPause = 200 * time.Microsecond
 
 // A laterError is a failure to save that changed nothing and can be retried.
